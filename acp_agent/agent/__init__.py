@@ -1,0 +1,1 @@
+"""The loop: prompts to turns. Knows only core."""

@@ -1,0 +1,216 @@
+"""Errors, named after who must act on them, and the tool error taxonomy (requirements L6).
+
+    AgentError
+    ├── ToolError           the model adapts; carries a ToolErrorCategory
+    ├── Refused             a gate or the sandbox said no; never retried, never asked again
+    ├── BackendUnavailable  one backend cannot do this; the composite tries the next
+    ├── ProviderError       the model API failed; retried, else the turn ends with a message
+    ├── ConfigError         the user mends a file, a variable or a flag
+    └── Fatal               a bug or a broken machine; the turn ends
+
+    category            retryable  quality failure
+    tool_not_found      no         yes
+    invalid_parameters  no         yes
+    type_mismatch       no         yes
+    policy_blocked      no         no
+    confirmation_required no       no
+    permanent_failure   no         no
+    cancelled           no         no
+    rate_limited        yes        no
+    server_error        yes        no
+    network_error       yes        no
+    timeout             yes        no
+
+`retryable` says what the system may do by itself; a quality failure is the model's own mistake and
+the only kind that counts against it.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ToolErrorCategory(StrEnum):
+    """The eleven ways a tool call fails (requirements L6)."""
+
+    TOOL_NOT_FOUND = "tool_not_found"
+    INVALID_PARAMETERS = "invalid_parameters"
+    TYPE_MISMATCH = "type_mismatch"
+    POLICY_BLOCKED = "policy_blocked"
+    CONFIRMATION_REQUIRED = "confirmation_required"
+    PERMANENT_FAILURE = "permanent_failure"
+    CANCELLED = "cancelled"
+    RATE_LIMITED = "rate_limited"
+    SERVER_ERROR = "server_error"
+    NETWORK_ERROR = "network_error"
+    TIMEOUT = "timeout"
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the system itself may repeat the call."""
+        return self in _RETRYABLE
+
+    @property
+    def quality_failure(self) -> bool:
+        """Whether the model made a mistake, as opposed to the world being in its way."""
+        return self in _QUALITY
+
+    @property
+    def suggestion(self) -> str:
+        """What the model is told to do about it, when the error has no better advice."""
+        return _SUGGESTIONS[self]
+
+
+_RETRYABLE = frozenset(
+    {
+        ToolErrorCategory.RATE_LIMITED,
+        ToolErrorCategory.SERVER_ERROR,
+        ToolErrorCategory.NETWORK_ERROR,
+        ToolErrorCategory.TIMEOUT,
+    }
+)
+_QUALITY = frozenset(
+    {
+        ToolErrorCategory.TOOL_NOT_FOUND,
+        ToolErrorCategory.INVALID_PARAMETERS,
+        ToolErrorCategory.TYPE_MISMATCH,
+    }
+)
+_SUGGESTIONS = {
+    ToolErrorCategory.TOOL_NOT_FOUND: "Use one of the tools you were given.",
+    ToolErrorCategory.INVALID_PARAMETERS: "Correct the arguments to match the tool's schema.",
+    ToolErrorCategory.TYPE_MISMATCH: "Correct the argument types to match the tool's schema.",
+    ToolErrorCategory.POLICY_BLOCKED: "Do not try to get around this. Choose another approach or ask the user.",
+    ToolErrorCategory.CONFIRMATION_REQUIRED: "Ask the user to allow this.",
+    ToolErrorCategory.PERMANENT_FAILURE: "Do not repeat the same call. Check the path or the command.",
+    ToolErrorCategory.CANCELLED: "Wait for the user.",
+    ToolErrorCategory.RATE_LIMITED: "Rate limit exceeded. The system will retry if possible.",
+    ToolErrorCategory.SERVER_ERROR: "The remote server failed. The system will retry if possible.",
+    ToolErrorCategory.NETWORK_ERROR: "Check that the network is reachable.",
+    ToolErrorCategory.TIMEOUT: "Try a smaller scope or a longer timeout.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFailure:
+    """Why a call failed: what the model reads and what the audit records.
+
+    `retryable` is what the system *will* do, so it is false once retries are used up (L6.10).
+    """
+
+    category: ToolErrorCategory
+    message: str
+    suggestion: str = ""
+    retryable: bool = False
+
+    def block(self) -> str:
+        """The `[tool_error]` block of requirements L6.1, for the model."""
+        return "\n".join(
+            (
+                "[tool_error]",
+                f"category: {self.category}",
+                f"error: {self.message}",
+                f"suggestion: {self.suggestion or self.category.suggestion}",
+                f"retryable: {'true' if self.retryable else 'false'}",
+            )
+        )
+
+
+class AgentError(Exception):
+    """Root of every error of ours. `str(error)` is fit to be shown to a person."""
+
+
+class ToolError(AgentError):
+    """A tool could not do what it was asked; the model reads why and adapts."""
+
+    def __init__(self, category: ToolErrorCategory, message: str, suggestion: str = "") -> None:
+        super().__init__(message)
+        self.failure = ToolFailure(category, message, suggestion)
+
+
+class Refused(AgentError):
+    """The sandbox or a gate refused. Reported to the model as `policy_blocked`, never retried."""
+
+    def __init__(self, reason: str, suggestion: str = "") -> None:
+        super().__init__(reason)
+        self.failure = ToolFailure(ToolErrorCategory.POLICY_BLOCKED, reason, suggestion)
+
+
+class BackendUnavailable(AgentError):
+    """A backend cannot perform an operation, so the next one in the composite should.
+
+    `permanent` is true when asking this backend again this session is pointless.
+    """
+
+    def __init__(self, backend: str, reason: str, *, permanent: bool = False) -> None:
+        super().__init__(f"{backend}: {reason}")
+        self.backend = backend
+        self.reason = reason
+        self.permanent = permanent
+
+
+class ProviderErrorKind(StrEnum):
+    """What went wrong between us and a model API."""
+
+    AUTH = "auth"
+    NOT_FOUND = "not_found"
+    INVALID_REQUEST = "invalid_request"
+    CONTEXT_TOO_LONG = "context_too_long"
+    RATE_LIMITED = "rate_limited"
+    OVERLOADED = "overloaded"
+    SERVER = "server"
+    NETWORK = "network"
+    TIMEOUT = "timeout"
+    PROTOCOL = "protocol"
+    NOT_CONFIGURED = "not_configured"
+
+
+class ProviderError(AgentError):
+    """A model API call failed. `retry_after` is in seconds, when the server said so.
+
+    The message names provider and model, says what to do, and never holds a key.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: ProviderErrorKind,
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may succeed a moment later."""
+        return self.kind in _RETRYABLE_PROVIDER
+
+
+_RETRYABLE_PROVIDER = frozenset(
+    {
+        ProviderErrorKind.RATE_LIMITED,
+        ProviderErrorKind.OVERLOADED,
+        ProviderErrorKind.SERVER,
+        ProviderErrorKind.NETWORK,
+        ProviderErrorKind.TIMEOUT,
+    }
+)
+
+
+class ConfigError(AgentError):
+    """Configuration the user has to mend: names where, which key, the value and what was expected."""
+
+    def __init__(self, where: str, key: str, value: str, expected: str) -> None:
+        what = f"{key} = {value}" if value else key
+        super().__init__(f"{where}: {what}: expected {expected}" if key else f"{where}: {expected}")
+        self.where = where
+        self.key = key
+        self.value = value
+        self.expected = expected
+
+
+class Fatal(AgentError):
+    """Something no retry, no model and no user can mend while the turn runs."""

@@ -1,0 +1,90 @@
+"""What a turn tells the user's side, in order. The protocol layer turns these into updates.
+
+Every tool call gives one ToolStarted, any number of ToolProgress, and one ToolFinished, all with the
+same id (A19.1).
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from acp_agent.core.types import Diff, JsonObject, Location, ToolKind, ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the assistant's answer. Pieces of one message share `message_id` (a UUID)."""
+
+    text: str
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtDelta:
+    """A piece of the assistant's reasoning."""
+
+    text: str
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """A call is about to pass the gates and run."""
+
+    call_id: str
+    name: str
+    title: str
+    kind: ToolKind
+    raw_input: JsonObject
+    locations: tuple[Location, ...] = ()
+    diffs: tuple[Diff, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolProgress:
+    """Something happened while a call runs: an editor terminal to embed, or new output (a delta)."""
+
+    call_id: str
+    terminal_id: str | None = None
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    """A call ended, one way or the other. `elapsed` is in seconds, waiting for permission included."""
+
+    call_id: str
+    name: str
+    result: ToolResult
+    elapsed: float
+
+
+class Severity(StrEnum):
+    """How loud a notice is (ACP `notice`)."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something the user should know that is not part of the conversation."""
+
+    severity: Severity
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class UsageChanged:
+    """Context occupancy after a model call, in tokens; `size` is the model's window."""
+
+    used: int
+    size: int
+
+
+Event: TypeAlias = TextDelta | ThoughtDelta | ToolStarted | ToolProgress | ToolFinished | Notice | UsageChanged
+
+EventSink: TypeAlias = Callable[[Event], Awaitable[None]]
+"""Returns once the event is queued for the client, in order. Never raises for a client that is gone."""

@@ -1,0 +1,161 @@
+"""The conversation as we keep it: parts, messages, usage, stop reasons. No provider's shape.
+
+What only one provider understands (thinking signatures, encrypted reasoning, unknown blocks) stays in
+`opaque`, tagged with the provider that made it, and goes back to that provider byte for byte.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from acp_agent.core.types import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """Words."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """A picture: base64 data and its MIME type."""
+
+    data: str
+    mime_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtPart:
+    """The model's visible reasoning. `opaque` is the provider's own block, sent back unchanged."""
+
+    text: str
+    provider: str = ""
+    opaque: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUsePart:
+    """The model asks for a tool. `id` is the model's id and pairs with a ToolResultPart.
+
+    `arguments` is None when `raw_arguments` was not a JSON object.
+    """
+
+    id: str
+    name: str
+    arguments: JsonObject | None
+    raw_arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResultPart:
+    """The answer to one ToolUsePart; every tool use gets exactly one (L1.6)."""
+
+    id: str
+    text: str
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OpaquePart:
+    """A block we do not understand, kept for the provider that sent it."""
+
+    provider: str
+    payload: JsonObject
+
+
+Part: TypeAlias = TextPart | ImagePart | ThoughtPart | ToolUsePart | ToolResultPart | OpaquePart
+
+
+class Role(StrEnum):
+    """Who speaks. Tool results travel in user messages."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One entry of the history."""
+
+    role: Role
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        """All text parts, joined."""
+        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def tool_uses(self) -> tuple[ToolUsePart, ...]:
+        """The tool calls of an assistant message, in order."""
+        return tuple(part for part in self.parts if isinstance(part, ToolUsePart))
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one model call. `input` excludes cached tokens."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+
+    @property
+    def context(self) -> int:
+        """How much of the window the call filled (A18.6)."""
+        return self.input + self.cache_read + self.cache_write + self.output
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+        )
+
+
+class ModelStop(StrEnum):
+    """Why the model stopped writing one message."""
+
+    END = "end"
+    TOOL_USE = "tool_use"
+    MAX_TOKENS = "max_tokens"
+    REFUSAL = "refusal"
+
+
+class StopReason(StrEnum):
+    """Why a turn ended (ACP `StopReason`; precedence in A12.6)."""
+
+    END_TURN = "end_turn"
+    MAX_TOKENS = "max_tokens"
+    MAX_TURN_REQUESTS = "max_turn_requests"
+    REFUSAL = "refusal"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelText:
+    """A piece of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelThought:
+    """A piece of the reasoning."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDone:
+    """The end of one model call: the whole message, why it ended, what it cost. Always the last event."""
+
+    message: Message
+    stop: ModelStop
+    usage: Usage = field(default_factory=Usage)
+
+
+ModelEvent: TypeAlias = ModelText | ModelThought | ModelDone

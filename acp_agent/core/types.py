@@ -1,0 +1,205 @@
+"""What a tool call is made of, from the model's request to what comes back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TypeAlias
+
+from acp_agent.core.errors import ToolErrorCategory, ToolFailure
+
+Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+JsonObject: TypeAlias = "dict[str, Json]"
+
+
+class ToolKind(StrEnum):
+    """How an editor draws a call (ACP `ToolKind`; requirements A19.4)."""
+
+    READ = "read"
+    EDIT = "edit"
+    DELETE = "delete"
+    MOVE = "move"
+    SEARCH = "search"
+    EXECUTE = "execute"
+    THINK = "think"
+    FETCH = "fetch"
+    SWITCH_MODE = "switch_mode"
+    OTHER = "other"
+
+
+class Access(StrEnum):
+    """What a call does to a path."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+@dataclass(frozen=True, slots=True)
+class PathSubject:
+    """A path as the model wrote it, relative ones meaning the session's cwd."""
+
+    path: str
+    access: Access
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSubject:
+    """A shell command line, whole."""
+
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class UrlSubject:
+    """A URL a call wants to reach."""
+
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class McpSubject:
+    """A tool on an MCP server."""
+
+    server: str
+    tool: str
+
+
+Subject: TypeAlias = PathSubject | CommandSubject | UrlSubject | McpSubject
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """What the model is told about a tool. `parameters` is a JSON Schema object."""
+
+    name: str
+    description: str
+    parameters: JsonObject
+    kind: ToolKind
+    mutates: bool
+
+
+class CallOrigin(StrEnum):
+    """Who wants a call made."""
+
+    MODEL = "model"
+    USER = "user"  # a slash command such as /run
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A request to run a tool.
+
+    `id` is ours: a UUID made before anything runs, the only id the editor sees (A19.5). The id the
+    model uses stays in its `ToolUsePart`. `arguments` is None when the model sent something that is
+    not a JSON object; `raw_arguments` then holds what it sent.
+    """
+
+    id: str
+    name: str
+    arguments: JsonObject | None
+    raw_arguments: str = ""
+    origin: CallOrigin = CallOrigin.MODEL
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place an editor can open: absolute path, 1-based line."""
+
+    path: str
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """A change to one file, whole texts. `old_text` is None for a new file."""
+
+    path: str
+    old_text: str | None
+    new_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputStats:
+    """What the output pipeline did to a text (requirements O1.14)."""
+
+    raw_lines: int
+    shown_lines: int
+    raw_chars: int
+    shown_chars: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a call gave: three readers, three fields.
+
+    text        the model reads it
+    display     the user reads it; None means the same as `text`
+    envelope    machines read it: ACP rawOutput and the audit (for bash: output, stdout, stderr,
+                exit_code, signal, truncated)
+    """
+
+    text: str
+    display: str | None = None
+    envelope: JsonObject | None = None
+    diffs: tuple[Diff, ...] = ()
+    locations: tuple[Location, ...] = ()
+    failure: ToolFailure | None = None
+    stats: OutputStats | None = None
+
+    @property
+    def shown(self) -> str:
+        """The text for the user."""
+        return self.text if self.display is None else self.display
+
+    @classmethod
+    def failed(cls, failure: ToolFailure, *, display: str | None = None) -> "ToolResult":
+        """A failed call: the model reads the `[tool_error]` block, the user the plain message."""
+        return cls(text=failure.block(), display=display or failure.message, failure=failure)
+
+    @classmethod
+    def refused(cls, reason: str, category: ToolErrorCategory = ToolErrorCategory.POLICY_BLOCKED) -> "ToolResult":
+        """A call a gate stopped."""
+        return cls.failed(ToolFailure(category, reason))
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """A gate has no objection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A gate wants the user's word; `reason` is shown in the question."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """A gate forbids the call. `reason` is for the model and the user alike: no policy internals."""
+
+    reason: str
+    category: ToolErrorCategory = ToolErrorCategory.POLICY_BLOCKED
+
+
+Verdict: TypeAlias = Allow | Ask | Deny
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """A call understood: arguments parsed, subjects known, change previewed. What the chain passes on.
+
+    `diffs` is the change as it would be made now; `asks` are the questions gates have collected so far.
+    """
+
+    call: ToolCall
+    spec: ToolSpec
+    title: str
+    subjects: tuple[Subject, ...]
+    diffs: tuple[Diff, ...] = ()
+    locations: tuple[Location, ...] = ()
+    asks: tuple[Ask, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def asking(self, ask: Ask) -> "Invocation":
+        """The same call with one more question attached."""
+        return replace(self, asks=(*self.asks, ask))

@@ -1,0 +1,1 @@
+"""From ToolCall to ToolResult."""

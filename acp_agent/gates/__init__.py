@@ -1,0 +1,1 @@
+"""Gates a call passes; one a file."""

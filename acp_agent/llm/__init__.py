@@ -1,0 +1,1 @@
+"""Models; one wire format a file."""

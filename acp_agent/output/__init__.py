@@ -1,0 +1,1 @@
+"""What comes back: redact, filter, clip."""

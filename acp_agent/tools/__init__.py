@@ -1,0 +1,1 @@
+"""Tools the model sees; one a file."""
