@@ -1,13 +1,24 @@
 """Every Protocol of the agent: who may be swapped for whom. Docstrings name the errors raised."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
 from acp_agent.core.events import ToolProgress
 from acp_agent.core.messages import Message, ModelEvent
-from acp_agent.core.types import Access, Diff, Invocation, JsonObject, ToolCall, ToolKind, ToolResult, ToolSpec
+from acp_agent.core.types import (
+    Access,
+    Ask,
+    Diff,
+    JsonObject,
+    Location,
+    Subject,
+    ToolCall,
+    ToolKind,
+    ToolResult,
+    ToolSpec,
+)
 
 # ---------------------------------------------------------------------------------------- files
 
@@ -172,16 +183,43 @@ class Terminal(Protocol):
 class ToolContext:
     """What a running tool may use. Made anew for each call; nothing in it outlives the call.
 
+    previewed   the change the user was shown; a tool that finds the old text different now must not write
+                (A23.5)
     progress    tells the user's side how it goes
     defer       registers a clean-up that runs after the call's final update was sent (A19.11)
     """
 
     call_id: str
     cwd: str
+    previewed: tuple[Diff, ...]
     files: FileSystem
     terminal: Terminal
     progress: Callable[[ToolProgress], Awaitable[None]]
     defer: Callable[[Callable[[], Awaitable[None]]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """A call understood: arguments parsed, subjects known, change previewed. What the chain passes on.
+
+    diffs   the change as it would be made now, for the user to judge
+    run     the tool bound to its parsed arguments; only the innermost executor calls it. Raises ToolError,
+            Refused or BackendUnavailable
+    asks    the questions gates have collected so far
+    """
+
+    call: ToolCall
+    spec: ToolSpec
+    title: str
+    run: Callable[[ToolContext], Awaitable[ToolResult]]
+    subjects: tuple[Subject, ...] = ()
+    diffs: tuple[Diff, ...] = ()
+    locations: tuple[Location, ...] = ()
+    asks: tuple[Ask, ...] = ()
+
+    def asking(self, ask: Ask) -> "Invocation":
+        """The same call with one more question attached."""
+        return replace(self, asks=(*self.asks, ask))
 
 
 class ToolExecutor(Protocol):
@@ -273,7 +311,6 @@ class ModelRequest:
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     max_tokens: int | None = None
-    metadata: JsonObject = field(default_factory=lambda: {})
 
 
 class Provider(Protocol):

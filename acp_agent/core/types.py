@@ -1,13 +1,12 @@
 """What a tool call is made of, from the model's request to what comes back."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 JsonObject: TypeAlias = "dict[str, Json]"
 
 
@@ -182,24 +181,3 @@ class Deny:
 
 
 Verdict: TypeAlias = Allow | Ask | Deny
-
-
-@dataclass(frozen=True, slots=True)
-class Invocation:
-    """A call understood: arguments parsed, subjects known, change previewed. What the chain passes on.
-
-    `diffs` is the change as it would be made now; `asks` are the questions gates have collected so far.
-    """
-
-    call: ToolCall
-    spec: ToolSpec
-    title: str
-    subjects: tuple[Subject, ...]
-    diffs: tuple[Diff, ...] = ()
-    locations: tuple[Location, ...] = ()
-    asks: tuple[Ask, ...] = ()
-    facts: Mapping[str, str] = field(default_factory=dict[str, str])
-
-    def asking(self, ask: Ask) -> "Invocation":
-        """The same call with one more question attached."""
-        return replace(self, asks=(*self.asks, ask))

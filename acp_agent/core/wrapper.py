@@ -2,8 +2,8 @@
 
 from typing import assert_never
 
-from acp_agent.core.ports import ToolExecutor
-from acp_agent.core.types import Allow, Ask, Deny, Invocation, ToolResult, Verdict
+from acp_agent.core.ports import Invocation, ToolExecutor
+from acp_agent.core.types import Allow, Ask, Deny, ToolResult, Verdict
 
 
 class WrapperExecutor:
@@ -37,15 +37,16 @@ class Gate(WrapperExecutor):
         raise NotImplementedError
 
     async def execute(self, invocation: Invocation) -> ToolResult:
-        match self.check(invocation):
+        verdict = self.check(invocation)
+        match verdict:
             case Deny(reason, category):
                 return ToolResult.refused(reason, category)
             case Ask() as ask:
                 return await self.wrapped.execute(invocation.asking(ask))
             case Allow():
                 return await self.wrapped.execute(invocation)
-            case _ as never:
-                assert_never(never)
+            case _:
+                assert_never(verdict)
 
     async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
         verdict = self.check(invocation)
@@ -54,12 +55,13 @@ class Gate(WrapperExecutor):
         return await self.wrapped.execute_confirmed(invocation)
 
     def requires_confirmation(self, invocation: Invocation) -> bool:
-        match self.check(invocation):
+        verdict = self.check(invocation)
+        match verdict:
             case Deny():
                 return False
             case Ask() as ask:
                 return self.wrapped.requires_confirmation(invocation.asking(ask))
             case Allow():
                 return self.wrapped.requires_confirmation(invocation)
-            case _ as never:
-                assert_never(never)
+            case _:
+                assert_never(verdict)
