@@ -77,8 +77,7 @@ class GrepMatches:
 
 
 class FileSystem(Protocol):
-    """Files of the session's roots, as the user sees them (unsaved editor buffers included, where the
-    editor offers them).
+    """Files of the session's roots, as the user sees them: unsaved editor buffers included where offered.
 
     Every method takes a path as the model wrote it (relative = the session's cwd) and resolves it itself,
     so that no caller can forget to. Raises, all methods:
