@@ -1,6 +1,15 @@
 """What every test shares."""
 
+import os
+
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The suite tries the same examples everywhere, so that a red run means a change and not luck; `make soak` gambles.
+_NOISY = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
+settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=_NOISY)
+settings.register_profile("soak", deadline=None, max_examples=5000, suppress_health_check=_NOISY)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 
 @pytest.fixture

@@ -138,14 +138,16 @@ class Refused(AgentError):
 class BackendUnavailable(AgentError):
     """A backend cannot perform an operation, so the next one in the composite should.
 
-    `permanent` is true when asking this backend again this session is pointless.
+    permanent   asking this backend again this session is pointless
+    quiet       an ordinary answer: the user need not hear of it
     """
 
-    def __init__(self, backend: str, reason: str, *, permanent: bool = False) -> None:
+    def __init__(self, backend: str, reason: str, *, permanent: bool = False, quiet: bool = False) -> None:
         super().__init__(f"{backend}: {reason}")
         self.backend = backend
         self.reason = reason
         self.permanent = permanent
+        self.quiet = quiet
 
 
 class ProviderErrorKind(StrEnum):

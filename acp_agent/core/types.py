@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-JsonObject: TypeAlias = "dict[str, Json]"
+Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
+JsonObject: TypeAlias = dict[str, Json]
 
 
 class ToolKind(StrEnum):

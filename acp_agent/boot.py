@@ -1,0 +1,114 @@
+"""The first milliseconds: answer `initialize` with the standard library, then load the rest.
+
+Editors wait for this answer before they do anything else, while the agent proper takes a quarter of a
+second to import. So the first line is read and, when it is a plain well-formed `initialize`, answered here;
+anything else is handed on unread to the real reader, which has the strict rules (acp.md 3.1, 6.3).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from acp_agent.capabilities import initialize_result
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # `typing` itself takes a fifth of the time to the first answer
+    from acp_agent.core.types import Json, JsonObject
+
+_CHUNK = 65536
+_FIRST_LINE_LIMIT = 1024 * 1024
+
+
+class Handover:
+    """What boot leaves to the server. A plain class: `dataclasses` alone would double the import time.
+
+    input_fd, output_fd   the protocol's stream, moved away from 0 and 1
+    unread                bytes read from the stream that nobody has looked at yet
+    initialized           params of the `initialize` boot answered, or None
+    """
+
+    __slots__ = ("initialized", "input_fd", "output_fd", "unread")
+
+    def __init__(self, input_fd: int, output_fd: int, unread: bytes, initialized: JsonObject | None) -> None:
+        self.input_fd = input_fd
+        self.output_fd = output_fd
+        self.unread = unread
+        self.initialized = initialized
+
+
+def main(argv: Sequence[str] = ()) -> int:
+    """Serve one editor on stdin and stdout; `argv` are flags the server understands. Returns the exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the server has its own handlers: end without a traceback
+    input_fd, output_fd = claim_stdio()
+    handover = answer_first_line(input_fd, output_fd)
+    from acp_agent import app  # noqa: PLC0415 - the whole point: nothing heavy before the first answer
+
+    return app.main(handover, argv)
+
+
+def claim_stdio() -> tuple[int, int]:
+    """Move the protocol away from fds 0 and 1, so that no child and no stray print can touch it.
+
+    Afterwards fd 0 reads nothing and fd 1 is stderr. Returns the private (input, output) fds.
+    """
+    input_fd, output_fd = os.dup(0), os.dup(1)  # dup makes them non-inheritable
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    return input_fd, output_fd
+
+
+def answer_first_line(input_fd: int, output_fd: int) -> Handover:
+    """Read up to the first newline; answer it when it is an `initialize` request without surprises."""
+    line, unread = _read_first_line(input_fd)
+    request = _plain_initialize(line)
+    if request is None:
+        return Handover(input_fd, output_fd, line + unread, None)
+    request_id, params = request
+    answer = {"jsonrpc": "2.0", "id": request_id, "result": initialize_result()}
+    try:
+        _write_all(output_fd, json.dumps(answer, separators=(",", ":")).encode() + b"\n")
+    except BrokenPipeError:
+        sys.exit(0)
+    return Handover(input_fd, output_fd, unread, params)
+
+
+def _read_first_line(fd: int) -> tuple[bytes, bytes]:
+    data = b""
+    while b"\n" not in data and len(data) < _FIRST_LINE_LIMIT:
+        chunk = os.read(fd, _CHUNK)
+        if not chunk:
+            return data, b""
+        data += chunk
+    line, newline, rest = data.partition(b"\n")
+    return line + newline, rest
+
+
+def _plain_initialize(line: bytes) -> tuple[int | str, JsonObject] | None:
+    """(id, params) of a request nobody could argue about, else None."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        message: Json = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or message.get("method") != "initialize":
+        return None
+    request_id, params = message.get("id"), message.get("params")
+    if not isinstance(request_id, int | str) or isinstance(request_id, bool) or not isinstance(params, dict):
+        return None
+    return (request_id, params) if type(params.get("protocolVersion")) is int else None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]

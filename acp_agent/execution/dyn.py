@@ -1,0 +1,132 @@
+"""DynExecutor: the front door of a session's tools (A33). What the loop calls, what an editor sees.
+
+Whatever the backends behind it, every call shows as one ToolStarted and one ToolFinished with one id, and
+nothing a call opened is given back before its last update went out (A19.11).
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic
+from typing import Protocol
+
+import anyio
+
+from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory, ToolFailure
+from acp_agent.core.events import EventSink, ToolFinished, ToolProgress, ToolStarted
+from acp_agent.core.ports import FileSystem, Invocation, Terminal, ToolContext, ToolExecutor
+from acp_agent.core.types import JsonObject, ToolCall, ToolKind, ToolResult, ToolSpec
+
+_CLEAN_UP = 5.0
+"""Seconds a call that was cancelled gets to say so and to give its terminal back."""
+
+
+class Catalogue(Protocol):
+    """What DynExecutor needs of the tool registry."""
+
+    def specs(self) -> Sequence[ToolSpec]:
+        """Every tool there is."""
+        ...
+
+    async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
+        """Parse a call. Raises ToolError."""
+        ...
+
+
+class DynExecutor:
+    """A Toolset over any chain of executors and any backends.
+
+    chain     wraps the innermost executor, which DynExecutor hands over, with the session's gates
+    offers    whether the model may see a tool now (mode, rules that deny it whole)
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        chain: Callable[[Callable[[Invocation], ToolContext]], ToolExecutor],
+        *,
+        files: FileSystem,
+        terminal: Terminal,
+        cwd: str,
+        emit: EventSink,
+        offers: Callable[[ToolSpec], bool],
+    ) -> None:
+        self._catalogue = catalogue
+        self._files = files
+        self._terminal = terminal
+        self._cwd = cwd
+        self._emit = emit
+        self._offers = offers
+        self._deferred: dict[str, list[Callable[[], Awaitable[None]]]] = {}
+        self._executor = chain(self._context)
+
+    # --------------------------------------------------------------------- Toolset: the loop's side
+
+    def specs(self) -> Sequence[ToolSpec]:
+        return [spec for spec in self._catalogue.specs() if self._offers(spec)]
+
+    async def run(self, call: ToolCall) -> ToolResult:
+        begun = monotonic()
+        try:
+            invocation = await self._catalogue.understand(call, self._files)
+        except (ToolError, Refused) as error:
+            await self._emit(_started_unknown(call))
+            result = ToolResult.failed(error.failure)
+            await self._emit(ToolFinished(call.id, call.name, result, monotonic() - begun))
+            return result
+        await self._emit(_started(invocation))
+        result = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] operation aborted"))
+        try:
+            result = await self.execute(invocation)
+        finally:
+            # Also on the way out of a cancelled turn: a card left spinning is worse than a late one (A12.16).
+            with anyio.move_on_after(_CLEAN_UP, shield=True):
+                await self._emit(ToolFinished(call.id, invocation.spec.name, result, monotonic() - begun))
+                for give_back in self._deferred.pop(call.id, []):
+                    await give_back()
+        return result
+
+    # ------------------------------------------------------------- ToolExecutor: delegates everything
+
+    async def execute(self, invocation: Invocation) -> ToolResult:
+        return await self._executor.execute(invocation)
+
+    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
+        return await self._executor.execute_confirmed(invocation)
+
+    def requires_confirmation(self, invocation: Invocation) -> bool:
+        return self._executor.requires_confirmation(invocation)
+
+    def is_retryable(self, invocation: Invocation) -> bool:
+        return self._executor.is_retryable(invocation)
+
+    # -----------------------------------------------------------------------------------------------
+
+    def _context(self, invocation: Invocation) -> ToolContext:
+        return ToolContext(
+            call_id=invocation.call.id,
+            cwd=self._cwd,
+            previewed=invocation.diffs,
+            files=self._files,
+            terminal=self._terminal,
+            progress=self._progress,
+            defer=self._deferred.setdefault(invocation.call.id, []).append,
+        )
+
+    async def _progress(self, event: ToolProgress) -> None:
+        await self._emit(event)
+
+
+def _started(invocation: Invocation) -> ToolStarted:
+    return ToolStarted(
+        call_id=invocation.call.id,
+        name=invocation.spec.name,
+        title=invocation.title,
+        kind=invocation.spec.kind,
+        raw_input=invocation.call.arguments or {},
+        locations=invocation.locations,
+        diffs=invocation.diffs,
+    )
+
+
+def _started_unknown(call: ToolCall) -> ToolStarted:
+    raw_input: JsonObject = {"arguments": call.raw_arguments} if call.arguments is None else call.arguments
+    return ToolStarted(call.id, call.name, call.name or "unnamed tool", ToolKind.OTHER, raw_input)

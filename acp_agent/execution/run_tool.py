@@ -1,0 +1,42 @@
+"""The innermost executor: runs the tool and turns whatever happens into a ToolResult."""
+
+from collections.abc import Callable
+
+from acp_agent import log
+from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory, ToolFailure
+from acp_agent.core.ports import Invocation, ToolContext
+from acp_agent.core.types import ToolResult
+
+
+class RunTool:
+    """Ends every chain. `context_for` makes what one call may use."""
+
+    def __init__(self, context_for: Callable[[Invocation], ToolContext]) -> None:
+        self._context_for = context_for
+        self._log = log.get("tools")
+
+    async def execute(self, invocation: Invocation) -> ToolResult:
+        """Never raises but for cancellation."""
+        try:
+            return await invocation.run(self._context_for(invocation))
+        except (ToolError, Refused) as error:
+            return ToolResult.failed(error.failure)
+        except BackendUnavailable as error:
+            return ToolResult.failed(ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, str(error)))
+        except Exception as error:  # noqa: BLE001 - a bug in a tool costs the call, not the turn
+            self._log.exception("tool crashed", tool=invocation.spec.name)
+            return ToolResult.failed(
+                ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, f"internal error in {invocation.spec.name}: {error!r}")
+            )
+
+    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
+        """The same: whoever asks stands further out."""
+        return await self.execute(invocation)
+
+    def requires_confirmation(self, invocation: Invocation) -> bool:
+        """A tool asks nobody itself; gates do."""
+        return False
+
+    def is_retryable(self, invocation: Invocation) -> bool:
+        """Only what changes nothing may be repeated (L6.6)."""
+        return not invocation.spec.mutates

@@ -1,0 +1,53 @@
+"""Approver over `session/request_permission` (A20)."""
+
+from acp_agent.core.ports import Decision, Question
+from acp_agent.core.types import Json, JsonObject
+from acp_agent.protocol import wire
+from acp_agent.protocol.errors import RpcError
+from acp_agent.protocol.peer import Peer
+from acp_agent.protocol.updates import tool_content
+
+# Ids equal kinds, one option a kind: CodeCompanion and GoClaw choose by kind (A20.1, A20.2).
+_OPTIONS: list[Json] = [
+    {"optionId": "allow_once", "kind": "allow_once", "name": "Allow once"},
+    {"optionId": "allow_always", "kind": "allow_always", "name": "Allow always"},
+    {"optionId": "reject_once", "kind": "reject_once", "name": "Reject once"},
+    {"optionId": "reject_always", "kind": "reject_always", "name": "Reject always"},
+]
+
+
+class EditorApprover:
+    """Asks the user through the editor. Waits as long as the turn lives; the turn's cancel ends the wait."""
+
+    def __init__(self, peer: Peer, session_id: str) -> None:
+        self._peer = peer
+        self._session_id = session_id
+
+    async def ask(self, question: Question) -> Decision:
+        """Only a known option of a selected outcome counts; everything else rejects (A20.3)."""
+        params: JsonObject = {
+            "sessionId": self._session_id,
+            "toolCall": _tool_call(question),
+            "options": _OPTIONS,
+        }
+        try:
+            return wire.decision(await self._peer.request("session/request_permission", params))
+        except RpcError:
+            return Decision.REJECT_ONCE
+
+
+def _tool_call(question: Question) -> JsonObject:
+    lines = list(question.reasons)
+    if question.always:
+        lines.append(f"“Always” covers: {question.always}")
+    update: JsonObject = {
+        "toolCallId": question.call_id,
+        "title": question.title,
+        "kind": question.kind.value,
+        "status": "pending",
+        "rawInput": question.raw_input,
+        "content": tool_content(question.diffs, "\n\n".join(lines)),
+    }
+    if question.locations:
+        update["locations"] = [{"path": path} for path in question.locations]
+    return update

@@ -1,0 +1,248 @@
+"""JSON-RPC both ways over one stream: requests in, answers out, and the other way round.
+
+The reader never waits for anything but the stream (A4.2): every request and notification runs as a task of
+its own, started in the order received. A request is answered exactly once, whatever its handler does.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+import anyio
+import anyio.abc
+
+from acp_agent import log
+from acp_agent.core.types import Json, JsonObject
+from acp_agent.protocol import frames
+from acp_agent.protocol.errors import ConnectionLost, NoAnswer, RpcError, internal_error, method_not_found
+from acp_agent.protocol.stdio import LineReader, MessageWriter, Overlong
+
+_EOF_GRACE = 1.0
+"""Seconds a request that was answered just before the end of the stream gets to be answered."""
+
+
+@dataclass(slots=True)
+class Incoming:
+    """A request being served. The handler may hang work on its answer, or say how it is cancelled."""
+
+    id: frames.RequestId
+    method: str
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    on_cancel: Callable[[], None] | None = None
+    after: list[Callable[[], None]] = field(default_factory=list["Callable[[], None]"])
+
+    def after_response(self, callback: Callable[[], None]) -> None:
+        """Run `callback` once the answer is on its way: what it posts cannot come before it."""
+        self.after.append(callback)
+
+    def cancel(self) -> None:
+        """The peer does not want the answer any more (`$/cancel_request`)."""
+        (self.on_cancel or self.scope.cancel)()
+
+
+RequestHandler = Callable[[JsonObject, Incoming], Awaitable[JsonObject]]
+NotificationHandler = Callable[[JsonObject], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class _Pending:
+    done: anyio.Event
+    response: frames.Response | None = None
+
+
+class Peer:
+    """The editor, as something that can be asked and that asks."""
+
+    def __init__(self, reader: LineReader, writer: MessageWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._requests: Mapping[str, RequestHandler] = {}
+        self._notifications: Mapping[str, NotificationHandler] = {}
+        self._incoming: dict[frames.RequestId, Incoming] = {}
+        self._pending: dict[int, _Pending] = {}
+        self._late: dict[int, Callable[[Json], None]] = {}
+        self._reading = anyio.CancelScope()
+        self._answered = anyio.Event()
+        self._ended = False
+        self._last_id = -1
+        self._log = log.get("protocol")
+
+    # ------------------------------------------------------------------------------- serving
+
+    async def serve(
+        self,
+        requests: Mapping[str, RequestHandler],
+        notifications: Mapping[str, NotificationHandler],
+        on_end: Callable[[], None],
+    ) -> None:
+        """Serve until the stream ends, in either direction.
+
+        Then questions to the editor fail, `on_end` is told, what is being served gets a moment to answer,
+        and the rest is cancelled.
+        """
+        self._requests = requests
+        self._notifications = {**notifications, "$/cancel_request": self._cancel_request}
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._write, tasks.cancel_scope)
+            with self._reading:
+                async for line in self._reader.lines():
+                    self._receive(line, tasks)
+            self._fail_pending()
+            on_end()
+            with anyio.move_on_after(_EOF_GRACE):
+                while self._incoming:
+                    await self._answered.wait()
+                await self._writer.flush()
+            tasks.cancel_scope.cancel()
+
+    def end(self) -> None:
+        """Stop reading, as if the stream had ended."""
+        self._reading.cancel()
+
+    async def _write(self, scope: anyio.CancelScope) -> None:
+        await self._writer.run()
+        scope.cancel()  # nobody reads: nothing left to serve
+
+    def _receive(self, line: bytes | Overlong, tasks: anyio.abc.TaskGroup) -> None:
+        if isinstance(line, Overlong):
+            self._refuse(None, RpcError(frames.INVALID_REQUEST, "Invalid request: message over 32 MiB"))
+            return
+        match frames.parse(line):
+            case frames.Request() as request:
+                incoming = Incoming(request.id, request.method)
+                self._incoming[request.id] = incoming
+                tasks.start_soon(self._answer, request, incoming)
+            case frames.Notification() as notification:
+                tasks.start_soon(self._heed, notification)
+            case frames.Response() as response:
+                self._settle(response)
+            case frames.Malformed(request_id, code, message):
+                self._refuse(request_id, RpcError(code, message))
+            case frames.Ignored():
+                pass
+
+    async def _answer(self, request: frames.Request, incoming: Incoming) -> None:
+        answer: JsonObject = {"jsonrpc": "2.0", "id": request.id}
+        try:
+            answer["result"] = await self._serve_one(request, incoming)
+        except RpcError as error:
+            answer["error"] = error.to_wire()
+        except Exception:  # noqa: BLE001 - top of a request: whatever happens, it is answered
+            self._log.exception("request failed", method=request.method)
+            answer["error"] = internal_error().to_wire()
+        finally:
+            if self._incoming.get(request.id) is incoming:
+                del self._incoming[request.id]
+            self._answered.set()
+            self._answered = anyio.Event()
+        self._writer.post(answer)
+        for callback in incoming.after:
+            callback()
+
+    async def _serve_one(self, request: frames.Request, incoming: Incoming) -> JsonObject:
+        handler = self._requests.get(request.method)
+        if handler is None:
+            raise method_not_found(request.method)
+        with incoming.scope:
+            return await handler(request.params, incoming)
+        raise RpcError(frames.REQUEST_CANCELLED, "Request cancelled")
+
+    async def _heed(self, notification: frames.Notification) -> None:
+        handler = self._notifications.get(notification.method)
+        if handler is None:
+            self._log.debug("unknown notification", method=notification.method)
+            return
+        try:
+            await handler(notification.params)
+        except RpcError as error:  # a notification has nobody to tell
+            self._log.warning("notification refused", method=notification.method, reason=error.message)
+
+    async def _cancel_request(self, params: JsonObject) -> None:
+        request_id = params.get("requestId")
+        incoming = self._incoming.get(request_id) if isinstance(request_id, int | str) else None
+        if incoming is not None:
+            incoming.cancel()
+
+    def _refuse(self, request_id: frames.RequestId | None, error: RpcError) -> None:
+        self._log.warning("malformed message", code=error.code, reason=error.message)
+        self._writer.post({"jsonrpc": "2.0", "id": request_id, "error": error.to_wire()})
+
+    # -------------------------------------------------------------------------------- asking
+
+    async def request(
+        self,
+        method: str,
+        params: JsonObject,
+        *,
+        timeout: float | None = None,
+        on_late: Callable[[Json], None] | None = None,
+    ) -> Json:
+        """Ask the editor. `timeout` in seconds; None waits for as long as the task lives.
+
+        Raises RpcError as the editor sent it, NoAnswer, or ConnectionLost. An answer that comes after the
+        asker gave up goes to `on_late` when it is a result, and is dropped otherwise.
+        """
+        if self._ended or self._writer.broken:
+            raise ConnectionLost
+        self._last_id += 1
+        request_id = self._last_id
+        pending = self._pending[request_id] = _Pending(anyio.Event())
+        self._post(method, params, request_id)
+        try:
+            with anyio.move_on_after(timeout):
+                await pending.done.wait()
+        finally:
+            del self._pending[request_id]
+            if pending.response is None and on_late is not None:
+                self._late[request_id] = on_late
+        if pending.response is None:
+            if self._ended:
+                raise ConnectionLost
+            raise NoAnswer(method, timeout or 0)
+        return _result(pending.response)
+
+    def tell(self, method: str, params: JsonObject) -> None:
+        """Make a request whose answer does not matter, without waiting (terminal/kill, terminal/release)."""
+        self._last_id += 1
+        self._post(method, params, self._last_id)
+
+    async def notify(self, method: str, params: JsonObject) -> None:
+        """Send a notification; waits while the editor is far behind in reading."""
+        self.post_notification(method, params)
+        await self._writer.room()
+
+    def post_notification(self, method: str, params: JsonObject) -> None:
+        """The same without waiting, for callbacks that send little."""
+        self._post(method, params, None)
+
+    def _post(self, method: str, params: JsonObject, request_id: int | None) -> None:
+        message: JsonObject = {"jsonrpc": "2.0"}
+        if request_id is not None:
+            message["id"] = request_id
+        self._writer.post({**message, "method": method, "params": params})
+
+    def _settle(self, response: frames.Response) -> None:
+        if not isinstance(response.id, int):
+            return  # we number our requests; this answers somebody else's
+        pending = self._pending.get(response.id)
+        if pending is not None and pending.response is None:
+            pending.response = response
+            pending.done.set()
+            return
+        on_late = self._late.pop(response.id, None)
+        if on_late is not None and response.error is None:
+            on_late(response.result)
+
+    def _fail_pending(self) -> None:
+        self._ended = True
+        for pending in self._pending.values():
+            pending.done.set()
+
+
+def _result(response: frames.Response) -> Json:
+    if response.error is None:
+        return response.result
+    code, message = response.error.get("code"), response.error.get("message")
+    raise RpcError(
+        code if isinstance(code, int) else frames.INTERNAL_ERROR,
+        message if isinstance(message, str) else "error without a message",
+    )

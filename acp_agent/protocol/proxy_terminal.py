@@ -1,0 +1,229 @@
+"""ProxyTerminal: commands in the editor's own terminal (A21; ACP "Terminals"; acp.md 4.6 item 1).
+
+Order on every path: create -> poll for output -> wait | timeout | cancel -> [kill] -> output -> the caller's
+final update -> release.
+"""
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+from collections.abc import Callable
+
+import anyio
+
+from acp_agent.core.errors import BackendUnavailable
+from acp_agent.core.ports import CommandOutcome, CommandRequest, OnOutput
+from acp_agent.core.types import Json, JsonObject
+from acp_agent.protocol import wire
+from acp_agent.protocol.errors import RpcError
+from acp_agent.protocol.peer import Peer
+
+_BACKEND = "editor terminal"
+_POLL = 0.2
+_KILL_GRACE = 5.0
+_DELTA_LIMIT = 64 * 1024
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
+# What a terminal of an editor must not do in a command nobody types into.
+_ENVIRONMENT: list[Json] = [
+    {"name": "PAGER", "value": "cat"},
+    {"name": "GIT_PAGER", "value": "cat"},
+    {"name": "GIT_TERMINAL_PROMPT", "value": "0"},
+]
+
+
+class ProxyTerminal:
+    """Runs commands through `terminal/*`.
+
+    form       "script" hands over a private script file, the one form every client runs right; "exec" passes
+               the line as an argument of the shell; "line" passes it as the command
+    folder     where scripts go, mode 0700
+    timeout    seconds a command may take unless it says otherwise; 0 = no limit
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        session_id: str,
+        *,
+        form: str,
+        folder: Callable[[], str],
+        shell: str,
+        timeout: float,
+        request_timeout: float,
+    ) -> None:
+        self._peer = peer
+        self._session_id = session_id
+        self._form = form
+        self._folder = folder
+        self._shell = shell
+        self._timeout = timeout
+        self._request_timeout = request_timeout
+
+    async def start(self, request: CommandRequest) -> "EditorCommand":
+        script = self._write_script(request.command) if self._form == "script" else None
+        params: JsonObject = {
+            "sessionId": self._session_id,
+            **self._invocation(request.command, script),
+            "env": _ENVIRONMENT,
+            "cwd": request.cwd,
+            "outputByteLimit": request.output_limit,
+        }
+        try:
+            terminal_id = await self._create(params)
+        except BaseException:
+            _remove(script)
+            raise
+        timeout = self._timeout if request.timeout is None else request.timeout
+        return EditorCommand(self._peer, self._session_id, terminal_id, timeout or None, script)
+
+    async def _create(self, params: JsonObject) -> str:
+        try:
+            return wire.terminal_id(
+                await self._peer.request(
+                    "terminal/create", params, timeout=self._request_timeout, on_late=self._give_back
+                )
+            )
+        except RpcError as error:
+            # One refusal stands for all: asking again would only annoy whoever refused.
+            raise BackendUnavailable(_BACKEND, f"terminal/create: {error.message}", permanent=True) from None
+
+    def _give_back(self, answer: Json) -> None:
+        """The terminal came after we had given up on it: nobody else would ever end it."""
+        with contextlib.suppress(RpcError):
+            target: JsonObject = {"sessionId": self._session_id, "terminalId": wire.terminal_id(answer)}
+            self._peer.tell("terminal/kill", target)
+            self._peer.tell("terminal/release", target)
+
+    def _invocation(self, command: str, script: str | None) -> JsonObject:
+        if script is not None:
+            return {"command": self._shell, "args": [script]}
+        if self._form == "line":
+            return {"command": f"{self._shell} -c {shlex.quote(command)}"}
+        return {"command": self._shell, "args": ["-c", command]}
+
+    def _write_script(self, command: str) -> str | None:
+        """The path of a new private script, or None where no path without special characters is to be had."""
+        path = os.path.join(self._folder(), f"{os.urandom(8).hex()}.sh")
+        if _PLAIN_PATH.fullmatch(path) is None:
+            return None
+        with open(
+            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w", encoding="utf-8"
+        ) as file:
+            file.write(command + "\n")
+        return path
+
+
+class EditorCommand:
+    """One terminal of the editor."""
+
+    def __init__(
+        self, peer: Peer, session_id: str, terminal_id: str, timeout: float | None, script: str | None
+    ) -> None:
+        self._peer = peer
+        self._target: JsonObject = {"sessionId": session_id, "terminalId": terminal_id}
+        self._terminal_id = terminal_id
+        self._timeout = timeout
+        self._script = script
+        self._seen = ""
+        self._released = False
+
+    @property
+    def terminal_id(self) -> str | None:
+        return self._terminal_id
+
+    async def wait(self, on_output: OnOutput) -> CommandOutcome:
+        try:
+            with anyio.move_on_after(self._timeout) as deadline:
+                status = await self._watch(on_output)
+                return await self._outcome(status.exit_code, status.signal)
+            assert deadline.cancelled_caught
+            return await self._timed_out()
+        except anyio.get_cancelled_exc_class():
+            self._peer.tell("terminal/kill", self._target)
+            raise
+        except RpcError as error:
+            raise BackendUnavailable(_BACKEND, error.message) from None
+
+    async def release(self) -> None:
+        if not self._released:
+            self._released = True
+            self._peer.tell("terminal/release", self._target)
+            _remove(self._script)
+
+    async def _watch(self, on_output: OnOutput) -> wire.ExitStatus:
+        """Wait for the exit while handing over output as the editor gathers it."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._poll, on_output)
+            try:
+                status = await self._wait_for_exit()
+            except RpcError as error:  # not through the group, which would wrap it
+                status = error
+            tasks.cancel_scope.cancel()
+        if isinstance(status, RpcError):
+            raise status
+        return status
+
+    async def _wait_for_exit(self) -> wire.ExitStatus:
+        return wire.exit_status(await self._peer.request("terminal/wait_for_exit", self._target))
+
+    async def _poll(self, on_output: OnOutput) -> None:
+        while True:
+            await anyio.sleep(_POLL)
+            try:
+                answer = wire.terminal_output(await self._peer.request("terminal/output", self._target))
+            except RpcError:
+                return  # the final read tells what is wrong, if anything is
+            delta, self._seen = _delta(self._seen, answer.output), answer.output
+            if delta:
+                await on_output(delta[-_DELTA_LIMIT:])
+
+    async def _timed_out(self) -> CommandOutcome:
+        self._peer.tell("terminal/kill", self._target)
+        with anyio.move_on_after(_KILL_GRACE):
+            await self._wait_for_exit()
+        outcome = await self._outcome(124, None)
+        return CommandOutcome(
+            output=outcome.output,
+            stdout=outcome.stdout,
+            stderr="",
+            exit_code=124,
+            truncated=outcome.truncated,
+            timed_out=True,
+            timeout=self._timeout,
+        )
+
+    async def _outcome(self, exit_code: int | None, signal_name: str | None) -> CommandOutcome:
+        answer = wire.terminal_output(await self._peer.request("terminal/output", self._target, timeout=_KILL_GRACE))
+        output = answer.output.replace("\r\n", "\n")  # a terminal is a pty in some editors
+        return CommandOutcome(
+            output=output,
+            stdout=output,
+            stderr="",
+            exit_code=exit_code if signal_name is None else _signalled(signal_name),
+            signal=signal_name,
+            truncated=answer.truncated,
+        )
+
+
+def _delta(seen: str, now: str) -> str:
+    """What is new. An editor that drops the head of a long output makes lengths useless: compare texts."""
+    if now.startswith(seen):
+        return now[len(seen) :]
+    tail = seen[-256:]
+    at = now.rfind(tail)
+    return now[at + len(tail) :] if at >= 0 else now
+
+
+def _signalled(name: str) -> int | None:
+    try:
+        return 128 + signal.Signals[name if name.startswith("SIG") else f"SIG{name}"]
+    except KeyError:
+        return None
+
+
+def _remove(script: str | None) -> None:
+    if script is not None:
+        with contextlib.suppress(OSError):  # gone already, or the folder is; nothing depends on it
+            os.unlink(script)

@@ -1,0 +1,130 @@
+"""One session: its folder, its conduct, its turn. At most one turn at a time (A12.1).
+
+Light on purpose: what a turn needs (tools, gates, the model) is an Engine, made in the background after
+`session/new` is answered, or at the first prompt at the latest.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+from uuid import uuid4
+
+import anyio
+
+from acp_agent import log
+from acp_agent.core.conduct import Conduct
+from acp_agent.core.events import Event, Notice, Severity
+from acp_agent.core.messages import StopReason
+from acp_agent.core.types import JsonObject
+from acp_agent.protocol.errors import RpcError, internal_error, invalid_request
+from acp_agent.protocol.peer import Incoming, Peer
+from acp_agent.protocol.updates import Updates
+
+
+class Engine(Protocol):
+    """What answers prompts."""
+
+    async def answer(self, params: JsonObject) -> StopReason:
+        """Run one turn on the raw `session/prompt` params. Raises RpcError for params that are no prompt."""
+        ...
+
+    def commands(self) -> JsonObject:
+        """The `available_commands_update`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a session works: absolute folders, `cwd` first among its roots."""
+
+    cwd: str
+    additional: tuple[str, ...] = ()
+
+
+class Session:
+    """Everything the protocol knows about one conversation.
+
+    conduct    what the user chose; `active` is what the running turn obeys, taken over when a turn starts
+               (A14.2, A15.7)
+    problems   what is wrong with the configuration, told at the first prompt
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        place: Place,
+        updates: Updates,
+        conduct: Conduct,
+        make_engine: Callable[["Session"], Awaitable[Engine]],
+        problems: Sequence[str] = (),
+    ) -> None:
+        self.id = str(uuid4())
+        self.place = place
+        self.conduct = conduct
+        self.active = replace(conduct)
+        self._peer = peer
+        self._updates = updates
+        self._make_engine = make_engine
+        self._engine: Engine | None = None
+        self._engine_lock = anyio.Lock()
+        self._problems = list(problems)
+        self._turn: anyio.CancelScope | None = None
+        self._log = log.get("session")
+
+    async def engine(self) -> Engine:
+        """The engine, made once."""
+        async with self._engine_lock:
+            if self._engine is None:
+                self._engine = await self._make_engine(self)
+            return self._engine
+
+    # -------------------------------------------------------------------------------------- turns
+
+    async def prompt(self, params: JsonObject, incoming: Incoming) -> JsonObject:
+        """Run one turn. Raises RpcError when one is running, when params are wrong, or on a bug of ours."""
+        if self._turn is not None:
+            raise invalid_request("prompt already in progress")
+        turn = self._turn = anyio.CancelScope()
+        incoming.on_cancel = self.cancel
+        reason = StopReason.CANCELLED
+        try:
+            with turn:
+                reason = await self._run(params)
+        except RpcError:
+            if not turn.cancel_called:
+                raise
+        except Exception:  # noqa: BLE001 - top of a turn: what an abort breaks is `cancelled`, the rest our bug (A13.4)
+            if not turn.cancel_called:
+                self._log.exception("turn failed", session=self.id)
+                raise internal_error() from None
+        finally:
+            self._turn = None
+        return {"stopReason": (StopReason.CANCELLED if turn.cancel_called else reason).value}
+
+    async def _run(self, params: JsonObject) -> StopReason:
+        self.active.mode, self.active.auto_approve = self.conduct.mode, self.conduct.auto_approve
+        engine = await self.engine()
+        while self._problems:
+            await self.emit(Notice(Severity.WARNING, self._problems.pop(0)))
+        return await engine.answer(params)
+
+    def cancel(self) -> None:
+        """End the running turn; nothing when none runs, so that a late cancel cannot hit the next (A12.3)."""
+        if self._turn is not None:
+            self._turn.cancel()
+
+    # ------------------------------------------------------------------------------------ updates
+
+    async def emit(self, event: Event) -> None:
+        """Send one event of the running turn; dropped once the turn has been answered."""
+        if self._turn is None:
+            return
+        await self.update(self._updates.translate(event))
+
+    async def update(self, update: JsonObject) -> None:
+        """Send one `session/update`."""
+        await self._peer.notify("session/update", {"sessionId": self.id, "update": update})
+
+    def post_update(self, update: JsonObject) -> None:
+        """The same without waiting, for callbacks."""
+        self._peer.post_notification("session/update", {"sessionId": self.id, "update": update})

@@ -1,0 +1,180 @@
+"""Core events -> `session/update` (A19; requirements 2.1; acp.md 1.5, 1.6). The only place that knows the shapes.
+
+`content` replaces what a card showed before, so every update carries all of it.
+"""
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import assert_never
+
+from acp_agent.core import events
+from acp_agent.core.types import Diff, Json, JsonObject, Location, ToolKind, ToolResult
+from acp_agent.protocol.client import Client
+
+_FENCED = {ToolKind.EXECUTE, ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH}
+_LIVE_TAIL = 8 * 1024
+"""Characters of a running local command an editor is shown."""
+
+
+@dataclass(slots=True)
+class _Card:
+    """What the editor was told about one call so far."""
+
+    started: events.ToolStarted
+    terminal_id: str | None = None
+    display_terminal: bool = False
+    tail: str = ""
+
+
+@dataclass(slots=True)
+class Updates:
+    """Translates one session's events. Keeps open cards only."""
+
+    client: Client
+    cwd: str
+    _cards: dict[str, _Card] = field(default_factory=dict[str, _Card])
+
+    def translate(self, event: events.Event) -> JsonObject:
+        """The `update` member for one event."""
+        match event:
+            case events.TextDelta(text, message_id):
+                return _chunk("agent_message_chunk", text, message_id)
+            case events.ThoughtDelta(text, message_id):
+                return _chunk("agent_thought_chunk", text, message_id)
+            case events.ToolStarted():
+                return self._started(event)
+            case events.ToolProgress():
+                return self._progress(event)
+            case events.ToolFinished():
+                return self._finished(event)
+            case events.Notice():
+                return self._notice(event)
+            case events.UsageChanged(used, size):
+                return {"sessionUpdate": "usage_update", "used": used, "size": size}
+            case _:
+                assert_never(event)
+
+    def _started(self, event: events.ToolStarted) -> JsonObject:
+        card = self._cards[event.call_id] = _Card(event)
+        card.display_terminal = self.client.display_terminals and not self.client.terminal and _is_command(event)
+        meta: JsonObject = {"claudeCode": {"toolName": event.name, "startedAt": datetime.now(UTC).isoformat()}}
+        content = _diffs(event.diffs)
+        if card.display_terminal:
+            meta["terminal_info"] = {"terminal_id": event.call_id, "cwd": self.cwd}
+            content.append({"type": "terminal", "terminalId": event.call_id})
+        update: JsonObject = {
+            "sessionUpdate": "tool_call",
+            "toolCallId": event.call_id,
+            "title": event.title,
+            "name": event.name,
+            "kind": event.kind.value,
+            "status": "in_progress",
+            "rawInput": event.raw_input,
+            "_meta": meta,
+        }
+        return update | _optional(content, event.locations)
+
+    def _progress(self, event: events.ToolProgress) -> JsonObject:
+        update: JsonObject = {"sessionUpdate": "tool_call_update", "toolCallId": event.call_id}
+        card = self._cards.get(event.call_id)
+        if event.terminal_id is not None:
+            if card is not None:
+                card.terminal_id = event.terminal_id
+            update["content"] = [{"type": "terminal", "terminalId": event.terminal_id}]
+        elif card is None or card.terminal_id is not None:
+            # The editor draws its own terminal; the delta is for clients that do not.
+            update["_meta"] = {"acp_agent": {"outputDelta": event.output}}
+        elif card.display_terminal:
+            update["_meta"] = {"terminal_output": {"terminal_id": event.call_id, "data": event.output}}
+        else:
+            card.tail = (card.tail + event.output)[-_LIVE_TAIL:]
+            update["content"] = [_text(_fence(card.tail))]
+        return update
+
+    def _finished(self, event: events.ToolFinished) -> JsonObject:
+        card = self._cards.pop(event.call_id, None)
+        result = event.result
+        meta: JsonObject = {"claudeCode": {"toolName": event.name, "elapsedMs": round(event.elapsed * 1000)}}
+        if result.stats is not None and result.stats.shown_lines < result.stats.raw_lines:
+            meta["acp_agent"] = {"rawLines": result.stats.raw_lines, "shownLines": result.stats.shown_lines}
+        if card is not None and card.display_terminal:
+            meta["terminal_exit"] = {"terminal_id": event.call_id, **_exit(result)}
+        update: JsonObject = {
+            "sessionUpdate": "tool_call_update",
+            "toolCallId": event.call_id,
+            "status": "failed" if _is_failed(result) else "completed",
+            "content": _final_content(card, result),
+            "rawOutput": result.shown if result.envelope is None else result.envelope,
+            "_meta": meta,
+        }
+        return update | _optional([], result.locations)
+
+    def _notice(self, event: events.Notice) -> JsonObject:
+        if self.client.notices:
+            return {"sessionUpdate": "notice", "severity": event.severity.value, "title": event.text}
+        if event.severity is events.Severity.INFO:
+            return _chunk("agent_thought_chunk", f"\n{event.text}\n", None)
+        return _chunk("agent_message_chunk", f"\n> **{event.severity.value}**: {event.text}\n\n", None)
+
+
+def tool_content(diffs: tuple[Diff, ...], text: str) -> list[Json]:
+    """ACP tool call content: diffs first, because some clients look at the first item only (acp.md 4.6)."""
+    return [*_diffs(diffs), *([_text(text)] if text else [])]
+
+
+def locations(places: tuple[Location, ...]) -> list[Json]:
+    """ACP locations: absolute path, 1-based line."""
+    return [{"path": at.path} if at.line is None else {"path": at.path, "line": at.line} for at in places]
+
+
+def _final_content(card: _Card | None, result: ToolResult) -> list[Json]:
+    if card is not None and (card.terminal_id is not None or card.display_terminal):
+        # The text is in rawOutput: content beside a terminal would show everything twice.
+        return [{"type": "terminal", "terminalId": card.terminal_id or card.started.call_id}]
+    fenced = card is not None and card.started.kind in _FENCED and bool(result.shown)
+    return tool_content(result.diffs, _fence(result.shown) if fenced else result.shown)
+
+
+def _is_command(event: events.ToolStarted) -> bool:
+    return event.kind is ToolKind.EXECUTE
+
+
+def _is_failed(result: ToolResult) -> bool:
+    if result.failure is not None:
+        return True
+    return result.envelope is not None and result.envelope.get("exit_code", 0) != 0
+
+
+def _exit(result: ToolResult) -> JsonObject:
+    envelope = result.envelope or {}
+    return {"exit_code": envelope.get("exit_code"), "signal": envelope.get("signal")}
+
+
+def _chunk(kind: str, text: str, message_id: str | None) -> JsonObject:
+    update: JsonObject = {"sessionUpdate": kind, "content": {"type": "text", "text": text}}
+    return update if message_id is None else {**update, "messageId": message_id}
+
+
+def _optional(content: list[Json], places: tuple[Location, ...]) -> JsonObject:
+    update: JsonObject = {}
+    if content:
+        update["content"] = content
+    if places:
+        update["locations"] = locations(places)
+    return update
+
+
+def _diffs(diffs: tuple[Diff, ...]) -> list[Json]:
+    return [{"type": "diff", "path": d.path, "oldText": d.old_text, "newText": d.new_text} for d in diffs]
+
+
+def _text(text: str) -> Json:
+    return {"type": "content", "content": {"type": "text", "text": text}}
+
+
+def _fence(text: str) -> str:
+    """Show text as it is: editors render content as markdown, and output is not."""
+    longest = max(map(len, re.findall("`{3,}", text)), default=2)
+    ticks = "`" * (longest + 1)
+    return f"{ticks}\n{text.rstrip()}\n{ticks}"
