@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 
-from acp_agent import log
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import ToolResult
+from acp_agent.log import Log
+
+_log = Log(__name__)
 
 
 class RunTool:
@@ -13,7 +15,6 @@ class RunTool:
 
     def __init__(self, context_for: Callable[[Invocation], ToolContext]) -> None:
         self._context_for = context_for
-        self._log = log.get("tools")
 
     async def execute(self, invocation: Invocation) -> ToolResult:
         """Never raises but for cancellation."""
@@ -24,7 +25,7 @@ class RunTool:
         except BackendUnavailable as error:
             return ToolResult.failed(ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, str(error)))
         except Exception as error:  # noqa: BLE001 - a bug in a tool costs the call, not the turn
-            self._log.exception("tool crashed", tool=invocation.spec.name)
+            _log.error("tool crashed", exc_info=True, tool=invocation.spec.name)
             return ToolResult.failed(
                 ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, f"internal error in {invocation.spec.name}: {error!r}")
             )

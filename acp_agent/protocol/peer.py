@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 import anyio
 import anyio.abc
 
-from acp_agent import log
 from acp_agent.core.types import Json, JsonObject
+from acp_agent.log import Log
 from acp_agent.protocol import frames
 from acp_agent.protocol.errors import ConnectionLost, NoAnswer, RpcError, internal_error, method_not_found
 from acp_agent.protocol.stdio import LineReader, MessageWriter, Overlong
 
+_log = Log(__name__)
 _EOF_GRACE = 1.0
 """Seconds a request that was answered just before the end of the stream gets to be answered."""
 
@@ -64,7 +65,6 @@ class Peer:
         self._answered = anyio.Event()
         self._ended = False
         self._last_id = -1
-        self._log = log.get("protocol")
 
     # ------------------------------------------------------------------------------- serving
 
@@ -127,7 +127,7 @@ class Peer:
         except RpcError as error:
             answer["error"] = error.to_wire()
         except Exception:  # noqa: BLE001 - top of a request: whatever happens, it is answered
-            self._log.exception("request failed", method=request.method)
+            _log.error("request failed", exc_info=True, method=request.method)
             answer["error"] = internal_error().to_wire()
         finally:
             if self._incoming.get(request.id) is incoming:
@@ -149,12 +149,12 @@ class Peer:
     async def _heed(self, notification: frames.Notification) -> None:
         handler = self._notifications.get(notification.method)
         if handler is None:
-            self._log.debug("unknown notification", method=notification.method)
+            _log.debug("unknown notification", method=notification.method)
             return
         try:
             await handler(notification.params)
         except RpcError as error:  # a notification has nobody to tell
-            self._log.warning("notification refused", method=notification.method, reason=error.message)
+            _log.warning("notification refused", method=notification.method, reason=error.message)
 
     async def _cancel_request(self, params: JsonObject) -> None:
         request_id = params.get("requestId")
@@ -163,7 +163,7 @@ class Peer:
             incoming.cancel()
 
     def _refuse(self, request_id: frames.RequestId | None, error: RpcError) -> None:
-        self._log.warning("malformed message", code=error.code, reason=error.message)
+        _log.warning("malformed message", code=error.code, reason=error.message)
         self._writer.post({"jsonrpc": "2.0", "id": request_id, "error": error.to_wire()})
 
     # -------------------------------------------------------------------------------- asking

@@ -39,8 +39,11 @@ class ProxyFileSystem:
         if not self._client.read_text_file:
             _not_offered("fs/read_text_file")
         resolved = self._local.resolve(path, Access.READ)
-        text = wire.file_text(await self._ask("fs/read_text_file", {"path": self._editor_path(resolved)}))
-        return text.removeprefix("\ufeff")
+        answer = await self._ask("fs/read_text_file", {"path": self._editor_path(resolved)})
+        try:
+            return wire.file_text(answer).removeprefix("\ufeff")
+        except RpcError as error:
+            raise BackendUnavailable(_BACKEND, f"fs/read_text_file: {error.message}") from None
 
     async def write_text(self, path: str, text: str) -> None:
         if not self._client.write_text_file:

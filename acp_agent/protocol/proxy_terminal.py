@@ -24,6 +24,8 @@ _BACKEND = "editor terminal"
 _POLL = 0.2
 _KILL_GRACE = 5.0
 _DELTA_LIMIT = 64 * 1024
+_OVERLAP = 4096
+"""Characters by which two readings of a terminal are matched when it dropped its oldest output."""
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
 # What a terminal of an editor must not do in a command nobody types into.
 _ENVIRONMENT: list[Json] = [
@@ -211,9 +213,12 @@ def _delta(seen: str, now: str) -> str:
     """What is new. An editor that drops the head of a long output makes lengths useless: compare texts."""
     if now.startswith(seen):
         return now[len(seen) :]
-    tail = seen[-256:]
+    tail = seen[-_OVERLAP:]
     at = now.rfind(tail)
-    return now[at + len(tail) :] if at >= 0 else now
+    if at >= 0:
+        return now[at + len(tail) :]
+    kept = next((size for size in range(min(len(tail), len(now)), 0, -1) if tail.endswith(now[:size])), 0)
+    return now[kept:]
 
 
 def _signalled(name: str) -> int | None:

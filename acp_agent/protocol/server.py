@@ -1,7 +1,7 @@
 """The ACP methods: check, find the session, delegate."""
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 
 from acp_agent.capabilities import AUTH_METHOD, initialize_result
@@ -35,8 +35,14 @@ class Server:
         self._client = None if initialized is None else Client.from_initialize(initialized)
         self._sessions: dict[str, Session] = {}
 
-    async def serve(self) -> None:
-        """Serve until the editor is gone."""
+    async def serve(self, on_end: Callable[[], None]) -> None:
+        """Serve until the editor is gone; `on_end` hears of it before turns are cancelled."""
+
+        def end() -> None:
+            on_end()
+            for session in self._sessions.values():
+                session.cancel()
+
         requests: dict[str, RequestHandler] = {"initialize": self._initialize}
         for method, handler in {
             "authenticate": self._authenticate,
@@ -46,7 +52,7 @@ class Server:
             "session/set_config_option": self._set_config_option,
         }.items():
             requests[method] = self._after_initialize(handler)
-        await self._peer.serve(requests, {"session/cancel": self._cancel}, on_end=self._cancel_all)
+        await self._peer.serve(requests, {"session/cancel": self._cancel}, on_end=end)
 
     def _after_initialize(self, handler: RequestHandler) -> RequestHandler:
         async def checked(params: JsonObject, incoming: Incoming) -> JsonObject:
@@ -115,10 +121,6 @@ class Server:
         if session_id not in self._sessions:
             raise session_not_found(session_id)
         return self._sessions[session_id]
-
-    def _cancel_all(self) -> None:
-        for session in self._sessions.values():
-            session.cancel()
 
 
 def _announce_mode(session: Session) -> None:

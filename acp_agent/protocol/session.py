@@ -11,14 +11,20 @@ from uuid import uuid4
 
 import anyio
 
-from acp_agent import log
 from acp_agent.core.conduct import Conduct
+from acp_agent.core.errors import AgentError
 from acp_agent.core.events import Event, Notice, Severity
 from acp_agent.core.messages import StopReason
 from acp_agent.core.types import JsonObject
+from acp_agent.log import Log
+from acp_agent.protocol.client import Client
 from acp_agent.protocol.errors import RpcError, internal_error, invalid_request
 from acp_agent.protocol.peer import Incoming, Peer
 from acp_agent.protocol.updates import Updates
+
+_log = Log(__name__)
+_ZED_REPEAT = 0.1
+"""Seconds. Zed drops an update that arrives together with the answer that makes its session known (acp.md 4.1)."""
 
 
 class Engine(Protocol):
@@ -52,31 +58,43 @@ class Session:
     def __init__(
         self,
         peer: Peer,
+        client: Client,
         place: Place,
-        updates: Updates,
         conduct: Conduct,
         make_engine: Callable[["Session"], Awaitable[Engine]],
         problems: Sequence[str] = (),
     ) -> None:
         self.id = str(uuid4())
+        self.client = client
         self.place = place
         self.conduct = conduct
         self.active = replace(conduct)
         self._peer = peer
-        self._updates = updates
+        self._updates = Updates(client, place.cwd)
         self._make_engine = make_engine
         self._engine: Engine | None = None
         self._engine_lock = anyio.Lock()
         self._problems = list(problems)
         self._turn: anyio.CancelScope | None = None
-        self._log = log.get("session")
 
     async def engine(self) -> Engine:
-        """The engine, made once."""
+        """The engine, made once. Raises AgentError when the configuration does not allow one."""
         async with self._engine_lock:
             if self._engine is None:
                 self._engine = await self._make_engine(self)
             return self._engine
+
+    async def announce(self) -> None:
+        """Make the engine ready and tell the editor which commands there are (A17.1)."""
+        try:
+            commands = (await self.engine()).commands()
+        except AgentError as error:  # told at the first prompt, where somebody reads it
+            _log.warning("no engine yet", session=self.id, reason=str(error))
+            return
+        await self.update(commands)
+        if self.client.name == "zed":
+            await anyio.sleep(_ZED_REPEAT)
+            await self.update(commands)
 
     # -------------------------------------------------------------------------------------- turns
 
@@ -95,7 +113,7 @@ class Session:
                 raise
         except Exception:  # noqa: BLE001 - top of a turn: what an abort breaks is `cancelled`, the rest our bug (A13.4)
             if not turn.cancel_called:
-                self._log.exception("turn failed", session=self.id)
+                _log.error("turn failed", exc_info=True, session=self.id)
                 raise internal_error() from None
         finally:
             self._turn = None
@@ -103,7 +121,11 @@ class Session:
 
     async def _run(self, params: JsonObject) -> StopReason:
         self.active.mode, self.active.auto_approve = self.conduct.mode, self.conduct.auto_approve
-        engine = await self.engine()
+        try:
+            engine = await self.engine()
+        except AgentError as error:
+            await self.emit(Notice(Severity.ERROR, str(error)))
+            return StopReason.END_TURN
         while self._problems:
             await self.emit(Notice(Severity.WARNING, self._problems.pop(0)))
         return await engine.answer(params)

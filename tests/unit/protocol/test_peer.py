@@ -1,0 +1,163 @@
+"""JSON-RPC both ways: every request answered once, nothing blocks, nothing late counts."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from acp_agent.core.types import JsonObject
+from acp_agent.protocol.errors import ConnectionLost, NoAnswer, RpcError
+from acp_agent.protocol.peer import Incoming
+from tests.unit.protocol.wires import connected
+
+pytestmark = pytest.mark.anyio
+
+
+async def echo(params: JsonObject, _incoming: Incoming) -> JsonObject:
+    return {"echo": params}
+
+
+async def test_a_request_is_answered_under_its_own_id_as_received() -> None:
+    async with connected({"echo": echo}) as (_peer, other):
+        for request_id in (0, 7, "0", "b3f1-uuid"):
+            other.send(id=request_id, method="echo", params={"a": 1})
+            answer = await other.receive()
+            assert answer == {"jsonrpc": "2.0", "id": request_id, "result": {"echo": {"a": 1}}}
+            assert type(answer["id"]) is type(request_id)
+
+
+async def test_an_unknown_method_and_an_unknown_notification() -> None:
+    async with connected({"echo": echo}) as (_peer, other):
+        other.send(method="nobody/listens")
+        other.send(id=1, method="no/such")
+        answer = await other.receive()
+        assert answer["error"]["code"] == -32601
+        assert answer["id"] == 1
+
+
+async def test_malformed_lines_are_answered_and_the_next_request_served() -> None:
+    async with connected({"echo": echo}) as (_peer, other):
+        for raw, code in ((b"garbage\n", -32700), (b"[]\n", -32600), (b"null\n", -32600), (b"42\n", -32600)):
+            other.send_raw(raw)
+            answer = await other.receive()
+            assert (answer["id"], answer["error"]["code"]) == (None, code)
+        other.send(id=1, method="echo")
+        assert (await other.receive())["result"] == {"echo": {}}
+
+
+async def test_a_handler_that_crashes_is_answered_without_its_words() -> None:
+    async def crash(_params: JsonObject, _incoming: Incoming) -> JsonObject:
+        raise RuntimeError("sk-not-a-real-key")
+
+    async with connected({"crash": crash, "echo": echo}) as (_peer, other):
+        other.send(id=1, method="crash")
+        assert (await other.receive())["error"] == {"code": -32603, "message": "Internal error"}
+        other.send(id=2, method="echo")
+        assert (await other.receive())["id"] == 2
+
+
+async def test_a_slow_handler_holds_nobody_up() -> None:
+    release = anyio.Event()
+
+    async def slow(_params: JsonObject, _incoming: Incoming) -> JsonObject:
+        await release.wait()
+        return {}
+
+    async with connected({"slow": slow, "echo": echo}) as (_peer, other):
+        other.send(id=1, method="slow")
+        other.send(id=2, method="echo")
+        assert (await other.receive())["id"] == 2
+        release.set()
+        assert (await other.receive())["id"] == 1
+
+
+async def test_what_is_hung_on_an_answer_comes_after_it() -> None:
+    async with connected() as (peer, other):
+
+        async def announce(_params: JsonObject, incoming: Incoming) -> JsonObject:
+            incoming.after_response(lambda: peer.post_notification("after", {}))
+            return {}
+
+        await other_serves(peer, announce)
+        other.send(id=1, method="announce")
+        assert (await other.receive())["id"] == 1
+        assert (await other.receive())["method"] == "after"
+
+
+async def other_serves(peer: Any, handler: Any) -> None:
+    peer._requests = {**peer._requests, "announce": handler}
+
+
+async def test_a_request_the_client_cancels_is_answered_as_cancelled() -> None:
+    async def forever(_params: JsonObject, _incoming: Incoming) -> JsonObject:
+        await anyio.sleep_forever()
+        return {}
+
+    async with connected({"forever": forever}) as (_peer, other):
+        other.send(id="x", method="forever")
+        other.send(method="$/cancel_request", params={"requestId": "x"})
+        answer = await other.receive()
+        assert (answer["id"], answer["error"]["code"]) == ("x", -32800)
+
+
+async def test_a_question_gets_its_answer_and_only_the_first_one() -> None:
+    async with connected() as (peer, other):
+        answers: list[Any] = []
+
+        async def ask() -> None:
+            answers.append(await peer.request("question", {"q": 1}))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            request = await other.receive()
+            other.send(id=999, result="somebody else's")
+            other.send(id=str(request["id"]), result="not a number")
+            other.send(id=request["id"], result={"a": 1})
+            other.send(id=request["id"], result={"a": 2})
+        assert answers == [{"a": 1}]
+
+
+async def test_an_error_answer_is_raised_with_code_and_message() -> None:
+    async with connected() as (peer, other):
+
+        async def refuse() -> None:
+            request = await other.receive()
+            other.send(id=request["id"], error={"code": -32002, "message": "gone"})
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(refuse)
+            with pytest.raises(RpcError, match="gone") as caught:
+                await peer.request("question", {})
+        assert caught.value.code == -32002
+
+
+async def test_an_answer_after_the_timeout_goes_to_whoever_cleans_up() -> None:
+    async with connected({"echo": echo}) as (peer, other):
+        late: list[Any] = []
+        with pytest.raises(NoAnswer):
+            await peer.request("terminal/create", {}, timeout=0.01, on_late=late.append)
+        request = await other.receive()
+        other.send(id=request["id"], result={"terminalId": "t"})
+        other.send(id=1, method="echo")
+        await other.receive()
+        assert late == [{"terminalId": "t"}]
+
+
+async def test_the_end_of_the_stream_fails_open_questions() -> None:
+    async with connected() as (peer, other):
+
+        async def hang_up() -> None:
+            await other.receive()
+            other.end()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(hang_up)
+            with pytest.raises(ConnectionLost):
+                await peer.request("question", {})
+
+
+async def test_a_request_right_before_the_end_is_still_answered() -> None:
+    async with connected({"echo": echo}) as (_peer, other):
+        other.send(id=1, method="echo")
+        other.end()
+        assert (await other.receive())["id"] == 1

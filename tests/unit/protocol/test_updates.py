@@ -1,0 +1,154 @@
+"""What an editor is shown, event by event."""
+
+from uuid import uuid4
+
+import pytest
+
+from acp_agent.core.errors import ToolErrorCategory, ToolFailure
+from acp_agent.core.events import (
+    Event,
+    Notice,
+    Severity,
+    TextDelta,
+    ThoughtDelta,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    UsageChanged,
+)
+from acp_agent.core.types import Diff, JsonObject, Location, OutputStats, ToolKind, ToolResult
+from acp_agent.protocol.client import Client
+from acp_agent.protocol.updates import Updates
+
+CALL = str(uuid4())
+
+
+def started(kind: ToolKind = ToolKind.EXECUTE, **more: object) -> ToolStarted:
+    return ToolStarted(CALL, "bash", "ls", kind, {"command": "ls"}, **more)  # type: ignore[arg-type]
+
+
+def updates(*events: Event, client: Client | None = None) -> list[JsonObject]:
+    translator = Updates(client or Client(), "/w")
+    return [translator.translate(event) for event in events]
+
+
+def fenced(text: str) -> JsonObject:
+    return {"type": "content", "content": {"type": "text", "text": f"```\n{text}\n```"}}
+
+
+def test_text_thought_and_usage() -> None:
+    assert updates(TextDelta("a", "m1"), ThoughtDelta("b", "m2"), UsageChanged(10, 100)) == [
+        {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "a"}, "messageId": "m1"},
+        {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "b"}, "messageId": "m2"},
+        {"sessionUpdate": "usage_update", "used": 10, "size": 100},
+    ]
+
+
+def test_a_call_starts_in_progress_with_everything_known() -> None:
+    diff = Diff("/w/a", None, "new")
+    [update] = updates(started(ToolKind.EDIT, diffs=(diff,), locations=(Location("/w/a", 3),)))
+    meta = update.pop("_meta")
+    assert update == {
+        "sessionUpdate": "tool_call",
+        "toolCallId": CALL,
+        "title": "ls",
+        "name": "bash",
+        "kind": "edit",
+        "status": "in_progress",
+        "rawInput": {"command": "ls"},
+        "content": [{"type": "diff", "path": "/w/a", "oldText": None, "newText": "new"}],
+        "locations": [{"path": "/w/a", "line": 3}],
+    }
+    assert meta["claudeCode"]["toolName"] == "bash"  # type: ignore[index]
+
+
+def test_a_terminal_of_the_editor_stays_in_the_card_and_the_text_goes_to_raw_output() -> None:
+    envelope: JsonObject = {"output": "hi\n", "exit_code": 0}
+    _, embedded, delta, final = updates(
+        started(),
+        ToolProgress(CALL, terminal_id="t1"),
+        ToolProgress(CALL, output="hi\n"),
+        ToolFinished(CALL, "bash", ToolResult("hi", envelope=envelope), 0.5),
+        client=Client(terminal=True, display_terminals=True),
+    )
+    terminal = [{"type": "terminal", "terminalId": "t1"}]
+    assert embedded["content"] == terminal
+    assert "status" not in embedded
+    assert "content" not in delta
+    assert (final["content"], final["rawOutput"], final["status"]) == (terminal, envelope, "completed")
+    assert final["_meta"]["claudeCode"]["elapsedMs"] == 500  # type: ignore[index,call-overload]
+
+
+def test_a_local_command_streams_the_tail_of_its_output_as_text() -> None:
+    _, first, second = updates(
+        started(), ToolProgress(CALL, output="one\n"), ToolProgress(CALL, output="x" * 20_000 + "\nend\n")
+    )
+    assert first["content"] == [fenced("one")]
+    shown = second["content"][0]["content"]["text"]  # type: ignore[index,call-overload]
+    assert len(shown) < 9000
+    assert shown.endswith("end\n```")
+
+
+def test_an_editor_that_draws_agent_terminals_gets_one() -> None:
+    begin, delta, final = updates(
+        started(),
+        ToolProgress(CALL, output="hi\n"),
+        ToolFinished(CALL, "bash", ToolResult("hi", envelope={"exit_code": 2, "signal": None}), 0.1),
+        client=Client(display_terminals=True),
+    )
+    terminal = [{"type": "terminal", "terminalId": CALL}]
+    assert begin["content"] == terminal
+    assert begin["_meta"]["terminal_info"] == {"terminal_id": CALL, "cwd": "/w"}  # type: ignore[index,call-overload]
+    assert delta["_meta"] == {"terminal_output": {"terminal_id": CALL, "data": "hi\n"}}
+    assert final["content"] == terminal
+    assert final["status"] == "failed"
+    assert final["_meta"]["terminal_exit"] == {"terminal_id": CALL, "exit_code": 2, "signal": None}  # type: ignore[index,call-overload]
+
+
+@pytest.mark.parametrize(
+    ("result", "status"),
+    [
+        (ToolResult("x", envelope={"exit_code": 0}), "completed"),
+        (ToolResult("x", envelope={"exit_code": 1}), "failed"),
+        (ToolResult("x", envelope={"exit_code": None}), "failed"),
+        (ToolResult("x"), "completed"),
+        (ToolResult.failed(ToolFailure(ToolErrorCategory.TIMEOUT, "late")), "failed"),
+    ],
+)
+def test_the_card_says_how_it_ended(result: ToolResult, status: str) -> None:
+    _, final = updates(started(), ToolFinished(CALL, "bash", result, 0))
+    assert final["status"] == status
+
+
+def test_the_user_reads_the_message_not_the_models_error_block() -> None:
+    _, final = updates(started(ToolKind.OTHER), ToolFinished(CALL, "x", ToolResult.refused("no"), 0))
+    assert final["content"] == [{"type": "content", "content": {"type": "text", "text": "no"}}]
+
+
+def test_a_diff_comes_before_the_words() -> None:
+    result = ToolResult("Edited a", diffs=(Diff("/w/a", "old", "new"),), locations=(Location("/w/a", 2),))
+    _, final = updates(started(ToolKind.EDIT), ToolFinished(CALL, "edit", result, 0))
+    assert [item["type"] for item in final["content"]] == ["diff", "content"]  # type: ignore[union-attr,index,call-overload]
+    assert final["locations"] == [{"path": "/w/a", "line": 2}]
+
+
+def test_output_full_of_backticks_cannot_leave_its_fence() -> None:
+    _, final = updates(started(), ToolFinished(CALL, "bash", ToolResult("````\n# not a title"), 0))
+    text = final["content"][0]["content"]["text"]  # type: ignore[index,call-overload]
+    assert text.startswith("`````\n")
+    assert text.endswith("\n`````")
+
+
+def test_what_was_left_out_is_told_in_meta() -> None:
+    result = ToolResult("x", stats=OutputStats(300, 20, 9000, 500))
+    _, final = updates(started(), ToolFinished(CALL, "bash", result, 0))
+    assert final["_meta"]["acp_agent"] == {"rawLines": 300, "shownLines": 20}  # type: ignore[index,call-overload]
+
+
+def test_a_notice_reaches_clients_that_know_notices_and_those_that_do_not() -> None:
+    notice = Notice(Severity.WARNING, "config broken")
+    [plain] = updates(notice)
+    [known] = updates(notice, client=Client(notices=True))
+    assert plain["sessionUpdate"] == "agent_message_chunk"
+    assert "config broken" in plain["content"]["text"]  # type: ignore[index,call-overload,operator]
+    assert known == {"sessionUpdate": "notice", "severity": "warning", "title": "config broken"}

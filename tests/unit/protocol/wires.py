@@ -1,0 +1,65 @@
+"""A Peer with a test on the other end of real pipes."""
+
+import json
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+
+from acp_agent.protocol.peer import NotificationHandler, Peer, RequestHandler
+from acp_agent.protocol.stdio import LineReader, MessageWriter
+
+
+class OtherEnd:
+    """The client's side: sends frames, receives frames."""
+
+    def __init__(self, read: int, write: int) -> None:
+        self._lines = LineReader(read).lines()
+        self._write = write
+        self.ended = False
+
+    def send(self, **message: Any) -> None:
+        self.send_raw(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    def send_raw(self, data: bytes) -> None:
+        os.write(self._write, data)
+
+    async def receive(self) -> Any:
+        with anyio.fail_after(5):
+            line = await anext(self._lines)
+        assert isinstance(line, bytes)
+        return json.loads(line)
+
+    async def rest(self) -> list[Any]:
+        """Every frame until the agent closes; only after the agent is done."""
+        with anyio.fail_after(5):
+            return [json.loads(line) async for line in self._lines if isinstance(line, bytes)]
+
+    def end(self) -> None:
+        if not self.ended:
+            self.ended = True
+            os.close(self._write)
+
+
+@asynccontextmanager
+async def connected(
+    requests: Mapping[str, RequestHandler] | None = None,
+    notifications: Mapping[str, NotificationHandler] | None = None,
+) -> AsyncIterator[tuple[Peer, OtherEnd]]:
+    """A serving Peer and its other end; leaving ends the stream and waits for the peer to end."""
+    to_agent, from_agent = os.pipe(), os.pipe()
+    peer = Peer(LineReader(to_agent[0]), MessageWriter(from_agent[1]))
+    other = OtherEnd(from_agent[0], to_agent[1])
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(peer.serve, requests or {}, notifications or {}, lambda: None)
+            await anyio.lowlevel.checkpoint()
+            yield peer, other
+            other.end()
+    finally:
+        other.end()
+        for fd in (to_agent[0], from_agent[0], from_agent[1]):
+            os.close(fd)
