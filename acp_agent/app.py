@@ -88,7 +88,7 @@ class App:
         settings = loaded.settings.acp
 
         async def make_engine(session: Session) -> Engine:
-            return (await self._load_workshop(loaded)).engine(self._peer, session, client, loaded)
+            return (await self._load_workshop(loaded)).engine(self._peer, session, loaded)
 
         return Session(
             peer=self._peer,
@@ -110,5 +110,5 @@ class App:
                 importlib.import_module, "acp_agent.compose", abandon_on_cancel=True
             )
             if self._workshop is None:
-                self._workshop = module.Workshop()
+                self._workshop = module.Workshop(loaded)
         return self._workshop

@@ -3,7 +3,13 @@
 One source for boot and server, and nothing is advertised that is not served.
 """
 
+from __future__ import annotations
+
 from acp_agent import __version__
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the real thing costs more than everything here
+    from acp_agent.core.types import JsonObject
 
 PROTOCOL_VERSION = 1
 AGENT_NAME = "acp-agent"
@@ -13,7 +19,7 @@ AGENT_NAME = "acp-agent"
 AUTH_METHOD = "acp-agent"
 
 
-def initialize_result() -> dict[str, object]:
+def initialize_result() -> JsonObject:
     """The result object. Every requested version gets 1, the only one served (acp.md 2.2)."""
     return {
         "protocolVersion": PROTOCOL_VERSION,

@@ -1,48 +1,56 @@
-"""Slash commands (A17): one registry for what is advertised, what /help prints and what runs."""
+"""Slash commands (A17): one table for what is advertised, what /help prints and what the engine runs."""
 
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from acp_agent.core.types import Json, JsonObject
 
 
+class Name(StrEnum):
+    """Every command there is."""
+
+    HELP = "help"
+    TOOLS = "tools"
+    RUN = "run"
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`run` takes what stands behind the name and returns the reply."""
+    """How a command is described; `hint` names its argument."""
 
-    name: str
+    name: Name
     description: str
-    run: Callable[[str], Awaitable[str]]
     hint: str = ""
 
 
-class Commands:
-    """The commands of one session."""
+COMMANDS = (
+    Command(Name.TOOLS, "List the tools the agent has in this mode"),
+    Command(Name.RUN, "Run a shell command yourself, through the same gates", hint="command"),
+    Command(Name.HELP, "Show what can be typed here"),
+)
 
-    def __init__(self, commands: Sequence[Command]) -> None:
-        self._commands = {command.name: command for command in commands}
-        self._commands["help"] = Command("help", "Show what can be typed here", self._help)
 
-    def find(self, text: str) -> tuple[Command, str] | None:
-        """The command a prompt starts with and its argument; None for text that is for the model."""
-        name, _, argument = text.strip().removeprefix("/").partition(" ")
-        if not text.lstrip().startswith("/") or name not in self._commands:
-            return None
-        return self._commands[name], argument.strip()
+def parse(text: str) -> tuple[Name, str] | None:
+    """The command a prompt starts with and its argument; None for text that is for the model."""
+    stripped = text.strip()
+    name, _, argument = stripped.removeprefix("/").partition(" ")
+    if not stripped.startswith("/") or name not in set(Name):
+        return None
+    return Name(name), argument.strip()
 
-    def advertised(self) -> JsonObject:
-        """The `available_commands_update`."""
-        available: list[Json] = []
-        for command in self._commands.values():
-            entry: JsonObject = {"name": command.name, "description": command.description}
-            if command.hint:
-                entry["input"] = {"hint": command.hint}
-            available.append(entry)
-        return {"sessionUpdate": "available_commands_update", "availableCommands": available}
 
-    async def _help(self, _argument: str) -> str:
-        lines = [
-            f"- `/{command.name}{' ' + command.hint if command.hint else ''}` {command.description}"
-            for command in self._commands.values()
-        ]
-        return "\n".join(("Commands:", "", *lines))
+def advertised() -> JsonObject:
+    """The `available_commands_update`."""
+    available: list[Json] = []
+    for command in COMMANDS:
+        entry: JsonObject = {"name": command.name.value, "description": command.description}
+        if command.hint:
+            entry["input"] = {"hint": command.hint}
+        available.append(entry)
+    return {"sessionUpdate": "available_commands_update", "availableCommands": available}
+
+
+def help_text() -> str:
+    """What /help prints."""
+    lines = [f"- `/{c.name}{' ' + c.hint.upper() if c.hint else ''}` {c.description}" for c in COMMANDS]
+    return "\n".join(("Commands:", "", *lines))

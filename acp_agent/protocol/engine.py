@@ -1,6 +1,7 @@
 """TurnEngine: from the params of `session/prompt` to a stop reason."""
 
 from collections.abc import Awaitable, Callable
+from typing import assert_never
 from uuid import uuid4
 
 from acp_agent.core.errors import AgentError
@@ -8,8 +9,8 @@ from acp_agent.core.events import EventSink, Notice, Severity, TextDelta
 from acp_agent.core.messages import Message, StopReason, TextPart
 from acp_agent.core.ports import FileSystem, Toolset
 from acp_agent.core.types import CallOrigin, JsonObject, ToolCall, ToolResult
-from acp_agent.protocol import wire
-from acp_agent.protocol.commands import Command, Commands
+from acp_agent.protocol import commands, wire
+from acp_agent.protocol.commands import Name
 from acp_agent.protocol.content import read_prompt
 
 RunTurn = Callable[[Message], Awaitable[StopReason]]
@@ -29,24 +30,14 @@ class TurnEngine:
         self._files = files
         self._emit = emit
         self._since_last_turn: list[TextPart] = []
-        self._commands = Commands(
-            [
-                Command("tools", "List the tools the agent has", self._list_tools),
-                Command("run", "Run a shell command yourself", self._run_command, hint="command"),
-            ]
-        )
-
-    def commands(self) -> JsonObject:
-        return self._commands.advertised()
 
     async def answer(self, params: JsonObject) -> StopReason:
         prompt = await read_prompt(wire.prompt_blocks(params), self._files)
         for skipped in prompt.skipped:
             await self._emit(Notice(Severity.WARNING, f"left out of the prompt: {skipped}"))
-        found = self._commands.find(prompt.command)
-        if found is not None:
-            command, argument = found
-            await self._say(await command.run(argument))
+        command = commands.parse(prompt.command)
+        if command is not None:
+            await self._say(await self._obey(*command))
             return StopReason.END_TURN
         try:
             run = await self._loop()
@@ -60,7 +51,18 @@ class TurnEngine:
     async def _say(self, text: str) -> None:
         await self._emit(TextDelta(text, str(uuid4())))
 
-    async def _list_tools(self, _argument: str) -> str:
+    async def _obey(self, name: Name, argument: str) -> str:
+        match name:
+            case Name.HELP:
+                return commands.help_text()
+            case Name.TOOLS:
+                return self._list_tools()
+            case Name.RUN:
+                return await self._run_command(argument)
+            case _:
+                assert_never(name)
+
+    def _list_tools(self) -> str:
         lines = [f"- `{spec.name}` {spec.description.partition('. ')[0].rstrip('.')}" for spec in self._toolset.specs()]
         return "\n".join(("Tools in this mode:", "", *lines))
 

@@ -156,6 +156,7 @@ class EditorCommand:
 
     async def _watch(self, on_output: OnOutput) -> wire.ExitStatus:
         """Wait for the exit while handing over output as the editor gathers it."""
+        status: wire.ExitStatus | RpcError | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._poll, on_output)
             try:
@@ -165,6 +166,7 @@ class EditorCommand:
             tasks.cancel_scope.cancel()
         if isinstance(status, RpcError):
             raise status
+        assert status is not None
         return status
 
     async def _wait_for_exit(self) -> wire.ExitStatus:

@@ -17,6 +17,7 @@ from acp_agent.core.events import Event, Notice, Severity
 from acp_agent.core.messages import StopReason
 from acp_agent.core.types import JsonObject
 from acp_agent.log import Log
+from acp_agent.protocol import commands
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.errors import RpcError, internal_error, invalid_request
 from acp_agent.protocol.peer import Incoming, Peer
@@ -32,10 +33,6 @@ class Engine(Protocol):
 
     async def answer(self, params: JsonObject) -> StopReason:
         """Run one turn on the raw `session/prompt` params. Raises RpcError for params that are no prompt."""
-        ...
-
-    def commands(self) -> JsonObject:
-        """The `available_commands_update`."""
         ...
 
 
@@ -85,16 +82,15 @@ class Session:
             return self._engine
 
     async def announce(self) -> None:
-        """Make the engine ready and tell the editor which commands there are (A17.1)."""
-        try:
-            commands = (await self.engine()).commands()
-        except AgentError as error:  # told at the first prompt, where somebody reads it
-            _log.warning("no engine yet", session=self.id, reason=str(error))
-            return
-        await self.update(commands)
+        """Tell the editor which commands there are (A17.1), then make the engine ready while the user types."""
+        await self.update(commands.advertised())
         if self.client.name == "zed":
             await anyio.sleep(_ZED_REPEAT)
-            await self.update(commands)
+            await self.update(commands.advertised())
+        try:
+            await self.engine()
+        except AgentError as error:  # told at the first prompt, where somebody reads it
+            _log.warning("no engine yet", session=self.id, reason=str(error))
 
     # -------------------------------------------------------------------------------------- turns
 
