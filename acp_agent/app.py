@@ -104,11 +104,11 @@ class App:
         self._tasks.start_soon(session.announce)
 
     async def _load_workshop(self, loaded: Loaded) -> "Workshop":
-        if self._workshop is None:
+        workshop = self._workshop
+        if workshop is None:
             # In a thread, so that the editor is served meanwhile; abandoned by a cancel, which must not wait.
             module = await anyio.to_thread.run_sync(
                 importlib.import_module, "acp_agent.compose", abandon_on_cancel=True
             )
-            if self._workshop is None:
-                self._workshop = module.Workshop(loaded)
-        return self._workshop
+            workshop = self._workshop = self._workshop or module.Workshop(loaded)
+        return workshop

@@ -26,6 +26,11 @@ class OutputExecutor(WrapperExecutor):
         return await self._fit(await self.wrapped.execute_confirmed(invocation), invocation)
 
     async def _fit(self, result: ToolResult, invocation: Invocation) -> ToolResult:
-        if len(result.text) < _INLINE_LIMIT:
+        if _size(result) < _INLINE_LIMIT:
             return self._apply(result, invocation.spec)
         return await anyio.to_thread.run_sync(self._apply, result, invocation.spec)
+
+
+def _size(result: ToolResult) -> int:
+    strings = [value for value in (result.envelope or {}).values() if isinstance(value, str)]
+    return sum(map(len, (result.text, result.display or "", *strings)))

@@ -1,7 +1,7 @@
 """TurnEngine: from the params of `session/prompt` to a stop reason."""
 
 from collections.abc import Awaitable, Callable
-from typing import assert_never
+from typing import Protocol, assert_never
 from uuid import uuid4
 
 from acp_agent.core.errors import AgentError
@@ -12,18 +12,31 @@ from acp_agent.core.types import CallOrigin, JsonObject, ToolCall, ToolResult
 from acp_agent.protocol import commands, wire
 from acp_agent.protocol.commands import Name
 from acp_agent.protocol.content import read_prompt
+from acp_agent.protocol.session import Answer
 
-RunTurn = Callable[[Message], Awaitable[StopReason]]
+
+
+class Loop(Protocol):
+    """What runs turns of the model. `failure` is the error that ended the last one, if one did."""
+
+    @property
+    def failure(self) -> AgentError | None:
+        """None after a turn that ended as it should."""
+        ...
+
+    async def run(self, prompt: Message) -> StopReason:
+        """Run one turn."""
+        ...
 
 
 class TurnEngine:
     """Answers prompts: slash commands itself, everything else with the loop.
 
-    loop     gives the loop's entry, or raises an AgentError whose text tells the user how to set a model up
+    loop     gives the loop, or raises an AgentError whose text tells the user how to set a model up
     """
 
     def __init__(
-        self, loop: Callable[[], Awaitable[RunTurn]], toolset: Toolset, files: FileSystem, emit: EventSink
+        self, loop: Callable[[], Awaitable[Loop]], toolset: Toolset, files: FileSystem, emit: EventSink
     ) -> None:
         self._loop = loop
         self._toolset = toolset
@@ -31,22 +44,22 @@ class TurnEngine:
         self._emit = emit
         self._since_last_turn: list[TextPart] = []
 
-    async def answer(self, params: JsonObject) -> StopReason:
+    async def answer(self, params: JsonObject) -> Answer:
         prompt = await read_prompt(wire.prompt_blocks(params), self._files)
         for skipped in prompt.skipped:
             await self._emit(Notice(Severity.WARNING, f"left out of the prompt: {skipped}"))
         command = commands.parse(prompt.command)
         if command is not None:
             await self._say(await self._obey(*command))
-            return StopReason.END_TURN
+            return Answer(StopReason.END_TURN)
         try:
-            run = await self._loop()
+            loop = await self._loop()
         except AgentError as error:
             await self._say(str(error))
-            return StopReason.END_TURN
+            return Answer(StopReason.END_TURN, error)
         message = Message(prompt.message.role, (*self._since_last_turn, *prompt.message.parts))
         self._since_last_turn.clear()
-        return await run(message)
+        return Answer(await loop.run(message), loop.failure)
 
     async def _say(self, text: str) -> None:
         await self._emit(TextDelta(text, str(uuid4())))

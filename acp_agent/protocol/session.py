@@ -28,10 +28,25 @@ _ZED_REPEAT = 0.1
 """Seconds. Zed drops an update that arrives together with the answer that makes its session known (acp.md 4.1)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a turn ended. `failure` is what kept it from doing its work; the user has read about it."""
+
+    reason: StopReason
+    failure: AgentError | None = None
+
+    def to_wire(self) -> JsonObject:
+        """ACP `PromptResponse`; a failure goes into `_meta`, for clients without a person in front."""
+        response: JsonObject = {"stopReason": self.reason.value}
+        if self.failure is not None:
+            response["_meta"] = {"acp_agent": {"failure": str(self.failure)}}
+        return response
+
+
 class Engine(Protocol):
     """What answers prompts."""
 
-    async def answer(self, params: JsonObject) -> StopReason:
+    async def answer(self, params: JsonObject) -> Answer:
         """Run one turn on the raw `session/prompt` params. Raises RpcError for params that are no prompt."""
         ...
 
@@ -100,10 +115,10 @@ class Session:
             raise invalid_request("prompt already in progress")
         turn = self._turn = anyio.CancelScope()
         incoming.on_cancel = self.cancel
-        reason = StopReason.CANCELLED
+        answer = Answer(StopReason.CANCELLED)
         try:
             with turn:
-                reason = await self._run(params)
+                answer = await self._run(params)
         except RpcError:
             if not turn.cancel_called:
                 raise
@@ -113,15 +128,15 @@ class Session:
                 raise internal_error() from None
         finally:
             self._turn = None
-        return {"stopReason": (StopReason.CANCELLED if turn.cancel_called else reason).value}
+        return (Answer(StopReason.CANCELLED) if turn.cancel_called else answer).to_wire()
 
-    async def _run(self, params: JsonObject) -> StopReason:
+    async def _run(self, params: JsonObject) -> Answer:
         self.active.mode, self.active.auto_approve = self.conduct.mode, self.conduct.auto_approve
         try:
             engine = await self.engine()
         except AgentError as error:
             await self.emit(Notice(Severity.ERROR, str(error)))
-            return StopReason.END_TURN
+            return Answer(StopReason.END_TURN, error)
         while self._problems:
             await self.emit(Notice(Severity.WARNING, self._problems.pop(0)))
         return await engine.answer(params)

@@ -1,0 +1,216 @@
+"""How a session is put together: backends, gates, tools, loop. The only file besides `app` that knows them all.
+
+Everything heavy hangs below this module, which `app` loads in the background once `session/new` is answered.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+
+import anyio.to_thread
+
+from acp_agent import log
+from acp_agent.agent.history import History
+from acp_agent.agent.prompt import system_prompt
+from acp_agent.agent.turn import Agent, Limits
+from acp_agent.config import LlmSettings, Loaded, ProviderSettings, model_advice, secret_values
+from acp_agent.core.errors import BackendUnavailable, ProviderError, ProviderErrorKind
+from acp_agent.core.events import Notice, Severity
+from acp_agent.core.ports import FileSystem, Invocation, Provider, Terminal, ToolContext, ToolExecutor, Toolset
+from acp_agent.core.types import ToolSpec
+from acp_agent.execution.chain import build_chain
+from acp_agent.execution.composite import CompositeFileSystem, CompositeTerminal
+from acp_agent.execution.dyn import DynExecutor
+from acp_agent.execution.local_files import LocalFileSystem
+from acp_agent.execution.local_terminal import LocalTerminal
+from acp_agent.execution.output import OutputExecutor
+from acp_agent.execution.process_tree import harden_process, kill_everything
+from acp_agent.execution.roots import Roots
+from acp_agent.execution.run_tool import RunTool
+from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy, Substitution
+from acp_agent.gates.mode import ModeGate
+from acp_agent.gates.sandbox import SandboxGate
+from acp_agent.llm.catalog import Catalog, ProviderConfig, ProviderType, parse_model
+from acp_agent.llm.retry import RetryingProvider
+from acp_agent.output.pipeline import Pipeline
+from acp_agent.protocol.engine import TurnEngine
+from acp_agent.protocol.peer import Peer
+from acp_agent.protocol.proxy_files import ProxyFileSystem
+from acp_agent.protocol.proxy_terminal import ProxyTerminal
+from acp_agent.protocol.session import Session
+from acp_agent.tools.registry import Registry, default_tools
+
+DISPLAY_LIMIT = 8 * 1024
+"""Characters of each text an editor is shown."""
+
+
+class Workshop:
+    """What all sessions of a process share, and how one is put together from it."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        log.configure(loaded.settings.logging.level, loaded.settings.logging.file, secrets=secret_values(os.environ))
+        harden_process()
+        self._catalog: Catalog | None = None
+        self._scripts: tempfile.TemporaryDirectory[str] | None = None
+
+    async def aclose(self) -> None:
+        """Close connections and remove what was written for running commands only."""
+        if self._catalog is not None:
+            await self._catalog.aclose()
+        if self._scripts is not None:
+            self._scripts.cleanup()
+
+    def kill_everything(self) -> None:
+        """End every process this one started, at once. For the way out."""
+        kill_everything()
+
+    def engine(self, peer: Peer, session: Session, loaded: Loaded) -> TurnEngine:
+        """What answers a session's prompts. Raises ConfigError."""
+        return _Assembly(self, peer, session, loaded).engine()
+
+    def model(self, settings: LlmSettings) -> Provider:
+        """The configured model. Blocks: reads files and imports. Raises ConfigError."""
+        assert settings.model is not None
+        return Catalog(map(_provider_config, settings.providers)).build(parse_model(settings.model))
+
+    def script_folder(self) -> str:
+        """A private folder for scripts the editor's terminal runs."""
+        if self._scripts is None:
+            self._scripts = tempfile.TemporaryDirectory(prefix="acp-agent-", ignore_cleanup_errors=True)
+        return self._scripts.name
+
+
+class _Assembly:
+    """Puts one session together, part by part."""
+
+    def __init__(self, workshop: Workshop, peer: Peer, session: Session, loaded: Loaded) -> None:
+        self._workshop = workshop
+        self._peer = peer
+        self._session = session
+        self._loaded = loaded
+        self._settings = loaded.settings
+
+    def engine(self) -> TurnEngine:
+        """The whole of it."""
+        place, file_settings = self._session.place, self._settings.tools.file
+        roots = Roots(place.cwd, (*place.additional, *filter(os.path.isdir, file_settings.allowed_paths)))
+        files = self._files(roots)
+        toolset = DynExecutor(
+            Registry(default_tools() if self._settings.tools.enabled else ()),
+            partial(self._chain, files, roots),
+            files=files,
+            terminal=self._terminal(),
+            cwd=roots.cwd,
+            emit=self._session.emit,
+            offers=self._offers,
+        )
+        loop = _Loop(self._workshop, self._session, self._loaded, toolset, roots)
+        return TurnEngine(loop.agent, toolset, files, self._session.emit)
+
+    # ------------------------------------------------------------------------------------- backends
+
+    def _files(self, roots: Roots) -> FileSystem:
+        local = LocalFileSystem(roots)
+        client = self._session.client
+        if not (client.read_text_file or client.write_text_file):
+            return local
+        timeout = self._settings.acp.request_timeout_secs
+        proxy = ProxyFileSystem(self._peer, self._session.id, client, local, self._session.place.cwd, timeout)
+        return CompositeFileSystem([proxy, local], self._fallen_back)
+
+    def _terminal(self) -> Terminal:
+        local = LocalTerminal(self._settings.tools.shell.env_allow, default_timeout=self._settings.tools.shell.timeout)
+        if not self._session.client.terminal:
+            return local
+        acp = self._settings.acp
+        proxy = ProxyTerminal(
+            self._peer,
+            self._session.id,
+            form=acp.terminal_form.value,
+            folder=self._workshop.script_folder,
+            shell="bash" if shutil.which("bash") else "sh",
+            timeout=acp.terminal_timeout_secs,
+            request_timeout=acp.request_timeout_secs,
+        )
+        return CompositeTerminal([proxy, local], self._fallen_back)
+
+    async def _fallen_back(self, error: BackendUnavailable) -> None:
+        await self._session.emit(Notice(Severity.WARNING, f"{error}; the agent does it itself"))
+
+    # ----------------------------------------------------------------------------------------- gates
+
+    def _chain(self, files: FileSystem, roots: Roots, context_for: Callable[[Invocation], ToolContext]) -> ToolExecutor:
+        shell, session = self._settings.tools.shell, self._session
+        blocked = BlocklistPolicy(
+            shell.blocked_commands, shell.allowed_commands, Substitution(shell.substitution.value)
+        )
+        pipeline = Pipeline(self._settings.tools.overflow.threshold, DISPLAY_LIMIT)
+        return build_chain(
+            RunTool(context_for),
+            gates=[
+                partial(BlocklistGate, policy=blocked),
+                partial(ModeGate, conduct=session.active),
+                partial(SandboxGate, resolve=files.resolve),
+            ],
+            permission=self._permission,
+            output=partial(OutputExecutor, apply=pipeline.apply),
+        )
+
+    def _permission(self, wrapped: ToolExecutor) -> ToolExecutor:
+        return wrapped
+
+    def _offers(self, spec: ToolSpec) -> bool:
+        return True
+
+
+class _Loop:
+    """The loop of one session, made at its first prompt: only then is a model needed."""
+
+    def __init__(self, workshop: Workshop, session: Session, loaded: Loaded, toolset: Toolset, roots: Roots) -> None:
+        self._workshop = workshop
+        self._session = session
+        self._loaded = loaded
+        self._toolset = toolset
+        self._roots = roots
+        self._history = History()
+        self._agent: Agent | None = None
+
+    async def agent(self) -> Agent:
+        """What runs turns. Raises AgentError, with advice, when there is no model to run it."""
+        prompt = self._system_prompt()
+        if self._agent is None:
+            settings = self._loaded.settings
+            if settings.llm.model is None:
+                raise ProviderError(
+                    model_advice(settings.llm.providers, self._loaded.file), kind=ProviderErrorKind.NOT_CONFIGURED
+                )
+            provider = await anyio.to_thread.run_sync(self._workshop.model, settings.llm, abandon_on_cancel=True)
+            limits = Limits(settings.agent.max_tool_iterations, settings.agent.context_budget_tokens)
+            retrying = RetryingProvider(provider, on_retry=self._tell)
+            self._agent = Agent(retrying, self._toolset, self._history, self._session.emit, limits, prompt)
+        self._agent.system_prompt = prompt
+        return self._agent
+
+    def _system_prompt(self) -> str:
+        place = self._session.place
+        return system_prompt(self._roots.cwd, place.additional, sys.platform, self._session.active.mode)
+
+    async def _tell(self, status: str) -> None:
+        await self._session.emit(Notice(Severity.INFO, status))
+
+
+def _provider_config(settings: ProviderSettings) -> ProviderConfig:
+    return ProviderConfig(
+        name=settings.name,
+        type=ProviderType(settings.type.value),
+        base_url=settings.base_url or "",
+        api_key=os.environ.get(settings.api_key_env or "", ""),
+        api_key_env=settings.api_key_env or "",
+        timeout=settings.timeout,
+        script=settings.script or "",
+        context_window=settings.context_window,
+        max_tokens=settings.max_tokens,
+    )
