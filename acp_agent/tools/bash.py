@@ -1,0 +1,115 @@
+"""bash: run a command line (requirements T2; decided in section 4 rows 27-31 and 51)."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from acp_agent.core.errors import ToolErrorCategory, ToolFailure
+from acp_agent.core.events import ToolProgress
+from acp_agent.core.ports import CommandOutcome, CommandRequest, ToolContext
+from acp_agent.core.types import CommandSubject, JsonObject, Subject, ToolKind, ToolResult
+from acp_agent.tools.lines import cut
+from acp_agent.tools.params import WHOLE, Name, Params
+from acp_agent.tools.tool import Tool
+
+_TELLING = ("permission denied", "no such file or directory")
+_MESSAGE_LIMIT = 200
+
+
+class BashParams(Params):
+    """Run a command line with `bash -c` in the session's folder; gives its output and a non-zero exit code.
+
+    Each call is a new shell: cd and variables do not last. There is no standard input, so pass flags that
+    avoid prompts. For files prefer read, edit, grep and find_path.
+    """
+
+    command: Name
+    timeout: Annotated[int, Field(ge=1, le=600), WHOLE] | None = Field(
+        default=None, description="Seconds before it is killed"
+    )
+
+
+class Bash(Tool[BashParams]):
+    """Runs a command in the session's terminal, the editor's or ours, and streams its output."""
+
+    name = "bash"
+    kind = ToolKind.EXECUTE
+    mutates = True
+    params = BashParams
+
+    def subjects(self, params: BashParams) -> tuple[Subject, ...]:
+        return (CommandSubject(params.command),)
+
+    async def run(self, params: BashParams, context: ToolContext) -> ToolResult:
+        request = CommandRequest(params.command, context.cwd, params.timeout)
+        command = await context.terminal.start(request)
+        context.defer(command.release)
+        if command.terminal_id is not None:
+            await context.progress(ToolProgress(context.call_id, terminal_id=command.terminal_id))
+
+        async def stream(output: str) -> None:
+            await context.progress(ToolProgress(context.call_id, output=output))
+
+        return _result(await command.wait(stream))
+
+
+def _result(outcome: CommandOutcome) -> ToolResult:
+    """Output for both readers; the model also gets the error block where the exit is an error (T2.18)."""
+    body = _body(outcome)
+    failure = _failure(outcome)
+    if failure is None:
+        return ToolResult(text=body, envelope=_envelope(outcome))
+    return ToolResult(
+        text=f"{failure.block()}\n{body}",
+        display=f"[error] {failure.message}\n{body}",
+        envelope=_envelope(outcome),
+        failure=failure,
+    )
+
+
+def _body(outcome: CommandOutcome) -> str:
+    """Both streams as they came, then what is worth knowing about the end."""
+    lines = [outcome.output.removesuffix("\n") or "(no output)"]
+    if outcome.truncated:
+        lines.append("[output truncated]")
+    code = outcome.exit_code
+    if code != 0:
+        killed = f" killed by {outcome.signal}" if outcome.signal else ""
+        lines.append(f"[exit {'unknown' if code is None else code}]{killed}")
+    return "\n".join(lines)
+
+
+def _failure(outcome: CommandOutcome) -> ToolFailure | None:
+    """The exits that are errors of the call itself. Any other code is the command's own answer (T2.19)."""
+    if outcome.timed_out:
+        after = "" if outcome.timeout is None else f" after {outcome.timeout:g}s"
+        return ToolFailure(ToolErrorCategory.TIMEOUT, f"command timed out{after}")
+    match outcome.exit_code:
+        case 0:
+            return None
+        case 126:
+            return ToolFailure(ToolErrorCategory.POLICY_BLOCKED, "command cannot be executed (exit 126)")
+        case 127:
+            return ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "command not found (exit 127)")
+        case _:
+            return _telling_failure(outcome.stderr)
+
+
+def _telling_failure(stderr: str) -> ToolFailure | None:
+    """A failure the error stream names. Its own words are the message."""
+    for line in stderr.split("\n"):
+        if any(words in line.lower() for words in _TELLING):
+            return ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, cut(line.strip(), _MESSAGE_LIMIT))
+    return None
+
+
+def _envelope(outcome: CommandOutcome) -> JsonObject:
+    """The stable shape of T2.3; `exit_code` is 128 + n for signal n, 124 on timeout (section 4 rows 29, 51)."""
+    return {
+        "output": outcome.output,
+        "stdout": outcome.stdout,
+        "stderr": outcome.stderr,
+        "exit_code": outcome.exit_code,
+        "signal": outcome.signal,
+        "truncated": outcome.truncated,
+    }

@@ -1,0 +1,72 @@
+"""What every tool that rewrites a file does: look at the old text, refuse bad text, write what was shown."""
+
+import os
+
+from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.ports import FileSystem, ToolContext
+from acp_agent.core.types import Access, Diff
+from acp_agent.tools.visible import visible
+
+_PLACEHOLDER = "[REDACTED"
+
+
+async def previous_text(files: FileSystem, path: str) -> str | None:
+    """The text of the file, or None when there is no such file yet.
+
+    Raises what `read_text` raises for a file that is there but cannot be read: it must not be replaced (A23.2).
+    """
+    try:
+        return await files.read_text(path)
+    except ToolError:
+        if await _exists(files, files.resolve(path, Access.WRITE)):
+            raise
+        return None
+
+
+async def _exists(files: FileSystem, path: str) -> bool:
+    """Whether the nearest folder that can be listed holds the next name of this absolute path.
+
+    A folder that cannot be listed does not answer; the one above it then tells whether it is there at all.
+    """
+    parent, name = os.path.split(path)
+    while name:
+        try:
+            entries = await files.list_directory(parent)
+        except ToolError:
+            parent, name = os.path.split(parent)
+            continue
+        except Refused:
+            return True
+        return any(entry.name == name for entry in entries)
+    return True
+
+
+def change(files: FileSystem, path: str, old: str | None, new: str, max_bytes: int) -> Diff:
+    """The change of one file, its path absolute.
+
+    Raises ToolError (invalid_parameters) for a text over `max_bytes` (A23.2) and for one with a redaction
+    placeholder the old text lacks: it would put the placeholder where a secret stands (S9.9).
+    """
+    size = len(new.encode())
+    if size > max_bytes:
+        msg = f"{visible(path)} would be {size} bytes: at most {max_bytes} can be written"
+        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
+    if new.count(_PLACEHOLDER) > (old or "").count(_PLACEHOLDER):
+        msg = f'the new text of {visible(path)} holds a "{_PLACEHOLDER}…" placeholder its old text lacks'
+        advice = "A placeholder stands for a secret you were not shown. Edit only the lines around it."
+        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg, advice)
+    return Diff(files.resolve(path, Access.WRITE), old, new)
+
+
+async def commit(made: Diff, path: str, context: ToolContext) -> None:
+    """Write the change, if it still is the one the user was shown.
+
+    Raises ToolError (permanent_failure) when the file changed in between (A23.5).
+    """
+    if context.previewed and made not in context.previewed:
+        raise ToolError(
+            ToolErrorCategory.PERMANENT_FAILURE,
+            f"{visible(path)}: file changed between diff preview and write; aborting",
+            "Read the file again, then repeat the change.",
+        )
+    await context.files.write_text(path, made.new_text)

@@ -1,0 +1,37 @@
+"""list_directory: the names in a folder (requirements T4.18)."""
+
+from acp_agent.core.ports import EntryKind, ToolContext
+from acp_agent.core.types import Access, PathSubject, Subject, ToolKind, ToolResult
+from acp_agent.tools.params import Name, Params
+from acp_agent.tools.tool import Tool
+from acp_agent.tools.visible import visible
+
+_ORDER = (EntryKind.DIRECTORY, EntryKind.FILE, EntryKind.SYMLINK, EntryKind.OTHER)
+
+
+class ListDirectoryParams(Params):
+    """List a folder: one entry a line, marked [dir], [file] or [symlink]."""
+
+    path: Name
+
+
+class ListDirectory(Tool[ListDirectoryParams]):
+    """Lists by lstat: a link is shown as a link, wherever it leads."""
+
+    name = "list_directory"
+    mutates = False
+    cacheable = True
+    params = ListDirectoryParams
+
+    def __init__(self, *, kind: ToolKind = ToolKind.OTHER) -> None:
+        self.kind = kind
+
+    def subjects(self, params: ListDirectoryParams) -> tuple[Subject, ...]:
+        return (PathSubject(params.path, Access.READ),)
+
+    async def run(self, params: ListDirectoryParams, context: ToolContext) -> ToolResult:
+        entries = await context.files.list_directory(params.path)
+        if not entries:
+            return ToolResult(f"Empty directory: {params.path}")
+        ordered = sorted(entries, key=lambda entry: (_ORDER.index(entry.kind), entry.name))
+        return ToolResult("\n".join(f"[{entry.kind}] {visible(entry.name)}" for entry in ordered))

@@ -1,0 +1,93 @@
+"""From a name and raw arguments to a tool that understands them."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.ports import FileSystem, Invocation
+from acp_agent.core.types import ToolCall, ToolKind, ToolSpec
+from acp_agent.tools.aliases import ALIASES
+from acp_agent.tools.bash import Bash
+from acp_agent.tools.edit import Edit
+from acp_agent.tools.find_path import FindPath
+from acp_agent.tools.grep import Grep
+from acp_agent.tools.list_directory import ListDirectory
+from acp_agent.tools.params import quote
+from acp_agent.tools.read import Read
+from acp_agent.tools.tool import Tool
+from acp_agent.tools.write import Write
+
+
+def default_tools(
+    *,
+    read_lines: int = 2000,
+    line_chars: int = 2000,
+    match_chars: int = 500,
+    grep_matches: int = 100,
+    found_paths: int = 200,
+    write_bytes: int = 10 * 1024 * 1024,
+    rich_kinds: bool = False,
+) -> tuple[Tool[Any], ...]:
+    """The built-in tools, in the order the model sees them.
+
+    read_lines, line_chars      most lines of one read, and characters of one line
+    match_chars, grep_matches   characters of a matching line, and most matches of one grep
+    found_paths                 find_path's results when the model names no number
+    write_bytes                 most bytes a file may have after write or edit
+    rich_kinds                  list_directory and find_path show as searches (requirements section 4 row 60)
+    """
+    search = ToolKind.SEARCH if rich_kinds else ToolKind.OTHER
+    return (
+        Bash(),
+        Read(max_lines=read_lines, max_line_chars=line_chars),
+        Write(max_bytes=write_bytes),
+        Edit(max_bytes=write_bytes),
+        ListDirectory(kind=search),
+        FindPath(max_results=found_paths, kind=search),
+        Grep(max_matches=grep_matches, max_line_chars=match_chars),
+    )
+
+
+class Registry:
+    """The tools of an agent, by name. Immutable: other tools make another registry."""
+
+    def __init__(self, tools: Sequence[Tool[Any]]) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        if len(self._tools) != len(tools):
+            msg = f"two tools share a name: {', '.join(tool.name for tool in tools)}"
+            raise ValueError(msg)
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What the model may call, aliases left out."""
+        return tuple(tool.spec() for tool in self._tools.values())
+
+    async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
+        """The call with its arguments parsed, its subjects known and its change previewed.
+
+        The invocation's call carries the tool's own name where the model used an alias. Raises ToolError
+        (tool_not_found, invalid_parameters or type_mismatch).
+        """
+        tool = self._named(call.name)
+        if call.arguments is None:
+            sent = quote(call.raw_arguments) if call.raw_arguments else "nothing"
+            msg = f"{tool.name}: the arguments are not a JSON object: {sent}"
+            raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg, "Send one JSON object that fits the schema.")
+        return await tool.understand(call, call.arguments, files)
+
+    def _named(self, name: str) -> Tool[Any]:
+        """The tool of that name, else the one the name is an alias of, whatever its case."""
+        lowered = name.lower()
+        for candidate in (name, lowered, ALIASES.get(lowered)):
+            if candidate in self._tools:
+                return self._tools[candidate]
+        raise ToolError(ToolErrorCategory.TOOL_NOT_FOUND, self._unknown(name))
+
+    def _unknown(self, name: str) -> str:
+        known = {
+            **{alias: tool for alias, tool in ALIASES.items() if tool in self._tools},
+            **{n: n for n in self._tools},
+        }
+        near = get_close_matches(name.lower()[:100], known, n=1)
+        did_you_mean = f"; did you mean {known[near[0]]}?" if near else ""
+        return f"there is no tool {quote(name)}; the tools are {', '.join(self._tools)}{did_you_mean}"

@@ -1,0 +1,104 @@
+"""What every tool is: a name, typed parameters, the subjects it touches, and what it does."""
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import ClassVar, Generic
+
+from acp_agent.core.errors import BackendUnavailable, Refused, ToolError
+from acp_agent.core.ports import FileSystem, Invocation, ToolContext
+from acp_agent.core.types import (
+    Diff,
+    JsonObject,
+    Location,
+    Subject,
+    ToolCall,
+    ToolKind,
+    ToolResult,
+    ToolSpec,
+)
+from acp_agent.tools.lines import first_changed_line
+from acp_agent.tools.params import P, parse, schema
+from acp_agent.tools.visible import title
+
+
+class Tool(ABC, Generic[P]):
+    """A tool the model can call. Stateless: one object serves every session and every call.
+
+    name        the model's word for it, and the audit's
+    kind        how an editor draws it
+    mutates     whether it changes anything; true where in doubt
+    cacheable   whether the same call gives the same answer until something changes
+    params      the model of its parameters
+    """
+
+    name: ClassVar[str]
+    mutates: ClassVar[bool]
+    cacheable: ClassVar[bool] = False
+    kind: ToolKind
+    params: type[P]
+
+    def spec(self) -> ToolSpec:
+        """What the model is told. Made once: prompt caching wants the same bytes every turn."""
+        return self._spec
+
+    @cached_property
+    def _spec(self) -> ToolSpec:
+        description = " ".join((self.params.__doc__ or "").split())
+        return ToolSpec(self.name, description, schema(self.params), self.kind, self.mutates)
+
+    def parse(self, arguments: JsonObject) -> P:
+        """The typed parameters. Raises ToolError (invalid_parameters or type_mismatch)."""
+        return parse(self.params, self.name, arguments)
+
+    def title(self, params: P) -> str:
+        """One line for the user: the command, path or URL the model gave, else the tool's name (A19.12)."""
+        for field in ("command", "path", "url"):
+            value = getattr(params, field, None) if field in params.model_fields_set else None
+            if isinstance(value, str):
+                return title(value)
+        return self.name
+
+    @abstractmethod
+    def subjects(self, params: P) -> tuple[Subject, ...]:
+        """Everything the call touches. What is not named here is not guarded."""
+
+    def locations(self, params: P, files: FileSystem) -> tuple[Location, ...]:
+        """Places worth opening when the call starts. Raises what `files.resolve` raises."""
+        del params, files
+        return ()
+
+    async def preview(self, params: P, files: FileSystem) -> tuple[Diff, ...]:
+        """The change as it would be made now. Raises ToolError, Refused or BackendUnavailable."""
+        del params, files
+        return ()
+
+    @abstractmethod
+    async def run(self, params: P, context: ToolContext) -> ToolResult:
+        """Do it. Raises ToolError, Refused or BackendUnavailable."""
+
+    async def understand(self, call: ToolCall, arguments: JsonObject, files: FileSystem) -> Invocation:
+        """A call of this tool, ready for the gates. Raises ToolError for arguments that do not fit.
+
+        A preview that fails shows nothing: the run meets the same error and reports it.
+        """
+        params = self.parse(arguments)
+        try:
+            diffs = await self.preview(params, files)
+            locations = changed(diffs) or self.locations(params, files)
+        except (ToolError, Refused, BackendUnavailable):
+            diffs, locations = (), ()
+        return Invocation(
+            call=replace(call, name=self.name),
+            spec=self.spec(),
+            title=self.title(params),
+            run=partial(self.run, params),
+            subjects=self.subjects(params),
+            diffs=diffs,
+            locations=locations,
+        )
+
+
+def changed(diffs: tuple[Diff, ...]) -> tuple[Location, ...]:
+    """Where each changed file changes first (A19.8, requirements 2.2)."""
+    return tuple(Location(diff.path, first_changed_line(diff.old_text or "", diff.new_text)) for diff in diffs)

@@ -1,0 +1,194 @@
+"""Names, aliases, arguments: what is understood and what is refused."""
+
+import json
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolError, ToolErrorCategory
+from acp_agent.tools.aliases import ALIASES
+from acp_agent.tools.registry import Registry, default_tools
+from tests.fakes.memory_files import MemoryFileSystem
+from tests.unit.tools.workbench import Workbench, call
+
+pytestmark = pytest.mark.anyio
+
+TOOLS = {tool.name: tool for tool in default_tools()}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(alphabet=st.characters()),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(alphabet=st.characters()), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = st.sampled_from(
+    [*sorted({key for tool in TOOLS.values() for key in tool.params.model_fields}), "file_path", "\ud800", ""]
+)
+
+
+async def test_an_alias_runs_our_tool_under_our_name():
+    bench = Workbench({"a": "1\n"})
+
+    invocation = await bench.understand("read_file", path="a")
+
+    assert (invocation.call.name, invocation.spec.name) == ("read", "read")
+    assert (await bench.execute(invocation)).text == "   1\t1"
+
+
+async def test_case_does_not_matter():
+    bench = Workbench({"a": ""})
+
+    assert (await bench.understand("Read", path="a")).spec.name == "read"
+    assert (await bench.understand("LS", path=".")).spec.name == "list_directory"
+
+
+def test_every_alias_means_a_tool_and_none_is_advertised():
+    names = {spec.name for spec in Registry(default_tools()).specs()}
+
+    assert set(ALIASES.values()) <= names
+    assert not set(ALIASES) & names
+    assert all(alias == alias.lower() for alias in ALIASES)
+
+
+async def test_a_tool_of_that_very_name_wins_over_an_alias():
+    class Glob(type(TOOLS["find_path"])):
+        name = "glob"
+
+    registry = Registry((*default_tools(), Glob(max_results=1)))
+
+    invocation = await registry.understand(call("glob", {"pattern": "*"}), MemoryFileSystem())
+
+    assert invocation.spec.name == "glob"
+
+
+async def test_an_unknown_name_gets_the_names_there_are_and_the_nearest():
+    with pytest.raises(ToolError) as error:
+        await Workbench().understand("list_directry")
+
+    assert error.value.failure.category is ToolErrorCategory.TOOL_NOT_FOUND
+    assert str(error.value) == (
+        'there is no tool "list_directry"; the tools are bash, read, write, edit, list_directory, find_path, grep; '
+        "did you mean list_directory?"
+    )
+
+
+async def test_the_nearest_of_an_alias_is_the_tool_it_means():
+    with pytest.raises(ToolError, match=r"did you mean read\?"):
+        await Workbench().understand("read_fil")
+
+
+@pytest.mark.parametrize("name", ["", "zzz", "x" * 10_000, "\ud800\n"])
+async def test_a_name_like_nothing_is_quoted_short(name: str):
+    with pytest.raises(ToolError) as error:
+        await Workbench().understand(name)
+
+    assert "did you mean" not in str(error.value)
+    assert len(str(error.value)) < 300
+    str(error.value).encode()
+
+
+async def test_arguments_that_are_no_object_are_quoted_short():
+    registry = Registry(default_tools())
+
+    with pytest.raises(ToolError) as error:
+        await registry.understand(call("read", None, '{"path": "a' + "b" * 500), MemoryFileSystem())
+
+    assert error.value.failure.category is ToolErrorCategory.INVALID_PARAMETERS
+    assert str(error.value).startswith('read: the arguments are not a JSON object: "{\\"path\\": \\"ab')
+    assert len(str(error.value)) < 200
+
+
+async def test_no_arguments_at_all_are_called_nothing():
+    with pytest.raises(ToolError, match="not a JSON object: nothing"):
+        await Registry(default_tools()).understand(call("read", None), MemoryFileSystem())
+
+
+async def test_every_problem_is_listed_with_key_value_and_what_was_expected():
+    with pytest.raises(ToolError) as error:
+        await Workbench().understand("read", file_path="a", offset="ten", limit=0)
+
+    assert error.value.failure.category is ToolErrorCategory.INVALID_PARAMETERS
+    assert str(error.value) == (
+        "read: path is missing (expected a non-empty string); "
+        'offset = "ten" (expected a whole number from 0 to 1000000000); '
+        "limit = 0 (expected a whole number, 1 or more); "
+        'unknown key "file_path" (known keys: path, offset, limit)'
+    )
+
+
+async def test_wrong_types_alone_are_a_type_mismatch():
+    with pytest.raises(ToolError) as error:
+        await Workbench().understand("grep", pattern=["x"], path=None, case_sensitive="yes")
+
+    assert error.value.failure.category is ToolErrorCategory.TYPE_MISMATCH
+    assert str(error.value) == (
+        'grep: pattern = an array (expected a non-empty string); case_sensitive = "yes" (expected true or false)'
+    )
+
+
+async def test_very_many_problems_are_not_all_listed():
+    with pytest.raises(ToolError, match="and 11 more problems"):
+        await Workbench().understand("read", **{f"key{n}": n for n in range(20)})
+
+
+@pytest.mark.parametrize("error", [Refused("no"), BackendUnavailable("editor", "gone"), ToolError("timeout", "slow")])
+async def test_a_preview_that_fails_shows_nothing_and_the_run_reports(error: AgentError):
+    bench = Workbench({"a": "x\n"})
+    bench.files.fail("a", error)
+
+    for name, arguments in (
+        ("edit", {"old_string": "x", "new_string": "y"}),
+        ("write", {"content": "y"}),
+        ("read", {}),
+    ):
+        invocation = await bench.understand(name, path="a", **arguments)
+
+        assert (invocation.diffs, invocation.locations) == ((), ())
+        with pytest.raises(type(error)):
+            await bench.execute(invocation)
+
+
+def test_two_tools_of_one_name_are_refused():
+    with pytest.raises(ValueError, match="share a name"):
+        Registry((*default_tools(), TOOLS["bash"]))
+
+
+@given(st.sampled_from(sorted(TOOLS)), st.dictionaries(KEYS | st.text(alphabet=st.characters()), JSON, max_size=5))
+def test_parsing_raises_nothing_but_tool_errors_that_can_be_sent(name: str, arguments: dict[str, object]):
+    with suppress(ToolError):
+        TOOLS[name].parse(arguments)
+
+
+@given(st.sampled_from(sorted(TOOLS)), st.text(alphabet=st.characters()), JSON)
+def test_whatever_was_sent_the_error_can_be_sent_back(name: str, key: str, value: object):
+    with pytest.raises(ToolError) as error:
+        TOOLS[name].parse({f"no {key}": value})
+
+    assert error.value.failure.category.quality_failure
+    error.value.failure.block().encode()
+
+
+@given(st.data(), st.sampled_from(sorted(TOOLS)))
+def test_what_the_schema_allows_is_what_parsing_takes(data: st.DataObject, name: str):
+    """One source of truth (T1.1): only NUL and half surrogate pairs are beyond what JSON Schema says."""
+    text = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=3)
+    values = text | st.integers(-1, 1001) | st.booleans() | st.sampled_from([1.0, 1.5, [], {}])
+    keys = st.sampled_from([*TOOLS[name].params.model_fields, "other"])
+    arguments = data.draw(st.dictionaries(keys, values))
+    allowed = Draft202012Validator(TOOLS[name].spec().parameters).is_valid(arguments)
+
+    try:
+        TOOLS[name].parse(arguments)
+    except ToolError:
+        assert not allowed
+    else:
+        assert allowed
+
+
+def test_arguments_nested_deeply_or_very_long_are_quoted_short():
+    deep = json.loads("[" * 900 + "]" * 900)
+    for value in (deep, 10**5000, {"a": deep}, "x" * 100_000):
+        with pytest.raises(ToolError) as error:
+            TOOLS["read"].parse({"path": "a", "offset": value})
+        assert len(str(error.value)) < 200
