@@ -1,0 +1,41 @@
+"""What the loop itself tells the user when it stops. Shown as the assistant's text, never kept as its words."""
+
+from acp_agent.core.errors import ProviderError
+
+CANCELLED = "[The user cancelled this turn here. Do not go on with it unless asked to.]"
+"""For the model: stands in the history where a turn was cancelled."""
+
+EMPTY_PROMPT = "There was nothing in that prompt I can read."
+EMPTY_ANSWER = "The model gave no answer. Try again, or say it in other words."
+DOOM_LOOP = "I stopped: the last three rounds of tool calls gave the same output. Tell me what to try instead."
+REFUSAL = "The model refused to go on. This prompt is no longer part of the conversation; try other words."
+CUT_OFF = 'The answer reached the model\'s output limit and was cut off. Say "continue" to go on.'
+CUT_OFF_IN_CALL = (
+    "The answer reached the model's output limit in the middle of a tool call, which was not run. "
+    'Say "continue", or ask for smaller steps.'
+)
+
+
+def too_many_rounds(rounds: int) -> str:
+    """The turn used up its tool iterations."""
+    return f'I stopped after {rounds} rounds of tool calls (max_tool_iterations). Say "continue" to go on.'
+
+
+def over_budget(used: int, budget: int, *, prompt_kept: bool) -> str:
+    """The conversation has (nearly) filled the context; figures in tokens."""
+    lost = "" if prompt_kept else " This prompt was not sent."
+    return (
+        f"I stopped: the conversation fills about {used:,} of {budget:,} tokens of context.{lost} "
+        "Start a new session to go on."
+    )
+
+
+def provider_failed(error: ProviderError, *, prompt_kept: bool) -> str:
+    """A model call failed for good."""
+    if not prompt_kept:
+        advice = " This prompt is no longer part of the conversation."
+    elif error.retryable:
+        advice = ' The conversation is kept: say "continue" to try again.'
+    else:
+        advice = ""
+    return f"The model could not answer: {str(error).rstrip('.')}.{advice}"

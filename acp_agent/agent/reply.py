@@ -1,0 +1,67 @@
+"""One model call: tells the user while it streams, and keeps what belongs into the history."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from uuid import uuid4
+
+import anyio
+
+from acp_agent.core.errors import ProviderError, ProviderErrorKind
+from acp_agent.core.events import EventSink, TextDelta, ThoughtDelta
+from acp_agent.core.messages import Message, ModelDone, ModelEvent, ModelText, ModelThought, Role, TextPart
+
+_CLOSING = 2.0  # seconds a provider gets to close its connection
+
+
+class Reply:
+    """What a model says in one call.
+
+    done    the end of the call, once it came
+    spoke   whether the user has read any text of it
+    """
+
+    def __init__(self, emit: EventSink) -> None:
+        self._emit = emit
+        self._text_id = str(uuid4())
+        self._thought_id = str(uuid4())
+        self._said: list[str] = []
+        self.done: ModelDone | None = None
+        self.spoke = False
+
+    @property
+    def message(self) -> Message:
+        """The whole message, or the text so far: a thought that was cut off has no signature and cannot be kept."""
+        if self.done is not None:
+            return self.done.message
+        return Message(Role.ASSISTANT, (TextPart("".join(self._said)),))
+
+    async def read(self, events: AsyncIterator[ModelEvent]) -> ModelDone:
+        """Stream to the end. Raises ProviderError, also for a stream without an end. Closes the stream always."""
+        try:
+            async for event in events:
+                match event:
+                    case ModelText(text):
+                        await self._say(text)
+                    case ModelThought(text):
+                        await self._think(text)
+                    case ModelDone():
+                        self.done = event
+                        break
+        finally:
+            if isinstance(events, AsyncGenerator):
+                with anyio.move_on_after(_CLOSING, shield=True):
+                    await events.aclose()
+        if self.done is None:
+            raise ProviderError("the answer broke off before its end", kind=ProviderErrorKind.PROTOCOL)
+        if not self._said:  # an endpoint that does not stream
+            await self._say(self.done.message.text)
+        return self.done
+
+    async def _say(self, text: str) -> None:
+        if text:
+            self._said.append(text)
+            self.spoke = self.spoke or not text.isspace()
+            await self._emit(TextDelta(text, self._text_id))
+
+    async def _think(self, text: str) -> None:
+        if text:
+            await self._emit(ThoughtDelta(text, self._thought_id))

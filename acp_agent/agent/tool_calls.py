@@ -1,0 +1,115 @@
+"""The tool calls of one assistant message: fit ids, the order they run in, and their results."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from uuid import uuid4
+
+import anyio
+
+from acp_agent.core.errors import ToolErrorCategory, ToolFailure
+from acp_agent.core.messages import Message, Part, Role, ToolResultPart, ToolUsePart
+from acp_agent.core.ports import Toolset
+from acp_agent.core.types import ToolCall, ToolResult, ToolSpec
+
+NOT_RUN = ToolFailure(ToolErrorCategory.CANCELLED, "The turn ended before this call; it was not run.")
+_INTERRUPTED = ToolFailure(
+    ToolErrorCategory.CANCELLED,
+    "The turn ended while this call ran; it may have had effects. Check before repeating it.",
+)
+_REUSED_ID = ToolFailure(
+    ToolErrorCategory.INVALID_PARAMETERS,
+    "This call has the id of another call in the same message, so it was not run.",
+    "If it is still needed, call again with an id of its own.",
+)
+
+
+def with_fit_ids(message: Message, taken: frozenset[str]) -> tuple[Message, frozenset[str]]:
+    """The message with tool-use ids that are new and not empty, and the ids of the calls that must not run.
+
+    Servers leave ids out or count from zero in each message: such calls get an id of ours. An id seen twice in one
+    message is one call sent twice, or looks like it, and a call never runs twice: the later one is refused.
+    """
+    seen: set[str] = set()
+    reused: set[str] = set()
+    parts: list[Part] = []
+    for part in message.parts:
+        if not isinstance(part, ToolUsePart):
+            parts.append(part)
+            continue
+        is_fit = part.id and part.id not in seen and part.id not in taken
+        fit = part if is_fit else replace(part, id=f"call_{uuid4().hex}")
+        if part.id and part.id in seen:
+            reused.add(fit.id)
+        seen.add(part.id)
+        parts.append(fit)
+    return replace(message, parts=tuple(parts)), frozenset(reused)
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A call on its way: `call.id` is what the editor sees, `use.id` what the model sees."""
+
+    use: ToolUsePart
+    call: ToolCall
+    alone: bool
+    started: bool = False
+    result: ToolResult | None = None
+
+    def answer(self) -> ToolResult:
+        if self.result is not None:
+            return self.result
+        return ToolResult.failed(_INTERRUPTED if self.started else NOT_RUN)
+
+
+class ToolCalls:
+    """A message's calls. Every one has its own UUID from the start (A19.5), and an answer at any time."""
+
+    def __init__(self, uses: Iterable[ToolUsePart], specs: Sequence[ToolSpec], reused: frozenset[str]) -> None:
+        harmless = {spec.name for spec in specs if not spec.mutates}
+        self._pending = [
+            _Pending(
+                use,
+                ToolCall(str(uuid4()), use.name, use.arguments, use.raw_arguments),
+                alone=use.name not in harmless,
+                result=ToolResult.failed(_REUSED_ID) if use.id in reused else None,
+            )
+            for use in uses
+        ]
+
+    async def run(self, toolset: Toolset, max_parallel: int) -> None:
+        """Run them in order; neighbours that change nothing run together (L1.7).
+
+        When it is cancelled, `outcomes` still has an answer for every call.
+        """
+        limiter = anyio.CapacityLimiter(max_parallel)
+        waiting = [pending for pending in self._pending if pending.result is None]
+        for alone, group in groupby(waiting, key=lambda pending: pending.alone):
+            together = list(group)
+            if alone or len(together) == 1:
+                for pending in together:
+                    await _run(pending, toolset, limiter)
+                continue
+            async with anyio.create_task_group() as tasks:
+                for pending in together:
+                    tasks.start_soon(_run, pending, toolset, limiter)
+
+    def outcomes(self) -> list[tuple[ToolUsePart, ToolResult]]:
+        """Every call with its result, in the order of the request; synthetic for those that have none."""
+        return [(pending.use, pending.answer()) for pending in self._pending]
+
+    def message(self) -> Message:
+        """The results as the model reads them."""
+        return Message(
+            Role.USER,
+            tuple(
+                ToolResultPart(use.id, result.text, is_error=result.failure is not None)
+                for use, result in self.outcomes()
+            ),
+        )
+
+
+async def _run(pending: _Pending, toolset: Toolset, limiter: anyio.CapacityLimiter) -> None:
+    async with limiter:
+        pending.started = True
+        pending.result = await toolset.run(pending.call)

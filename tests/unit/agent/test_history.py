@@ -1,0 +1,185 @@
+"""Only sequences every model API accepts can be built."""
+
+import pytest
+
+from acp_agent.agent.history import History
+from acp_agent.core.errors import ToolErrorCategory, ToolFailure
+from acp_agent.core.messages import (
+    ImagePart,
+    Message,
+    OpaquePart,
+    Part,
+    Role,
+    TextPart,
+    ThoughtPart,
+    ToolResultPart,
+    ToolUsePart,
+)
+from tests.unit.agent.conversation_rules import assert_acceptable
+
+FAILURE = ToolFailure(ToolErrorCategory.CANCELLED, "stopped")
+
+
+def user(*parts: Part | str) -> Message:
+    return Message(Role.USER, tuple(TextPart(part) if isinstance(part, str) else part for part in parts))
+
+
+def assistant(*parts: Part | str) -> Message:
+    return Message(Role.ASSISTANT, tuple(TextPart(part) if isinstance(part, str) else part for part in parts))
+
+
+def use(id_: str) -> ToolUsePart:
+    return ToolUsePart(id_, "read", {})
+
+
+def result(id_: str) -> ToolResultPart:
+    return ToolResultPart(id_, "text")
+
+
+def test_two_user_messages_in_a_row_become_one() -> None:
+    history = History([user("one"), user("two")])
+    assert history.messages() == (user("one", "two"),)
+
+
+def test_a_prompt_after_tool_results_stands_behind_them() -> None:
+    history = History([user("one"), assistant(use("a")), user(result("a")), user("two")])
+    assert history.messages()[-1] == user(result("a"), "two")
+
+
+def test_blank_texts_and_messages_without_content_are_left_out() -> None:
+    history = History([user("one", "  "), assistant(" \n", ThoughtPart("Hm."))])
+    assert history.messages() == (user("one"),)
+    assert history.awaits_reply
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        assistant("hello"),
+        user(result("a")),
+    ],
+)
+def test_a_conversation_begins_with_the_user(message: Message) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        History([message])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        user("no results"),
+        user(result("a")),
+        user(result("b"), result("a")),
+        user(result("a"), "in between", result("b")),
+        user("before", result("a"), result("b")),
+        user(result("a"), result("b"), result("b")),
+        user(result("a"), result("c")),
+        assistant("words"),
+    ],
+)
+def test_open_calls_take_exactly_their_results_in_order_and_first(wrong: Message) -> None:
+    history = History([user("one"), assistant(use("a"), use("b"))])
+    before = history.messages()
+    with pytest.raises(ValueError, match="expected"):
+        history.append(wrong)
+    assert history.messages() == before
+    history.append(user(result("a"), result("b"), "and more"))
+    assert_acceptable(history.messages())
+
+
+@pytest.mark.parametrize("wrong", [assistant(use("")), assistant(use("b"), use("b")), assistant(use("a"))])
+def test_tool_use_ids_are_new_and_not_empty(wrong: Message) -> None:
+    history = History([user("one"), assistant(use("a")), user(result("a"))])
+    with pytest.raises(ValueError, match="new and not empty"):
+        history.append(wrong)
+
+
+@pytest.mark.parametrize("wrong", [user(use("a")), user(ThoughtPart("Hm."))])
+def test_uses_and_thoughts_are_the_assistants(wrong: Message) -> None:
+    with pytest.raises(ValueError, match="expected text, images and results"):
+        History([wrong])
+
+
+@pytest.mark.parametrize("wrong", [assistant("a", result("a")), assistant("a", ImagePart("", "image/png"))])
+def test_results_and_images_are_the_users(wrong: Message) -> None:
+    with pytest.raises(ValueError, match="expected text, thoughts and tool uses"):
+        History([user("one"), wrong])
+
+
+def test_repair_answers_open_calls_once() -> None:
+    history = History([user("one"), assistant(use("a"), use("b"))])
+    history.repair(FAILURE)
+    history.repair(FAILURE)
+    parts = history.messages()[-1].parts
+    assert parts == tuple(ToolResultPart(id_, FAILURE.block(), is_error=True) for id_ in "ab")
+    assert_acceptable(history.messages())
+
+
+def test_repair_leaves_a_complete_history_alone() -> None:
+    history = History([user("one"), assistant("two")])
+    before = history.messages()
+    history.repair(FAILURE)
+    assert history.messages() == before
+
+
+def test_restore_goes_back_and_frees_the_ids_used_since() -> None:
+    history = History([user("one")])
+    before = history.snapshot()
+    history.append(assistant(use("a")))
+    history.restore(before)
+    assert history.messages() == (user("one"),)
+    history.append(assistant(use("a")))
+    assert history.call_ids == {"a"}
+
+
+def test_restore_brings_back_what_was_measured() -> None:
+    history = History([user("x" * 4000)])
+    history.append(assistant("ok"))
+    history.measured(42)
+    before = history.snapshot()
+    history.append(user("more"))
+    history.append(assistant("y" * 4000))
+    history.measured(2000)
+    history.restore(before)
+    assert history.estimate() == 42
+    history.append(user("z" * 400))
+    assert 140 < history.estimate() < 160
+
+
+def test_clear_forgets_everything() -> None:
+    history = History([user("one"), assistant(use("a"))])
+    history.measured(500)
+    history.clear()
+    assert history.messages() == ()
+    assert history.estimate() == 0
+    assert history.call_ids == frozenset()
+
+
+def test_the_estimate_grows_with_every_kind_of_part() -> None:
+    history = History()
+    last = 0
+    for message in (
+        user("x" * 400),
+        assistant(ThoughtPart("y" * 400), ThoughtPart("", "p", {"signature": "z" * 400}), use("a")),
+        user(result("a"), ImagePart("", "image/png")),
+        assistant("x", OpaquePart("p", {"data": "z" * 400})),
+        user("日本語" * 100),
+    ):
+        history.append(message)
+        assert history.estimate() > last + 20
+        last = history.estimate()
+
+
+def test_what_the_model_measured_replaces_the_estimate_so_far() -> None:
+    history = History([user("x" * 4000), assistant("ok")])
+    history.measured(42)
+    assert history.estimate() == 42
+    history.append(user("x" * 400))
+    assert 140 < history.estimate() < 160
+
+
+def test_a_part_merged_into_a_measured_message_is_counted_once() -> None:
+    history = History([user("x" * 4000)])
+    history.measured(900)
+    history.append(user("y" * 400))
+    assert history.estimate() == 1000

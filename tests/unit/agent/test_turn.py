@@ -1,0 +1,380 @@
+"""The loop, turn by turn: streaming, tools, and each way a turn ends."""
+
+from uuid import UUID
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from acp_agent.agent.turn import Limits
+from acp_agent.core.errors import ProviderError, ProviderErrorKind, ToolErrorCategory, ToolFailure
+from acp_agent.core.events import TextDelta, ThoughtDelta, UsageChanged
+from acp_agent.core.messages import ModelStop, Role, StopReason, TextPart, ThoughtPart, ToolUsePart, Usage
+from acp_agent.core.types import ToolCall, ToolResult
+from tests.fakes.scripted_provider import Step, call, say, use
+from tests.unit.agent.conversation import Conversation
+from tests.unit.agent.conversation_rules import assert_acceptable
+
+pytestmark = pytest.mark.anyio
+
+
+def echo(received: ToolCall) -> str:
+    return f"{received.name} {received.arguments}"
+
+
+def provider_error(kind: ProviderErrorKind = ProviderErrorKind.SERVER) -> ProviderError:
+    return ProviderError("scripted/script-1 answered 500: try later", kind=kind)
+
+
+async def test_text_streams_as_it_comes_under_one_message_id() -> None:
+    talk = Conversation([say("Hel", "", "lo")])
+    assert await talk.prompt() is StopReason.END_TURN
+    assert [event.text for event in talk.events if isinstance(event, TextDelta)] == ["Hel", "lo"]
+    assert len(set(talk.text_ids)) == 1
+    assert UUID(talk.text_ids[0])
+    assert talk.said == ["Hello"]
+
+
+async def test_a_thought_has_a_message_id_of_its_own_and_goes_back_to_the_model() -> None:
+    talk = Conversation([say("Done.", thought="Hm."), say("Again.")])
+    await talk.prompt()
+    assert [event.text for event in talk.events if isinstance(event, ThoughtDelta)] == ["Hm."]
+    assert set(talk.thought_ids).isdisjoint(talk.text_ids)
+    await talk.prompt()
+    assert ThoughtPart("Hm.", "scripted", {"signature": "fake"}) in talk.provider.requests[1].messages[1].parts
+
+
+async def test_every_assistant_message_of_a_turn_has_its_own_id() -> None:
+    talk = Conversation([use(call("look"), text="Looking."), say("Seen.")], {"look": echo})
+    await talk.prompt()
+    first, second = talk.text_ids
+    assert first != second
+
+
+async def test_text_that_came_in_one_piece_at_the_end_is_shown_all_the_same() -> None:
+    talk = Conversation([Step(text="All at once.", streams=False)])
+    await talk.prompt()
+    assert talk.text == "All at once."
+
+
+async def test_tool_results_reach_the_model_in_one_user_message_before_anything_else() -> None:
+    talk = Conversation([use(call("look", id="a", at="x"), call("look", id="b", at="y")), say("ok")], {"look": echo})
+    assert await talk.prompt() is StopReason.END_TURN
+    last = talk.provider.requests[1].messages[-1]
+    assert last.role is Role.USER
+    assert [(part.id, part.text) for part in talk.results] == [("a", "look {'at': 'x'}"), ("b", "look {'at': 'y'}")]
+    assert len(last.parts) == 2
+
+
+async def test_a_tool_call_leaves_no_marker_in_the_text_the_user_reads() -> None:
+    talk = Conversation([use(call("look"), text="Looking. "), say("Seen.")], {"look": echo})
+    await talk.prompt()
+    assert talk.text == "Looking. Seen."
+
+
+async def test_every_call_gets_a_uuid_of_ours() -> None:
+    talk = Conversation([use(call("look", id="x"), call("look", id="y")), say("ok")], {"look": echo})
+    await talk.prompt()
+    ids = {UUID(made.id) for made in talk.toolset.calls}
+    assert len(ids) == 2
+
+
+async def test_reads_run_together_and_their_results_come_in_request_order() -> None:
+    both_started = anyio.Event()
+    slow_may_end = anyio.Event()
+
+    async def slow(_: ToolCall) -> str:
+        await both_started.wait()
+        await slow_may_end.wait()
+        return "slow"
+
+    async def fast(_: ToolCall) -> str:
+        both_started.set()
+        slow_may_end.set()
+        return "fast"
+
+    talk = Conversation([use(call("slow"), call("fast")), say("ok")], {"slow": slow, "fast": fast})
+    await talk.prompt()
+    assert [part.text for part in talk.results] == ["slow", "fast"]
+    assert talk.toolset.log == [("start", "slow"), ("start", "fast"), ("end", "fast"), ("end", "slow")]
+
+
+async def test_a_mutating_call_waits_for_the_reads_before_it_and_holds_up_those_behind_it() -> None:
+    async def read(_: ToolCall) -> str:
+        await anyio.lowlevel.checkpoint()
+        return "r"
+
+    async def write(_: ToolCall) -> str:
+        await anyio.lowlevel.checkpoint()
+        return "w"
+
+    calls = [call("read"), call("read"), call("write"), call("write"), call("read")]
+    talk = Conversation([use(*calls), say("ok")], {"read": read, "write": write}, mutating=("write",))
+    await talk.prompt()
+    assert talk.toolset.log[:4] == [("start", "read"), ("start", "read"), ("end", "read"), ("end", "read")]
+    assert talk.toolset.log[4:8] == [("start", "write"), ("end", "write")] * 2
+    assert [part.text for part in talk.results] == ["r", "r", "w", "w", "r"]
+
+
+async def test_no_more_reads_run_at_once_than_the_limit() -> None:
+    running = 0
+    most = 0
+
+    async def read(_: ToolCall) -> str:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await anyio.lowlevel.checkpoint()
+        running -= 1
+        return "r"
+
+    talk = Conversation(
+        [use(*(call("read") for _ in range(100))), say("ok")], {"read": read}, limits=Limits(max_parallel_tools=3)
+    )
+    await talk.prompt()
+    assert len(talk.results) == 100
+    assert most == 3
+
+
+async def test_a_failed_call_is_an_error_for_the_model() -> None:
+    failure = ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "no such file: a.py")
+    talk = Conversation([use(call("read")), say("ok")], {"read": lambda _: ToolResult.failed(failure)})
+    await talk.prompt()
+    assert talk.results[0].is_error
+    assert talk.results[0].text == failure.block()
+
+
+async def test_an_unknown_tool_and_bad_arguments_are_left_to_the_toolset_to_answer() -> None:
+    broken = ToolUsePart("b", "look", None, '{"path": ')
+    talk = Conversation([use(call("nope"), broken), say("ok")], {"look": echo})
+    await talk.prompt()
+    assert [made.name for made in talk.toolset.calls] == ["nope", "look"]
+    assert talk.toolset.calls[1].raw_arguments == '{"path": '
+    assert "category: tool_not_found" in talk.results[0].text
+    assert "category: invalid_parameters" in talk.results[1].text
+
+
+async def test_a_call_id_that_comes_twice_in_one_message_runs_once() -> None:
+    talk = Conversation([use(call("add", id="x", n=1), call("add", id="x", n=1)), say("ok")], {"add": echo})
+    await talk.prompt()
+    assert len(talk.toolset.calls) == 1
+    first, second = talk.results
+    assert not first.is_error
+    assert second.is_error
+    assert "was not run" in second.text
+    assert_acceptable(talk.history.messages())
+
+
+async def test_calls_without_an_id_each_get_one_and_run() -> None:
+    talk = Conversation([use(call("look", id="", n=1), call("look", id="", n=2)), say("ok")], {"look": echo})
+    await talk.prompt()
+    assert [made.arguments for made in talk.toolset.calls] == [{"n": 1}, {"n": 2}]
+    assert_acceptable(talk.history.messages())
+
+
+async def test_an_id_known_from_an_earlier_message_is_made_unique_and_the_call_runs() -> None:
+    script = [use(call("look", id="call_0", n=1)), use(call("look", id="call_0", n=2)), say("ok")]
+    talk = Conversation(script, {"look": echo})
+    await talk.prompt()
+    assert [made.arguments for made in talk.toolset.calls] == [{"n": 1}, {"n": 2}]
+    assert_acceptable(talk.history.messages())
+
+
+async def test_usage_is_told_after_every_model_call_and_summed_up() -> None:
+    first = Step(calls=(call("look"),), usage=Usage(input=10, output=5, cache_read=100, cache_write=1))
+    talk = Conversation([first, Step(text="ok", usage=Usage(input=200, output=7))], {"look": echo})
+    await talk.prompt()
+    assert talk.usage == [UsageChanged(116, 200_000), UsageChanged(207, 200_000)]
+    assert talk.agent.usage == Usage(input=210, output=12, cache_read=100, cache_write=1)
+
+
+async def test_usage_is_estimated_for_a_model_that_reports_none() -> None:
+    talk = Conversation([Step(text="x" * 4000, usage=Usage())])
+    await talk.prompt()
+    assert 1000 <= talk.usage[0].used <= 1100
+
+
+async def test_the_iteration_cap_ends_the_turn_and_the_next_prompt_goes_on() -> None:
+    script = [*(use(call("look", n=n)) for n in range(3)), say("rest")]
+    talk = Conversation(script, {"look": echo}, limits=Limits(max_tool_iterations=3))
+    assert await talk.prompt() is StopReason.MAX_TURN_REQUESTS
+    assert len(talk.toolset.calls) == 3
+    assert "3 rounds" in talk.text
+    assert await talk.prompt("continue") is StopReason.END_TURN
+    assert_acceptable(talk.history.messages())
+
+
+async def test_three_rounds_with_equal_output_end_the_turn() -> None:
+    talk = Conversation([use(call("look", n=1)) for _ in range(5)], {"look": echo})
+    assert await talk.prompt() is StopReason.END_TURN
+    assert len(talk.toolset.calls) == 3
+    assert "same output" in talk.text
+    assert_acceptable(talk.history.messages())
+
+
+async def test_the_iteration_cap_comes_before_a_doom_loop() -> None:
+    talk = Conversation(
+        [use(call("look", n=1)) for _ in range(3)], {"look": echo}, limits=Limits(max_tool_iterations=3)
+    )
+    assert await talk.prompt() is StopReason.MAX_TURN_REQUESTS
+
+
+async def test_a_turn_stops_at_80_percent_of_the_context_budget() -> None:
+    full = Step(calls=(call("look"),), usage=Usage(input=750, output=51))
+    talk = Conversation([full, say("never asked for")], {"look": echo}, context_window=1000)
+    assert await talk.prompt() is StopReason.MAX_TOKENS
+    assert "new session" in talk.text
+    assert len(talk.provider.requests) == 1
+    assert_acceptable(talk.history.messages())
+
+
+async def test_the_budget_counts_what_tools_said_since_the_last_call() -> None:
+    talk = Conversation([use(call("look"))], {"look": lambda _: "x" * 4000}, limits=Limits(context_budget=1200))
+    assert await talk.prompt() is StopReason.MAX_TOKENS
+
+
+async def test_a_prompt_over_the_budget_is_not_sent_and_not_kept() -> None:
+    talk = Conversation([say("ok")], limits=Limits(context_budget=1000))
+    assert await talk.prompt("x" * 4000) is StopReason.MAX_TOKENS
+    assert "not sent" in talk.text
+    assert talk.provider.requests == []
+    assert talk.history.messages() == ()
+    assert await talk.prompt("short") is StopReason.END_TURN
+
+
+async def test_an_answer_cut_off_at_the_output_limit_ends_the_turn() -> None:
+    talk = Conversation([Step(text="It is", stop=ModelStop.MAX_TOKENS), say("it.")])
+    assert await talk.prompt() is StopReason.MAX_TOKENS
+    assert talk.said == ["It is"]
+    assert await talk.prompt("continue") is StopReason.END_TURN
+
+
+async def test_a_call_cut_off_at_the_output_limit_does_not_run() -> None:
+    cut = ToolUsePart("t", "write", None, '{"path": "a.py", "content": "x')
+    whole = call("write", path="b.py")
+    talk = Conversation([Step(text="Writing.", calls=(whole, cut), stop=ModelStop.MAX_TOKENS)], {"write": echo})
+    assert await talk.prompt() is StopReason.MAX_TOKENS
+    assert talk.toolset.calls == []
+    assert "not run" in talk.text
+    assert [part.is_error for part in talk.results] == [True, True]
+    assert_acceptable(talk.history.messages())
+
+
+async def test_a_refusal_takes_the_prompt_and_all_after_it_out_of_the_history() -> None:
+    script = [say("Hi."), use(call("look")), Step(text="No", calls=(call("look"),), stop=ModelStop.REFUSAL), say("ok")]
+    talk = Conversation(script, {"look": echo})
+    await talk.prompt("hello")
+    before = talk.history.messages()
+    assert await talk.prompt("something bad") is StopReason.REFUSAL
+    assert talk.history.messages() == before
+    assert len(talk.toolset.calls) == 1
+    assert "refused" in talk.text
+    assert await talk.prompt("something good") is StopReason.END_TURN
+
+
+@pytest.mark.parametrize("empty", [Step(), Step(text="  \n"), Step(thought="Hm.")])
+async def test_an_empty_answer_is_told_and_not_kept(empty: Step) -> None:
+    talk = Conversation([empty, say("ok")])
+    assert await talk.prompt("one") is StopReason.END_TURN
+    assert "no answer" in talk.text
+    assert talk.said == []
+    assert await talk.prompt("two") is StopReason.END_TURN
+    assert_acceptable(talk.history.messages())
+
+
+async def test_an_empty_end_after_text_and_tools_needs_no_comment() -> None:
+    talk = Conversation([use(call("look"), text="Looking."), Step()], {"look": echo})
+    assert await talk.prompt() is StopReason.END_TURN
+    assert talk.text == "Looking."
+
+
+async def test_a_provider_error_is_told_in_its_own_words_and_ends_the_turn() -> None:
+    talk = Conversation([provider_error(), say("ok")])
+    assert await talk.prompt() is StopReason.END_TURN
+    assert "scripted/script-1 answered 500: try later" in talk.text
+    assert talk.agent.failure is not None
+    assert talk.said == []
+    assert await talk.prompt("continue") is StopReason.END_TURN
+    assert talk.agent.failure is None
+    assert [part.text for part in talk.history.messages()[0].parts if isinstance(part, TextPart)] == ["go", "continue"]
+
+
+async def test_a_provider_error_in_mid_stream_keeps_what_was_said_and_not_the_error() -> None:
+    talk = Conversation([Step(text=("Half ", "an ans"), thought="Hm.", failure=provider_error())])
+    assert await talk.prompt() is StopReason.END_TURN
+    assert talk.said == ["Half an ans"]
+    assert len(set(talk.text_ids)) == 2
+    assert_acceptable(talk.history.messages())
+
+
+async def test_a_provider_error_after_tools_leaves_their_results_in_place() -> None:
+    talk = Conversation([use(call("look", id="a")), provider_error(), say("ok")], {"look": echo})
+    assert await talk.prompt() is StopReason.END_TURN
+    assert [part.id for part in talk.results] == ["a"]
+    assert await talk.prompt("continue") is StopReason.END_TURN
+    assert len(talk.toolset.calls) == 1
+    assert_acceptable(talk.history.messages())
+
+
+async def test_a_stream_without_an_end_is_a_provider_error() -> None:
+    talk = Conversation([Step(text="Half", ends=False)])
+    assert await talk.prompt() is StopReason.END_TURN
+    assert "broke off" in talk.text
+    assert talk.agent.failure is not None
+    assert talk.agent.failure.kind is ProviderErrorKind.PROTOCOL
+    assert talk.said == ["Half"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "stop"),
+    [
+        (ProviderErrorKind.INVALID_REQUEST, StopReason.END_TURN),
+        (ProviderErrorKind.CONTEXT_TOO_LONG, StopReason.MAX_TOKENS),
+    ],
+)
+async def test_a_prompt_the_model_cannot_take_does_not_spoil_the_session(
+    kind: ProviderErrorKind, stop: StopReason
+) -> None:
+    talk = Conversation([say("Hi."), provider_error(kind), say("ok")])
+    await talk.prompt("hello")
+    before = talk.history.messages()
+    assert await talk.prompt("poison") is stop
+    assert talk.history.messages() == before
+    assert await talk.prompt("fine") is StopReason.END_TURN
+
+
+async def test_a_prompt_without_content_is_answered_without_the_model() -> None:
+    talk = Conversation([])
+    assert await talk.prompt("  ") is StopReason.END_TURN
+    assert talk.text
+    assert talk.history.messages() == ()
+
+
+async def test_a_bug_in_a_tool_goes_on_as_an_exception_and_the_history_is_good() -> None:
+    def crash(_: ToolCall) -> str:
+        raise ZeroDivisionError
+
+    talk = Conversation(
+        [use(call("crash"), call("look")), say("ok")], {"crash": crash, "look": echo}, mutating=("crash",)
+    )
+    with pytest.raises(ZeroDivisionError):
+        await talk.prompt()
+    assert [part.is_error for part in talk.results] == [True, True]
+    assert await talk.prompt("continue") is StopReason.END_TURN
+    assert_acceptable(talk.history.messages())
+
+
+async def test_the_system_prompt_and_the_tools_are_the_same_in_every_request() -> None:
+    talk = Conversation([use(call("look")), say("ok"), say("ok")], {"look": echo})
+    await talk.prompt()
+    await talk.prompt()
+    assert len({request.system for request in talk.provider.requests}) == 1
+    first, *others = talk.provider.requests
+    assert first.tools == tuple(talk.toolset.specs())
+    assert all(request.tools == first.tools for request in others)
+
+
+async def test_a_stream_is_closed_when_its_end_was_read() -> None:
+    talk = Conversation([say("ok")])
+    await talk.prompt()
+    assert talk.provider.closed == 1

@@ -1,0 +1,189 @@
+"""Text from outside becomes plain and harmless, however it comes in pieces."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from acp_agent.output.sanitize import Sanitizer, sanitize
+
+LONG = "x" * 8192  # the length from which a piece of a line is no longer taken for a progress bar
+FORBIDDEN = {chr(code) for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"} | set(
+    "\u061c\u200b\u200d\u200e\u200f\u202a\u202e\u2060\u2066\u2069\ufeff\U000e0041"
+)
+
+ATOMS = st.sampled_from(
+    [
+        *("a", "b", " ", "\t", "\n", "\n", "\n", "\r", "\r", "\r\n", "\x1b", "[", "]", "m", "0", ";", "(", "B", "\\"),
+        *(
+            "\x07",
+            "\x08",
+            "\x00",
+            "\x7f",
+            "\x9b",
+            "\x9d",
+            "\x9c",
+            "\x90",
+            "\x85",
+            "\u200b",
+            "\u202e",
+            "\ud800",
+            "é",
+            "日",
+        ),
+        *("\x1b[31m", "\x1b[0", "\x1b]0;title", "\x1b]8;;http://x\x07", "\x1b\\", "\x1bP", "\x1b(B", "\x9b31m"),
+        *("100%\r", "   \n", LONG, LONG[1:], "y" * 4096, " " * 8191, " " * 8192, "1" * 64),
+    ]
+)
+TEXTS = st.lists(ATOMS, max_size=25).map("".join)
+
+
+def in_chunks(text: str, cuts: list[int], *, terminal: bool) -> str:
+    sanitizer = Sanitizer(terminal=terminal)
+    edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    pieces = [sanitizer.feed(text[start:end]) for start, end in pairwise(edges)]
+    return "".join((*pieces, sanitizer.finish()))
+
+
+@given(TEXTS, st.lists(st.integers(0, 1 << 20), max_size=12), st.booleans())
+@settings(max_examples=1000)
+@example(f"{LONG}\rab\n", [8192], True)
+@example("  \n\n", [2], True)
+@example("\x1b]0;t\x1b\\", [5, 6], True)
+@example(f"\n{LONG}\n\nend", [8193], True)
+@example(f"\n{LONG}\rab\r \n\nend", [8194, 8197], True)
+@example("\x1b]" + "y" * 4096 + "\x1b\\end", [4098, 4099], True)
+@example("\x1b[" + "1" * 64 + " " * 8 + "mend", [74], True)
+def test_any_chunking_gives_the_same_text(text: str, cuts: list[int], terminal: bool) -> None:
+    assert in_chunks(text, cuts, terminal=terminal) == sanitize(text, terminal=terminal)
+
+
+@given(TEXTS.filter(lambda text: len(text) < 200), st.booleans())
+@settings(max_examples=300)
+def test_character_by_character_gives_the_same_text(text: str, terminal: bool) -> None:
+    assert in_chunks(text, list(range(len(text))), terminal=terminal) == sanitize(text, terminal=terminal)
+
+
+@given(st.one_of(TEXTS, st.text()), st.booleans())
+@settings(max_examples=500)
+def test_nothing_harmful_is_left_and_the_text_encodes(text: str, terminal: bool) -> None:
+    cleaned = sanitize(text, terminal=terminal)
+    assert FORBIDDEN.isdisjoint(cleaned)
+    cleaned.encode()
+
+
+@given(st.one_of(TEXTS, st.text()), st.booleans())
+@settings(max_examples=500)
+def test_what_is_clean_stays_as_it_is(text: str, terminal: bool) -> None:
+    once = sanitize(text, terminal=terminal)
+    assert sanitize(once, terminal=terminal) == once
+
+
+@given(
+    st.lists(st.text(st.sampled_from("abc é日🙂~"), min_size=1).filter(str.strip)),
+    st.sampled_from(["\n", "\r\n", "\r\r\n"]),
+)
+def test_no_line_of_plain_text_is_lost_whatever_ends_it(lines: list[str], ending: str) -> None:
+    text = "".join(line + ending for line in lines)
+    assert sanitize(text).split("\n") == [*lines, ""]
+
+
+@given(st.lists(st.lists(st.sampled_from(["", "a", "bb", " ", "100%"]), min_size=1, max_size=4), max_size=8))
+def test_of_a_line_with_carriage_returns_the_last_piece_counts(lines: list[list[str]]) -> None:
+    expected: list[str] = []
+    for pieces in lines:
+        written = [piece for piece in pieces if piece]
+        line = written[-1] if written else ""
+        if line.strip() or not expected or expected[-1].strip():
+            expected.append(line)
+    text = "".join("\r".join(pieces) + "\n" for pieces in lines)
+    assert sanitize(text) == "".join(line + "\n" for line in expected)
+
+
+@pytest.mark.parametrize(
+    ("raw", "clean"),
+    [
+        ("\x1b[1;31merror\x1b[0m: x", "error: x"),
+        ("\x1b[38:2::1:2:3mcolour\x1b[?25l\x1b[2 q", "colour"),
+        ("\x1b]0;title\x07text", "text"),
+        ("\x1b]8;;https://example.test\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x1b]52;c;aGk=\x9cafter", "after"),
+        ("\x1bPq#0\x1b\\after\x1b_apc\x1b\\\x1b^pm\x1b\\\x1bXsos\x1b\\", "after"),
+        ("\x1b(B\x1b)0\x1b%Gtext\x1b=\x1b>\x1b7\x1b8\x1bc", "text"),
+        ("\x9b31mred\x9d0;t\x9c.", "red."),
+        ("bell\x07 back\x08space\x00 \x7f.", "bell backspace ."),
+        ("a\u202eb\u200bc\ufeffd\u2066e\U000e0041f", "abcdef"),
+        ("lone \ud83d.", "lone \ufffd."),
+        (
+            "tab\tstays, so do ümlauts, 日本, 🙂 and \N{NO-BREAK SPACE}",
+            "tab\tstays, so do ümlauts, 日本, 🙂 and \N{NO-BREAK SPACE}",
+        ),
+    ],
+)
+def test_what_goes_and_what_stays(raw: str, clean: str) -> None:
+    assert sanitize(raw) == clean
+
+
+@pytest.mark.parametrize(
+    ("raw", "clean"),
+    [
+        ("\x1b]0;error: lost?\nnext\n", "0;error: lost?\nnext\n"),
+        ("\x1b]0;" + "e" * 5000 + "\x07", "0;" + "e" * 5000),
+        ("\x1b[12\nnext", "\nnext"),
+        ("\x1b[" + "1" * 70 + "mtext", "1" * 6 + "mtext"),
+        ("\x9dnever ends", "never ends"),
+        ("end\x1b", "end"),
+    ],
+)
+def test_a_sequence_that_does_not_end_swallows_no_line(raw: str, clean: str) -> None:
+    assert sanitize(raw) == clean
+
+
+@pytest.mark.parametrize(
+    ("raw", "clean"),
+    [
+        ("10%\r50%\r100%\n", "100%\n"),
+        ("10%\r50%\r100%\r\n", "100%\n"),
+        ("100%\r", "100%"),
+        ("working\r\x1b[K\n", "working\n"),
+        ("one\r\ntwo\r\n", "one\ntwo\n"),
+        (f"{LONG}\rshort\n", f"{LONG}\nshort\n"),
+        (f"{LONG[1:]}\rshort\n", "short\n"),
+    ],
+)
+def test_carriage_returns(raw: str, clean: str) -> None:
+    assert sanitize(raw) == clean
+
+
+@pytest.mark.parametrize(
+    ("raw", "clean"),
+    [
+        ("a\n\n\n\nb\n", "a\n\nb\n"),
+        ("\n\n\na", "\na"),
+        ("a\n \n\t\n\nb", "a\n \nb"),
+        ("a\n\n\n", "a\n\n"),
+        ("a\n10%\r\n\r\n\r\nb", "a\n10%\n\nb"),
+    ],
+)
+def test_runs_of_blank_lines_become_one(raw: str, clean: str) -> None:
+    assert sanitize(raw) == clean
+
+
+def test_a_document_keeps_its_lines() -> None:
+    assert sanitize("a\r\n\n\n\nb\rc\x1b[0m\r", terminal=False) == "a\n\n\n\nb\nc\n"
+
+
+def test_clean_text_is_not_even_copied() -> None:
+    text = "line of text, with ümlauts\n" * 100_000
+    assert sanitize(text) is text
+
+
+def test_an_endless_line_does_not_pile_up() -> None:
+    sanitizer = Sanitizer()
+    held = 0
+    for _ in range(1000):
+        chunk = "\x1b]0;" + "z" * 3000 + "\rno newline ever "
+        held += len(chunk) - len(sanitizer.feed(chunk))
+    given = len(sanitizer.finish())
+    assert given < 20_000
