@@ -53,13 +53,13 @@ class Workshop:
     def __init__(self, loaded: Loaded) -> None:
         log.configure(loaded.settings.logging.level, loaded.settings.logging.file, secrets=secret_values(os.environ))
         harden_process()
-        self._catalog: Catalog | None = None
+        self._catalogs: dict[tuple[ProviderSettings, ...], Catalog] = {}
         self._scripts: tempfile.TemporaryDirectory[str] | None = None
 
     async def aclose(self) -> None:
         """Close connections and remove what was written for running commands only."""
-        if self._catalog is not None:
-            await self._catalog.aclose()
+        for catalog in self._catalogs.values():
+            await catalog.aclose()
         if self._scripts is not None:
             self._scripts.cleanup()
 
@@ -74,7 +74,9 @@ class Workshop:
     def model(self, settings: LlmSettings) -> Provider:
         """The configured model. Blocks: reads files and imports. Raises ConfigError."""
         assert settings.model is not None
-        return Catalog(map(_provider_config, settings.providers)).build(parse_model(settings.model))
+        if settings.providers not in self._catalogs:
+            self._catalogs[settings.providers] = Catalog(map(_provider_config, settings.providers))
+        return self._catalogs[settings.providers].build(parse_model(settings.model))
 
     def script_folder(self) -> str:
         """A private folder for scripts the editor's terminal runs."""
@@ -167,7 +169,7 @@ class _Assembly:
 
 
 class _Loop:
-    """The loop of one session, made at its first prompt: only then is a model needed."""
+    """The loop of one session. It is made when it is needed: sessions work without a model, too."""
 
     def __init__(self, workshop: Workshop, session: Session, loaded: Loaded, toolset: Toolset, roots: Roots) -> None:
         self._workshop = workshop

@@ -1,5 +1,6 @@
 """TurnEngine: from the params of `session/prompt` to a stop reason."""
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Protocol, assert_never
 from uuid import uuid4
@@ -13,7 +14,6 @@ from acp_agent.protocol import commands, wire
 from acp_agent.protocol.commands import Name
 from acp_agent.protocol.content import read_prompt
 from acp_agent.protocol.session import Answer
-
 
 
 class Loop(Protocol):
@@ -43,6 +43,10 @@ class TurnEngine:
         self._files = files
         self._emit = emit
         self._since_last_turn: list[TextPart] = []
+
+    async def warm_up(self) -> None:
+        with contextlib.suppress(AgentError):  # told at the first prompt
+            await self._loop()
 
     async def answer(self, params: JsonObject) -> Answer:
         prompt = await read_prompt(wire.prompt_blocks(params), self._files)

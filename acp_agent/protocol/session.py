@@ -46,6 +46,10 @@ class Answer:
 class Engine(Protocol):
     """What answers prompts."""
 
+    async def warm_up(self) -> None:
+        """Load what the first prompt will need. Raises nothing the user should hear of now."""
+        ...
+
     async def answer(self, params: JsonObject) -> Answer:
         """Run one turn on the raw `session/prompt` params. Raises RpcError for params that are no prompt."""
         ...
@@ -103,7 +107,7 @@ class Session:
             await anyio.sleep(_ZED_REPEAT)
             await self.update(commands.advertised())
         try:
-            await self.engine()
+            await (await self.engine()).warm_up()
         except AgentError as error:  # told at the first prompt, where somebody reads it
             _log.warning("no engine yet", session=self.id, reason=str(error))
 
