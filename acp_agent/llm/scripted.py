@@ -1,0 +1,126 @@
+"""A model that plays a script: for the demo, for tests, and for trying an editor without a key.
+
+Nothing is remembered between calls. The conversation itself says where the script is: the last user text
+picks the turn, the number of answers since then picks the step. So any number of sessions may share one
+provider, and a repeated request gives the same answer.
+"""
+
+import re
+from collections.abc import AsyncGenerator, Sequence
+
+import anyio
+
+from acp_agent.core.errors import ProviderError, ProviderErrorKind
+from acp_agent.core.messages import (
+    Message,
+    ModelDone,
+    ModelEvent,
+    ModelStop,
+    ModelText,
+    ModelThought,
+    Part,
+    Role,
+    TextPart,
+    ThoughtPart,
+    ToolResultPart,
+    ToolUsePart,
+    Usage,
+)
+from acp_agent.core.ports import ModelRequest
+from acp_agent.llm.json_wire import read_arguments, write
+from acp_agent.llm.script import Script, ScriptedCall, Step
+
+
+class ScriptedProvider:
+    """A Provider without a model. `model` is the script's name."""
+
+    def __init__(self, name: str, model: str, script: Script, context_window: int) -> None:
+        self._name = name
+        self._model = model
+        self._script = script
+        self._context_window = context_window
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def model(self) -> str:
+        return self._model
+
+    @property
+    def context_window(self) -> int:
+        return self._context_window
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        """As the port says; the step's chunks, then its fate: an error, silence without end, or ModelDone."""
+        step = self._step(request.messages)
+        for chunk in step.thought:
+            await anyio.sleep(step.delay_ms / 1000)
+            yield ModelThought(chunk)
+        for chunk in step.text:
+            await anyio.sleep(step.delay_ms / 1000)
+            yield ModelText(chunk)
+        if step.hang:
+            await anyio.sleep_forever()
+        if step.error is not None:
+            raise ProviderError(step.error.message, kind=step.error.kind, retry_after=step.error.retry_after)
+        message = self._message(step, serial=len(request.messages))
+        stop = step.stop or (ModelStop.TOOL_USE if step.tools else ModelStop.END)
+        yield ModelDone(message, stop, _usage(step, request, message))
+
+    def _step(self, history: Sequence[Message]) -> Step:
+        """The step due now. Raises ProviderError where the script has none."""
+        prompt, answers = _position(history)
+        for turn in self._script.turns:
+            if re.search(turn.when, prompt, re.IGNORECASE):
+                if answers < len(turn.steps) or turn.loop:
+                    return turn.steps[answers % len(turn.steps)]
+                message = f"the script {self._model!r} has only {len(turn.steps)} steps for this prompt"
+                raise ProviderError(message, kind=ProviderErrorKind.INVALID_REQUEST)
+        message = f"the script {self._model!r} has no turn for the prompt {prompt[:80]!r}"
+        raise ProviderError(message, kind=ProviderErrorKind.INVALID_REQUEST)
+
+    def _message(self, step: Step, serial: int) -> Message:
+        parts: list[Part] = []
+        if step.thought:
+            parts.append(ThoughtPart("".join(step.thought), self._name))
+        if step.text:
+            parts.append(TextPart("".join(step.text)))
+        parts.extend(_tool_use(call, f"call_{serial}_{number}") for number, call in enumerate(step.tools))
+        return Message(Role.ASSISTANT, tuple(parts))
+
+
+def _position(history: Sequence[Message]) -> tuple[str, int]:
+    """The last thing the user said (tool results are not said), and how many answers it has had."""
+    answers = 0
+    for message in reversed(history):
+        if message.role is Role.ASSISTANT:
+            answers += 1
+        elif message.text and not any(isinstance(part, ToolResultPart) for part in message.parts):
+            return message.text, answers
+    return "", answers
+
+
+def _tool_use(call: ScriptedCall, call_id: str) -> ToolUsePart:
+    if call.raw_arguments is None:
+        return ToolUsePart(call_id, call.name, {**call.arguments})
+    arguments = read_arguments(call.raw_arguments)
+    return ToolUsePart(call_id, call.name, arguments, "" if arguments is not None else call.raw_arguments)
+
+
+def _usage(step: Step, request: ModelRequest, message: Message) -> Usage:
+    if step.usage is not None:
+        return Usage(input=step.usage.input, output=step.usage.output)
+    said = sum(_size(part) for earlier in request.messages for part in earlier.parts)
+    return Usage(input=(len(request.system) + said) // 4, output=sum(map(_size, message.parts)) // 4)
+
+
+def _size(part: Part) -> int:
+    match part:
+        case TextPart(text) | ToolResultPart(text=text) | ThoughtPart(text=text):
+            return len(text)
+        case ToolUsePart():
+            return len(part.name) + len(write(part.arguments or {}))
+        case _:
+            return 0

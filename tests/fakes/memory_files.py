@@ -1,0 +1,233 @@
+"""MemoryFileSystem: a core.ports.FileSystem that holds a small tree in memory.
+
+It keeps the port's promises: paths resolve through links and stay inside the root, texts keep their line ends
+and BOM, writes make parents, searches leave ignored files out. Nothing in it touches the disk.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+
+import re2
+from pathspec import GitIgnoreSpec
+from wcmatch import glob
+
+from acp_agent.core.errors import AgentError, Refused, ToolError, ToolErrorCategory
+from acp_agent.core.ports import Entry, EntryKind, FoundPaths, GrepMatch, GrepMatches, GrepQuery
+from acp_agent.core.types import Access
+
+_BOM = b"\xef\xbb\xbf"
+_MAX_LINKS = 40
+_SKIPPED = frozenset({"target", "node_modules"})
+
+
+class _Link(str):
+    """The target of a symbolic link."""
+
+    __slots__ = ()
+
+
+class MemoryFileSystem:
+    """Files below one root, which is also the session's cwd.
+
+    files   path -> text or bytes; relative paths are below the root, parents are made
+    writes  every (absolute path, text) that `write_text` was given and accepted, in order
+    reads   every absolute path `read_text` was asked for, in order
+    """
+
+    def __init__(self, files: Mapping[str, str | bytes] | None = None, *, root: str = "/project") -> None:
+        self.root = root
+        self.writes: list[tuple[str, str]] = []
+        self.reads: list[str] = []
+        self._nodes: dict[str, bytes | _Link | None] = {}  # None is a folder
+        self._failures: dict[str, AgentError] = {}
+        self.make_directory(root)
+        for path, content in (files or {}).items():
+            self.put(path, content)
+
+    # ------------------------------------------------------------------------ what a test does
+
+    def put(self, path: str, content: str | bytes) -> None:
+        """Make or replace a file, parents too, past every check."""
+        absolute = self._absolute(path)
+        self.make_directory(os.path.dirname(absolute))
+        self._nodes[absolute] = content.encode() if isinstance(content, str) else content
+
+    def make_directory(self, path: str) -> None:
+        """Make a folder and its parents."""
+        absolute = self._absolute(path)
+        while absolute not in self._nodes:
+            self._nodes[absolute] = None
+            absolute = os.path.dirname(absolute)
+
+    def link(self, path: str, target: str) -> None:
+        """Make a symbolic link."""
+        absolute = self._absolute(path)
+        self.make_directory(os.path.dirname(absolute))
+        self._nodes[absolute] = _Link(target)
+
+    def remove(self, path: str) -> None:
+        """Take a file, a link or an empty folder away."""
+        del self._nodes[self._absolute(path)]
+
+    def fail(self, path: str, error: AgentError) -> None:
+        """From now on every operation that is given this path raises this error."""
+        self._failures[self._absolute(path)] = error
+
+    def raw(self, path: str) -> bytes:
+        """The bytes of a file. KeyError when there is none."""
+        content = self._nodes[self._absolute(path)]
+        assert isinstance(content, bytes), f"{path} is not a file"
+        return content
+
+    def text(self, path: str) -> str:
+        """The bytes of a file, decoded; the BOM stays."""
+        return self.raw(path).decode()
+
+    def exists(self, path: str) -> bool:
+        """Whether there is anything of this name."""
+        return self._absolute(path) in self._nodes
+
+    # ----------------------------------------------------------------------------- the port
+
+    def resolve(self, path: str, access: Access) -> str:
+        del access
+        if not path or "\0" in path:
+            raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"not a path: {path!r}")
+        failure = self._failures.get(self._absolute(path))
+        if failure is not None:
+            raise failure
+        resolved = self._follow(path)
+        if resolved != self.root and not resolved.startswith(self.root.rstrip("/") + "/"):
+            raise Refused(f"{path} is outside {self.root}")
+        return resolved
+
+    async def read_text(self, path: str) -> str:
+        resolved = self.resolve(path, Access.READ)
+        self.reads.append(resolved)
+        content = self._file(path, resolved)
+        try:
+            text = content.removeprefix(_BOM).decode()
+        except UnicodeDecodeError:
+            raise _permanent(f"{path} is not UTF-8 text") from None
+        if "\0" in text:
+            raise _permanent(f"{path} is a binary file")
+        return text
+
+    async def write_text(self, path: str, text: str) -> None:
+        resolved = self.resolve(path, Access.WRITE)
+        old = self._nodes.get(resolved, b"")
+        if not isinstance(old, bytes):
+            raise _permanent(f"{path} is not a file")
+        parent = os.path.dirname(resolved)
+        while parent not in self._nodes:
+            parent = os.path.dirname(parent)
+        if self._nodes[parent] is not None:
+            raise _permanent(f"{path}: {parent} is not a directory")
+        self.put(resolved, (_BOM if old.startswith(_BOM) else b"") + text.encode())
+        self.writes.append((resolved, text))
+
+    async def list_directory(self, path: str) -> tuple[Entry, ...]:
+        resolved = self.resolve(path, Access.READ)
+        self._directory(path, resolved)
+        return tuple(self._entry(child) for child in self._children(resolved))
+
+    async def find(self, path: str, pattern: str, limit: int) -> FoundPaths:
+        resolved = self.resolve(path, Access.READ)
+        self._directory(path, resolved)
+        below = {each: each.removeprefix(resolved).lstrip("/") for each in self._walk(resolved)}
+        found = [each for each, name in below.items() if glob.globmatch(name, pattern, flags=glob.GLOBSTAR)]
+        return FoundPaths(tuple(found[:limit]), len(found) > limit)
+
+    async def grep(self, query: GrepQuery) -> GrepMatches:
+        resolved = self.resolve(query.path, Access.READ)
+        options = re2.Options()
+        options.case_sensitive = query.case_sensitive
+        options.log_errors = False
+        try:
+            pattern = re2.compile(query.pattern, options)
+        except re2.error as error:
+            raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"pattern {query.pattern!r}: {error}") from None
+        matches = list(self._matches(pattern.search, query.path, resolved))
+        return GrepMatches(tuple(matches[: query.limit]), len(matches) > query.limit)
+
+    # ------------------------------------------------------------------------------ inside
+
+    def _absolute(self, path: str) -> str:
+        return os.path.normpath(os.path.join(self.root, path))
+
+    def _follow(self, path: str) -> str:
+        """The absolute path with every link on the way replaced by what it points at, as a kernel does it."""
+        todo = [part for part in os.path.join(self.root, path).split("/") if part not in ("", ".")][::-1]
+        at, links = "/", 0
+        while todo:
+            part = todo.pop()
+            following = os.path.normpath(os.path.join(at, part))
+            target = self._nodes.get(following) if part != ".." else None
+            if not isinstance(target, _Link):
+                at = following
+                continue
+            links += 1
+            if links > _MAX_LINKS:
+                raise Refused(f"{path}: too many links")
+            at = "/" if target.startswith("/") else at
+            todo += [piece for piece in target.split("/") if piece not in ("", ".")][::-1]
+        return at
+
+    def _file(self, path: str, resolved: str) -> bytes:
+        if resolved not in self._nodes:
+            raise _permanent(f"{path}: no such file")
+        content = self._nodes[resolved]
+        if not isinstance(content, bytes):
+            raise _permanent(f"{path} is not a file")
+        return content
+
+    def _directory(self, path: str, resolved: str) -> None:
+        if resolved not in self._nodes:
+            raise _permanent(f"{path}: no such directory")
+        if self._nodes[resolved] is not None:
+            raise _permanent(f"{path} is not a directory")
+
+    def _children(self, folder: str) -> list[str]:
+        return sorted(path for path in self._nodes if path != folder and os.path.dirname(path) == folder)
+
+    def _entry(self, path: str) -> Entry:
+        node = self._nodes[path]
+        match node:
+            case None:
+                return Entry(os.path.basename(path), EntryKind.DIRECTORY, 0)
+            case _Link():
+                return Entry(os.path.basename(path), EntryKind.SYMLINK, len(node))
+            case _:
+                return Entry(os.path.basename(path), EntryKind.FILE, len(node))
+
+    def _walk(self, folder: str) -> Iterator[str]:
+        """Everything below a folder, sorted; dot names, heavy folders and what .gitignore names are left out."""
+        found: list[str] = []
+        ignored = GitIgnoreSpec.from_lines(self._ignore_lines())
+        for path in self._nodes:
+            parts = os.path.relpath(path, folder).split("/")
+            if not path.startswith(folder.rstrip("/") + "/") or any(p[0] == "." or p in _SKIPPED for p in parts):
+                continue
+            is_folder = self._nodes[path] is None
+            if not ignored.match_file(os.path.relpath(path, self.root) + ("/" if is_folder else "")):
+                found.append(path)
+        yield from sorted(found)
+
+    def _ignore_lines(self) -> list[str]:
+        content = self._nodes.get(self._absolute(".gitignore"))
+        return content.decode().splitlines() if isinstance(content, bytes) else []
+
+    def _matches(self, search: Callable[[str], object], path: str, resolved: str) -> Iterator[GrepMatch]:
+        if resolved not in self._nodes:
+            raise _permanent(f"{path}: no such file or directory")
+        for file in [resolved] if self._nodes[resolved] is not None else self._walk(resolved):
+            content = self._nodes[file]
+            if not isinstance(content, bytes) or b"\0" in content:
+                continue
+            for number, line in enumerate(content.removeprefix(_BOM).decode(errors="replace").split("\n"), 1):
+                if search(line.removesuffix("\r")):
+                    yield GrepMatch(file, number, line.removesuffix("\r"))
+
+
+def _permanent(message: str) -> ToolError:
+    return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)

@@ -1,0 +1,81 @@
+"""Words for failures, beyond what the contract suite shows over real HTTP."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from acp_agent.core.errors import ProviderErrorKind
+from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm.failure import http_failure, stream_failure, wrong_content
+
+KEY = "fake-key-1234567890"
+ENDPOINT = Endpoint("acme", "m-1", "http://127.0.0.1:1", 1000, api_key=KEY, key_source="ACME_API_KEY")
+KEYLESS = Endpoint("acme", "m-1", "http://127.0.0.1:1", 1000, key_source="ACME_API_KEY")
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ({"retry-after": "3"}, 3),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after-ms": "1500"}, 1.5),
+        ({"retry-after": "-3"}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "1e9"}, None),
+        ({"retry-after": ""}, None),
+        ({"retry-after": "Mon, 99 Foo 2026 00:00:00 GMT"}, None),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0),
+        ({}, None),
+    ],
+)
+def test_retry_after_in_each_of_its_forms(header: dict[str, str], seconds: float | None) -> None:
+    assert http_failure(ENDPOINT, 429, header, b"").retry_after == seconds
+
+
+def test_a_date_to_come_is_the_time_until_then() -> None:
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True)
+    wait = http_failure(ENDPOINT, 429, {"retry-after": date}, b"").retry_after
+    assert wait is not None
+    assert 50 < wait <= 100
+
+
+@pytest.mark.parametrize("text", [f"bad key {KEY}!", "bad key sk-proj-abc123def456", "bad key sk-***************wxyz"])
+def test_no_key_gets_into_a_message(text: str) -> None:
+    message = str(http_failure(ENDPOINT, 400, {}, text.encode()))
+    assert "[key]" in message
+    assert KEY not in message
+    assert "wxyz" not in message
+    assert "abc123" not in message
+
+
+def test_a_message_never_reorders_or_hides_text_on_a_terminal() -> None:
+    message = str(http_failure(ENDPOINT, 400, {}, "a\u202eb\x1b[2Jc\r\nd\u200b".encode()))
+    assert message.isprintable()
+
+
+def test_a_401_without_a_key_says_that_one_is_wanted() -> None:
+    assert "acme wants an API key (401): check ACME_API_KEY" in str(http_failure(KEYLESS, 401, {}, b""))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "status"),
+    [
+        ({"type": "overloaded_error", "message": "x"}, ProviderErrorKind.OVERLOADED, 529),
+        ({"type": "rate_limit_error", "message": "x"}, ProviderErrorKind.RATE_LIMITED, 429),
+        ({"type": "authentication_error"}, ProviderErrorKind.AUTH, 401),
+        ({"type": "api_error", "message": "x"}, ProviderErrorKind.SERVER, 500),
+        ({"code": 502, "message": "Bad gateway"}, ProviderErrorKind.SERVER, 502),
+        ({"code": "context_length_exceeded"}, ProviderErrorKind.CONTEXT_TOO_LONG, 413),
+        ({"code": 9, "message": "who knows"}, ProviderErrorKind.SERVER, 500),
+        ({}, ProviderErrorKind.SERVER, 500),
+    ],
+)
+def test_an_error_in_the_stream_is_mapped_by_type_or_code(error: dict, kind: ProviderErrorKind, status: int) -> None:
+    failure = stream_failure(ENDPOINT, error)
+    assert (failure.kind, failure.status) == (kind, status)
+
+
+def test_an_answer_of_unknown_type_is_told_without_a_body() -> None:
+    assert str(wrong_content(ENDPOINT, "image/png", b"")).startswith("acme answered with image/png, not with")

@@ -1,0 +1,74 @@
+"""JSON from outside, and what may not get past."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_agent.llm.json_wire import MAX_DEPTH, as_count, mend, read_arguments, read_object, write
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.text(), JSON, max_size=5))
+def test_what_is_written_reads_back_the_same(value: dict) -> None:
+    assert read_object(write(value).decode()) == value
+    assert read_object(json.dumps(value)) == value
+
+
+@given(st.text())
+def test_whatever_text_is_read_gives_an_object_or_a_value_error(text: str) -> None:
+    try:
+        value = read_object(text)
+    except ValueError:
+        return
+    assert isinstance(value, dict)
+    write(value)
+
+
+@given(st.text(alphabet=st.characters(min_codepoint=0xD700, max_codepoint=0xE000), max_size=10))
+def test_mended_text_can_always_be_encoded(text: str) -> None:
+    assert mend(text).encode() or not text
+
+
+def test_surrogate_pairs_are_joined_and_lone_ones_replaced_at_any_depth() -> None:
+    text = r'{"a": ["\ud83d\ude00", {"\ud83d": "\ude00x"}]}'
+    assert read_object(text) == {"a": ["😀", {"\ufffd": "\ufffdx"}]}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "null", "3", "{", '{"a": NaN}', '{"a": -Infinity}', '{"a": 1e999}', "{" * 99]
+)
+def test_what_is_no_strict_json_object_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the type is the contract
+        read_object(text)
+
+
+def test_nesting_is_bounded() -> None:
+    def nested(levels: int) -> str:
+        return '{"a": ' * levels + "1" + "}" * levels
+
+    assert read_object(nested(MAX_DEPTH - 1))
+    with pytest.raises(ValueError, match="deep"):
+        read_object(nested(MAX_DEPTH + 1))
+    with pytest.raises(ValueError, match="deep"):
+        read_object(nested(100_000))
+
+
+def test_no_arguments_at_all_are_an_empty_object() -> None:
+    assert read_arguments("") == {}
+    assert read_arguments(" \n") == {}
+    assert read_arguments("[]") is None
+
+
+def test_a_count_is_a_positive_integer_or_nothing() -> None:
+    assert [as_count(value) for value in (3, 0, -1, True, 2.5, "4", None)] == [3, 0, 0, 0, 0, 0, 0]
+
+
+def test_text_with_a_lone_surrogate_can_be_sent() -> None:
+    assert write({"a": "x\ud83d"}) == b'{"a":"x?"}'

@@ -1,0 +1,328 @@
+"""What we send to /chat/completions, and what we make of the chunks servers really send."""
+
+import json
+from typing import Any
+
+import pytest
+
+from acp_agent.core.errors import ProviderError, ProviderErrorKind
+from acp_agent.core.messages import (
+    ImagePart,
+    Message,
+    ModelDone,
+    ModelStop,
+    OpaquePart,
+    Role,
+    TextPart,
+    ThoughtPart,
+    ToolResultPart,
+    ToolUsePart,
+    Usage,
+)
+from acp_agent.core.ports import ModelRequest
+from acp_agent.core.types import ToolKind, ToolSpec
+from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
+from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm.json_wire import write
+from acp_agent.llm.openai_reply import Reply
+from acp_agent.llm.openai_request import Quirk, quirk_in, request_body
+from tests.fakes.scripted_http import Reply as HttpReply
+from tests.fakes.scripted_http import ScriptedHttp
+from tests.unit.llm import streams
+from tests.unit.llm.streams import chat_chunk
+
+ENDPOINT = Endpoint("acme", "m-1", "http://127.0.0.1:1", 1000)
+SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
+TOOLS = (ToolSpec("read", "read it", SCHEMA, ToolKind.READ, mutates=False),)
+HI = (Message(Role.USER, (TextPart("hi"),)),)
+
+
+def user(*parts: Any) -> Message:
+    return Message(Role.USER, tuple(TextPart(part) if isinstance(part, str) else part for part in parts))
+
+
+def assistant(*parts: Any) -> Message:
+    return Message(Role.ASSISTANT, tuple(TextPart(part) if isinstance(part, str) else part for part in parts))
+
+
+def body(
+    *messages: Message, endpoint: Endpoint = ENDPOINT, quirks: frozenset[Quirk] = frozenset(), **fields: Any
+) -> Any:
+    request = ModelRequest(fields.pop("system", ""), messages, **fields)
+    return json.loads(write(request_body(endpoint, request, quirks)))
+
+
+def read(*chunks: dict[str, Any]) -> ModelDone:
+    reply = Reply("acme")
+    for chunk in chunks:
+        reply.feed(chunk)
+    return reply.done()
+
+
+def calls(*items: Any) -> dict[str, Any]:
+    return chat_chunk({"tool_calls": list(items)})
+
+
+def function(name: Any = None, arguments: Any = None, **fields: Any) -> dict[str, Any]:
+    return {**fields, "function": {"name": name, "arguments": arguments}}
+
+
+def test_the_whole_body_of_a_first_request() -> None:
+    assert body(user("hi"), system="Be brief.", tools=TOOLS) == {
+        "model": "m-1",
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "tools": [
+            {"type": "function", "function": {"name": "read", "description": "read it", "parameters": SCHEMA}},
+        ],
+    }
+
+
+def test_the_whole_conversation_of_a_tool_turn() -> None:
+    messages = body(
+        user("look", ImagePart("QUJD", "image/png")),
+        assistant("Reading.", ToolUsePart("c1", "read", {"path": "ä"}), ToolUsePart("c2", "read", None, '{"path')),
+        user("by the way", ToolResultPart("c1", "text"), ToolResultPart("c2", "", is_error=True)),
+        assistant(ToolUsePart("c3", "read", {})),
+    )["messages"]
+    assert messages == [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "look"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": "Reading.",
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path":"ä"}'}},
+                {"id": "c2", "type": "function", "function": {"name": "read", "arguments": "{}"}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "text"},
+        {"role": "tool", "tool_call_id": "c2", "content": ""},
+        {"role": "user", "content": "by the way"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c3", "type": "function", "function": {"name": "read", "arguments": "{}"}}],
+        },
+    ]
+
+
+def test_reasoning_goes_back_under_its_own_name_to_its_own_provider() -> None:
+    mine = ThoughtPart("hm", "acme", {"reasoning_content": "hm"})
+    rival = ThoughtPart("secret", "rival", {"reasoning_content": "secret"})
+    messages = body(user("x"), assistant(mine, rival, OpaquePart("rival", {"a": 1}), "done"))["messages"]
+    assert messages[1] == {"role": "assistant", "content": "done", "reasoning_content": "hm"}
+    assert len(body(user("x"), assistant(rival))["messages"]) == 1
+
+
+def test_max_tokens_and_the_users_own_fields() -> None:
+    endpoint = Endpoint("a", "m", "http://x", 1, max_tokens=500, extra_body={"temperature": 0.5})
+    assert body(user("x"), endpoint=endpoint)["max_tokens"] == 500
+    assert body(user("x"), endpoint=endpoint)["temperature"] == 0.5
+    assert "max_tokens" not in body(user("x"))
+    renamed = body(user("x"), max_tokens=7, quirks=frozenset({Quirk.MAX_COMPLETION_TOKENS}))
+    assert renamed["max_completion_tokens"] == 7
+    assert "max_tokens" not in renamed
+
+
+# ---------------------------------------------------------------------------------------- quirks
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "quirk"),
+    [
+        (400, "Unrecognized request argument supplied: stream_options", Quirk.NO_STREAM_OPTIONS),
+        (422, "extra fields not permitted: stream_options", Quirk.NO_STREAM_OPTIONS),
+        (400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.", Quirk.MAX_COMPLETION_TOKENS),
+        (400, "Function tools with reasoning_effort are not supported for gpt-x", Quirk.NO_REASONING),
+        (400, "something else", None),
+        (500, "stream_options", None),
+    ],
+)
+def test_a_refusal_that_names_its_reason_is_understood(status: int, text: str, quirk: Quirk | None) -> None:
+    assert quirk_in(ProviderError(text, kind=ProviderErrorKind.INVALID_REQUEST, status=status)) is quirk
+
+
+@pytest.mark.anyio
+async def test_a_refused_field_is_left_out_at_once_and_from_then_on() -> None:
+    def refusal(text: str) -> HttpReply:
+        return HttpReply.plain(400, json.dumps({"error": {"message": text}}).encode())
+
+    replies = [refusal("unknown field stream_options"), refusal("reasoning_effort must be none with tools")]
+    replies.append(HttpReply.stream(streams.openai(text=["ok"])))
+    async with ScriptedHttp(replies) as server:
+        catalog = Catalog([ProviderConfig("acme", ProviderType.OPENAI, base_url=server.url)])
+        provider = catalog.build(ModelRef("acme", "m"))
+        for _ in range(2):
+            events = [event async for event in provider.stream(ModelRequest("", HI, TOOLS))]
+            assert isinstance(events[-1], ModelDone)
+        await catalog.aclose()
+    bodies = [json.loads(request.body) for request in server.requests]
+    assert ["stream_options" in sent for sent in bodies] == [True, False, False, False]
+    assert [sent.get("reasoning_effort") for sent in bodies] == [None, None, "none", "none"]
+
+
+@pytest.mark.anyio
+async def test_a_refusal_that_stays_is_told() -> None:
+    async with ScriptedHttp([HttpReply.plain(400, b'{"error": "stream_options is bad"}')]) as server:
+        catalog = Catalog([ProviderConfig("acme", ProviderType.OPENAI, base_url=server.url)])
+        with pytest.raises(ProviderError, match="stream_options is bad"):
+            await anext(aiter(catalog.build(ModelRef("acme", "m")).stream(ModelRequest("", HI))))
+        await catalog.aclose()
+    assert len(server.requests) == 2
+
+
+# ----------------------------------------------------------------------------------------- reply
+
+
+def uses(done: ModelDone) -> list[tuple[str, Any]]:
+    assert all(use.id for use in done.message.tool_uses)
+    assert len({use.id for use in done.message.tool_uses}) == len(done.message.tool_uses)
+    return [(use.name, use.arguments) for use in done.message.tool_uses]
+
+
+def test_a_call_in_one_piece_without_an_id_gets_one() -> None:
+    assert uses(read(calls(function("ls", '{"path":"."}', index=0)))) == [("ls", {"path": "."})]
+
+
+def test_arguments_as_an_object_are_taken() -> None:
+    assert uses(read(calls(function("ls", {"path": "."}, index=0, id="")))) == [("ls", {"path": "."})]
+
+
+def test_calls_without_an_index_are_told_apart_by_id() -> None:
+    done = read(
+        calls(function("ls", "", id="a"), function("cat", "", id="b")),
+        calls(function(None, '{"p":', id="a")),
+        calls(function(None, '{"q":2}', id="b")),
+        calls(function(None, "1}", id="a")),
+    )
+    assert uses(done) == [("ls", {"p": 1}), ("cat", {"q": 2})]
+
+
+def test_calls_with_neither_index_nor_id_are_told_apart_by_name() -> None:
+    done = read(
+        calls(function("ls", '{"p":')), calls(function(None, "1}")), calls(function("ls", "{}")), calls(function("cat"))
+    )
+    assert uses(done) == [("ls", {"p": 1}), ("ls", {}), ("cat", {})]
+
+
+def test_calls_all_numbered_zero_are_told_apart() -> None:
+    by_id = read(calls(function("ls", "{}", index=0, id="a")), calls(function("cat", "{}", index=0, id="b")))
+    assert uses(by_id) == [("ls", {}), ("cat", {})]
+    by_whole_arguments = read(calls(function("ls", "{}", index=0)), calls(function("ls", '{"p":1}', index=0)))
+    assert uses(by_whole_arguments) == [("ls", {}), ("ls", {"p": 1})]
+
+
+def test_a_name_repeated_with_each_piece_is_one_name_and_pieces_of_a_name_are_joined() -> None:
+    repeated = read(calls(function("ls", '{"p"', index=0, id="a")), calls(function("ls", ":1}", index=0, id="a")))
+    assert uses(repeated) == [("ls", {"p": 1})]
+    pieces = read(calls(function("list_", "", index=0, id="a")), calls(function("dir", "{}", index=0)))
+    assert uses(pieces) == [("list_dir", {})]
+
+
+def test_an_id_that_comes_late_is_taken() -> None:
+    done = read(calls(function("ls", "", index=0)), calls(function(None, "{}", index=0, id="late")))
+    assert done.message.tool_uses == (ToolUsePart("late", "ls", {}),)
+
+
+@pytest.mark.parametrize("key", ["reasoning_content", "reasoning"])
+def test_reasoning_under_either_name_is_thought(key: str) -> None:
+    done = read(chat_chunk({key: "a"}), chat_chunk({key: "b", "content": None}), chat_chunk({"content": "c"}))
+    assert done.message.parts == (ThoughtPart("ab", "acme", {key: "ab"}), TextPart("c"))
+
+
+def test_reasoning_told_twice_counts_once() -> None:
+    done = read(chat_chunk({"reasoning": "a", "reasoning_content": "a"}))
+    assert done.message.parts == (ThoughtPart("a", "acme", {"reasoning_content": "a"}),)
+
+
+def test_content_in_parts_is_joined() -> None:
+    content = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert read(chat_chunk({"content": content})).message.text == "ab"
+
+
+def test_a_refusal_is_shown_and_told() -> None:
+    done = read(chat_chunk({"refusal": "I must not."}), chat_chunk({}, "stop"))
+    assert done.message.text == "I must not."
+    assert done.stop is ModelStop.REFUSAL
+
+
+def test_a_stop_with_calls_is_tool_use() -> None:
+    assert read(calls(function("ls", "{}", index=0)), chat_chunk({}, "stop")).stop is ModelStop.TOOL_USE
+    assert read(calls(function("ls", "{", index=0)), chat_chunk({}, "length")).stop is ModelStop.MAX_TOKENS
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        (None, Usage()),
+        ({"prompt_tokens": 10, "completion_tokens": 2}, Usage(input=10, output=2)),
+        ({"prompt_tokens": 10, "prompt_cache_hit_tokens": 4}, Usage(input=6, cache_read=4)),
+        ({"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 9}}, Usage(cache_read=3)),
+        ({"prompt_tokens": "x", "completion_tokens": None, "prompt_tokens_details": []}, Usage()),
+    ],
+)
+def test_usage_in_its_variants(usage: Any, expected: Usage) -> None:
+    assert read(chat_chunk({"content": "x"}, "stop"), {"choices": [], "usage": usage}).usage == expected
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        {},
+        {"choices": None},
+        {"choices": [None]},
+        {"choices": [{"index": 0, "delta": None, "finish_reason": None}]},
+        {"choices": [{"delta": {}, "finish_reason": ""}]},
+        {"choices": [{"index": 1, "delta": {"content": "another answer"}}]},
+        {"choices": [{"delta": {"content": "", "tool_calls": None}}]},
+        {"choices": [{"delta": {"content": 7, "reasoning": {}}}]},
+    ],
+)
+def test_a_chunk_out_of_shape_changes_nothing(chunk: dict[str, Any]) -> None:
+    assert read(chat_chunk({"content": "ok"}), chunk).message.parts == (TextPart("ok"),)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "tail",
+    [
+        b"",  # no usage, no [DONE]
+        b"data: [DONE]\n\n",
+        b"data: {garbage\n\n",
+        streams.sse({"choices": [], "usage": {"prompt_tokens": 1}}),
+    ],
+)
+async def test_what_follows_the_finish_reason_may_be_missing_or_broken(tail: bytes) -> None:
+    stream = streams.sse(chat_chunk({"content": "ok"}, "stop")) + tail
+    async with ScriptedHttp([HttpReply.stream(stream)]) as server:
+        catalog = Catalog([ProviderConfig("acme", ProviderType.OPENAI, base_url=server.url)])
+        events = [event async for event in catalog.build(ModelRef("acme", "m")).stream(ModelRequest("", HI))]
+        await catalog.aclose()
+    assert isinstance(events[-1], ModelDone)
+    assert events[-1].message.text == "ok"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("stream", "kind"),
+    [
+        (streams.sse({"error": "out of memory"}), ProviderErrorKind.SERVER),
+        (streams.sse({"error": {"code": 429, "message": "x"}, "choices": []}), ProviderErrorKind.RATE_LIMITED),
+        (streams.sse({"message": "boom"}, "error"), ProviderErrorKind.SERVER),
+        (streams.sse(chat_chunk({}, "error")), ProviderErrorKind.SERVER),
+    ],
+)
+async def test_an_error_in_any_shape_inside_the_stream_is_an_error(stream: bytes, kind: ProviderErrorKind) -> None:
+    async with ScriptedHttp([HttpReply.stream(stream)]) as server:
+        catalog = Catalog([ProviderConfig("acme", ProviderType.OPENAI, base_url=server.url)])
+        with pytest.raises(ProviderError) as caught:
+            await anext(aiter(catalog.build(ModelRef("acme", "m")).stream(ModelRequest("", HI))))
+        await catalog.aclose()
+    assert caught.value.kind is kind

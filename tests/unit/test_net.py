@@ -1,0 +1,226 @@
+"""The HTTP client by itself: laziness, reuse, errors of every kind under our names, and no secret in any of them."""
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.abc
+import httpx
+import pytest
+
+from acp_agent.core.errors import ProviderError, ProviderErrorKind
+from acp_agent.net import ERROR_BODY_LIMIT, HttpClient, Post, _translated
+from tests.fakes.scripted_http import Cut, Hang, Reply, Reset, ScriptedHttp, Send
+
+pytestmark = pytest.mark.anyio
+
+KEY = "fake-key-1234567890"
+
+
+def post(url: str, *, timeout: float = 5.0, key: str = KEY) -> Post:
+    return Post("acme", f"{url}/x?token={KEY}", {"authorization": f"Bearer {key}"}, b'{"a": 1}', timeout)
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[HttpClient]:
+    client = HttpClient()
+    yield client
+    await client.aclose()
+
+
+async def read(http: HttpClient, request: Post) -> tuple[int, bytes]:
+    with anyio.fail_after(10):
+        async with http.post(request) as answer:
+            return answer.status, b"".join([chunk async for chunk in answer.chunks()])
+
+
+async def failure(http: HttpClient, request: Post) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        await read(http, request)
+    assert KEY not in str(caught.value)
+    return caught.value
+
+
+async def test_a_post_carries_headers_and_body_and_gives_status_headers_and_chunks(http: HttpClient) -> None:
+    reply = Reply([Send(b"ab"), Send(b"c")], headers=(("Content-Type", "text/plain"), ("X-Odd", "1")))
+    async with ScriptedHttp([reply]) as server, http.post(post(server.url)) as answer:
+        assert answer.status == 200
+        assert answer.headers["content-type"] == "text/plain"
+        assert answer.headers["x-odd"] == "1"
+        assert b"".join([chunk async for chunk in answer.chunks()]) == b"abc"
+    (request,) = server.requests
+    assert (request.method, request.body) == ("POST", b'{"a": 1}')
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+
+
+async def test_a_status_is_not_an_error_and_an_excerpt_is_bounded(http: HttpClient) -> None:
+    reply = Reply([Send(b"x" * 50_000)] * 4, status=500)
+    async with ScriptedHttp([reply]) as server, http.post(post(server.url)) as answer:
+        assert answer.status == 500
+        assert len(await answer.excerpt()) == ERROR_BODY_LIMIT
+
+
+async def test_an_excerpt_of_a_broken_body_is_what_came(http: HttpClient) -> None:
+    async with (
+        ScriptedHttp([Reply([Send(b"half"), Cut()], status=500)]) as server,
+        http.post(post(server.url)) as answer,
+    ):
+        assert await answer.excerpt() == b"half"
+
+
+async def test_connections_are_reused_and_a_closed_client_starts_afresh(http: HttpClient) -> None:
+    async with ScriptedHttp([Reply([Send(b"x")])]) as server:
+        for _ in range(2):
+            await read(http, post(server.url))
+        assert server.connections == 1
+        await http.aclose()
+        await read(http, post(server.url))
+        assert server.connections == 2
+
+
+async def test_leaving_early_closes_the_connection(http: HttpClient) -> None:
+    async with ScriptedHttp([Reply([Send(b"x"), Hang()])]) as server:
+        async with http.post(post(server.url)) as answer:
+            assert await anext(answer.chunks()) == b"x"
+        with anyio.fail_after(5):
+            await server.client_closed.wait()
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "words"),
+    [
+        (Reply([Reset()]), ProviderErrorKind.NETWORK, "acme"),
+        (Reply([Send(b"x"), Cut()]), ProviderErrorKind.NETWORK, "before its answer ended"),
+        (Reply([Hang()]), ProviderErrorKind.TIMEOUT, "acme sent nothing for 0.1 s"),
+        (
+            Reply([Send(b"not gzip")], headers=(("content-encoding", "gzip"),)),
+            ProviderErrorKind.PROTOCOL,
+            "content-encoding",
+        ),
+        (Reply([Send(b"x")], length=5), ProviderErrorKind.TIMEOUT, "nothing"),
+    ],
+)
+async def test_a_broken_answer_has_a_kind_and_words(
+    http: HttpClient, reply: Reply, kind: ProviderErrorKind, words: str
+) -> None:
+    async with ScriptedHttp([reply]) as server:
+        error = await failure(http, post(server.url, timeout=0.1 if kind is ProviderErrorKind.TIMEOUT else 5))
+    assert error.kind is kind
+    assert words in str(error)
+
+
+async def test_a_server_that_is_not_there_says_why_and_names_no_path(http: HttpClient) -> None:
+    async with ScriptedHttp([Reply()]) as server:
+        url = server.url
+    error = await failure(http, post(url))
+    assert error.kind is ProviderErrorKind.NETWORK
+    assert str(error) == f"cannot reach acme at {url} (Connection refused): check base_url and the network"
+
+
+@asynccontextmanager
+async def ssh_server() -> AsyncIterator[int]:
+    """The port of a server that answers anything in another protocol."""
+
+    async def greet(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            await stream.send(b"SSH-2.0-fake\r\n")
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, greet)
+        yield listener.extra(anyio.abc.SocketAttribute.local_port)
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("scheme", "words"), [("http", "before its answer ended"), ("https", "[SSL")])
+async def test_a_server_that_speaks_something_else_is_a_network_error(
+    http: HttpClient, scheme: str, words: str
+) -> None:
+    async with ssh_server() as port:
+        error = await failure(http, post(f"{scheme}://127.0.0.1:{port}"))
+    assert error.kind is ProviderErrorKind.NETWORK
+    assert words in str(error)
+
+
+async def test_a_header_that_cannot_be_sent_is_never_quoted(http: HttpClient) -> None:
+    async with ScriptedHttp([Reply()]) as server:
+        error = await failure(http, post(server.url, key=f"{KEY}\nx"))
+    assert error.kind is ProviderErrorKind.PROTOCOL
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1", "http://127.0.0.1:bad", "http://[::1", "127.0.0.1"])
+async def test_an_address_that_is_none_is_a_protocol_error(http: HttpClient, url: str) -> None:
+    assert (await failure(http, post(url))).kind is ProviderErrorKind.PROTOCOL
+
+
+def every_error_of_httpx() -> list[type[Exception]]:
+    found: list[type[Exception]] = [httpx.InvalidURL]
+    level: list[type[Exception]] = [httpx.HTTPError]
+    while level:
+        found += level
+        level = [sub for cls in level for sub in cls.__subclasses__()]
+    return [cls for cls in found if cls is not httpx.HTTPStatusError]
+
+
+@pytest.mark.parametrize("cls", every_error_of_httpx())
+async def test_every_error_of_httpx_becomes_ours_and_never_quotes_its_text(cls: type[Exception]) -> None:
+    with pytest.raises(ProviderError) as caught, _translated(post("http://127.0.0.1:1")):
+        raise cls(f"header {KEY}")
+    kinds = (ProviderErrorKind.NETWORK, ProviderErrorKind.TIMEOUT, ProviderErrorKind.PROTOCOL)
+    assert caught.value.kind in kinds
+    assert KEY not in str(caught.value)
+
+
+async def test_no_repr_shows_a_key_or_a_conversation() -> None:
+    shown = repr(Post("acme", "http://127.0.0.1:1", {"x-api-key": KEY}, b"my private words"))
+    assert KEY not in shown
+    assert "private" not in shown
+
+
+PROXIED = """
+import anyio, sys
+from acp_agent.core.errors import ProviderError
+from acp_agent.net import HttpClient, Post
+
+async def main():
+    http = HttpClient()
+    try:
+        async with http.post(Post("acme", sys.argv[1], {}, b"")) as answer:
+            print(answer.status, (await answer.excerpt()).decode())
+    except ProviderError as error:
+        print(error.kind.value, error)
+    await http.aclose()
+
+anyio.run(main)
+"""
+
+
+async def through(url: str, **environment: str) -> str:
+    """What a process of its own, with this environment, makes of a request."""
+    process = await anyio.run_process([sys.executable, "-c", PROXIED, url], env=environment, stderr=subprocess.STDOUT)
+    return process.stdout.decode().strip()
+
+
+async def test_a_proxy_of_the_environment_is_used_but_never_for_this_machine() -> None:
+    async with (
+        ScriptedHttp([Reply([Send(b"the proxy")])]) as proxy,
+        ScriptedHttp([Reply([Send(b"the model")])]) as model,
+    ):
+        assert await through("http://model.invalid/x", HTTP_PROXY=proxy.url) == "200 the proxy"
+        assert await through(f"{model.url}/x", HTTP_PROXY=proxy.url, ALL_PROXY=proxy.url) == "200 the model"
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"HTTPS_PROXY": "nonsense://user:secret@127.0.0.1:1"},
+        {"HTTPS_PROXY": "http://user:secret@127.0.0.1:bad"},
+        {"SSL_CERT_FILE": "/nonexistent/secret.pem"},
+    ],
+)
+async def test_settings_of_the_environment_that_cannot_be_used_are_named_not_shown(environment: dict[str, str]) -> None:
+    told = await through("https://model.invalid/x", **environment)
+    assert told.startswith("not_configured acme cannot be reached: the proxy or certificate settings")
+    assert "secret" not in told
