@@ -140,7 +140,7 @@ class _Assembly:
         return CompositeTerminal([proxy, local], self._fallen_back)
 
     async def _fallen_back(self, error: BackendUnavailable) -> None:
-        await self._session.emit(Notice(Severity.WARNING, f"{error}; the agent does it itself"))
+        await self._session.emit(Notice(Severity.WARNING, f"{error}; done without the editor instead"))
 
     # ----------------------------------------------------------------------------------------- gates
 

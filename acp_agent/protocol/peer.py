@@ -242,7 +242,10 @@ def _result(response: frames.Response) -> Json:
     if response.error is None:
         return response.result
     code, message = response.error.get("code"), response.error.get("message")
-    raise RpcError(
-        code if isinstance(code, int) else frames.INTERNAL_ERROR,
-        message if isinstance(message, str) else "error without a message",
-    )
+    text = message if isinstance(message, str) else "error without a message"
+    match response.error.get("data"):
+        case {"details": str() as details}:  # where SDKs put what a handler said
+            text = f"{text}: {details}"
+        case _:
+            pass
+    raise RpcError(code if isinstance(code, int) else frames.INTERNAL_ERROR, text)

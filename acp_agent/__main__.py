@@ -1,0 +1,23 @@
+"""The command line. Without a subcommand it is the ACP server on stdio, and then nothing else is loaded first."""
+
+import sys
+from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `acp-agent ARGV...` (default: the process's own arguments). Returns the exit code."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    try:
+        if arguments in ([], ["acp"]):
+            from acp_agent import boot
+
+            return boot.main()
+        from acp_agent.cli import commands
+
+        return commands.main(arguments)
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The command line beside the server: one module a subcommand, loaded when it is used."""

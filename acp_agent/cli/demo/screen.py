@@ -1,0 +1,169 @@
+"""The demo on a terminal: the conversation as an editor would draw it, in plain lines."""
+
+import difflib
+import os
+import shutil
+from typing import TextIO
+
+from acp_agent.cli.demo.paragraph import Paragraph
+from acp_agent.cli.editor.frames import Direction, Frame, at, objects_at, text_at
+from acp_agent.core.types import JsonObject
+
+_BOLD, _DIM, _RED, _GREEN, _YELLOW, _BLUE = "1", "2", "31", "32", "33", "36"
+_SHOWN_LINES = 8  # of a tool's text; what it ran in a terminal is shown whole
+_DEFAULT_WIDTH = 88
+_INDENT = 8  # columns in front of what somebody says
+
+
+class Screen:
+    """Draws frames as they pass. `root` is the session's folder, left out of the paths shown."""
+
+    def __init__(self, out: TextIO, root: str) -> None:
+        self._out = out
+        self._root = root
+        self._colour = out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        columns = shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns if out.isatty() else _DEFAULT_WIDTH
+        self._width = min(max(columns, 60), 100)
+        self._speaker = ""  # whose message is being written
+        self._message: Paragraph | None = None
+        self._titles: dict[str, str] = {}
+        self._started: dict[str, float] = {}
+        self._diffed: set[str] = set()  # tool calls whose change was shown
+        self._in_terminal: set[str] = set()  # tool calls whose output was seen live
+        self._partial: dict[str, str] = {}  # the unfinished last line of each terminal
+
+    def heading(self, text: str) -> None:
+        """A title above a part."""
+        self._line(self._paint(text, _BOLD))
+
+    def note(self, text: str) -> None:
+        """Something about the demo itself."""
+        self._line(self._paint(text, _DIM))
+
+    def check(self, text: str, *, passed: bool) -> bool:
+        """One step of the story, verified; hands the verdict on."""
+        mark = self._paint("✔", _GREEN) if passed else self._paint("✘", _RED)
+        self._line(f"  {mark} {text}")
+        return passed
+
+    def patch(self, text: str) -> None:
+        """A unified diff."""
+        for line in text.splitlines():
+            style = {"+": _GREEN, "-": _RED, "@": _BLUE}.get(line[:1], _DIM)
+            self._line(f"    {self._paint(self._cut(line, 4), style)}")
+
+    def user(self, text: str) -> None:
+        """What the user of the editor types."""
+        self._line(f"\n{self._paint('you'.ljust(_INDENT), _BOLD)}{text}")
+
+    def frame(self, frame: Frame) -> None:
+        """Draw what a frame shows the user, if anything."""
+        if frame.direction is Direction.TO_AGENT:
+            return
+        update = frame.update
+        match text_at(update, "sessionUpdate") or frame.method:
+            case "agent_message_chunk":
+                self._say("agent", _BOLD, text_at(update, "content", "text"))
+            case "agent_thought_chunk":
+                self._say("thinks", _DIM, text_at(update, "content", "text"))
+            case "tool_call":
+                self._tool_call(update, frame.time)
+            case "tool_call_update":
+                self._tool_call_update(update, frame.time)
+            case "fs/read_text_file" | "fs/write_text_file":
+                self._request(frame.method, self._short(text_at(frame.params, "path")))
+            case "terminal/create":
+                self._request(frame.method, "runs in the editor's terminal")
+            case _:
+                pass  # bookkeeping an editor shows elsewhere
+
+    def terminal_output(self, terminal_id: str, text: str) -> None:
+        """What a terminal prints, line by line."""
+        *lines, self._partial[terminal_id] = (self._partial.get(terminal_id, "") + text).split("\n")
+        for line in lines:
+            self._bar(line.rstrip("\r"))
+
+    def question(self, params: JsonObject, chosen: str) -> None:
+        """A permission question with the answer given."""
+        call_id, title = text_at(params, "toolCall", "toolCallId"), text_at(params, "toolCall", "title")
+        self._line(f"  {self._paint('?', _YELLOW)} {self._paint('May it?', _BOLD)}  {self._short(title)}")
+        self._diffs(call_id, objects_at(params, "toolCall", "content"))
+        names: list[str] = []
+        for option in objects_at(params, "options"):
+            name = text_at(option, "name")
+            names.append(self._paint(f"[{name}]", _GREEN) if option.get("optionId") == chosen else name)
+        self._line(f"    {'   '.join(names)}")
+
+    def _tool_call(self, update: JsonObject, time: float) -> None:
+        call_id, name = text_at(update, "toolCallId"), text_at(update, "name") or text_at(update, "kind")
+        title = self._titles[call_id] = f"{name}  {self._paint(self._short(text_at(update, 'title')), _BOLD)}"
+        self._started[call_id] = time
+        self._line(f"\n  {self._paint('●', _YELLOW)} {title}")
+        self._diffs(call_id, objects_at(update, "content"))
+
+    def _tool_call_update(self, update: JsonObject, time: float) -> None:
+        call_id, content = text_at(update, "toolCallId"), objects_at(update, "content")
+        if any(item.get("type") == "terminal" for item in content):
+            self._in_terminal.add(call_id)
+        status = text_at(update, "status")
+        if status not in {"completed", "failed"}:
+            return
+        for rest in filter(None, self._partial.values()):
+            self._bar(rest)
+        self._partial.clear()
+        code = at(update, "rawOutput", "exit_code")
+        ending = f"exit {code}" if isinstance(code, int) else status
+        elapsed = time - self._started.get(call_id, time)
+        mark = self._paint("✔", _GREEN) if status == "completed" else self._paint("✘", _RED)
+        self._line(f"  {mark} {self._titles.get(call_id, '')}  {self._paint(f'{ending}, {elapsed:.2f} s', _DIM)}")
+        if call_id not in self._in_terminal:
+            self._texts(content)
+
+    def _texts(self, content: list[JsonObject]) -> None:
+        lines = [line for item in content for line in text_at(item, "content", "text").splitlines()]
+        lines = [line for line in lines if not line.startswith("```")]  # what fences it for a markdown view
+        for line in lines[:_SHOWN_LINES]:
+            self._bar(line)
+        if len(lines) > _SHOWN_LINES:
+            self._bar(f"… {len(lines) - _SHOWN_LINES} more lines")
+
+    def _diffs(self, call_id: str, content: list[JsonObject]) -> None:
+        """A call's change, once: it comes with the call and with the question about it."""
+        for diff in (item for item in content if item.get("type") == "diff" and call_id not in self._diffed):
+            old, new = text_at(diff, "oldText").splitlines(), text_at(diff, "newText").splitlines()
+            self.patch("\n".join(list(difflib.unified_diff(old, new, n=2, lineterm=""))[2:]))
+            self._diffed.add(call_id)
+
+    def _request(self, method: str, what: str) -> None:
+        self._line(self._paint(f"    → {method} {what}", _DIM))
+
+    def _bar(self, line: str) -> None:
+        self._line(self._paint(f"    │ {self._cut(self._short(line.expandtabs(4)), 6)}", _DIM))
+
+    def _say(self, who: str, style: str, text: str) -> None:
+        if self._speaker != who:
+            self._end_message()
+            self._speaker, self._message = who, Paragraph(self._out, _INDENT, self._width)
+            self._out.write("\n" + self._paint(who.ljust(_INDENT), style))
+        if self._message is not None:
+            self._message.write(text)
+
+    def _end_message(self) -> None:
+        if self._message is not None:
+            self._message.end()
+        self._speaker, self._message = "", None
+
+    def _line(self, text: str) -> None:
+        self._end_message()
+        self._out.write(text + "\n")
+        self._out.flush()
+
+    def _cut(self, line: str, indent: int) -> str:
+        room = self._width - indent
+        return line if len(line) <= room else line[: room - 1] + "…"
+
+    def _short(self, text: str) -> str:
+        return text.replace(self._root + "/", "").replace(self._root, ".")
+
+    def _paint(self, text: str, style: str) -> str:
+        return f"\x1b[{style}m{text}\x1b[0m" if self._colour else text

@@ -1,0 +1,155 @@
+"""The editor itself: serves what it said it can, asks its user, and drives the agent."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import anyio
+from anyio.abc import TaskGroup
+
+from acp_agent.cli.editor.connection import AgentGone, Connection, spawn
+from acp_agent.cli.editor.files import read_text_file, write_text_file
+from acp_agent.cli.editor.frames import Frame, JsonRpcError, Recording, text_at
+from acp_agent.cli.editor.terminals import OnTerminalOutput, Terminals
+from acp_agent.core.types import Json, JsonObject
+
+Decide = Callable[[JsonObject], Awaitable[str | None]]
+"""The user: given the parameters of `session/request_permission`, an optionId, or None to dismiss the question."""
+
+EVERYTHING: JsonObject = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
+"""The capabilities of an editor that can do all this one can."""
+
+
+def ignore_output(terminal_id: str, text: str) -> None:
+    """For an editor nobody looks at."""
+
+
+class Editor:
+    """An ACP client. `capabilities` is what it tells the agent; what it does not offer it refuses (-32601).
+
+    command       how to start the agent
+    environment   of the agent and of the terminals
+    cwd           where the agent starts, which need not be a session's cwd
+    decide        answers permission questions
+    on_output     sees what terminals print, while they print it
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        cwd: str,
+        decide: Decide,
+        capabilities: JsonObject | None = None,
+        on_output: OnTerminalOutput = ignore_output,
+        recording: Recording | None = None,
+    ) -> None:
+        self.command = command
+        self.environment = environment
+        self.cwd = cwd
+        self.decide = decide
+        self.capabilities = EVERYTHING if capabilities is None else capabilities
+        self.recording = recording or Recording()
+        self.terminals = Terminals(environment, on_output)
+        self._asking: dict[str, set[anyio.CancelScope]] = {}
+        self._connection: Connection | None = None
+        self._terminal_tasks: TaskGroup | None = None
+
+    @property
+    def agent(self) -> Connection:
+        """The agent, while it runs."""
+        assert self._connection is not None, "the editor is not running"
+        return self._connection
+
+    @property
+    def log(self) -> str:
+        """The last part of what the agent wrote to stderr."""
+        return "" if self._connection is None else self._connection.stderr
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Start the agent; on the way out end it and every terminal."""
+        async with anyio.create_task_group() as self._terminal_tasks:
+            opened = spawn(self.command, self.environment, self.cwd, self.recording, self.answer)
+            async with opened as self._connection:
+                yield
+            self._terminal_tasks.cancel_scope.cancel()
+
+    async def initialize(self) -> Json:
+        """Open the connection; the agent's answer."""
+        return await self.agent.request(
+            "initialize",
+            {
+                "protocolVersion": 1,
+                "clientCapabilities": self.capabilities,
+                "clientInfo": {"name": "acp-agent-editor", "version": "1"},
+            },
+        )
+
+    async def new_session(self, cwd: str) -> str:
+        """Open a session in a folder; its id."""
+        return text_at(await self.agent.request("session/new", {"cwd": cwd, "mcpServers": []}), "sessionId")
+
+    async def prompt(self, session_id: str, text: str) -> str:
+        """Send one message and wait for the end of the turn; the stop reason."""
+        block: JsonObject = {"type": "text", "text": text}
+        answer = await self.agent.request("session/prompt", {"sessionId": session_id, "prompt": [block]})
+        return text_at(answer, "stopReason")
+
+    async def cancel(self, session_id: str) -> None:
+        """Stop the turn; questions still open are answered `cancelled`, as the protocol asks of clients."""
+        await self.agent.notify("session/cancel", {"sessionId": session_id})
+        for scope in self._asking.get(session_id, ()):
+            scope.cancel()
+
+    async def answer(self, request: Frame) -> None:
+        """Answer one request of the agent."""
+        message: JsonObject = {"jsonrpc": "2.0", "id": request.message["id"]}
+        try:
+            message["result"] = await self.serve(request.method, request.params)
+        except JsonRpcError as error:
+            message["error"] = {"code": error.code, "message": error.message}
+        try:
+            await self.agent.send(message)
+        except AgentGone:
+            return  # nobody left to tell
+
+    async def serve(self, method: str, params: JsonObject) -> Json:
+        """The result of one request of the agent. Raises JsonRpcError."""
+        if not self.offers(method):
+            raise JsonRpcError(-32601, f"this editor does not offer {method}")
+        match method:
+            case "fs/read_text_file":
+                return await read_text_file(params)
+            case "fs/write_text_file":
+                return await write_text_file(params)
+            case "session/request_permission":
+                return await self._ask(params)
+            case _:
+                assert self._terminal_tasks is not None
+                return await self.terminals.serve(method, params, self._terminal_tasks)
+
+    def offers(self, method: str) -> bool:
+        """Whether the capabilities sent cover a method."""
+        files = self.capabilities.get("fs")
+        match method:
+            case "session/request_permission":
+                return True
+            case "fs/read_text_file":
+                return isinstance(files, dict) and files.get("readTextFile") is True
+            case "fs/write_text_file":
+                return isinstance(files, dict) and files.get("writeTextFile") is True
+            case _:
+                return method.startswith("terminal/") and self.capabilities.get("terminal") is True
+
+    async def _ask(self, params: JsonObject) -> Json:
+        chosen: str | None = None
+        waiting = self._asking.setdefault(text_at(params, "sessionId"), set())
+        with anyio.CancelScope() as scope:
+            waiting.add(scope)
+            try:
+                chosen = await self.decide(params)
+            finally:
+                waiting.discard(scope)
+        if chosen is None:
+            return {"outcome": {"outcome": "cancelled"}}
+        return {"outcome": {"outcome": "selected", "optionId": chosen}}

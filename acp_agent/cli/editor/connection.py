@@ -1,0 +1,187 @@
+"""JSON-RPC over the pipes of a child process: one UTF-8 object a line (ACP "Transports")."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+from anyio.abc import Process
+
+from acp_agent.cli.editor.frames import Direction, Frame, JsonRpcError, Recording, at, text_at
+from acp_agent.core.types import Json, JsonObject
+
+_STDERR_KEPT = 64 * 1024  # bytes of the agent's log shown when something went wrong
+_END_GRACE = 2.0  # seconds between closing its stdin, SIGTERM and SIGKILL
+
+
+class AgentGone(Exception):
+    """The agent closed its end, or wrote something that is not the protocol."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    message: JsonObject = field(default_factory=dict[str, Json])
+
+
+OnRequest = Callable[[Frame], Coroutine[None, None, None]]
+"""Must answer the agent's request. Runs in a task of its own."""
+
+
+class Connection:
+    """A running agent. Everything said, either way, is in `recording`."""
+
+    def __init__(self, process: Process, recording: Recording, on_request: OnRequest) -> None:
+        self.pid = process.pid
+        self.recording = recording
+        self.gone = anyio.Event()
+        self._process = process
+        self._on_request = on_request
+        self._pending: dict[int, _Pending] = {}
+        self._requests = 0
+        self._sending = anyio.Lock()
+        self._stderr = bytearray()
+
+    @property
+    def returncode(self) -> int | None:
+        """How the agent ended; negative is a signal, None is still running."""
+        return self._process.returncode
+
+    @property
+    def stderr(self) -> str:
+        """The last part of what the agent logged."""
+        return self._stderr.decode("utf-8", "replace")
+
+    async def request(self, method: str, params: Json) -> Json:
+        """Ask and wait for the result. Raises JsonRpcError or AgentGone."""
+        if self.gone.is_set():
+            raise AgentGone(f"the agent ended before {method}")
+        self._requests += 1
+        number, pending = self._requests, _Pending()
+        self._pending[number] = pending
+        try:
+            await self.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+            await pending.answered.wait()
+        finally:
+            del self._pending[number]
+        error = pending.message.get("error")
+        if isinstance(error, dict):
+            code = error.get("code")
+            raise JsonRpcError(code if isinstance(code, int) else 0, text_at(error, "message"), error.get("data"))
+        if "result" not in pending.message:
+            raise AgentGone(f"no answer to {method}")
+        return pending.message["result"]
+
+    async def notify(self, method: str, params: Json) -> None:
+        """Tell without wanting an answer. Raises AgentGone."""
+        await self.send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    async def send(self, message: JsonObject) -> None:
+        """Write one message and record it. Raises AgentGone."""
+        async with self._sending:
+            self.recording.add(Frame(Direction.TO_AGENT, message, time.monotonic()))
+            await self._write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+    async def send_bytes(self, data: bytes) -> None:
+        """Write anything at all, unrecorded. Raises AgentGone."""
+        async with self._sending:
+            await self._write(data)
+
+    async def close_stdin(self) -> None:
+        """Say that nothing more will come."""
+        assert self._process.stdin is not None
+        await self._process.stdin.aclose()
+
+    async def wait(self) -> int:
+        """Wait for the agent's end; its return code."""
+        return await self._process.wait()
+
+    async def read(self) -> None:
+        """Take in the agent's messages until it closes stdout. Raises AgentGone for a line that is no message."""
+        assert self._process.stdout is not None
+        try:
+            async with anyio.create_task_group() as answering:
+                rest = bytearray()
+                async for chunk in self._process.stdout:
+                    *lines, last = (bytes(rest) + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
+                    rest = bytearray(last)
+                    for line in lines:
+                        frame = self._take(line)
+                        if frame.is_request:
+                            answering.start_soon(self._on_request, frame)
+                answering.cancel_scope.cancel()
+        finally:
+            self.gone.set()
+            for pending in self._pending.values():
+                pending.answered.set()
+
+    async def read_stderr(self) -> None:
+        """Keep the end of the agent's log."""
+        assert self._process.stderr is not None
+        async for chunk in self._process.stderr:
+            self._stderr += chunk
+            del self._stderr[:-_STDERR_KEPT]
+
+    async def end(self) -> None:
+        """End the agent the way editors do: close its stdin, then SIGTERM, then SIGKILL with all its group."""
+        with anyio.CancelScope(shield=True):
+            await self.close_stdin()
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                with anyio.move_on_after(_END_GRACE):
+                    await self._process.wait()
+                    return
+                os.killpg(self.pid, number)
+
+    def _take(self, line: bytes) -> Frame:
+        try:
+            message: Json = json.loads(line)
+        except ValueError as error:
+            raise AgentGone(f"the agent wrote a line that is not JSON: {line[:200]!r}") from error
+        if not isinstance(message, dict):
+            raise AgentGone(f"the agent wrote a line that is not an object: {line[:200]!r}")
+        frame = Frame(Direction.FROM_AGENT, message, time.monotonic())
+        self.recording.add(frame)
+        number = at(message, "id")
+        if frame.is_response and isinstance(number, int) and number in self._pending:
+            self._pending[number].message = message
+            self._pending[number].answered.set()
+        return frame
+
+    async def _write(self, data: bytes) -> None:
+        assert self._process.stdin is not None
+        try:
+            await self._process.stdin.send(data)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise AgentGone("the agent does not read any more") from error
+
+
+@asynccontextmanager
+async def spawn(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    cwd: str,
+    recording: Recording,
+    on_request: OnRequest,
+) -> AsyncGenerator[Connection]:
+    """Start an agent, the leader of its own session, and end it on the way out, whatever happens.
+
+    Raises OSError when it cannot be started, and AgentGone (in a group) when it breaks the protocol.
+    """
+    process = await anyio.open_process(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        cwd=cwd, env=environment, start_new_session=True,
+    )  # fmt: skip
+    async with process, anyio.create_task_group() as tasks:
+        connection = Connection(process, recording, on_request)
+        tasks.start_soon(connection.read)
+        tasks.start_soon(connection.read_stderr)
+        try:
+            yield connection
+        finally:
+            await connection.end()
+            tasks.cancel_scope.cancel()

@@ -1,0 +1,50 @@
+"""The configuration: what can be set, where it is read from, and what a project may change.
+
+`load` puts defaults, the user's file, the project's file, the environment and flags together; `data_dir` and
+`permission_file` say where data is kept.
+"""
+
+from acp_agent.config.keys import Key, key_of, keys
+from acp_agent.config.load import Flags, Loaded, load
+from acp_agent.config.masking import secret_name, secret_values, shown
+from acp_agent.config.places import config_file, data_dir, data_path, permission_file
+from acp_agent.config.project import ProjectLoosens
+from acp_agent.config.provider_settings import LlmSettings, ProviderSettings, ProviderType
+from acp_agent.config.rules import PermissionRule, RuleAction
+from acp_agent.config.schema import config_schema
+from acp_agent.config.settings import AcpSettings, AgentSettings, LoggingSettings, LogLevel, Settings, TerminalForm
+from acp_agent.config.tool_settings import ShellSettings, Substitution, ToolSettings
+from acp_agent.config.vendors import model_advice
+
+__all__ = [
+    "AcpSettings",
+    "AgentSettings",
+    "Flags",
+    "Key",
+    "LlmSettings",
+    "Loaded",
+    "LogLevel",
+    "LoggingSettings",
+    "PermissionRule",
+    "ProjectLoosens",
+    "ProviderSettings",
+    "ProviderType",
+    "RuleAction",
+    "Settings",
+    "ShellSettings",
+    "Substitution",
+    "TerminalForm",
+    "ToolSettings",
+    "config_file",
+    "config_schema",
+    "data_dir",
+    "data_path",
+    "key_of",
+    "keys",
+    "load",
+    "model_advice",
+    "permission_file",
+    "secret_name",
+    "secret_values",
+    "shown",
+]

@@ -1,0 +1,56 @@
+"""Settings from the environment: ACP_AGENT_<SECTION>__<KEY>, two aliases, nothing else of that prefix."""
+
+import json
+from collections.abc import Mapping
+
+from pydantic import ValidationError
+
+from acp_agent.config.keys import RULES, Key, key_of
+from acp_agent.config.layers import Layer, Reader
+from acp_agent.config.places import CONFIG_VARIABLE, DATA_VARIABLE
+
+PREFIX = "ACP_AGENT_"
+ALIASES = {"ACP_AGENT_MODEL": "llm.model", "ACP_AGENT_MAX_TOOL_ITERATIONS": "agent.max_tool_iterations"}
+_NOT_SETTINGS = (CONFIG_VARIABLE, DATA_VARIABLE)
+_YES_NO = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+def read_environment(reader: Reader, environ: Mapping[str, str]) -> Layer:
+    """The layer of the environment. An empty variable is an unset one; an alias gives way to the full name."""
+    layer = Layer()
+    ours = {name: text for name, text in environ.items() if name.startswith(PREFIX) and text}
+    for variable in sorted(ours, key=lambda name: (name not in ALIASES, name)):
+        key = _key(variable)
+        if key is not None:
+            reader.take(layer, key, _reading(key, ours[variable]), variable)
+        elif variable not in _NOT_SETTINGS:
+            reader.report("environment", variable, ours[variable], "a name such as ACP_AGENT_TOOLS__SHELL__TIMEOUT")
+    return layer
+
+
+def _key(variable: str) -> Key | None:
+    if variable in ALIASES:
+        return key_of(ALIASES[variable])
+    section, separator, field = variable.removeprefix(PREFIX).lower().partition("__")
+    name = f"{section}.{field.replace('__', '.')}" if separator else ""
+    return key_of(name) if name != RULES else None  # rules are set tool by tool
+
+
+def _reading(key: Key, text: str) -> object:
+    """The text as the value its setting wants: a list as JSON or with commas; else text, yes or no, or JSON."""
+    try:
+        parsed: object = json.loads(text)
+    except (ValueError, RecursionError):
+        parsed = text
+    if isinstance(key.default, tuple):
+        return parsed if text[0] in "[{" else [word.strip() for word in text.split(",") if word.strip()]
+    readings = (text, _YES_NO.get(text.lower()), parsed)
+    return next((reading for reading in readings if _fits(key, reading)), parsed)
+
+
+def _fits(key: Key, reading: object) -> bool:
+    try:
+        key.read(reading)
+    except ValidationError:
+        return False
+    return reading is not None

@@ -1,0 +1,54 @@
+"""One TOML file as a table, or the reason why not."""
+
+import os
+import stat
+import tomllib
+
+from acp_agent.core.errors import ConfigError
+
+LIMIT = 1024 * 1024  # bytes; a configuration file is never that long
+
+
+def read_toml(path: str) -> dict[str, object] | None:
+    """The table in a file; None when there is no such file.
+
+    Raises ConfigError when it is no regular file, cannot be read, is longer than 1 MiB, or is not TOML in UTF-8.
+    """
+    try:
+        data = _read(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigError(path, "", "", f"expected a file that can be read: {error.strerror}") from error
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(path, "", "", f"expected TOML in UTF-8, but byte {error.start} is not") from error
+    except RecursionError as error:
+        raise ConfigError(path, "", "", "expected TOML that is nested less deeply") from error
+    except ValueError as error:
+        raise ConfigError(path, "", "", f"expected TOML: {error}") from error
+
+
+def _read(path: str) -> bytes:
+    """The whole file. Opened so that a FIFO or device put in its place cannot make us wait."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ConfigError(path, "", "", "expected a regular file")
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            data = file.read(LIMIT + 1)
+    finally:
+        os.close(fd)
+    if len(data) > LIMIT:
+        raise ConfigError(path, "", "", "expected a file of at most 1 MiB")
+    return data
+
+
+def read_project(cwd: str, name: str) -> dict[str, object] | None:
+    """Like `read_toml` for a file that comes with a project: a link out of the project is not followed."""
+    path = os.path.join(cwd, name)
+    root = os.path.realpath(cwd)
+    if os.path.lexists(path) and os.path.commonpath((os.path.realpath(path), root)) != root:
+        raise ConfigError(path, "", "", "expected a file inside the project, not a link out of it")
+    return read_toml(path)

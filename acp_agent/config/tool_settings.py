@@ -1,0 +1,102 @@
+"""`[tools]`: what the model may use, and within which limits."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from acp_agent.config.rules import PROJECT_RULES, Rules, ToolName
+from acp_agent.config.section import Paths, Seconds, Section, Words
+from acp_agent.config.tighter import ADDED, INSIDE, OFF, SMALLER, SUBSET, no_looser
+
+
+class Substitution(StrEnum):
+    """What happens to a command with `$(...)`, backticks, `<(...)`, `>(...)` or `<<<` (requirements 4 row 50)."""
+
+    BLOCK = "block"
+    INSPECT = "inspect"
+    ASK = "ask"
+
+
+class ShellSettings(Section):
+    """`[tools.shell]`: the bash tool (T2)."""
+
+    timeout: Annotated[
+        Seconds, Field(description="Seconds a command may run locally; then its whole process tree is killed."), SMALLER
+    ] = 30.0
+    allowed_paths: Annotated[
+        Paths,
+        Field(
+            description="Folders besides the session's own that commands may name. Empty: none.",
+            examples=[["~/shared"]],
+        ),
+        INSIDE,
+    ] = ()
+    blocked_commands: Annotated[
+        Words,
+        Field(
+            description="Commands that never run, besides the built-in list. Nothing lifts this, no approval either.",
+            examples=[["terraform destroy"]],
+        ),
+        ADDED,
+    ] = ()
+    allowed_commands: Annotated[
+        Words, Field(description="Commands taken off the built-in blocklist.", examples=[["curl"]]), SUBSET
+    ] = ()
+    env_allow: Annotated[
+        Words,
+        Field(
+            description="Further environment variables that commands may see, by name.",
+            examples=[["NPM_CONFIG_REGISTRY"]],
+        ),
+        SUBSET,
+    ] = ()
+    substitution: Annotated[
+        Substitution,
+        Field(
+            strict=False,
+            description="Commands with $(...), backticks, <(...), >(...) or <<<: block them, inspect (judge what is "
+            "inside like any command) or ask.",
+        ),
+        no_looser(Substitution.INSPECT, Substitution.ASK, Substitution.BLOCK),
+    ] = Substitution.BLOCK
+
+
+class FileSettings(Section):
+    """`[tools.file]`: the file tools (T4)."""
+
+    allowed_paths: Annotated[
+        Paths,
+        Field(
+            description="Folders besides the session's own that file tools may touch. Empty: none.",
+            examples=[["~/shared"]],
+        ),
+        INSIDE,
+    ] = ()
+
+
+class OverflowSettings(Section):
+    """`[tools.overflow]`: how much of a tool's output is passed on (O5)."""
+
+    threshold: Annotated[
+        int,
+        Field(ge=1000, le=10_000_000, description="Characters; longer output is cut to its head and tail."),
+        SMALLER,
+    ] = 50_000
+
+
+class ToolSettings(Section):
+    """`[tools]`: what the model may use (T1.9)."""
+
+    enabled: Annotated[bool, Field(description="Whether the model gets any tools at all."), OFF] = True
+    shell: ShellSettings = ShellSettings()
+    file: FileSettings = FileSettings()
+    overflow: OverflowSettings = OverflowSettings()
+    permissions: Annotated[dict[ToolName, Rules], PROJECT_RULES] = Field(
+        default_factory=dict[ToolName, Rules],
+        description="Rules a tool, in order, by tool name (bash, read, write, edit, ...); the first match decides. "
+        "No match: ask.",
+        examples=[
+            {"bash": [{"pattern": "git push*", "action": "deny"}, {"pattern": "git status*", "action": "allow"}]}
+        ],
+    )

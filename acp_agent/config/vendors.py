@@ -1,0 +1,94 @@
+"""Providers that need no configuration file: the usual variables of each vendor, and the scripted one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from acp_agent.config.keys import PROVIDERS
+from acp_agent.config.layers import Layer, Reader
+from acp_agent.config.provider_settings import ProviderSettings, ProviderType
+
+SCRIPTED = ProviderSettings(name="scripted", type=ProviderType.SCRIPTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Vendor:
+    """The variables by which people point a vendor's own tools at a server."""
+
+    address: str
+    key: str | None = None
+
+
+VENDORS: Mapping[ProviderType, Vendor] = {
+    ProviderType.ANTHROPIC: Vendor("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
+    ProviderType.OPENAI: Vendor("OPENAI_BASE_URL", "OPENAI_API_KEY"),
+    ProviderType.OLLAMA: Vendor("OLLAMA_HOST"),
+}
+
+
+def add_vendors(reader: Reader, layer: Layer, environ: Mapping[str, str]) -> None:
+    """Complete the configured providers with their vendors' variables, and add those the environment makes.
+
+    A configured provider keeps its name to itself: nothing of the same name is added. Each gets an origin of its
+    own, `llm.providers.NAME`.
+    """
+    usual = {kind: _usual(reader, kind, vendor, environ) for kind, vendor in VENDORS.items()}
+    providers: dict[str, ProviderSettings] = {}
+    origin = layer.origins.get(PROVIDERS, "")
+    for provider in layer.providers():
+        if provider.name in providers:
+            reader.report(origin, PROVIDERS, provider.name, "every provider to have a name of its own")
+            continue
+        providers[provider.name] = _completed(provider, usual)
+        layer.origins[f"{PROVIDERS}.{provider.name}"] = origin
+    for provider, variables in (*filter(None, usual.values()), (SCRIPTED, "default")):
+        if provider.name not in providers:
+            providers[provider.name] = provider
+            layer.origins[f"{PROVIDERS}.{provider.name}"] = variables
+    layer.values[PROVIDERS] = tuple(providers.values())
+
+
+def _completed(
+    provider: ProviderSettings, usual: Mapping[ProviderType, tuple[ProviderSettings, str] | None]
+) -> ProviderSettings:
+    """With the vendor's variables, but only where neither address nor key was named: a key is for one place."""
+    vendor = VENDORS.get(provider.type)
+    if vendor is None or provider.base_url or provider.api_key_env:
+        return provider
+    found = usual[provider.type]
+    address = found[0].base_url if found else None
+    return provider.model_copy(update={"base_url": address, "api_key_env": vendor.key})
+
+
+def _usual(
+    reader: Reader, kind: ProviderType, vendor: Vendor, environ: Mapping[str, str]
+) -> tuple[ProviderSettings, str] | None:
+    """The provider a vendor's variables make, and the variables; None when none is set or the address is unusable."""
+    variables = [name for name in (vendor.address, vendor.key) if name and environ.get(name)]
+    if not variables:
+        return None
+    address = environ.get(vendor.address) or None
+    if address and kind is ProviderType.OLLAMA and "://" not in address:  # it takes `host`, `:port`, `host:port`
+        address = f"http://127.0.0.1{address}" if address.startswith(":") else f"http://{address}"
+    try:
+        provider = ProviderSettings(name=kind.value, type=kind, base_url=address, api_key_env=vendor.key)
+    except ValidationError:
+        reader.report("environment", vendor.address, address, "an http:// or https:// address without password")
+        return None
+    return provider, ", ".join(variables)
+
+
+def model_advice(providers: Sequence[ProviderSettings], file: str) -> str:
+    """How to choose a model when none is configured. None is guessed: an answer may cost money."""
+    ready = [provider.name for provider in providers if provider.type is not ProviderType.SCRIPTED]
+    if ready:
+        return (
+            f'No model is chosen. Set ACP_AGENT_MODEL={ready[0]}:MODEL, or model = "{ready[0]}:MODEL" under [llm] in '
+            f"{file}. Configured providers: {', '.join(ready)}."
+        )
+    return (
+        "No model is configured. Set ANTHROPIC_API_KEY, OPENAI_API_KEY, OPENAI_BASE_URL (any compatible server) or "
+        f"OLLAMA_HOST, and choose with ACP_AGENT_MODEL=PROVIDER:MODEL; or write both into {file} "
+        "(`acp-agent config init` starts it)."
+    )

@@ -1,0 +1,132 @@
+"""Keeping a command's output in bounded memory, whatever its length (T2.2, T2.4, security.md 3)."""
+
+import codecs
+from collections import deque
+from enum import Enum
+
+_BLOCK = 64 * 1024
+_CONTINUES = range(0x80, 0xC0)  # bytes that cannot begin a UTF-8 character
+
+
+class Stream(Enum):
+    """Where output came from."""
+
+    STDOUT = 1
+    STDERR = 2
+
+
+class HeadTail:
+    """The first and the last half of `limit` bytes of a text; what was between them is only counted.
+
+    The tail is kept in blocks, so that neither a byte at a time nor a gigabyte at once costs more than the limit.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._head_limit = limit // 2
+        self._tail_limit = limit - limit // 2
+        self._head = bytearray()
+        self._blocks: deque[bytes | bytearray] = deque()
+        self._tail_size = 0
+        self._dropped = 0
+
+    @property
+    def truncated(self) -> bool:
+        """Whether anything was left out."""
+        return self._dropped > 0 or self._tail_size > self._tail_limit
+
+    def add(self, text: bytes) -> None:
+        """Append whole characters of UTF-8."""
+        if not self._blocks and len(self._head) < self._head_limit:
+            cut = _boundary(text, self._head_limit - len(self._head))
+            self._head += text[:cut]
+            text = text[cut:]
+        if text:
+            self._grow_tail(text)
+
+    def text(self) -> str:
+        """What was kept, with a line in between that tells how much was not."""
+        tail = b"".join(self._blocks)
+        dropped = self._dropped
+        if len(tail) > self._tail_limit:
+            start = len(tail) - self._tail_limit
+            start += next((n for n, byte in enumerate(tail[start : start + 4]) if byte not in _CONTINUES), 0)
+            dropped += start
+            tail = tail[start:]
+        gap = f"\n[... {dropped} bytes left out ...]\n" if dropped else ""
+        return self._head.decode() + gap + tail.decode()
+
+    def copy(self) -> "HeadTail":
+        """The same so far, to go on separately."""
+        twin = HeadTail(self._head_limit + self._tail_limit)
+        twin._head = bytearray(self._head)
+        twin._blocks = deque(bytes(block) for block in self._blocks)
+        twin._tail_size, twin._dropped = self._tail_size, self._dropped
+        return twin
+
+    def _grow_tail(self, text: bytes) -> None:
+        last = self._blocks[-1] if self._blocks else None
+        if isinstance(last, bytearray) and len(last) + len(text) <= _BLOCK:
+            last += text
+        else:
+            self._blocks.append(bytearray(text) if len(text) < _BLOCK else text)
+        self._tail_size += len(text)
+        while len(self._blocks) > 1 and self._tail_size - len(self._blocks[0]) >= self._tail_limit:
+            gone = len(self._blocks.popleft())
+            self._tail_size -= gone
+            self._dropped += gone
+
+
+class Transcript:
+    """What a command wrote: both streams as they came, and each apart, each within `limit` bytes.
+
+    As long as only one stream has spoken they are the same, and kept once.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._both = HeadTail(limit)
+        self._only: Stream | None = None
+        self._apart: dict[Stream, HeadTail] | None = None
+        self._decoders = {stream: codecs.getincrementaldecoder("utf-8")("replace") for stream in Stream}
+
+    @property
+    def truncated(self) -> bool:
+        """Whether anything was left out of the two together."""
+        return self._both.truncated
+
+    def add(self, stream: Stream, data: bytes, *, final: bool = False) -> bytes:
+        """Take in what was read; returns it as whole characters of valid UTF-8.
+
+        An incomplete character waits for its rest, or for `final`.
+        """
+        text = self._decoders[stream].decode(data, final).encode()
+        if text:
+            self._tell_apart(stream)
+            self._both.add(text)
+            if self._apart is not None:
+                self._apart[stream].add(text)
+        return text
+
+    def texts(self) -> tuple[str, str, str]:
+        """Both streams as they came, stdout, stderr."""
+        both = self._both.text()
+        if self._apart is not None:
+            return both, self._apart[Stream.STDOUT].text(), self._apart[Stream.STDERR].text()
+        return (both, "", both) if self._only is Stream.STDERR else (both, both, "")
+
+    def _tell_apart(self, stream: Stream) -> None:
+        """Note who speaks; when it is the second one, all there is until now was the first one's."""
+        if self._only is None:
+            self._only = stream
+        elif self._apart is None and stream is not self._only:
+            self._apart = {self._only: self._both.copy(), stream: HeadTail(self._limit)}
+
+
+def _boundary(text: bytes, room: int) -> int:
+    """How many bytes of `text` fit into `room` without cutting a character in two."""
+    if len(text) <= room:
+        return len(text)
+    cut = room
+    while cut > 0 and text[cut] in _CONTINUES:
+        cut -= 1
+    return cut

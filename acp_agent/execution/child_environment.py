@@ -1,0 +1,47 @@
+"""The environment of commands: what is named here and nothing else (T2.10, A21.15, security.md 1 row 6)."""
+
+from collections.abc import Iterable, Mapping
+
+from acp_agent.core.errors import ConfigError
+
+_NAMES = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG", "LANGUAGE"),
+        *("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
+        *("VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYENV_ROOT", "PYENV_VERSION", "UV_CACHE_DIR"),
+        *("NVM_DIR", "VOLTA_HOME", "PNPM_HOME", "BUN_INSTALL", "DENO_DIR"),
+        *("CARGO_HOME", "RUSTUP_HOME", "GOPATH", "GOROOT", "GOBIN", "GOMODCACHE", "JAVA_HOME", "GRADLE_USER_HOME"),
+        *("GEM_HOME", "RBENV_ROOT", "ASDF_DIR", "MISE_DATA_DIR", "SDKROOT", "DEVELOPER_DIR"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
+    }
+)
+_PREFIXES = ("LC_",)
+_NEVER_PREFIXES = (
+    *("ACP_AGENT_", "ANTHROPIC_", "OPENAI_", "AWS_", "AZURE_", "GCP_", "GOOGLE_", "GEMINI_", "HF_", "HUGGING"),
+    *("OPENROUTER_", "MISTRAL_", "GROQ_", "DEEPSEEK_", "XAI_"),
+)
+_NEVER_SUFFIXES = ("_API_KEY",)
+# Nobody types into a command, so nothing in it may wait for a key or a password.
+_FIXED = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+
+
+def child_environment(source: Mapping[str, str], extra: Iterable[str] = ()) -> dict[str, str]:
+    """The variables of `source` a command may see: the usual ones, those named in `extra`, and ours.
+
+    Raises ConfigError when `extra` names one that no setting may pass on: our own and the keys of model APIs.
+    """
+    wanted = frozenset(extra)
+    for name in sorted(wanted):
+        if _is_ours(name):
+            raise ConfigError("tools.shell", "env_allow", name, "a variable without a key of the agent in it")
+    passed = {
+        name: value
+        for name, value in source.items()
+        if (name in _NAMES or name in wanted or name.startswith(_PREFIXES)) and not _is_ours(name)
+    }
+    return {**passed, **_FIXED}
+
+
+def _is_ours(name: str) -> bool:
+    upper = name.upper()
+    return upper.startswith(_NEVER_PREFIXES) or upper.endswith(_NEVER_SUFFIXES)

@@ -1,0 +1,70 @@
+"""find_path on this machine: names that match a glob (T4.17, A22.5)."""
+
+import os
+
+from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.ports import EntryKind, FoundPaths
+from acp_agent.core.types import Access
+from acp_agent.execution.glob import Glob
+from acp_agent.execution.ignore import IgnoreRules
+from acp_agent.execution.roots import Place, Roots
+from acp_agent.execution.tree_walk import Met, walk
+
+_REPOSITORY = ".git"
+
+
+def find_paths(roots: Roots, path: str, pattern: str, limit: int) -> FoundPaths:
+    """Files, links and directories below `path` that match, at most `limit`, in the order of the walk.
+
+    Left out: what .gitignore files ignore, .git, and links that lead outside the roots. Raises ToolError or
+    Refused. Runs in a worker thread.
+    """
+    base = roots.place(path, Access.READ)
+    os.close(base.open_directory())
+    glob = Glob(pattern)
+    start = _start(roots, base, glob.prefix)
+    if start is None:
+        return FoundPaths((), more=False)
+    rules = IgnoreRules(start.root, start.relative)
+    skip = 0 if start.relative == "." else len(start.relative) + 1
+
+    def wanted(met: Met) -> bool:
+        return met.name != _REPOSITORY and not rules.ignores(met.path, is_directory=met.kind is EntryKind.DIRECTORY)
+
+    found: list[str] = []
+    for met in walk(start.root, start.relative, wanted, glob.depth):
+        if glob.directories_only and met.kind is not EntryKind.DIRECTORY:
+            continue
+        if glob.matches(met.path[skip:]) and _may_show(roots, start, met):
+            if len(found) == limit:
+                return FoundPaths(tuple(found), more=True)
+            found.append(start.root.absolute(met.path))
+    return FoundPaths(tuple(found), more=False)
+
+
+def _start(roots: Roots, base: Place, prefix: str) -> Place | None:
+    """The directory the pattern's plain beginning names, or None when there is none to search."""
+    if not prefix:
+        return base
+    try:
+        start = roots.place(os.path.join(base.path, prefix), Access.READ)
+        os.close(start.open_directory())
+    except Refused:
+        return None
+    except ToolError as error:
+        if error.failure.category is ToolErrorCategory.PERMANENT_FAILURE:
+            return None
+        raise
+    return start
+
+
+def _may_show(roots: Roots, start: Place, met: Met) -> bool:
+    """Whether the policy lets the path be read, and a link leads inside the roots."""
+    path = start.root.absolute(met.path)
+    if met.kind is not EntryKind.SYMLINK:
+        return roots.allows(path, Access.READ)
+    try:
+        roots.place(path, Access.READ)
+    except (Refused, ToolError):
+        return False
+    return True

@@ -1,0 +1,171 @@
+"""Globs as find_path takes them: `*`, `?`, `[...]`, `{a,b}` within a name, `**` across directories (A22.5, T4.17).
+
+`*` and `?` never match a slash and do match a leading dot. A trailing slash asks for directories. Matching is
+linear in the path: a glob becomes an RE2 expression.
+"""
+
+import re
+
+from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.execution.linear_regex import LinearRegex
+
+_LONGEST = 1024
+_MAGIC = re.compile(r"[*?\[\]{}\\]")
+_SET = re.compile(r"\[([!^]?)(\]?[^\]/]+|\])\]")  # without a partner, or empty, a bracket is itself
+_ANY_DEPTH = "(?:[^/]+/)*"
+_EVERYTHING_BELOW = "[^/]+(?:/[^/]+)*"
+
+
+class Glob:
+    """A pattern, understood. Raises Refused when it would leave its base, ToolError when it is no pattern.
+
+    prefix             leading directories without magic, to start the search in; "" for none
+    depth              how many levels below the prefix a match can be, None = any
+    directories_only   the pattern ended in a slash
+    """
+
+    def __init__(self, pattern: str) -> None:
+        names = _names(pattern)
+        self.directories_only = pattern.endswith("/")
+        plain = 0
+        while plain < len(names) - 1 and not _MAGIC.search(names[plain]):
+            plain += 1
+        self.prefix = "/".join(names[:plain])
+        rest = "/".join(names[plain:])
+        self.depth = None if "**" in rest or "{" in rest else len(names) - plain
+        try:
+            self._regex = LinearRegex(_to_regex(rest))
+        except ValueError as error:
+            raise _invalid(pattern, str(error)) from None
+
+    def matches(self, path: str) -> bool:
+        """Whether a path relative to the prefix matches."""
+        return self._regex.matches(path)
+
+
+def _names(pattern: str) -> list[str]:
+    """The pattern's names, without empty ones and "."."""
+    if len(pattern) > _LONGEST:
+        raise _invalid(f"{pattern[:60]}…", f"longer than {_LONGEST} characters")
+    try:
+        pattern.encode()
+    except UnicodeEncodeError:
+        raise _invalid(pattern.encode("utf-8", "replace").decode(), "has half of a surrogate pair") from None
+    names = pattern.split("/")
+    if pattern.startswith("/") or ".." in names:
+        raise Refused(
+            f"pattern {pattern!r} leaves the directory it is searched from",
+            "Give the directory as the path, and a pattern relative to it.",
+        )
+    names = [name for name in names if name not in ("", ".")]
+    if not names or "\0" in pattern:
+        raise _invalid(pattern, "names no file")
+    return names
+
+
+def _invalid(pattern: str, why: str) -> ToolError:
+    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"pattern {pattern!r}: {why}")
+
+
+def _to_regex(pattern: str) -> str:
+    """The regular expression of a glob, in one pass."""
+    choices = _Choices(pattern)
+    parts: list[str] = []
+    name_starts, outside = True, list[bool]()  # whether a name starts here; and did where each open choice began
+    at = 0
+    while at < len(pattern):
+        character = pattern[at]
+        if at in choices.opens:
+            outside.append(name_starts)
+            parts.append("(?:")
+        elif at in choices.commas:
+            name_starts = outside[-1]
+            parts.append("|")
+        elif at in choices.closes:
+            outside.pop()
+            name_starts = False
+            parts.append(")")
+        elif name_starts and (end := _stars_end(pattern, at, choices)):
+            # `**` as a whole name: any directories, or at the end anything below
+            parts.append(_ANY_DEPTH if pattern[end : end + 1] == "/" else _EVERYTHING_BELOW)
+            at = end
+        else:
+            name_starts = character == "/"
+            at, part = _one(pattern, at)
+            parts.append(part)
+            continue
+        at += 1
+    return "".join(parts)
+
+
+def _stars_end(pattern: str, at: int, choices: "_Choices") -> int:
+    """Where a name of two or more stars that starts at `at` ends, or 0."""
+    end = at
+    while pattern[end : end + 1] == "*":
+        end += 1
+    whole = end == len(pattern) or pattern[end] == "/" or end in choices.commas or end in choices.closes
+    if end - at < 2 or not whole:
+        return 0
+    return end if pattern[end : end + 1] == "/" else end - 1
+
+
+def _one(pattern: str, at: int) -> tuple[int, str]:
+    """One element that is no choice and no `**`: where the next begins, and its regular expression."""
+    match pattern[at]:
+        case "*":
+            return at + 1, "[^/]*"
+        case "?":
+            return at + 1, "[^/]"
+        case "[" if found := _SET.match(pattern, at):
+            return found.end(), _set(found[1], found[2])
+        case "\\" if at + 1 < len(pattern):
+            return at + 2, re.escape(pattern[at + 1])
+        case character:
+            return at + 1, re.escape(character)
+
+
+class _Choices:
+    """Where the `{a,b}` of a pattern are. A brace without a partner or without a comma is itself."""
+
+    def __init__(self, pattern: str) -> None:
+        self.opens: set[int] = set()
+        self.commas: set[int] = set()
+        self.closes: set[int] = set()
+        waiting: list[tuple[int, list[int]]] = []  # open braces, each with the commas directly in it
+        at = 0
+        while at < len(pattern):
+            if pattern[at] == "{":
+                waiting.append((at, []))
+            elif pattern[at] == "," and waiting:
+                waiting[-1][1].append(at)
+            elif pattern[at] == "}" and waiting:
+                opened, commas = waiting.pop()
+                if commas:
+                    self.opens.add(opened)
+                    self.commas.update(commas)
+                    self.closes.add(at)
+            at = _one(pattern, at)[0]
+
+
+def _set(negated: str, body: str) -> str:
+    """`[a-z]`, `[!a-z]`. Never matches a slash."""
+    ranges = "".join(_ranges(body))
+    if negated:
+        return f"[^/{ranges}]"
+    return f"[{ranges}]" if ranges else r"[^\x00-\x{10FFFF}]"
+
+
+def _ranges(body: str) -> list[str]:
+    """The members of a set as RE2 ranges, the slash cut out."""
+    members: list[str] = []
+    at = 0
+    while at < len(body):
+        low = high = ord(body[at])
+        at += 1
+        if at + 1 < len(body) and body[at] == "-":
+            high = ord(body[at + 1])
+            at += 2
+        slash = ord("/")
+        spans = [(low, min(high, slash - 1)), (max(low, slash + 1), high)] if low <= slash <= high else [(low, high)]
+        members += [rf"\x{{{start:x}}}-\x{{{end:x}}}" for start, end in spans if start <= end]
+    return members

@@ -1,0 +1,85 @@
+"""Signalling processes and waiting for their end, without mixing up a process with a later one of the same pid."""
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Iterable
+
+_POLL = 0.005
+
+
+def pidfd_works() -> bool:
+    """Whether this kernel has file descriptors for processes (Linux 5.3)."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        return False
+    return True
+
+
+def signal_and_wait(pids: Iterable[int], number: int, patience: float, *, pidfds: bool) -> None:
+    """Send signal `number` (0 = none) to all of them, then wait until all have ended or `patience` seconds are over.
+
+    Processes that are gone or not ours are passed over. Those that ended are left to be reaped by their parents.
+    """
+    deadline = time.monotonic() + patience
+    if pidfds:
+        _by_pidfd(pids, number, deadline)
+    else:
+        _by_pid(pids, number, deadline)
+
+
+def _by_pidfd(pids: Iterable[int], number: int, deadline: float) -> None:
+    with contextlib.ExitStack() as closing:
+        poll = select.poll()
+        waiting = 0
+        for pid in pids:
+            try:
+                fd = os.pidfd_open(pid)
+            except OSError:
+                continue
+            closing.callback(os.close, fd)
+            with contextlib.suppress(OSError):
+                if number:
+                    signal.pidfd_send_signal(fd, number)
+            poll.register(fd, select.POLLIN)
+            waiting += 1
+        while waiting and (left := deadline - time.monotonic()) > 0:
+            for fd, _ in poll.poll(left * 1000):
+                poll.unregister(fd)
+                waiting -= 1
+
+
+def _by_pid(pids: Iterable[int], number: int, deadline: float) -> None:
+    """Look again and again: without pidfds there is no event for the end of a process that is not our child."""
+    waiting = {pid for pid in pids if _send(pid, number)}
+    while waiting and time.monotonic() < deadline:
+        time.sleep(_POLL)
+        waiting = {pid for pid in waiting if _send(pid, 0) and not _is_dead_child(pid)}
+
+
+def _send(pid: int, number: int) -> bool:
+    """Whether there is such a process, after sending the signal if we may."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _is_dead_child(pid: int) -> bool:
+    """Whether it is a child of ours that ended; it stays to be reaped."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
+
+
+def reap(pid: int) -> None:
+    """Take a dead child's exit status, if it is one."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)

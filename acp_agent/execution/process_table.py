@@ -1,0 +1,117 @@
+"""What processes there are and how they hang together: /proc on Linux, psutil elsewhere."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+MARK = "ACP_COMMAND_ID"
+"""The variable that says which command a process belongs to, however far it has wandered off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A process: its parent, its session (0 when unknown), and whether it has ended but not been reaped."""
+
+    pid: int
+    parent: int
+    session: int
+    zombie: bool
+
+
+class ProcessTable(Protocol):
+    """The processes of this machine. A process that is gone has no status, no children and no mark."""
+
+    def status(self, pid: int) -> Status | None:
+        """The process, or None when there is none."""
+        ...
+
+    def children(self, pid: int) -> list[int]:
+        """Its direct children, zombies included."""
+        ...
+
+    def mark(self, pid: int) -> str | None:
+        """The value of MARK it was started with, or None when there is none or it cannot be read."""
+        ...
+
+    def pipes(self, pid: int) -> frozenset[int]:
+        """The inodes of the pipes its stdout and stderr are. Empty where that cannot be told."""
+        ...
+
+    def pids(self) -> list[int]:
+        """Every process of the machine."""
+        ...
+
+
+def descendants(table: ProcessTable, pids: Iterable[int]) -> set[int]:
+    """The processes and everything below them."""
+    found: set[int] = set()
+    waiting = list(pids)
+    while waiting:
+        pid = waiting.pop()
+        if pid not in found:
+            found.add(pid)
+            waiting += table.children(pid)
+    return found
+
+
+class LinuxProcessTable:
+    """/proc. `children_files` is false on kernels that do not list children; then every process is looked at."""
+
+    def __init__(self, *, children_files: bool | None = None) -> None:
+        own = f"/proc/self/task/{os.getpid()}/children"
+        self._children_files = os.path.exists(own) if children_files is None else children_files
+
+    def status(self, pid: int) -> Status | None:
+        line = _read(f"/proc/{pid}/stat")
+        if not line:
+            return None
+        # The name may hold anything, blanks and brackets too; the fields come after its last bracket.
+        state, parent, _group, session, *_ = line[line.rindex(b")") + 2 :].split()
+        return Status(pid, int(parent), int(session), zombie=state in (b"Z", b"X"))
+
+    def children(self, pid: int) -> list[int]:
+        if not self._children_files:
+            return [status.pid for status in map(self.status, self.pids()) if status and status.parent == pid]
+        if pid == os.getpid():
+            threads = [str(pid), *(tid for tid in _names(f"/proc/{pid}/task") if tid != str(pid))]
+        else:
+            threads = _names(f"/proc/{pid}/task")
+        return [int(child) for tid in threads for child in _read(f"/proc/{pid}/task/{tid}/children").split()]
+
+    def mark(self, pid: int) -> str | None:
+        prefix = f"{MARK}=".encode()
+        for variable in _read(f"/proc/{pid}/environ").split(b"\0"):
+            if variable.startswith(prefix):
+                return variable[len(prefix) :].decode("utf-8", "replace")
+        return None
+
+    def pipes(self, pid: int) -> frozenset[int]:
+        found: set[int] = set()
+        for fd in (1, 2):
+            try:
+                target = os.readlink(f"/proc/{pid}/fd/{fd}")
+            except OSError:
+                continue
+            if target.startswith("pipe:["):
+                found.add(int(target[len("pipe:[") : -1]))
+        return frozenset(found)
+
+    def pids(self) -> list[int]:
+        return [int(name) for name in _names("/proc") if name.isdecimal()]
+
+
+def _read(path: str) -> bytes:
+    """A file of /proc, or nothing when the process is gone or not ours to read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def _names(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []

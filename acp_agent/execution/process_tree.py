@@ -1,0 +1,191 @@
+"""Ending a command for good: its shell, what that started, and what tried to get away (T2.7, security.md 3).
+
+A daemon leaves its process group, its session and its parent. On Linux it cannot leave us: as a subreaper we
+become the parent of every orphan among our descendants, so whatever a command left behind is below us, and is
+known by the mark in its environment, its session or its output pipe. What scrubs all three is found at shutdown,
+when everything below us ends.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable
+
+from acp_agent.execution.process_signals import pidfd_works, reap, signal_and_wait
+from acp_agent.execution.process_table import LinuxProcessTable, ProcessTable, Status, descendants
+
+_PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
+_TERM_GRACE = 0.25
+_KILL_PATIENCE = 0.1
+_KILL_ROUNDS = 20  # each finds what was forked while the last one killed
+_UNCLAIMED = 30.0  # seconds after which nobody will come for a dead child
+
+
+def harden_process() -> None:
+    """Call once, before the first command: keep orphans with us, and other processes out of our memory.
+
+    Nothing happens where the system has no such thing.
+    """
+    if sys.platform == "linux":
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def is_subreaper() -> bool:
+    """Whether orphans among our descendants become our children."""
+    if sys.platform != "linux":
+        return False
+    answer = ctypes.c_int(0)
+    _prctl(_PR_GET_CHILD_SUBREAPER, ctypes.addressof(answer))
+    return answer.value == 1
+
+
+def _prctl(option: int, argument: int) -> None:
+    ctypes.CDLL(None).prctl(ctypes.c_int(option), *map(ctypes.c_ulong, (argument, 0, 0, 0)))
+
+
+def system_table() -> ProcessTable:
+    """The process table of this system."""
+    if sys.platform == "linux":
+        return LinuxProcessTable()
+    from acp_agent.execution.psutil_table import PsutilProcessTable  # noqa: PLC0415 - 25 ms that Linux need not pay
+
+    return PsutilProcessTable()
+
+
+def kill_everything(within: float = 1.0) -> None:
+    """End every process below this one, politely first, in at most `within` seconds. For shutdown only.
+
+    Synchronous and safe on the way out: it needs no event loop. It reaps the children of whoever started them.
+    """
+    table, own = system_table(), os.getpid()
+
+    def living() -> set[int]:
+        below = descendants(table, table.children(own)) | _marked_orphans(table)
+        statuses = [status for status in map(table.status, below) if status is not None]
+        for status in statuses:
+            if status.zombie and status.parent == own:
+                reap(status.pid)
+        return {status.pid for status in statuses if not status.zombie}
+
+    _end(living, time.monotonic() + within, _TERM_GRACE, pidfds=pidfd_works())
+    living()
+
+
+def _marked_orphans(table: ProcessTable) -> set[int]:
+    """Processes of our commands that are no longer below us; only where orphans get away."""
+    if is_subreaper():
+        return set()
+    prefix = f"{os.getpid()}."
+    return {pid for pid in table.pids() if (table.mark(pid) or "").startswith(prefix)}
+
+
+def _end(
+    find: Callable[[], set[int]],
+    deadline: float,
+    grace: float,
+    *,
+    pidfds: bool,
+    after_round: Callable[[set[int]], None] = lambda _: None,
+) -> set[int]:
+    """SIGTERM, `grace` seconds, then SIGKILL until `find` finds nothing more. Returns whom it found."""
+    ended: set[int] = set()
+    number, patience = signal.SIGTERM, grace
+    for _ in range(_KILL_ROUNDS):
+        found = find()
+        left = deadline - time.monotonic()
+        if not found or left <= 0:
+            break
+        ended |= found
+        signal_and_wait(found, number, min(patience, left), pidfds=pidfds)
+        after_round(ended)
+        number, patience = signal.SIGKILL, _KILL_PATIENCE
+    return ended
+
+
+class Unclaimed:
+    """Dead children that might be somebody else's to reap: whoever started them has a few seconds."""
+
+    def __init__(self) -> None:
+        self._since: dict[int, float] = {}
+
+    def note(self, zombies: Iterable[int]) -> None:
+        """Reap those that were already noted long ago."""
+        now = time.monotonic()
+        self._since = {pid: self._since.get(pid, now) for pid in zombies}
+        for pid, since in self._since.items():
+            if now - since > _UNCLAIMED:
+                reap(pid)
+
+
+class ProcessTree:
+    """Every process of one command. Make it before the command, `started` it with the shell's pid.
+
+    The shell is our child and leads its own session and group. `mark` is what it must find in MARK.
+    """
+
+    def __init__(self, unclaimed: Unclaimed, *, table: ProcessTable | None = None) -> None:
+        self.mark = f"{os.getpid()}.{os.urandom(8).hex()}"
+        self._unclaimed = unclaimed
+        self._table = table or system_table()
+        self._subreaper = is_subreaper()
+        self._before = frozenset[int]() if self._subreaper else frozenset(self._table.pids())
+        self._pidfds = pidfd_works()
+        self._own_session = os.getsid(0)
+        self._signalled: set[int] = set()
+        self._leader = 0
+        self._pipes = frozenset[int]()
+
+    def started(self, leader: int, pipes: frozenset[int]) -> None:
+        """The shell runs as process `leader` and writes to pipes with these inodes."""
+        self._leader = leader
+        self._pipes = pipes
+
+    def living(self) -> set[int]:
+        """The processes that have not ended. Cheap when there are none; reaps what ended and fell to us."""
+        own = self._table.children(os.getpid())
+        candidates = own if self._subreaper else {*own, *self._table.pids()} - self._before
+        statuses = [status for status in map(self._table.status, candidates) if status is not None]
+        self._bury([status for status in statuses if status.zombie])
+        tops = [status.pid for status in statuses if not status.zombie and self._belongs(status)]
+        below = descendants(self._table, tops) if tops else set[int]()
+        return {pid for pid in below if (status := self._table.status(pid)) is not None and not status.zombie}
+
+    def wait(self, patience: float) -> None:
+        """Give what is alive `patience` seconds to end by itself. Blocks."""
+        signal_and_wait(self.living(), 0, patience, pidfds=self._pidfds)
+
+    def end(self, grace: float = _TERM_GRACE) -> int:
+        """End every process: SIGTERM, `grace` seconds, SIGKILL. Returns how many there were. Blocks.
+
+        Whoever started the leader still has to reap it.
+        """
+        deadline = time.monotonic() + grace + _KILL_ROUNDS * _KILL_PATIENCE
+        self._signalled |= _end(self.living, deadline, grace, pidfds=self._pidfds, after_round=self._after_round)
+        return len(self._signalled)
+
+    def _after_round(self, signalled: set[int]) -> None:
+        self._signalled |= signalled
+        for pid in signalled - {self._leader}:
+            reap(pid)
+
+    def _belongs(self, status: Status) -> bool:
+        """Whether a process is of this command, or of nothing that still lives."""
+        mark = self._table.mark(status.pid)
+        if mark == self.mark or status.session == self._leader or self._pipes & self._table.pipes(status.pid):
+            return True
+        another_command = mark is not None and mark.startswith(f"{os.getpid()}.")
+        if another_command or not self._subreaper or status.session in (0, status.pid, self._own_session):
+            return False
+        return self._table.status(status.session) is None  # no leader: nobody is left who wanted it
+
+    def _bury(self, zombies: list[Status]) -> None:
+        own = [status for status in zombies if status.parent == os.getpid() and status.pid != self._leader]
+        ours = {status.pid for status in own if status.session == self._leader or status.pid in self._signalled}
+        for pid in ours:
+            reap(pid)
+        self._unclaimed.note(status.pid for status in own if status.pid not in ours)

@@ -1,0 +1,255 @@
+"""The sandbox of the file tools: which paths exist for a session, and the only way to open them (T4, 2.7).
+
+A path passes three stations. `Roots.place` resolves it and judges the result; `Root` opens it by its directory
+fd, so that what was judged is what is opened; `Place` carries it from one to the other. Nothing else in the
+agent may open a path that came from a model, a file or an editor.
+"""
+
+import errno
+import os
+import stat
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self, TypeAlias
+
+from acp_agent.core.errors import ConfigError, Refused, ToolError, ToolErrorCategory
+from acp_agent.core.types import Access
+from acp_agent.execution.given_path import check_text, expansion_wanted
+from acp_agent.execution.open_beneath import Opener, best_opener
+from acp_agent.execution.path_errors import path_error, told_as
+
+PathPolicy: TypeAlias = Callable[[str, Access], str | None]
+"""Why a resolved absolute path inside the roots may not be touched, or None. Deny lists and protected paths go here."""
+
+_ROOT_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_GENTLY = os.O_NONBLOCK | os.O_NOCTTY  # a FIFO must not block us, a terminal not become ours
+
+
+def no_policy(path: str, access: Access) -> None:
+    """Everything inside the roots may be touched."""
+    del path, access
+
+
+class Root:
+    """One allowed directory, held open from the session's start. `path` is absolute and resolved.
+
+    The fd, not the name, is the root: renaming or replacing the directory later does not move the sandbox.
+    Methods take paths relative to it, resolved, "." for itself, and raise OSError.
+    """
+
+    def __init__(self, path: str, opener: Opener | None = None) -> None:
+        self.path = os.path.realpath(path, strict=True)
+        self._fd = os.open(self.path, _ROOT_FLAGS)
+        self._close = weakref.finalize(self, os.close, self._fd)
+        self._open = opener or best_opener(self._fd)
+
+    def relative(self, resolved: str) -> str | None:
+        """`resolved` as seen from here ("." for the root), or None when it lies elsewhere. By components."""
+        if resolved == self.path:
+            return "."
+        prefix = self.path if self.path.endswith("/") else self.path + "/"
+        return resolved[len(prefix) :] if resolved.startswith(prefix) else None
+
+    def absolute(self, relative: str) -> str:
+        """The absolute path of a path below the root."""
+        return self.path if relative == "." else os.path.join(self.path, relative)
+
+    def open(self, relative: str, flags: int) -> int:
+        """A new fd. ELOOP or EXDEV when a link was met."""
+        assert self._close.alive, "a closed root was used"
+        return self._open(self._fd, relative, flags)
+
+    def open_regular(self, relative: str, flags: int = os.O_RDONLY) -> int:
+        """A new fd of a regular file; EISDIR or ENXIO for anything else."""
+        fd = self.open(relative, flags | _GENTLY)
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISREG(mode):
+            return fd
+        os.close(fd)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), relative)
+        raise OSError(errno.ENXIO, os.strerror(errno.ENXIO), relative)
+
+    def open_directory(self, relative: str) -> int:
+        """A new fd of a directory, good for reading it and for `dir_fd`."""
+        return self.open(relative, os.O_RDONLY | os.O_DIRECTORY | _GENTLY)
+
+    def make_directories(self, relative: str) -> list[str]:
+        """Create `relative` and what is missing above it. Returns what was created, outermost first.
+
+        All or nothing: when one cannot be made, the others are removed again.
+        """
+        made: list[str] = []
+        parts = [] if relative == "." else relative.split("/")
+        try:
+            for depth in range(len(parts)):
+                path = "/".join(parts[: depth + 1])
+                if self._make_directory(path):
+                    made += [path]
+        except OSError:
+            self.remove_directories(made)
+            raise
+        return made
+
+    def _make_directory(self, path: str) -> bool:
+        parent, name = os.path.split(path)
+        fd = self.open_directory(parent or ".")
+        try:
+            os.mkdir(name, dir_fd=fd)
+            os.fsync(fd)
+        except FileExistsError:
+            return False
+        else:
+            return True
+        finally:
+            os.close(fd)
+
+    def remove_directories(self, made: Sequence[str]) -> None:
+        """Undo `make_directories`. What somebody has filled meanwhile stays."""
+        for relative in reversed(made):
+            parent, name = os.path.split(relative)
+            try:
+                fd = self.open_directory(parent or ".")
+            except OSError:
+                return
+            try:
+                os.rmdir(name, dir_fd=fd)
+            except OSError:
+                return
+            finally:
+                os.close(fd)
+
+    def close(self) -> None:
+        """Give the fd back. Safe to call twice."""
+        self._close()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path that passed: below `root` at `relative`, which the model called `given`."""
+
+    root: Root
+    relative: str
+    given: str
+
+    @property
+    def path(self) -> str:
+        """Absolute, links resolved."""
+        return self.root.absolute(self.relative)
+
+    @property
+    def parent(self) -> str:
+        """The directory it is in, relative to the root."""
+        return os.path.dirname(self.relative) or "."
+
+    @property
+    def name(self) -> str:
+        """Its last component; "." for the root itself."""
+        return os.path.basename(self.relative)
+
+    def open_regular(self, flags: int = os.O_RDONLY) -> int:
+        """A new fd of the regular file. Raises ToolError or Refused."""
+        with told_as(self.given):
+            return self.root.open_regular(self.relative, flags)
+
+    def open_directory(self) -> int:
+        """A new fd of the directory. Raises ToolError or Refused."""
+        with told_as(self.given):
+            return self.root.open_directory(self.relative)
+
+
+class Roots:
+    """The directories of a session: its cwd and `extra`. Close it with the session.
+
+    Raises ConfigError when one of them is not a directory that can be opened. `opener` is for tests.
+    """
+
+    def __init__(
+        self,
+        cwd: str,
+        extra: Sequence[str] = (),
+        *,
+        policy: PathPolicy = no_policy,
+        opener: Opener | None = None,
+    ) -> None:
+        self._policy = policy
+        self._roots: list[Root] = []
+        for path in (cwd, *extra):
+            try:
+                self._roots.append(Root(path, opener))
+            except (OSError, ValueError) as error:
+                self.close()
+                why = error.strerror if isinstance(error, OSError) else str(error)
+                raise ConfigError("session", "directory", path, f"a directory that can be opened ({why})") from error
+        self.cwd = self._roots[0].path
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the roots' fds back. Nothing can be opened afterwards."""
+        for root in self._roots:
+            root.close()
+
+    def resolve(self, path: str, access: Access) -> str:
+        """The absolute path, links resolved, that `path` means. Raises ToolError or Refused."""
+        return self.place(path, access).path
+
+    def place(self, path: str, access: Access) -> Place:
+        """Where `path` is, if it may be touched. It need not exist. Raises ToolError or Refused."""
+        given = check_text(path)
+        wanted = expansion_wanted(given)
+        if wanted is not None and not os.path.lexists(os.path.join(self.cwd, given.split("/", 1)[0])):
+            raise wanted
+        resolved = _real(os.path.join(self.cwd, given), given)
+        for root in self._roots:
+            relative = root.relative(resolved)
+            if relative is not None:
+                reason = self._policy(resolved, access)
+                if reason is not None:
+                    raise Refused(f"{given}: {reason}")
+                return Place(root, relative, given)
+        raise Refused(f"{given}: outside the directories of this session", "Stay below the working directory.")
+
+    def allows(self, resolved: str, access: Access) -> bool:
+        """Whether the policy lets a path be touched that a search met below a place."""
+        return self._policy(resolved, access) is None
+
+
+def _real(absolute: str, given: str) -> str:
+    """The path as the kernel would walk it: the nearest existing ancestor resolved, plus the rest."""
+    head, rest = absolute, list[str]()
+    while True:
+        try:
+            os.stat(head)  # the kernel's verdict on loops, permissions and lengths, before Python follows links
+            real = os.path.realpath(head, strict=True)
+            break
+        except (FileNotFoundError, NotADirectoryError):
+            head, name = os.path.split(head.rstrip("/"))
+            if name not in ("", "."):
+                rest.insert(0, name)
+        except OSError as error:
+            raise _unresolvable(error, given) from error
+    if ".." in rest:
+        raise Refused(f"{given}: goes up (..) from a directory that does not exist")
+    if rest and _is_link(os.path.join(real, rest[0])):
+        raise Refused(f"{given}: leads through a link to something that does not exist")
+    return os.path.join(real, *rest)
+
+
+def _unresolvable(error: OSError, given: str) -> ToolError | Refused:
+    told = path_error(error, given)
+    if isinstance(told, ToolError) and told.failure.category is ToolErrorCategory.INVALID_PARAMETERS:
+        return told
+    return Refused(f"{given}: cannot be resolved ({os.strerror(error.errno or 0).lower()})")
+
+
+def _is_link(path: str) -> bool:
+    try:
+        return stat.S_ISLNK(os.lstat(path).st_mode)
+    except OSError:
+        return False

@@ -1,0 +1,71 @@
+"""What counts as text, and reading it with a bound (A23.2, A23.9, T4.23)."""
+
+import os
+
+from acp_agent.core.errors import ToolError, ToolErrorCategory
+
+BOM = b"\xef\xbb\xbf"
+_CHUNK = 1024 * 1024
+
+
+def read_bounded(fd: int, limit: int, given: str) -> bytes:
+    """All bytes of an open file. Raises ToolError when there are more than `limit`, OSError as read does."""
+    size = os.fstat(fd).st_size
+    if size > limit:
+        raise _too_large(given, size, limit)
+    chunks: list[bytes] = []
+    total = 0
+    while chunk := os.read(fd, min(max(size - total, 0) + 1, _CHUNK)):
+        chunks.append(chunk)
+        total += len(chunk)
+        if total > limit:  # it grew, or it never had an honest size
+            raise _too_large(given, total, limit)
+    return b"".join(chunks)
+
+
+def is_binary(data: bytes) -> bool:
+    """Whether the bytes are surely no text."""
+    return b"\0" in data
+
+
+def binary_error(given: str) -> ToolError:
+    """What the model is told about a file that is no text."""
+    return ToolError(
+        ToolErrorCategory.PERMANENT_FAILURE,
+        f"{given} is a binary file",
+        "Only UTF-8 text can be read here; look at it with a command such as `file` or `xxd`.",
+    )
+
+
+def decode_text(data: bytes, given: str) -> str:
+    """UTF-8 without its BOM, line ends as they are. Raises ToolError for anything else."""
+    if is_binary(data):
+        raise binary_error(given)
+    try:
+        return data.removeprefix(BOM).decode()
+    except UnicodeDecodeError:
+        raise binary_error(given) from None
+
+
+def encode_text(text: str, given: str, limit: int) -> bytes:
+    """The bytes to write. Raises ToolError when they are no text or more than `limit`."""
+    if "\0" in text:
+        msg = f"{given}: the content has a NUL character; only text can be written"
+        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        msg = f"{given}: the content has half of a surrogate pair at character {error.start}"
+        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg) from None
+    if len(data) > limit:
+        msg = f"{given}: the content is {len(data)} bytes; at most {limit} can be written"
+        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
+    return data
+
+
+def _too_large(given: str, size: int, limit: int) -> ToolError:
+    return ToolError(
+        ToolErrorCategory.PERMANENT_FAILURE,
+        f"{given}: {size} bytes are too large to read (at most {limit})",
+        "Search it with grep, or take a part of it with a command such as `head`, `tail` or `sed -n`.",
+    )

@@ -1,0 +1,212 @@
+"""The first gate: commands that never run (requirements S1, G3).
+
+Nothing lifts it: no rule, no mode, no approval, no confirmed path. It is a tripwire all the same, not a
+boundary: whoever may run `python` can do what `curl` does (S1.10).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import assert_never
+
+from acp_agent.core.ports import Invocation, ToolExecutor
+from acp_agent.core.types import Allow, Ask, CommandSubject, Deny, Verdict
+from acp_agent.core.wrapper import Gate
+from acp_agent.gates.command import Command, Survey, survey
+from acp_agent.gates.shell.danger import (
+    code_hazard,
+    destructive,
+    has_option,
+    operands,
+    shell_texts,
+)
+from acp_agent.gates.shell.tables import tables
+from acp_agent.gates.shell.wrappers import option_texts
+
+_COPY = "dd if="
+_UNKNOWN = ("$", "`")
+_SCRIPTS = frozenset(("sh", "bash", "py", "js", "mjs", "ts", "rb", "pl", "php", "lua"))
+
+
+class Substitution(StrEnum):
+    """What happens to commands with a substitution or a here-string (requirements 4, row 50)."""
+
+    BLOCK = "block"  # refused
+    INSPECT = "inspect"  # judged by the commands inside; refused when these cannot be read
+    ASK = "ask"  # the user decides
+
+
+@dataclass(frozen=True, slots=True)
+class BlocklistPolicy:
+    """What is blocked beside the fixed core. Immutable: a new one is swapped in on a change (T2.15).
+
+    blocked   further patterns: a program name, or a program with words that must follow ("git push --force");
+              case does not matter, options match in any order
+    allowed   lifts the configurable part only: the network programs and `dd if=`
+    """
+
+    blocked: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+    substitution: Substitution = Substitution.BLOCK
+
+    def find(self, found: Survey) -> str:
+        """The pattern that blocks a text, for the error (T2.16); empty when none does."""
+        if found.hazards:
+            return found.hazards[0]
+        folder = ""
+        for command in found.walk():
+            pattern = self._match(command, folder)
+            if pattern:
+                return pattern
+            if command.name in ("cd", "pushd"):
+                folder = _folder(command, folder)
+        return ""
+
+    def _match(self, command: Command, folder: str) -> str:
+        name = command.name.casefold()
+        fixed = _named(name, _fixed()) or destructive(command, folder)
+        return fixed or self._configured(command, name) or self._code(command)
+
+    def _configured(self, command: Command, name: str) -> str:
+        allowed = {each.strip().casefold() for each in self.allowed}
+        network = _named(name, tables().danger["network"] - allowed)
+        if network:
+            return network
+        if name == "dd" and not allowed & {_COPY, "dd"} and any(word.startswith("if=") for word in command.argv):
+            return _COPY
+        return next((pattern for pattern in self.blocked if _matches(pattern, command)), "")
+
+    def _code(self, command: Command) -> str:
+        """Program texts in other languages (`python -c`, `awk`): what they plainly run is judged as well."""
+        for code in _codes(command):
+            hazard = code_hazard(code)
+            if hazard:
+                return hazard
+            for text in shell_texts(code):
+                # Without an interpreter of their own: literals inside literals are not followed.
+                for inner in survey(text).walk():
+                    pattern = _named(inner.name.casefold(), _fixed()) or destructive(inner, "")
+                    pattern = pattern or self._configured(inner, inner.name.casefold())
+                    if pattern:
+                        return pattern
+        return ""
+
+
+def find_blocked_command(text: str, policy: BlocklistPolicy) -> str:
+    """The pattern that blocks a shell text, or empty (T2.16)."""
+    return policy.find(survey(text))
+
+
+class BlocklistGate(Gate):
+    """Refuses blocked commands. `policy` may be replaced at any time; a call is judged by one policy throughout."""
+
+    def __init__(self, wrapped: ToolExecutor, policy: BlocklistPolicy) -> None:
+        super().__init__(wrapped)
+        self.policy = policy
+
+    def check(self, invocation: Invocation) -> Verdict:
+        policy = self.policy
+        verdict: Verdict = Allow()
+        for subject in invocation.subjects:
+            if isinstance(subject, CommandSubject):
+                judged = judge(subject.command, policy)
+                if isinstance(judged, Deny):
+                    return judged
+                verdict = judged if isinstance(judged, Ask) else verdict
+        return verdict
+
+
+def judge(text: str, policy: BlocklistPolicy) -> Verdict:
+    """The blocklist's verdict on a shell text."""
+    if "\0" in text:
+        return Deny("blocklist: the command holds a NUL character")
+    found = survey(text)
+    pattern = policy.find(found)
+    if pattern:
+        return Deny(f"blocklist: the command matches '{pattern}'")
+    if found.unread:
+        return Deny(f"blocklist: the command {found.unread} and cannot be checked")
+    if not found.constructs:
+        return Allow()
+    kind = min(found.constructs)
+    match policy.substitution:
+        case Substitution.BLOCK:
+            return Deny(f"blocklist: {kind} is not allowed; run the commands one by one and write the values out")
+        case Substitution.INSPECT:
+            dark = found.damage or any(command.name.startswith(_UNKNOWN) for command in found.walk())
+            return Deny(f"blocklist: what the {kind} runs cannot be told") if dark else Allow()
+        case Substitution.ASK:
+            return Ask(f"uses a {kind}")
+        case _:
+            assert_never(policy.substitution)
+
+
+def _fixed() -> frozenset[str]:
+    danger = tables().danger
+    return danger["privilege"] | danger["power"] | danger["disk_makers"]
+
+
+def _named(name: str, names: frozenset[str]) -> str:
+    """The blocked name a program name is: itself, with an ending (`mkfs.ext4`), or by a pattern (`su?o`).
+
+    A script that is only called like one (`./reboot.sh`) is not.
+    """
+    if name in names:
+        return name
+    stem, _, ending = name.partition(".")
+    if stem in names and ending not in _SCRIPTS:
+        return stem
+    if any(char in name for char in "*?["):
+        return next((each for each in sorted(names) if fnmatchcase(each, name)), "")
+    return ""
+
+
+def _matches(pattern: str, command: Command) -> bool:
+    """Whether a configured pattern matches: as the beginning of the command, or its words in any order."""
+    words = pattern.casefold().split()
+    if not words or not _named(command.name.casefold(), frozenset(words[:1])):
+        return False
+    args = [word.casefold() for word in command.argv[1:]]
+    line = " ".join((words[0], *args))
+    start = " ".join(words)
+    if line == start or line.startswith(start if start[-1] in "=/" else f"{start} "):
+        return True
+    given = operands(args)
+    wanted = operands(words[1:])
+    options = [word for word in words[1:] if word.startswith("-")]
+    # The subcommand may stand behind options with values (`git -C x push`), so it is looked for anywhere.
+    return _in_order(wanted, given) and all(_has(args, option) for option in options)
+
+
+def _in_order(wanted: list[str], given: list[str]) -> bool:
+    rest: Iterator[str] = iter(given)
+    return all(word in rest for word in wanted)
+
+
+def _has(args: list[str], option: str) -> bool:
+    if option.startswith("--"):
+        return has_option(args, "", option)
+    return option in args or all(has_option(args, letter) for letter in option[1:])
+
+
+def _folder(command: Command, folder: str) -> str:
+    """Where a `cd` leads, when that is plain: an absolute folder, home, or a step from a known one."""
+    target = next(iter(operands(command.argv[1:])), "~")
+    if target.startswith(("/", "~")):
+        return target
+    return f"{folder}/{target}" if folder and not target.startswith("-") else ""
+
+
+def _codes(command: Command) -> list[str]:
+    known = tables().interpreter(command.name)
+    if not known:
+        return []
+    args = command.argv[1:]
+    codes = option_texts(tables().interpreters[known], args)
+    plain = operands(args)
+    if known.endswith("awk"):
+        codes += plain[:1]
+    if command.stdin and (not plain or plain[0] == "-"):
+        codes.append(command.stdin)
+    return codes

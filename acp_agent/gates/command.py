@@ -1,0 +1,160 @@
+"""What a shell command line would run, or that it cannot be told (security.md 2.1).
+
+Two readings of one text. `analyse` proves: a `Plain` verdict lists every command bash would run, word for
+word, and nothing else; whatever it cannot prove is `Opaque` and may be asked about, never allowed by a rule.
+`survey` suspects: it lists every command that stands anywhere in the text (loops, substitutions, functions,
+here-documents fed to shells, nested `sh -c` strings, behind wrappers), for the gates that only forbid.
+
+The parser is a module of its own, imported when the first command is read (design rule 6).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+MAX_BYTES = 64 * 1024
+"""Longer texts are Opaque (security.md 2.1)."""
+
+MAX_SECONDS = 1.0
+"""Texts that take longer to parse are Opaque."""
+
+MAX_DEPTH = 5
+"""How many shells inside one another are read (`bash -c "sh -c '…'"`)."""
+
+_STANDARD_FOLDERS = frozenset(
+    ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin")
+)
+_HARMLESS_FILES = ("/dev/null", "/dev/stdout", "/dev/stderr")
+
+
+@dataclass(frozen=True, slots=True)
+class Redirection:
+    """One redirection: `2>&1` is operator ">&", target "1", descriptor "2"."""
+
+    operator: str
+    target: str
+    descriptor: str = ""
+
+    @property
+    def harmless(self) -> bool:
+        """Whether it neither reads nor changes a file: `2>&1`, `>/dev/null`, `</dev/null`."""
+        if self.operator in (">&", "<&"):
+            return self.target.rstrip("-").isdigit() or self.target == "-"
+        return self.target in _HARMLESS_FILES
+
+    @property
+    def writes(self) -> bool:
+        """Whether it opens its target for writing."""
+        return ">" in self.operator
+
+    def __str__(self) -> str:
+        return f"{self.descriptor}{self.operator}{self.target}"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One simple command.
+
+    argv          the words bash would pass, quotes removed; empty when only variables are set
+    assignments   `NAME=value` words before it, or those its wrapper sets (`env A=1 …`)
+    joined        the operator before it in the text: "", "&&", "||", ";", "|", "&"
+    runs          the commands it starts itself: behind a wrapper, in `sh -c`, `eval`, `find -exec`, ...
+    wrapper       it only starts `runs`, with exactly the words seen (`timeout 5 git status`)
+    appended      it starts `runs` with further words that nobody knows yet (`xargs`, `find -exec … +`)
+    unclear       why it cannot be told what it starts; empty when `runs` is all of it
+    stdin         literal text fed to it by a here-document, a here-string or `echo … |`
+    """
+
+    argv: tuple[str, ...]
+    redirections: tuple[Redirection, ...] = ()
+    assignments: tuple[str, ...] = ()
+    joined: str = ""
+    runs: "tuple[Command, ...]" = ()
+    wrapper: bool = False
+    appended: bool = False
+    unclear: str = ""
+    stdin: str = ""
+
+    @property
+    def name(self) -> str:
+        """The base name of the program: "git" for /usr/bin/git; empty when there is none."""
+        return self.argv[0].rstrip("/").rpartition("/")[2] if self.argv else ""
+
+    @property
+    def standard(self) -> bool:
+        """Whether the program is looked up on the PATH or lies in a folder of the system's own."""
+        folder, slash, _ = (self.argv[0] if self.argv else "").rpartition("/")
+        return not slash or folder in _STANDARD_FOLDERS
+
+    def walk(self) -> "Iterator[Command]":
+        """The command, then everything it starts, outermost first."""
+        yield self
+        for command in self.runs:
+            yield from command.walk()
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Proven: bash runs these commands and no others, in this order."""
+
+    commands: tuple[Command, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Not proven. `reason` is for people: "uses a command substitution"."""
+
+    reason: str
+
+
+Analysis: TypeAlias = Plain | Opaque
+
+
+class Construct(StrEnum):
+    """Syntax that feeds one command's output to another as words (requirements S1.7)."""
+
+    COMMAND_SUBSTITUTION = "command substitution $(…)"
+    BACKTICK = "command substitution `…`"
+    PROCESS_SUBSTITUTION = "process substitution <(…)"
+    HERE_STRING = "here-string <<<"
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Everything found in a text, understood or not.
+
+    commands     every simple command anywhere, in source order; nested ones are in their `runs`
+    constructs   the substitutions in it
+    hazards      dangerous shapes that are no single command (a fork bomb, decoded text piped into a shell)
+    damage       why more may hide in it (a syntax error, bytes the parser skipped); empty when the tree is whole
+    unread       why it could not be read to the end (too long, too deep, too slow); empty when it was
+    """
+
+    commands: tuple[Command, ...] = ()
+    constructs: frozenset[Construct] = frozenset()
+    hazards: tuple[str, ...] = ()
+    damage: str = ""
+    unread: str = ""
+
+    def walk(self) -> Iterator[Command]:
+        """Every command, nested ones included."""
+        for command in self.commands:
+            yield from command.walk()
+
+
+def analyse(text: str) -> Analysis:
+    """The commands a text runs, proven, or why that cannot be told. Never raises.
+
+    Source: security.md 2.1 Design; measured there: 0 escapes in 72,613 strings judged plain.
+    """
+    from acp_agent.gates.shell import reading  # noqa: PLC0415 - the parser loads at the first command (design rule 6)
+
+    return reading.analyse(text)
+
+
+def survey(text: str) -> Survey:
+    """Every command that stands in a text, for gates that forbid. Never raises."""
+    from acp_agent.gates.shell import reading  # noqa: PLC0415 - the parser loads at the first command (design rule 6)
+
+    return reading.survey(text)

@@ -1,0 +1,275 @@
+"""What well-known programs do beside their work, and what an approval of them covers (`programs.toml`)."""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import cast
+
+from acp_agent.gates.command import Command
+from acp_agent.gates.shell.scripts import awk_asks, sed_asks
+from acp_agent.gates.shell.tables import tables
+
+_Table = dict[str, object]
+_PREFIX_WORD = re.compile(r"[\w@./+:=,-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why an allowed program is asked about after all. A rule that names `waived_by` outright has thought of it."""
+
+    reason: str
+    waived_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One entry of the table; the keys are explained in `programs.toml`."""
+
+    ask: frozenset[str] = frozenset()
+    safe: frozenset[str] = frozenset()
+    valued: frozenset[str] = frozenset()
+    only: frozenset[str] = frozenset()
+    single: bool = False
+    bundle: bool = False
+    words: tuple[re.Pattern[str], ...] = ()
+    args: tuple[re.Pattern[str], ...] = ()
+    exceptions: tuple[str, ...] = ()
+    ask_before: frozenset[str] = frozenset()
+    globals: frozenset[str] = frozenset()
+    subcommands: frozenset[str] = frozenset()
+    always: frozenset[str] = frozenset()
+    adds: frozenset[str] = frozenset()
+    needs: Mapping[str, frozenset[str]] = MappingProxyType({})
+    asks: bool = False
+    key: str = "program"
+    deep: frozenset[str] = frozenset()
+    sub: "Mapping[str, Program]" = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """The whole table."""
+
+    programs: Mapping[str, Program]
+    aliases: Mapping[str, str]
+    harmless: frozenset[str]
+    neutral: frozenset[str]
+    listers: frozenset[str]
+    state: frozenset[str]
+    variables: frozenset[str]
+    careful: frozenset[str]
+
+    def doubts(self, argv: tuple[str, ...], name: str) -> Iterator[Doubt]:
+        """What in a call may run a program, write, read or send elsewhere, or change the shell."""
+        args = argv[1:]
+        if name in self.state:
+            yield Doubt(f"{name} changes what later commands do")
+        script = _script(name, args)
+        if script:
+            yield Doubt(f"{name}: {script} may run, read or write more")
+        if tables().interpreter(name) == "python" and args[:1] == ("-m",) and len(args) > 1:
+            yield from self.doubts(args[1:], args[1])
+        known = self._known(name)
+        if known is None:
+            return
+        if known.asks:
+            yield Doubt(f"{name} can do more than its arguments show")
+        yield from _doubts(known, name, args)
+
+    def prefix(self, command: Command) -> tuple[str, ...]:
+        """The words an approval "always" of a command covers; empty when it must bind to the whole text (A20.8)."""
+        name = command.name
+        bound = (
+            not command.standard
+            or command.runs
+            or command.unclear
+            or name in self.careful
+            or name in tables().shells
+            or name in tables().wrappers
+            or tables().interpreter(name)
+        )
+        if bound or not name:
+            return ()
+        words = self._key(self._known(name) or Program(), name, command.argv[1:])
+        return words if all(_PREFIX_WORD.fullmatch(word) for word in words) else ()
+
+    def _key(self, known: Program, name: str, args: tuple[str, ...]) -> tuple[str, ...]:
+        operands = [word for word in args if not word.startswith("-")]
+        match known.key:
+            case "payload":
+                return ()
+            case "targets":
+                return (name, *sorted(operands))
+            case "subcommand":
+                at, subcommand = find_subcommand(known, args)
+                if not subcommand:
+                    return ()
+                rest = [word for word in args[at + 1 :] if not word.startswith("-")]
+                return (name, subcommand, *(rest[:1] if subcommand in known.deep else ()))
+            case _:
+                return (name,)
+
+    def spellings(self, command: Command) -> Iterator[str]:
+        """The texts a deny rule is held against: as written, by base name, and without global options."""
+        if not command.argv:
+            return
+        name, args = command.name, command.argv[1:]
+        yield " ".join((name, *args))
+        if command.argv[0] != name:
+            yield " ".join(command.argv)
+        known = self._known(name)
+        if known is not None and known.subcommands:
+            at, subcommand = find_subcommand(known, args)
+            if subcommand and at:
+                yield " ".join((name, *args[at:]))
+
+    def _known(self, name: str) -> Program | None:
+        bare = self.aliases.get(name, name)
+        interpreter = tables().interpreter(bare)
+        return self.programs.get(bare) or (self.programs.get(interpreter) if interpreter else None)
+
+
+def find_subcommand(known: Program, args: tuple[str, ...]) -> tuple[int, str]:
+    """The position and text of the first word that is neither an option nor the value of one; ("" when none)."""
+    index = 0
+    while index < len(args):
+        word = args[index]
+        if not word.startswith("-"):
+            return index, word
+        index += 2 if word in known.globals else 1
+    return len(args), ""
+
+
+def _doubts(known: Program, name: str, args: tuple[str, ...]) -> Iterator[Doubt]:
+    if not known.subcommands:
+        yield from _arguments(known, name, args)
+        return
+    at, subcommand = find_subcommand(known, args)
+    sub = known.sub.get(subcommand, Program())
+    yield from _arguments(Program(ask=known.ask | known.ask_before, safe=known.safe), name, args[:at])
+    if not subcommand:
+        return
+    call = f"{name} {subcommand}"
+    rest = args[at + 1 :]
+    operands = [word for word in rest if not word.startswith("-")]
+    if subcommand not in known.subcommands or subcommand in known.always:
+        yield Doubt(f"{call} can do more than its arguments show", subcommand)
+    if subcommand in known.adds and operands:
+        yield Doubt(f"{call} brings in {', '.join(operands[:3])}", subcommand)
+    needed = known.needs.get(subcommand)
+    if needed and not any(word.partition("=")[0] in needed for word in rest):
+        yield Doubt(f"{call} may change settings that run programs", subcommand)
+    yield from _arguments(known, call, rest)
+    if known.sub.get(subcommand):
+        yield from _arguments(sub, call, rest)
+
+
+def _arguments(known: Program, call: str, args: tuple[str, ...]) -> Iterator[Doubt]:
+    closed = False
+    for index, word in enumerate(args):
+        bundled = f"-{word}" if known.bundle and index == 0 and not word.startswith("-") else word
+        if bundled == "--":
+            closed = True
+        elif bundled.startswith("-") and not closed and bundled != "-":
+            option = _option(known, bundled)
+            excepted = f"{word} {args[index + 1] if index + 1 < len(args) else ''}".startswith(known.exceptions or ("\0",))
+            if option and not excepted:
+                yield Doubt(f"{call}: the option {option} may run a program, or write, read or send elsewhere", option)
+        elif any(pattern.fullmatch(word) for pattern in known.words):
+            yield Doubt(f"{call}: {word[:80]!r} reaches further than the workspace", word.casefold())
+        if any(pattern.fullmatch(word) for pattern in known.args):
+            yield Doubt(f"{call}: {word[:80]!r} may run a program", word)
+
+
+def _option(known: Program, word: str) -> str:
+    """The option in a word that asks, or empty."""
+    name = word.partition("=")[0]
+    if known.single:
+        return _single(known, f"-{name.lstrip('-')}")
+    if word.startswith("--"):
+        if name in known.safe:
+            return ""
+        return name if any(option.startswith(name) for option in known.ask if option.startswith("--")) else ""
+    for letter in word[1:]:
+        if f"-{letter}" in known.ask:
+            return f"-{letter}"
+        if letter in known.valued:
+            break
+    return word if word in known.ask else ""
+
+
+def _single(known: Program, name: str) -> str:
+    if known.only:
+        return "" if name in known.only else name
+    long = any(name == option or (len(option) == 2 and name.startswith(option)) for option in known.ask)
+    return name if long or any(name.startswith(f"{option}-") for option in known.ask) else ""
+
+
+def _script(name: str, args: tuple[str, ...]) -> str:
+    match name:
+        case "sed" | "gsed":
+            return sed_asks(args)
+        case "awk" | "gawk" | "mawk" | "nawk":
+            return awk_asks(args)
+        case _:
+            return ""
+
+
+@cache
+def programs() -> Programs:
+    """The packaged table: a constant that is read late, when the first command is judged."""
+    data = tomllib.loads(files("acp_agent.gates").joinpath("programs.toml").read_text(encoding="utf-8"))
+
+    def names(key: str) -> frozenset[str]:
+        return frozenset(cast("list[str]", data[key]))
+
+    return Programs(
+        programs=MappingProxyType({name: _program(_table(each)) for name, each in _table(data["programs"]).items()}),
+        aliases=MappingProxyType(cast("dict[str, str]", data["aliases"])),
+        harmless=names("harmless"),
+        neutral=names("neutral"),
+        listers=names("listers"),
+        state=names("state"),
+        variables=names("variables"),
+        careful=names("careful"),
+    )
+
+
+def _table(value: object) -> _Table:
+    return cast("_Table", value)
+
+
+def _program(table: _Table) -> Program:
+    def names(key: str) -> frozenset[str]:
+        return frozenset(cast("list[str] | str", table.get(key, [])))
+
+    def patterns(key: str) -> tuple[re.Pattern[str], ...]:
+        return tuple(re.compile(each) for each in cast("list[str]", table.get(key, [])))
+
+    needs = {name: frozenset(cast("list[str]", value)) for name, value in _table(table.get("needs", {})).items()}
+    sub = {name: _program(_table(value)) for name, value in _table(table.get("sub", {})).items()}
+    return Program(
+        ask=names("ask"),
+        safe=names("safe"),
+        valued=names("valued"),
+        only=names("only"),
+        single=table.get("single") is True,
+        bundle=table.get("bundle") is True,
+        words=patterns("words"),
+        args=patterns("args"),
+        exceptions=tuple(cast("list[str]", table.get("except", []))),
+        ask_before=names("ask_before"),
+        globals=names("globals"),
+        subcommands=names("subcommands"),
+        always=names("always"),
+        adds=names("adds"),
+        needs=MappingProxyType(needs),
+        asks=table.get("asks") is True,
+        key=cast("str", table.get("key", "program")),
+        deep=names("deep"),
+        sub=MappingProxyType(sub),
+    )

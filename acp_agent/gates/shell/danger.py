@@ -1,0 +1,190 @@
+"""The destructive core of the blocklist: commands that are refused whatever anybody configured (S1.1, class U)."""
+
+import re
+from collections.abc import Callable, Iterable
+
+from acp_agent.gates.command import Command
+from acp_agent.gates.shell.tables import tables
+from acp_agent.gates.shell.targets import is_disk, is_socket, is_system_root
+
+_HARMLESS_DEVICES = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/zero", "/dev/full", "/dev/tty")
+
+
+def destructive(command: Command, folder: str) -> str:
+    """The pattern a single command matches, such as "rm -rf /"; empty when it matches none.
+
+    `folder` is where relative paths start, when an earlier `cd` said so.
+    """
+    for redirection in command.redirections:
+        if is_socket(redirection.target):
+            return "/dev/tcp"
+        if redirection.writes and is_disk(redirection.target):
+            return f"> {redirection.target}"
+        if redirection.writes and redirection.target == "/proc/sysrq-trigger":
+            return "> /proc/sysrq-trigger"
+    name = command.name.casefold()
+    if name in tables().danger["disk_tools"]:
+        return _disk_tool(command, folder)
+    check = _CHECKS.get(name) or _CHECKS.get(name.removeprefix("g"))  # GNU tools on macOS: grm, gfind
+    return check(command, folder) if check else ""
+
+
+def operands(words: Iterable[str]) -> list[str]:
+    """The words that are no options; all of them behind `--`."""
+    found: list[str] = []
+    closed = False
+    for word in words:
+        if word == "--" and not closed:
+            closed = True
+        elif closed or not word.startswith("-") or word == "-":
+            found.append(word)
+    return found
+
+
+def has_option(words: Iterable[str], letters: str, *names: str) -> bool:
+    """Whether a short option (bundled too) or a long one (abbreviated too) is among the words."""
+    for word in words:
+        if word == "--":
+            return False
+        if word.startswith("--"):
+            given = word.partition("=")[0]
+            if len(given) > 2 and any(name.startswith(given) for name in names):
+                return True
+        elif word.startswith("-") and set(word[1:]) & set(letters):
+            return True
+    return False
+
+
+def _rm(command: Command, folder: str) -> str:
+    args = command.argv[1:]
+    if has_option(args, "", "--no-preserve-root"):
+        return "rm --no-preserve-root"
+    if not has_option(args, "rR", "--recursive"):
+        return ""
+    return "rm -rf /" if any(is_system_root(path, folder) for path in operands(args)) else ""
+
+
+def _mv(command: Command, folder: str) -> str:
+    paths = operands(command.argv[1:])
+    if any(is_disk(path) for path in paths[-1:]):
+        return f"mv … {paths[-1]}"
+    return "mv /" if any(is_system_root(path, folder) for path in paths[:-1]) else ""
+
+
+def _copy(command: Command, _folder: str) -> str:
+    paths = operands(command.argv[1:])
+    target = next((path for path in (paths if command.name == "tee" else paths[-1:]) if is_disk(path)), "")
+    return f"{command.name} … {target}" if target else ""
+
+
+def _permissions(command: Command, folder: str) -> str:
+    args = command.argv[1:]
+    paths = operands(args)[1:]
+    if has_option(args, "R", "--recursive"):
+        return f"{command.name} -R /" if any(is_system_root(path, folder) for path in paths) else ""
+    return f"{command.name} /" if "/" in paths else ""
+
+
+def _find(command: Command, folder: str) -> str:
+    args = command.argv[1:]
+    first = next((index for index, word in enumerate(args) if word.startswith(("-", "(", "!"))), len(args))
+    removes = "-delete" in args or any(
+        inner.name in tables().danger["removers"] for run in command.runs for inner in run.walk()
+    )
+    starts = args[:first] or (".",)
+    return "find / -delete" if removes and any(is_system_root(path, folder) for path in starts) else ""
+
+
+def _rsync(command: Command, folder: str) -> str:
+    args = command.argv[1:]
+    removes = any(word.startswith(("--del", "--remove-source")) for word in args)
+    return "rsync --delete /" if removes and any(is_system_root(path, folder) for path in operands(args)) else ""
+
+
+def _dd(command: Command, _folder: str) -> str:
+    for word in command.argv[1:]:
+        key, _, value = word.partition("=")
+        if key == "of" and value.startswith("/dev/") and value not in _HARMLESS_DEVICES:
+            return f"dd of={value}"
+    return ""
+
+
+def _disk_tool(command: Command, _folder: str) -> str:
+    if has_option(command.argv[1:], "l" if command.name in ("fdisk", "sfdisk", "parted") else "", "--list"):
+        return ""
+    device = next((word for word in command.argv[1:] if word.startswith("/dev/") and is_disk(word)), "")
+    return f"{command.name} {device}" if device else ""
+
+
+def _service(command: Command, _folder: str) -> str:
+    verb = next((word for word in operands(command.argv[1:]) if word in tables().danger["power_verbs"]), "")
+    return f"{command.name} {verb}" if verb else ""
+
+
+def _runlevel(command: Command, _folder: str) -> str:
+    return f"{command.name} 0" if any(word in ("0", "6") for word in command.argv[1:2]) else ""
+
+
+def _kill(command: Command, _folder: str) -> str:
+    targets = [word for word in command.argv[1:] if word == "-1"]
+    signal_first = len(command.argv) > 2 and command.argv[1] == "-1"
+    return "kill -1" if len(targets) > signal_first else ""
+
+
+_CHECKS: dict[str, Callable[[Command, str], str]] = {
+    "rm": _rm,
+    "srm": _rm,
+    "mv": _mv,
+    "cp": _copy,
+    "tee": _copy,
+    "install": _copy,
+    "ln": _copy,
+    "chmod": _permissions,
+    "chown": _permissions,
+    "chgrp": _permissions,
+    "find": _find,
+    "bfs": _find,
+    "rsync": _rsync,
+    "dd": _dd,
+    "systemctl": _service,
+    "loginctl": _service,
+    "init": _runlevel,
+    "telinit": _runlevel,
+    "kill": _kill,
+}
+
+_FORKS = re.compile(
+    r"fork\W*while\W*fork|while\b[^\n;]*[:{(\s]\s*(?:os\.)?fork\s*\(|fork\b[^\n]*\bwhile\b", re.IGNORECASE
+)
+_WIPES = re.compile(
+    r"(?:rmtree|rm_rf?|rm_r|remove_dir_all|rmSync|rmdirSync|removeSync|remove_tree|rimraf|deltree)\W{0,4}['\"]([^'\"]*)['\"]"
+)
+_STARTS = re.compile(r"system|popen|exec|spawn|subprocess|shell|\bqx\b|`|\bpty\b|getline|Runtime|\bsh\b", re.IGNORECASE)
+_LITERAL = re.compile(r"'((?:[^'\\\n]|\\.)*)'|\"((?:[^\"\\\n]|\\.)*)\"|`([^`]*)`|qx\{([^}]*)\}")
+_COMMA = re.compile(r"\s*,\s*")
+MAX_LITERALS = 32
+
+
+def code_hazard(code: str) -> str:
+    """What a program text in another language plainly does: wipe a root, or fork without end. Else empty."""
+    if _FORKS.search(code):
+        return "fork bomb"
+    if any(is_system_root(match[1]) for match in _WIPES.finditer(code)):
+        return "rm -rf /"
+    return ""
+
+
+def shell_texts(code: str) -> list[str]:
+    """The string literals of a program text that starts programs, lists of strings joined (`["rm", "-rf", "/"]`)."""
+    if not _STARTS.search(code):
+        return []
+    texts: list[str] = []
+    end = -1
+    for match in list(_LITERAL.finditer(code))[:MAX_LITERALS]:
+        literal = next(group for group in match.groups(default="") if group or not any(match.groups()))
+        if texts and _COMMA.fullmatch(code, end, match.start()):
+            texts[-1] += f" {literal}"
+        else:
+            texts.append(literal)
+        end = match.end()
+    return [text for text in texts if text.strip()]

@@ -1,0 +1,159 @@
+"""The two readings of a text: proven commands for rules that allow, every command for gates that forbid."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from acp_agent.gates.command import MAX_BYTES, MAX_DEPTH, Analysis, Command, Construct, Opaque, Plain, Survey
+from acp_agent.gates.shell.audit import why_not_plain
+from acp_agent.gates.shell.spelling import loose_constructs, loose_segments, spellings
+from acp_agent.gates.shell.syntax import parse
+from acp_agent.gates.shell.tables import tables
+from acp_agent.gates.shell.walk import Walk, commands
+from acp_agent.gates.shell.wrappers import Expander, Nested, shell_call
+
+SURVEY_BYTES = 4 * MAX_BYTES
+"""Longer texts stay unread by a survey: a gate that forbids must then forbid."""
+
+_WELL_KNOWN = {
+    "IFS": (" ",),
+    "HOME": ("~",),
+    "PWD": (".",),
+    "SHELL": ("/bin/bash",),
+    "BASH": ("/bin/bash",),
+}
+_DECODERS = {
+    "base64": ("-d", "-D", "--d"),
+    "base32": ("-d", "-D", "--d"),
+    "basenc": ("-d", "--d"),
+    "openssl": ("-d", "-base64"),
+    "xxd": ("-r", "-p", "-ps"),
+    "uudecode": ("",),
+    "rev": ("",),
+    "tr": ("",),
+}
+
+
+def analyse(text: str, depth: int = 0) -> Analysis:
+    """See `acp_agent.gates.command.analyse`."""
+    parsed = parse(text, MAX_BYTES)
+    if isinstance(parsed, str):
+        return Opaque(parsed)
+    reason = why_not_plain(text, parsed)
+    if reason:
+        return Opaque(reason)
+
+    def read(inner: str, _values: Mapping[str, tuple[str, ...]]) -> Nested:
+        if depth == MAX_DEPTH:
+            return Nested(unclear="nests too many shells")
+        analysis = analyse(inner, depth + 1)
+        if isinstance(analysis, Opaque):
+            return Nested(unclear=f"runs a text that {analysis.reason}")
+        return Nested(analysis.commands)
+
+    expander = Expander(read, guess=False, files={})
+    found = commands(Walk(parsed, {}).tree(), expander.expand)
+    return Plain(found) if found else Opaque("runs nothing")
+
+
+@dataclass(slots=True)
+class _Findings:
+    """What the survey of one text and of all texts inside it found."""
+
+    commands: list[Command] = field(default_factory=list[Command])
+    constructs: set[Construct] = field(default_factory=set[Construct])
+    hazards: list[str] = field(default_factory=list[str])
+    damage: str = ""
+    unread: str = ""
+
+
+def survey(text: str) -> Survey:
+    """See `acp_agent.gates.command.survey`."""
+    findings = _Findings()
+    for number, form in enumerate(spellings(text)):
+        # Another spelling only adds commands: what it would make of quotes says nothing about the real text.
+        each = findings if number == 0 else _Findings()
+        found = _survey(form, each, {}, 0)
+        findings.commands.extend(command for command in found if command not in findings.commands)
+        findings.hazards.extend(each.hazards if number else ())
+        findings.unread = findings.unread or each.unread
+    if findings.damage:
+        for form in spellings(text):
+            findings.commands.extend(_loose(form))
+        if loose_constructs(text):
+            findings.constructs.add(Construct.COMMAND_SUBSTITUTION)
+    return Survey(
+        tuple(findings.commands),
+        frozenset(findings.constructs),
+        tuple(dict.fromkeys(findings.hazards)),
+        findings.damage,
+        findings.unread,
+    )
+
+
+def _survey(text: str, findings: _Findings, values: Mapping[str, tuple[str, ...]], depth: int) -> tuple[Command, ...]:
+    parsed = parse(text, SURVEY_BYTES)
+    if isinstance(parsed, str):
+        findings.unread = parsed
+        return ()
+    if parsed.root.has_error:
+        findings.damage = "has a syntax error"
+    walk = Walk(parsed, {**_WELL_KNOWN, **values}).tree()
+    if walk.deep:
+        findings.unread = "is nested too deep"
+    findings.constructs |= walk.constructs
+    findings.hazards += walk.hazards
+
+    def read(inner: str, inner_values: Mapping[str, tuple[str, ...]]) -> Nested:
+        if depth == MAX_DEPTH:
+            findings.unread = "nests too many shells"
+            return Nested(unclear=findings.unread)
+        return Nested(_survey(inner, findings, {**walk.known, **inner_values}, depth + 1))
+
+    found = commands(walk, Expander(read, guess=True, files=walk.files).expand)
+    findings.hazards += _hazards(found)
+    if any("too many wrappers" in each.unclear for command in found for each in command.walk()):
+        findings.unread = "nests too many wrappers"
+    return found
+
+
+def _hazards(found: tuple[Command, ...]) -> list[str]:
+    """Decoded text piped into a shell, and a script that starts itself twice."""
+    hazards: list[str] = []
+    decoded = False
+    for command in found:
+        decoded = (decoded and command.joined == "|") or _decodes(command)
+        if decoded and command.joined == "|" and _reads_script(command):
+            hazards.append("decoded text piped into a shell")
+    if sum(command.argv[:1] in (("$0",), ("./$0",)) for command in found) > 1:
+        hazards.append("fork bomb")
+    return hazards
+
+
+def _decodes(command: Command) -> bool:
+    options = _DECODERS.get(command.name)
+    return options is not None and any(word.startswith(options) for word in (*command.argv[1:], ""))
+
+
+def _reads_script(command: Command) -> bool:
+    for each in command.walk():
+        if each.name in tables().shells:
+            call = shell_call(tables(), each.argv[1:])
+            return not call.texts and (call.stdin or not call.operands)
+    return False
+
+
+def _loose(text: str) -> list[Command]:
+    """Commands of a text the parser could not make sense of: every segment, quotes ignored, wrappers peeled."""
+    expander = Expander(lambda _text, _values: Nested(unclear="is damaged"), guess=True, files={})
+    return [
+        replace(expander.expand(Command(words[skip:])), unclear="is damaged")
+        for words in loose_segments(text)
+        for skip in _starts(words)
+        if words[skip:]
+    ]
+
+
+def _starts(words: tuple[str, ...]) -> tuple[int, int]:
+    """Where a command may begin: behind assignments, and one word later (behind `then`, `do`, a stray mark)."""
+    start = next((index for index, word in enumerate(words) if "=" not in word), len(words))
+    return start, start + 1

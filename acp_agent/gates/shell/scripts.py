@@ -1,0 +1,78 @@
+"""Scripts of sed and awk as arguments: plain enough to touch nothing but their input, or not."""
+
+import re
+
+_SED_ADDRESS = r"(?:\d+(?:~\d+)?|\$|/(?:\\.|[^/\\\n])*/I?|\\(?P<q{n}>[^\w\s\\])(?:\\.|(?!(?P=q{n}))[^\\\n])*(?P=q{n}))"
+_SED_COMMAND = re.compile(
+    r"\s*(?:"
+    + _SED_ADDRESS.replace("{n}", "1")
+    + r"(?:\s*,\s*(?:[+~]?\d+|"
+    + _SED_ADDRESS.replace("{n}", "2")
+    + r"))?)?\s*!?\s*(?:[pdqnNDPhHgGxl=]\s*\d*"
+    + r"|s(?P<d>[^\w\s\\])(?:\\.|(?!(?P=d))[^\\\n])*(?P=d)(?:\\.|(?!(?P=d))[^\\])*(?P=d)[gpiIm\d]*"
+    + r"|y(?P<e>[^\w\s\\])(?:\\.|(?!(?P=e))[^\\\n])*(?P=e)(?:\\.|(?!(?P=e))[^\\\n])*(?P=e)"
+    + r")?\s*(?:[;\n]|$)"
+)
+_SED_OPTIONS = frozenset(
+    (
+        "-n", "-E", "-r", "-s", "-u", "-z", "-i", "--quiet", "--silent", "--regexp-extended", "--separate", "--posix",
+        "--unbuffered", "--null-data", "--in-place", "--debug", "--sandbox", "--line-length", "--help", "--version",
+    )
+)  # fmt: skip
+_SED_BUNDLE = re.compile(r"-[nErsuz]*(?:i[\w.~]*|l\d+)?")
+_AWK_RUNS = re.compile(r"system|getline|ENVIRON|ARGV|ARGC|@|\|(?!\|)(?<!\|\|)|print[^;}\n]*>")
+_AWK_OPTIONS = re.compile(r"-F.*|-v.*|--field-separator=.*|--assign=.*|--version|--help|-V", re.DOTALL)
+
+
+def sed_asks(args: tuple[str, ...]) -> str:
+    """What in a sed call may write, read or run something; empty when nothing does."""
+    scripts: list[str] = []
+    operands: list[str] = []
+    index = 0
+    while index < len(args):
+        word = args[index]
+        index += 1
+        name, equals, value = word.partition("=")
+        if word in ("-e", "--expression"):
+            scripts.append(args[index] if index < len(args) else "")
+            index += 1
+        elif equals and name == "--expression":
+            scripts.append(value)
+        elif re.fullmatch(r"-[nErsuz]+e", word):
+            scripts.append(args[index] if index < len(args) else "")
+            index += 1
+        elif word == "--":
+            operands += args[index:]
+            break
+        elif word.startswith("-") and word != "-":
+            if name not in _SED_OPTIONS and not _SED_BUNDLE.fullmatch(word):
+                return word
+        else:
+            operands.append(word)
+    own = operands[:2] if operands[:1] == [""] else operands[:1]  # BSD: -i '' script
+    for script in scripts or own:
+        if not _sed_plain(script):
+            return f"the script {script!r}"
+    return ""
+
+
+def _sed_plain(script: str) -> bool:
+    at = 0
+    while at < len(script):
+        match = _SED_COMMAND.match(script, at)
+        if match is None or match.end() == at:
+            return False
+        at = match.end()
+    return True
+
+
+def awk_asks(args: tuple[str, ...]) -> str:
+    """What in an awk call may write, read or run something; empty when nothing does."""
+    index = 0
+    while index < len(args) and args[index].startswith("-") and args[index] not in ("-", "--"):
+        if not _AWK_OPTIONS.fullmatch(args[index]):
+            return args[index]
+        index += 2 if args[index] in ("-F", "-v") else 1
+    index += args[index : index + 1] == ("--",)
+    script = args[index] if index < len(args) else ""
+    return f"the script {script!r}" if _AWK_RUNS.search(script) else ""

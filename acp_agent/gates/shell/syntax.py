@@ -1,0 +1,54 @@
+"""The syntax tree of a shell text, by tree-sitter-bash, with caps on size and time."""
+
+import time
+from dataclasses import dataclass
+from functools import cache
+
+import tree_sitter_bash
+from tree_sitter import Language, Node, Parser
+
+from acp_agent.gates.command import MAX_SECONDS
+
+_CHUNK = 4096
+
+MAX_TREE_DEPTH = 100
+"""Nodes inside one another that are still walked; deeper texts count as unread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A tree and the bytes it was made from (nodes carry byte offsets)."""
+
+    root: Node
+    source: bytes
+
+    def text(self, node: Node) -> str:
+        """The source of a node. Cuts through a character give U+FFFD."""
+        return self.source[node.start_byte : node.end_byte].decode(errors="replace")
+
+
+@cache
+def _language() -> Language:
+    return Language(tree_sitter_bash.language())
+
+
+def parse(text: str, max_bytes: int) -> Parsed | str:
+    """The tree of a text, or why there is none, as a phrase that follows "the command"."""
+    try:
+        source = text.encode()
+    except UnicodeEncodeError:
+        return "is not valid text"
+    if len(source) > max_bytes:
+        return f"is longer than {max_bytes // 1024} KiB"
+    if len(source) <= _CHUNK:
+        return Parsed(Parser(_language()).parse(source).root_node, source)
+    deadline = time.monotonic() + MAX_SECONDS
+    late = False
+
+    def chunk(offset: int, _point: object) -> bytes:
+        nonlocal late
+        late = late or time.monotonic() > deadline
+        return b"" if late else source[offset : offset + _CHUNK]
+
+    root = Parser(_language()).parse(chunk).root_node
+    return "takes too long to parse" if late else Parsed(root, source)

@@ -1,0 +1,126 @@
+"""The packaged table of programs that run other programs (`tables.toml`), read once when first needed."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import cast
+
+_Table = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """How to find the command behind a wrapper; the keys are explained in `tables.toml`."""
+
+    flags: frozenset[str] = frozenset()
+    values: frozenset[str] = frozenset()
+    attached: frozenset[str] = frozenset()
+    text: frozenset[str] = frozenset()
+    inert: frozenset[str] = frozenset()
+    operands: int = 0
+    assignments: bool = False
+    variables: bool = False
+    numeric: bool = False
+    appended: bool = False
+    joined: bool = False
+    runner: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """All of `tables.toml`.
+
+    wrappers      by program name
+    commands      by program name, then by first word (`uv`, `run`)
+    shells        programs that run shell text; `same_syntax` those whose plain text means what it means in bash
+    shell_flags   options of shells without a value; `shell_letters` the short ones, which may be bundled
+    shell_text    options of shells that are followed by a command line, beside -c
+    text          options whose value is a command line, by program name
+    interpreters  options that carry code, by program name
+    danger        the words of the blocklist's core, by list name
+    reserved      words of bash itself
+    """
+
+    wrappers: Mapping[str, Wrapper]
+    commands: Mapping[str, Mapping[str, Wrapper]]
+    shells: frozenset[str]
+    same_syntax: frozenset[str]
+    shell_flags: frozenset[str]
+    shell_letters: frozenset[str]
+    shell_text: frozenset[str]
+    text: Mapping[str, frozenset[str]]
+    interpreters: Mapping[str, frozenset[str]]
+    danger: Mapping[str, frozenset[str]]
+    reserved: frozenset[str]
+
+    def interpreter(self, name: str) -> str:
+        """The table's name for an interpreter ("python" for python3.12), or empty."""
+        bare = name.rstrip("0123456789.")
+        return next((known for known in (name, bare) if known in self.interpreters), "")
+
+
+@cache
+def tables() -> Tables:
+    """The packaged table: a constant that is read late, so that starting up does not pay for it."""
+    source = files("acp_agent.gates.shell").joinpath("tables.toml").read_text(encoding="utf-8")
+    data = tomllib.loads(source)
+    shells = _section(data, "shells")
+    return Tables(
+        wrappers=_wrappers(_section(data, "wrappers")),
+        commands=MappingProxyType({name: _wrappers(_table(each)) for name, each in _section(data, "commands").items()}),
+        shells=_names(shells["names"]),
+        same_syntax=_names(shells["same_syntax"]),
+        shell_flags=_names(shells["flags"]),
+        shell_letters=frozenset(cast("str", shells["letters"])),
+        shell_text=_names(shells["text"]),
+        text=_lists(_section(data, "text")),
+        interpreters=_lists(_section(data, "interpreters")),
+        danger=_lists(_section(data, "danger")),
+        reserved=_names(_section(data, "syntax")["reserved"]),
+    )
+
+
+def _table(value: object) -> _Table:
+    return cast("_Table", value)
+
+
+def _section(data: _Table, name: str) -> _Table:
+    return _table(data[name])
+
+
+def _names(value: object) -> frozenset[str]:
+    return frozenset(cast("list[str]", value))
+
+
+def _lists(section: _Table) -> Mapping[str, frozenset[str]]:
+    return MappingProxyType({name: _names(value) for name, value in section.items()})
+
+
+def _wrappers(section: _Table) -> Mapping[str, Wrapper]:
+    return MappingProxyType({name: _wrapper(_table(each)) for name, each in section.items()})
+
+
+def _wrapper(table: _Table) -> Wrapper:
+    def names(key: str) -> frozenset[str]:
+        return _names(table.get(key, []))
+
+    def flag(key: str) -> bool:
+        return table.get(key) is True
+
+    return Wrapper(
+        flags=names("flags"),
+        values=names("values"),
+        attached=names("attached"),
+        text=names("text"),
+        inert=names("inert"),
+        operands=cast("int", table.get("operands", 0)),
+        assignments=flag("assignments"),
+        variables=flag("variables"),
+        numeric=flag("numeric"),
+        appended=flag("appended"),
+        joined=flag("joined"),
+        runner=flag("runner"),
+    )

@@ -1,0 +1,55 @@
+"""Places nothing may wipe: system folders, home folders, disks."""
+
+import posixpath
+import re
+from fnmatch import fnmatchcase
+
+from acp_agent.gates.shell.tables import tables
+
+_HOMES = ("home", "Users")
+_EVERYTHING = re.compile(r"[*?.\[\]!^{},]*")
+_HOME_ITSELF = re.compile(r"~[\w.-]*")
+_DISK = re.compile(
+    r"/dev/(?:r?(?:sd|hd|vd|xvd|nvme|mmcblk|disk|dm-|md|loop|ram|zram|sr|nbd|fd\d)|mapper/|disk/|block/|mem$|kmem$|port$)"
+)
+_SOCKET = re.compile(r"/dev/(?:tcp|udp)/")
+
+
+def is_disk(path: str) -> bool:
+    """Whether a path is a disk, a partition or the machine's memory. Patterns such as /dev/sd* count."""
+    return _DISK.match(_collapsed(path)) is not None
+
+
+def is_socket(path: str) -> bool:
+    """Whether bash would open a network connection for this redirection target."""
+    return _SOCKET.match(_collapsed(path)) is not None
+
+
+def is_system_root(path: str, folder: str = "") -> bool:
+    """Whether wiping a path wipes the system or a home: `/`, `/*`, `//etc/.`, `~`, `/home/anyone`, `/e*c`.
+
+    `folder` is where a relative path starts, when that is known.
+    """
+    if not path.startswith(("/", "~")):
+        if not folder:
+            return False
+        path = posixpath.join(folder, path)
+    if path.startswith("~"):
+        home, _, rest = path.partition("/")
+        inside = [part for part in rest.split("/") if part not in ("", ".")]
+        return bool(_HOME_ITSELF.fullmatch(home)) and all(_EVERYTHING.fullmatch(part) for part in inside)
+    parts = [part for part in _collapsed(path).split("/") if part]
+    while parts and _EVERYTHING.fullmatch(parts[-1]):
+        parts.pop()
+    if len(parts) == 2 and parts[0] in _HOMES:
+        return True
+    return any(_same(parts, known.split("/")[1:] if known != "/" else []) for known in tables().danger["system"])
+
+
+def _same(parts: list[str], known: list[str]) -> bool:
+    return len(parts) == len(known) and all(fnmatchcase(name, part) for name, part in zip(known, parts, strict=True))
+
+
+def _collapsed(path: str) -> str:
+    """`//etc/./x/..` as `/etc`."""
+    return "/" + posixpath.normpath(path).lstrip("/") if path.startswith("/") else path

@@ -1,0 +1,302 @@
+"""Every simple command of a tree, in source order, with what stands around it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from acp_agent.gates.command import Command, Construct, Redirection
+from acp_agent.gates.shell.syntax import MAX_TREE_DEPTH, Parsed
+from acp_agent.gates.shell.words import Piece, ansi_c, pieces, variants
+
+_OPERATORS = {"&&": "&&", "||": "||", ";": ";", "|": "|", "|&": "|", "&": "&", "\n": ";"}
+_CONSTRUCTS = {
+    "process_substitution": Construct.PROCESS_SUBSTITUTION,
+    "herestring_redirect": Construct.HERE_STRING,
+}
+_WORDS = frozenset(
+    (
+        "word",
+        "number",
+        "string",
+        "raw_string",
+        "ansi_c_string",
+        "translated_string",
+        "concatenation",
+        "simple_expansion",
+        "expansion",
+        "arithmetic_expansion",
+        "command_substitution",
+        "process_substitution",
+        "brace_expression",
+        "variable_name",
+        "regex",
+        "extglob_pattern",
+    )
+)
+_PRINTERS = frozenset(("echo", "printf", "print"))
+_PASSING = frozenset(("cat", "tee", "head", "tail", "sed", "tr", "rev", "sort", "uniq", "grep", "tac"))
+MAX_FED_TEXT = 16 * 1024
+
+Word = list[Piece]
+
+
+@dataclass(slots=True)
+class Draft:
+    """A simple command while it is being collected."""
+
+    words: list[Word] = field(default_factory=list[Word])
+    assignments: list[str] = field(default_factory=list[str])
+    redirections: list[Redirection] = field(default_factory=list[Redirection])
+    joined: str = ""
+    stdin: str = ""
+
+
+@dataclass(slots=True)
+class Walk:
+    """One walk over a tree. `known` holds the values variables were seen to take; empty when nothing may be guessed.
+
+    After `tree()`: drafts, constructs, hazards; `deep` when the tree was too deep to walk to the end.
+    """
+
+    parsed: Parsed
+    known: dict[str, tuple[str, ...]]
+    drafts: list[Draft] = field(default_factory=list[Draft])
+    constructs: set[Construct] = field(default_factory=set[Construct])
+    hazards: list[str] = field(default_factory=list[str])
+    files: dict[str, str] = field(default_factory=dict[str, str])
+    deep: bool = False
+    _operator: str = ""
+    _fed: str = ""
+    _left: bool = False
+
+    def tree(self) -> "Walk":
+        """Walk the whole tree."""
+        self._visit(self.parsed.root, 0)
+        return self
+
+    def _visit(self, node: Node, depth: int) -> None:
+        if depth > MAX_TREE_DEPTH:
+            self.deep = True
+            return
+        match node.type:
+            case "command" | "declaration_command" | "unset_command":
+                self._command(node, depth)
+            case "variable_assignment" | "variable_assignments":
+                self._command(node, depth)
+            case "redirected_statement":
+                self._redirected(node, depth)
+            case "command_substitution" | "process_substitution":
+                self._substitution(node, depth)
+            case "function_definition":
+                self._function(node, depth)
+            case "subshell":
+                self._children(node, depth)
+                self._left = True
+            case "for_statement":
+                self._loop(node)
+                self._children(node, depth)
+            case kind if kind in _OPERATORS and not node.is_named:
+                self._operator = _OPERATORS[kind]
+            case _:
+                self._children(node, depth)
+
+    def _children(self, node: Node, depth: int) -> None:
+        for child in node.children:
+            self._visit(child, depth + 1)
+
+    def _command(self, node: Node, depth: int) -> None:
+        draft = Draft(joined=self._joined())
+        self.drafts.append(draft)
+        parts = [node] if node.type == "variable_assignment" else node.children
+        for child in parts:
+            self._part(draft, child, depth)
+        self._emitted(draft)
+        for child in parts:
+            self._inside(child, depth + 1)
+
+    def _joined(self) -> str:
+        """The operator before the next command; behind a subshell `&&` does not carry its directory on."""
+        left, self._left = self._left, False
+        return ";" if left and self._operator == "&&" else self._operator
+
+    def _part(self, draft: Draft, node: Node, depth: int) -> None:
+        match node.type:
+            case "variable_assignment":
+                if draft.words:  # export NAME=value
+                    draft.words.append([Piece(self._assign(node), quoted=True)])
+                else:
+                    draft.assignments.append(self._assign(node))
+            case "command_name":
+                draft.words.append(pieces(self.parsed, node))
+            case "file_redirect" | "herestring_redirect" | "heredoc_redirect":
+                self._redirect(draft, node, depth)
+            case kind if kind in _WORDS:
+                draft.words.append(pieces(self.parsed, node))
+            case "export" | "declare" | "typeset" | "readonly" | "local" | "unset" | "unsetenv":
+                draft.words.append([Piece(node.type)])
+            case _:
+                pass
+
+    def _inside(self, node: Node, depth: int) -> None:
+        """Substitutions inside the words of a command."""
+        operator, fed = self._operator, self._fed
+        if node.type in ("command_substitution", "process_substitution"):
+            self._substitution(node, depth)
+        elif depth > MAX_TREE_DEPTH:
+            self.deep = True
+        elif node.type not in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
+            for child in node.children:
+                self._inside(child, depth + 1)
+        self._operator, self._fed = operator, fed
+
+    def _substitution(self, node: Node, depth: int) -> None:
+        backtick = self.parsed.source[node.start_byte : node.start_byte + 1] == b"`"
+        default = Construct.BACKTICK if backtick else Construct.COMMAND_SUBSTITUTION
+        self.constructs.add(_CONSTRUCTS.get(node.type, default))
+        operator, self._operator = self._operator, ""
+        self._children(node, depth)
+        self._operator = operator
+
+    def _redirected(self, node: Node, depth: int) -> None:
+        """A statement and its redirections, which belong to the last command in it."""
+        before = len(self.drafts)
+        redirects = [child for child in node.children if child.type.endswith("_redirect")]
+        for child in node.children:
+            if child not in redirects:
+                self._visit(child, depth + 1)
+        if len(self.drafts) == before:
+            self.drafts.append(Draft(joined=self._joined()))
+        draft = self.drafts[-1]
+        for child in redirects:
+            self._redirect(draft, child, depth)
+        self._emitted(draft)
+
+    def _redirect(self, draft: Draft, node: Node, depth: int) -> None:
+        match node.type:
+            case "heredoc_redirect":
+                self._heredoc(draft, node, depth)
+            case "herestring_redirect":
+                self.constructs.add(Construct.HERE_STRING)
+                words = [child for child in node.children if child.type in _WORDS]
+                draft.stdin += " ".join(part for word in words for part in self._one(pieces(self.parsed, word))) + "\n"
+                self._feed(draft.stdin)
+                for child in node.children:
+                    self._inside(child, depth + 1)
+            case _:
+                self._file(draft, node, depth)
+
+    def _file(self, draft: Draft, node: Node, depth: int) -> None:
+        """`2>file`, and the words behind the file, which bash passes to the command."""
+        descriptor = next((self.parsed.text(child) for child in node.children if child.type == "file_descriptor"), "")
+        operator = next((child.type for child in node.children if not child.is_named), ">")
+        targets = [child for child in node.children if child.is_named and child.type != "file_descriptor"]
+        target = " ".join(self._one(pieces(self.parsed, targets[0]))) if targets else "-"
+        draft.redirections.append(Redirection(operator, target, descriptor))
+        draft.words.extend(pieces(self.parsed, child) for child in targets[1:])
+        for child in targets:
+            self._inside(child, depth + 1)
+
+    def _heredoc(self, draft: Draft, node: Node, depth: int) -> None:
+        body = next((child for child in node.children if child.type == "heredoc_body"), None)
+        if body is not None:
+            draft.stdin += self.parsed.text(body)
+            self._feed(draft.stdin)
+            self._inside(body, depth + 1)
+        for child in node.children:
+            match child.type:
+                case "file_redirect":
+                    self._file(draft, child, depth)
+                case "heredoc_body":
+                    continue
+                case kind if kind in _WORDS:
+                    draft.words.append(pieces(self.parsed, child))
+                case _:
+                    self._emitted(draft)
+                    self._visit(child, depth + 1)
+
+    def _emitted(self, draft: Draft) -> None:
+        """A command is complete: what it prints may feed a later shell, and what follows is a new statement."""
+        if draft.joined == "|" and not draft.stdin:
+            draft.stdin = self._fed
+        argv = self._argv(draft)
+        name = argv[0].rpartition("/")[2] if argv else ""
+        if name in _PRINTERS:
+            text = " ".join(word for word in argv[1:] if not word.startswith("-"))
+            self._feed(ansi_c(text) if "\\" in text else text)
+        written = draft.stdin if name in _PASSING else self._fed if name in _PRINTERS else ""
+        if written:
+            targets = [each.target for each in draft.redirections if each.writes]
+            targets += [word for word in argv[1:] if name == "tee"]
+            self.files.update(dict.fromkeys((_file_key(target) for target in targets), written))
+        self._operator = ";"
+
+    def _feed(self, text: str) -> None:
+        self._fed = f"{self._fed}\n{text}"[-MAX_FED_TEXT:]
+
+    def _function(self, node: Node, depth: int) -> None:
+        before = len(self.drafts)
+        self._children(node, depth)
+        name = next((self.parsed.text(child) for child in node.children if child.type == "word"), "")
+        calls = [draft for draft in self.drafts[before:] if self._argv(draft)[:1] == (name,)]
+        doubled = len(calls) > 1 and any(draft.joined == "|" for draft in calls)
+        if doubled or (calls and _has_background(node)):
+            self.hazards.append("fork bomb")
+
+    def _loop(self, node: Node) -> None:
+        name = next((self.parsed.text(child) for child in node.children if child.type == "variable_name"), "")
+        values = [
+            part
+            for child in node.children[2:]
+            if child.type in _WORDS
+            for part in self._one(pieces(self.parsed, child))
+        ]
+        if name and values:
+            self._learn(name, values)
+
+    def _assign(self, node: Node) -> str:
+        """Learn a variable's value; gives the assignment as `NAME=value`."""
+        name = node.children[0] if node.children else node
+        value = node.children[-1] if node.children and node.children[-1].type in _WORDS else None
+        text = "" if value is None or len(node.children) < 3 else " ".join(self._one(pieces(self.parsed, value)))
+        if name.type == "variable_name":
+            self._learn(self.parsed.text(name), [text])
+        return f"{self.parsed.text(name)}={text}"
+
+    def _learn(self, name: str, values: list[str]) -> None:
+        if self.known:
+            self.known[name] = tuple(dict.fromkeys((*values, *self.known.get(name, ()))))[:4]
+
+    def _one(self, word: Word) -> tuple[str, ...]:
+        return (variants([word], self.known, 1) or [()])[0]
+
+    def _argv(self, draft: Draft) -> tuple[str, ...]:
+        return (variants(draft.words, self.known, 1) or [()])[0]
+
+
+def _has_background(node: Node) -> bool:
+    todo = list(node.children)
+    while todo:
+        child = todo.pop()
+        if child.type == "&":
+            return True
+        todo.extend(child.children)
+    return False
+
+
+def _file_key(name: str) -> str:
+    return name.removeprefix("./")
+
+
+def commands(walk: Walk, finish: Callable[[Command], Command]) -> tuple[Command, ...]:
+    """The drafts as commands, one for each value its variables may have; `finish` adds what they start."""
+    found: list[Command] = []
+    for draft in walk.drafts:
+        forms: list[tuple[str, ...]] = variants(draft.words, walk.known) or [()]
+        for argv in forms:
+            if argv or draft.assignments or draft.redirections:
+                command = Command(
+                    argv, tuple(draft.redirections), tuple(draft.assignments), draft.joined, stdin=draft.stdin
+                )
+                found.append(finish(command))
+    return tuple(found)

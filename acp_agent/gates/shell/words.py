@@ -1,0 +1,151 @@
+"""Words of a shell text as bash would pass them: quotes removed, known variables put in, braces expanded."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from tree_sitter import Node
+
+from acp_agent.gates.shell.syntax import Parsed
+
+MAX_FIELDS = 64
+"""Words one word may expand to; the rest is left out (nobody hides behind 64 spellings of one word)."""
+
+_BLANK, _OPEN, _CLOSE, _COMMA = "\ue000", "\ue001", "\ue002", "\ue003"
+_HIDE = str.maketrans({"{": _OPEN, "}": _CLOSE, ",": _COMMA})
+_SHOW = str.maketrans({_OPEN: "{", _CLOSE: "}", _COMMA: ","})
+_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
+_ESCAPE_IN_QUOTES = re.compile(r"\\([$`\"\\\n])")
+_ANSI = re.compile(
+    r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
+)
+_ANSI_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a word: literal text, or a variable (then `text` is what stands for an unknown value)."""
+
+    text: str
+    quoted: bool = False
+    variable: str = ""
+
+
+def ansi_c(text: str) -> str:
+    """The value of the inside of `$'…'`."""
+
+    def value(match: re.Match[str]) -> str:
+        two, four, eight, octal, control, other = match.groups()
+        if control is not None:
+            return chr(ord(control.upper()) & 0x1F)
+        if other is not None:
+            return _ANSI_LETTERS.get(other, other)
+        number = int(octal, 8) & 0xFF if octal else int(two or four or eight, 16)
+        return chr(number) if number < 0x110000 and not 0xD800 <= number < 0xE000 else "\ufffd"
+
+    return _ANSI.sub(value, text)
+
+
+def pieces(parsed: Parsed, node: Node, *, quoted: bool = False) -> list[Piece]:
+    """What a word node is made of. Substitutions become literal `$()`: their commands are found elsewhere."""
+    text = parsed.text(node)
+    match node.type:
+        case "raw_string":
+            return [Piece(text[1:-1], quoted=True)]
+        case "ansi_c_string":
+            return [Piece(ansi_c(text[2:-1]), quoted=True)]
+        case "string":
+            return [Piece("", quoted=True), *_string(parsed, node)]
+        case "simple_expansion":
+            return [Piece(text, quoted, text[1:])]
+        case "expansion":
+            return _expansion(parsed, node, quoted=quoted)
+        case "command_substitution" | "process_substitution" | "arithmetic_expansion":
+            return [Piece("$()", quoted=True)]
+        case "concatenation" | "command_name" | "translated_string":
+            return [piece for child in node.children if child.type != "$" for piece in pieces(parsed, child)]
+        case _:
+            return [Piece(_ESCAPE.sub(_unescaped, text), quoted)]
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return "" if match[1] == "\n" else match[1].translate(_HIDE)
+
+
+def _string(parsed: Parsed, node: Node) -> list[Piece]:
+    """The inside of a double-quoted string; blanks before an expansion belong to no node, so gaps are kept."""
+    found: list[Piece] = []
+    position = node.start_byte + 1
+    end = node.end_byte - (1 if node.children and node.children[-1].type == '"' else 0)
+    for child in node.children:
+        if child.type in ('"', "string_content"):
+            continue
+        found.append(_quoted(parsed.source[position : child.start_byte]))
+        found.extend(pieces(parsed, child, quoted=True))
+        position = child.end_byte
+    found.append(_quoted(parsed.source[position:end]))
+    return found
+
+
+def _quoted(source: bytes) -> Piece:
+    text = _ESCAPE_IN_QUOTES.sub(lambda match: "" if match[1] == "\n" else match[1], source.decode(errors="replace"))
+    return Piece(text, quoted=True)
+
+
+def _expansion(parsed: Parsed, node: Node, *, quoted: bool) -> list[Piece]:
+    """`${NAME}`, and `${NAME:-word}` with the word as its value when the name is not known."""
+    name = next((parsed.text(child) for child in node.children if child.type in _NAMES), "")
+    operator = next((index for index, child in enumerate(node.children) if child.type in _DEFAULTS), None)
+    default = f"${name}"
+    if operator is not None:
+        rest = node.children[operator + 1 : -1]
+        default = "".join(piece.text for child in rest for piece in pieces(parsed, child))
+    return [Piece(default, quoted, name)]
+
+
+_NAMES = ("variable_name", "special_variable_name")
+_DEFAULTS = (":-", "-", ":=", "=", ":+", "+")
+
+
+def fields(word: list[Piece], values: Mapping[str, str]) -> list[str]:
+    """The words bash makes of one: variables put in and split, braces expanded. Unknown variables stay `$NAME`."""
+    text = "".join(_value(piece, values) for piece in word)
+    literal = any(piece.quoted for piece in word)
+    expanded = [part for each in _braces(text) for part in each.split(_BLANK) if part or literal]
+    return [part.translate(_SHOW) for part in expanded[:MAX_FIELDS]]
+
+
+def _value(piece: Piece, values: Mapping[str, str]) -> str:
+    if not piece.variable:
+        return piece.text.translate(_HIDE) if piece.quoted else piece.text
+    value = values.get(piece.variable, piece.text)
+    return value.translate(_HIDE) if piece.quoted else re.sub(r"[ \t\n]+", _BLANK, value)
+
+
+def _braces(text: str) -> list[str]:
+    done: list[str] = []
+    todo = [text]
+    while todo and len(done) < MAX_FIELDS:
+        current = todo.pop(0)
+        match = _BRACES.search(current)
+        if match is None or len(todo) > MAX_FIELDS:
+            done.append(current)
+            continue
+        todo[:0] = [current[: match.start()] + choice + current[match.end() :] for choice in match[1].split(",")]
+    return done
+
+
+def variants(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]], limit: int = 4) -> list[tuple[str, ...]]:
+    """The argument lists a command may have, given every value its variables were seen to take."""
+    names = sorted({piece.variable for word in words for piece in word if piece.variable in known})
+    found: list[tuple[str, ...]] = []
+    for choice in product(*(known[name] for name in names)):
+        values = dict(zip(names, choice, strict=True))
+        argv = tuple(part for word in words for part in fields(word, values))
+        if argv not in found:
+            found.append(argv)
+        if len(found) == limit:
+            break
+    return found

@@ -1,0 +1,352 @@
+"""What a command starts itself: behind wrappers, in a shell's `-c`, in `eval`, `find -exec` and the like."""
+
+import posixpath
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from acp_agent.gates.command import MAX_DEPTH, Command
+from acp_agent.gates.shell.tables import Tables, Wrapper, tables
+
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_TEXT_PREFIX = re.compile(r"(?:[\w.-]+=)?[:!]*")
+_FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
+_FD_RUNS = ("-x", "--exec", "-X", "--exec-batch")
+_STDIN_FILES = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+
+MAX_FED = 16
+"""Words of literal input that are tried as arguments of what `xargs` runs."""
+
+MAX_WRAPPERS = 2 * MAX_DEPTH
+"""Wrappers around wrappers that are still peeled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """A text inside the text, read: its commands, or why they cannot be told."""
+
+    commands: tuple[Command, ...] = ()
+    unclear: str = ""
+
+
+ReadText = Callable[[str, Mapping[str, tuple[str, ...]]], Nested]
+"""Reads a nested text, given the values its parameters (`$0`, `$1`, `$@`) have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expander:
+    """Fills in `runs`, `wrapper`, `appended`, `unclear` and the assignments of a command.
+
+    read     reads nested text
+    guess    when a wrapper cannot be understood, list every command it may mean (for gates that forbid)
+    files    texts the same command line wrote to files, by file name (for scripts that are run at once)
+    """
+
+    read: ReadText
+    guess: bool
+    files: Mapping[str, str]
+
+    def expand(self, command: Command, depth: int = 0) -> Command:
+        """The command with everything it starts."""
+        table = tables()
+        name, args = command.name, command.argv[1:]
+        if not name:
+            return command
+        if depth >= MAX_WRAPPERS:
+            return replace(command, unclear="has too many wrappers inside one another")
+        written = self._written(command.argv[0])
+        if written:
+            return self._texts(command, [written])
+        wrapper, skip = _wrapper(table, name, args)
+        if wrapper is not None:
+            return self._peel(command, wrapper, skip, depth)
+        if name in table.shells:
+            return self._shell(command, table)
+        return self._other(command, table, depth)
+
+    def _peel(self, command: Command, wrapper: Wrapper, skip: int, depth: int) -> Command:
+        peeled = peel(wrapper, command.argv[1 + skip :])
+        if peeled.unclear:
+            runs = self._guesses(command, depth) if self.guess else ()
+            return replace(command, unclear=f"{command.name}: {peeled.unclear}", runs=runs)
+        command = replace(
+            command,
+            assignments=(*command.assignments, *peeled.assignments),
+            wrapper=not wrapper.appended,
+            appended=wrapper.appended,
+        )
+        texts = [_joined(peeled.texts, peeled.argv)] if peeled.texts else []
+        if wrapper.joined and peeled.argv:
+            texts.append(" ".join(peeled.argv))
+        if texts:
+            command = self._texts(command, texts)
+            return command if self.guess else replace(command, unclear=f"{command.name} splits a text into words")
+        if not peeled.argv:
+            return command
+        inner = self.expand(Command(peeled.argv, stdin=command.stdin), depth + 1)
+        command = _checked(replace(command, runs=(inner,)))
+        return self._fed(command, peeled.argv, depth) if wrapper.appended and self.guess and command.stdin else command
+
+    def _fed(self, command: Command, argv: tuple[str, ...], depth: int) -> Command:
+        """What `echo words | xargs argv` may run: the words as arguments, or, for a shell, as its text."""
+        fed = self.expand(Command((*argv, *command.stdin.split()[:MAX_FED])), depth + 1)
+        command = replace(command, runs=(*command.runs, fed))
+        return self._texts(command, [command.stdin]) if Command(argv).name in tables().shells else command
+
+    def _guesses(self, command: Command, depth: int) -> tuple[Command, ...]:
+        starts = [index for index, word in enumerate(command.argv) if index and not word.startswith("-")]
+        return tuple(self.expand(Command(command.argv[start:]), depth + 2) for start in starts[:8])
+
+    def _shell(self, command: Command, table: Tables) -> Command:
+        call = shell_call(table, command.argv[1:])
+        if call.unclear:
+            runs = self._guesses(command, MAX_DEPTH) if self.guess else ()
+            return replace(command, unclear=f"{command.name}: {call.unclear}", runs=runs)
+        if call.texts:
+            command = self._texts(command, list(call.texts), _parameters(call.operands or (command.name,)))
+            if not command.unclear and command.name not in table.same_syntax:
+                return replace(command, unclear=f"{command.name} has a syntax of its own")
+            return command
+        script = call.operands[0] if call.operands and not call.stdin else "-"
+        if script in _STDIN_FILES:
+            if self.guess and command.stdin:
+                return self._texts(command, [command.stdin])
+            return replace(command, unclear=f"{command.name} runs its input")
+        written = self._written(script)
+        return self._texts(command, [written]) if written else command
+
+    def _written(self, name: str) -> str:
+        return self.files.get(posixpath.normpath(name), "")
+
+    def _other(self, command: Command, table: Tables, depth: int) -> Command:
+        name, args = command.name, command.argv[1:]
+        match name:
+            case "find" | "gfind" | "bfs":
+                inner = _find(args)
+            case "fd" | "fdfind":
+                inner = _fd(args)
+            case "eval" | "alias" | "trap":
+                return self._texts(command, _builtin_texts(name, args))
+            case "source" | ".":
+                written = self._written(args[0]) if args else ""
+                stdin = command.stdin if self.guess and args and args[0] in _STDIN_FILES else ""
+                return self._texts(command, [text for text in (written, stdin) if text])
+            case "at" | "batch" if self.guess and command.stdin:
+                return self._texts(command, [command.stdin])
+            case _ if name in table.text:
+                return self._texts(command, option_texts(table.text[name], args)) if self.guess else command
+            case _:
+                return command
+        runs = tuple(self.expand(Command(argv), depth + 1) for argv in inner if argv)
+        return _checked(replace(command, runs=runs, appended=bool(runs)))
+
+    def _texts(
+        self, command: Command, texts: list[str], values: Mapping[str, tuple[str, ...]] | None = None
+    ) -> Command:
+        read = [self.read(text, values or {}) for text in texts if text.strip()]
+        return replace(
+            command,
+            runs=(*command.runs, *(inner for each in read for inner in each.commands)),
+            unclear=next((each.unclear for each in read if each.unclear), command.unclear),
+        )
+
+
+def _checked(command: Command) -> Command:
+    """Words that are put into a shell's text are text: nobody knows what `xargs -I% sh -c 'git %'` runs."""
+    shells = tables().shells
+    if command.appended and any(each.name in shells or each.name == "eval" for each in command.walk()):
+        return replace(command, unclear=f"{command.name} puts unknown words into a shell's text")
+    return command
+
+
+def _wrapper(table: Tables, name: str, args: tuple[str, ...]) -> tuple[Wrapper | None, int]:
+    """The wrapper a command is, and how many words after its name belong to that (`uv run`: 1)."""
+    if name in table.wrappers:
+        return table.wrappers[name], 0
+    known = table.commands.get(name)
+    if known and args and args[0] in known:
+        return replace(known[args[0]], runner=True), 1
+    return None, 0
+
+
+def is_runner(command: Command) -> bool:
+    """Whether an approval of what the command starts does not cover the command itself (`chroot`, `uv run`)."""
+    wrapper, _ = _wrapper(tables(), command.name, command.argv[1:])
+    return wrapper is not None and wrapper.runner
+
+
+@dataclass(frozen=True, slots=True)
+class Peeled:
+    """Options of a wrapper taken off: the rest, what they said, or why they could not be read."""
+
+    argv: tuple[str, ...] = ()
+    assignments: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    unclear: str = ""
+
+
+def peel(wrapper: Wrapper, args: tuple[str, ...]) -> Peeled:
+    """Take a wrapper's own options, assignments and operands off its arguments."""
+    texts: list[str] = []
+    index = 0
+    while index < len(args) and args[index].startswith("-") and args[index] not in ("-", "--"):
+        option = args[index]
+        if option in wrapper.inert or option in ("--help", "--version"):
+            return Peeled()
+        meaning = _option(wrapper, option)
+        if meaning is None:
+            return Peeled(unclear=f"the option {option} is not known")
+        kind, attached = meaning
+        index += 1
+        if kind == "flag":
+            continue
+        if attached is None:
+            if index == len(args):
+                return Peeled(unclear=f"the option {option} lacks its value")
+            attached = args[index]
+            index += 1
+        if kind == "text":
+            texts.append(attached)
+    if index < len(args) and (args[index] == "--" or (args[index] == "-" and "-" in wrapper.flags)):
+        index += 1
+    assignments: list[str] = []
+    while index < len(args) and _is_assignment(wrapper, args[index]):
+        assignments.append(args[index])
+        index += 1
+    rest = args[index + wrapper.operands :]
+    if wrapper.operands and len(rest) > 1 and rest[0] in wrapper.text:
+        texts.append(rest[1])
+    return Peeled(rest, tuple(assignments), tuple(texts))
+
+
+def _is_assignment(wrapper: Wrapper, word: str) -> bool:
+    return (wrapper.assignments and "=" in word) or (wrapper.variables and _ASSIGNMENT.match(word) is not None)
+
+
+def _option(wrapper: Wrapper, option: str) -> tuple[str, str | None] | None:
+    """("flag" | "value" | "text", the attached value) of an option word; None when it is not known."""
+    kinds = (("text", wrapper.text), ("value", wrapper.values), ("flag", wrapper.flags | wrapper.attached))
+    if wrapper.numeric and option[1:].lstrip("-+").isdigit():
+        return "flag", None
+    for kind, known in kinds:
+        if option in known:
+            return kind, None
+    if option.startswith("--"):
+        name, equals, value = option.partition("=")
+        matches = {(kind, each) for kind, known in kinds for each in known if each.startswith(name)}
+        exact = {(kind, each) for kind, each in matches if each == name}
+        if len(exact or matches) != 1:
+            return None
+        return next(iter(exact or matches))[0], value if equals else None
+    return _bundle(wrapper, option)
+
+
+def _bundle(wrapper: Wrapper, option: str) -> tuple[str, str | None] | None:
+    """The same for short options in one word: `-0r`, `-n5`."""
+    for index, letter in enumerate(option[1:], start=1):
+        short, rest = f"-{letter}", option[index + 1 :]
+        if short in wrapper.attached:
+            return "flag", None
+        if short in wrapper.values:
+            return "value", rest or None
+        if short in wrapper.text:
+            if not rest:
+                return "text", None
+            return "text", rest
+        if short not in wrapper.flags:
+            return None
+    return "flag", None
+
+
+def _joined(texts: tuple[str, ...], rest: tuple[str, ...]) -> str:
+    """`env -S 'a b' c` runs `a b c`."""
+    return " ".join((*texts, *rest))
+
+
+@dataclass(frozen=True, slots=True)
+class ShellCall:
+    """A shell's arguments: the texts it runs, else a script and its operands, else (`stdin`) its input."""
+
+    texts: tuple[str, ...] = ()
+    operands: tuple[str, ...] = ()
+    stdin: bool = False
+    unclear: str = ""
+
+
+def shell_call(table: Tables, args: tuple[str, ...]) -> ShellCall:
+    """How a shell is called. `-c` is a flag: the text is the first word that is no option, `$0` the next."""
+    texts: list[str] = []
+    letters = ""
+    index = 0
+    while index < len(args) and args[index][:1] in ("-", "+") and len(args[index]) > 1:
+        word = args[index]
+        name, equals, value = word.partition("=")
+        index += 1
+        if word == "--":
+            break
+        if name in table.shell_text:
+            texts.append(value if equals else " ".join(args[index : index + 1]))
+            index += 0 if equals else 1
+        elif word in table.shell_flags:
+            continue
+        elif word.startswith("--") or not set(word[1:]) <= table.shell_letters | set("coO"):
+            return ShellCall(unclear=f"the option {word} is not known")
+        else:
+            letters += word[1:] if word[0] == "-" else ""
+            index += word.count("o") + word.count("O")
+    if "c" in letters:
+        if index >= len(args):
+            return ShellCall(unclear="-c lacks its text")
+        texts.append(args[index])
+        index += 1
+    return ShellCall(tuple(texts), args[index:], stdin="s" in letters)
+
+
+def _parameters(argv: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """The values of `$0`, `$1`, … and `$@` in the text of `sh -c text argv…`."""
+    values = {str(index): (value,) for index, value in enumerate(argv[:10])}
+    rest = " ".join(argv[1:])
+    return {**values, "@": (rest,), "*": (rest,)} if rest else values
+
+
+def _find(args: tuple[str, ...]) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    index = 0
+    while index < len(args):
+        if args[index] not in _FIND_RUNS:
+            index += 1
+            continue
+        end = next((at for at in range(index + 1, len(args)) if args[at] in (";", "+")), len(args))
+        found.append(args[index + 1 : end])
+        index = end + 1
+    return found
+
+
+def _fd(args: tuple[str, ...]) -> list[tuple[str, ...]]:
+    start = next((index for index, word in enumerate(args) if word in _FD_RUNS), None)
+    return [] if start is None else [args[start + 1 :]]
+
+
+def _builtin_texts(name: str, args: tuple[str, ...]) -> list[str]:
+    words = [word for word in args if not word.startswith("-")] if name != "eval" else list(args)
+    match name:
+        case "eval":
+            return [" ".join(words[1:] if words[:1] == ["--"] else words)]
+        case "trap":
+            return words[:1]
+        case _:
+            return [word.partition("=")[2] for word in words]
+
+
+def option_texts(options: frozenset[str], args: tuple[str, ...]) -> list[str]:
+    """The values of these options, without a prefix such as `alias.x=!` or `exec=`."""
+    found: list[str] = []
+    for index, word in enumerate(args):
+        name, equals, value = word.partition("=")
+        if equals and name in options and name.startswith("--"):
+            found.append(value)
+        elif word in options and index + 1 < len(args):
+            found.append(args[index + 1])
+        elif word[:2] in options and not word.startswith("--"):
+            found.append(word[2:])
+    return [_TEXT_PREFIX.sub("", text, count=1) for text in found]

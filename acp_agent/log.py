@@ -1,0 +1,123 @@
+"""The agent's own log: structlog to stderr or a file, never to stdout, which is the protocol's (A1.1).
+
+`Log` costs nothing to make: structlog is imported by `configure`, and until then nothing is logged.
+"""
+
+import contextlib
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from typing import Any, TypeAlias
+
+_STDERR = 2
+_REDACTED = "[REDACTED]"
+_Event: TypeAlias = MutableMapping[str, Any]
+
+
+class Log:
+    """A module's log. `event` is a fixed phrase, the fields say the rest; secrets belong in neither."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def debug(self, event: str, **fields: object) -> None:
+        """What only somebody looking for a bug wants to know."""
+        self._write("debug", event, fields)
+
+    def info(self, event: str, **fields: object) -> None:
+        """What happened, in the ordinary run of things."""
+        self._write("info", event, fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        """What the user may want to mend."""
+        self._write("warning", event, fields)
+
+    def error(self, event: str, **fields: object) -> None:
+        """What did not work. `exc_info=error` adds the traceback."""
+        self._write("error", event, fields)
+
+    def _write(self, level: str, event: str, fields: Mapping[str, object]) -> None:
+        structlog = sys.modules.get("structlog")
+        if structlog is not None and structlog.is_configured():  # unconfigured, structlog prints to stdout
+            getattr(structlog.get_logger(), level)(event, **{**fields, "log": self._name})
+
+
+def configure(level: str, file: str | None = None, secrets: Iterable[str] = ()) -> None:
+    """Start logging: from `level` (debug, info, warning, error) upwards, as text on stderr or as JSON lines in a file.
+
+    `secrets` are taken out of every line. A file that cannot be opened is replaced by stderr, with a warning there.
+    """
+    import structlog  # noqa: PLC0415 - 10 ms or more, which no start has to wait for
+
+    fd, trouble = _STDERR, ""
+    if file is not None:
+        try:
+            fd = _open(file)
+        except OSError as error:
+            trouble = error.strerror or str(error)
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            _rendered(_text if fd == _STDERR else _json, secrets),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=lambda *_: _Lines(fd),
+        cache_logger_on_first_use=False,
+    )
+    if trouble:
+        Log(__name__).warning("the log file cannot be opened, so the log is here", file=file, error=trouble)
+
+
+def _open(file: str) -> int:
+    """The log file, for appending, readable by its owner only. Non-blocking, so that a FIFO cannot hold us."""
+    os.makedirs(os.path.dirname(file), exist_ok=True)
+    fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    status = os.fstat(fd)
+    if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o077:
+        os.fchmod(fd, 0o600)
+    return fd
+
+
+class _Lines:
+    """Where structlog's lines go: one write each, so that lines of several threads or processes never mix."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def msg(self, line: str) -> None:
+        """Write one line. A log that cannot be written is no reason to stop working."""
+        with contextlib.suppress(OSError):
+            os.write(self._fd, line.encode("utf-8", "backslashreplace") + b"\n")
+
+    debug = info = warning = error = critical = exception = msg
+
+
+def _text(event: _Event) -> str:
+    """A line for people. Values are escaped like JSON, so that nothing in them moves a terminal's cursor."""
+    head = f"{event.pop('timestamp')} {event.pop('level'):7} {json.dumps(str(event.pop('event')))[1:-1]}"
+    return " ".join((head, *(f"{name}={json.dumps(value, default=str)}" for name, value in event.items())))
+
+
+def _json(event: _Event) -> str:
+    return json.dumps(event, default=str)
+
+
+def _rendered(line_of: Callable[[_Event], str], secrets: Iterable[str]) -> Callable[[object, str, _Event], str]:
+    """The last processor: an event as a line without secrets, however JSON spells them."""
+    hidden = {spelling for secret in secrets if secret for spelling in (secret, json.dumps(secret)[1:-1])}
+
+    def render(_logger: object, _method: str, event: _Event) -> str:
+        line = line_of(event)
+        for secret in hidden:
+            line = line.replace(secret, _REDACTED)
+        return line
+
+    return render
