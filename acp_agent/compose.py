@@ -16,7 +16,7 @@ from acp_agent import log
 from acp_agent.agent.history import History
 from acp_agent.agent.prompt import system_prompt
 from acp_agent.agent.turn import Agent, Limits
-from acp_agent.config import LlmSettings, Loaded, ProviderSettings, model_advice, secret_values
+from acp_agent.config import LlmSettings, Loaded, ProviderSettings, model_advice, permission_file, secret_values
 from acp_agent.core.errors import BackendUnavailable, ProviderError, ProviderErrorKind
 from acp_agent.core.events import Notice, Severity
 from acp_agent.core.ports import FileSystem, Invocation, Provider, Terminal, ToolContext, ToolExecutor, Toolset
@@ -31,17 +31,23 @@ from acp_agent.execution.process_tree import harden_process, kill_everything
 from acp_agent.execution.roots import Roots
 from acp_agent.execution.run_tool import RunTool
 from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy, Substitution
+from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.mode import ModeGate
+from acp_agent.gates.permission import PermissionGate
+from acp_agent.gates.rules import Action, Rule
 from acp_agent.gates.sandbox import SandboxGate
 from acp_agent.llm.catalog import Catalog, ProviderConfig, ProviderType, parse_model
 from acp_agent.llm.retry import RetryingProvider
 from acp_agent.output.pipeline import Pipeline
+from acp_agent.protocol.approver import EditorApprover
 from acp_agent.protocol.engine import TurnEngine
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.proxy_files import ProxyFileSystem
 from acp_agent.protocol.proxy_terminal import ProxyTerminal
 from acp_agent.protocol.session import Session
 from acp_agent.tools.registry import Registry, default_tools
+
+_log = log.Log(__name__)
 
 DISPLAY_LIMIT = 8 * 1024
 """Characters of each text an editor is shown."""
@@ -54,6 +60,7 @@ class Workshop:
         log.configure(loaded.settings.logging.level, loaded.settings.logging.file, secrets=secret_values(os.environ))
         harden_process()
         self._catalogs: dict[tuple[ProviderSettings, ...], Catalog] = {}
+        self._grants: dict[str, GrantStore] = {}
         self._scripts: tempfile.TemporaryDirectory[str] | None = None
 
     async def aclose(self) -> None:
@@ -70,6 +77,12 @@ class Workshop:
     def engine(self, peer: Peer, session: Session, loaded: Loaded) -> TurnEngine:
         """What answers a session's prompts. Raises ConfigError."""
         return _Assembly(self, peer, session, loaded).engine()
+
+    def grants(self, file: str) -> GrantStore:
+        """The store of "always" answers; one a file, so that sessions see each other's. Raises ConfigError."""
+        if file not in self._grants:
+            self._grants[file] = GrantStore(file, lambda problem: _log.warning("grants", problem=problem))
+        return self._grants[file]
 
     def model(self, settings: LlmSettings) -> Provider:
         """The configured model. Blocks: reads files and imports. Raises ConfigError."""
@@ -94,6 +107,14 @@ class _Assembly:
         self._session = session
         self._loaded = loaded
         self._settings = loaded.settings
+        self._offering: list[Callable[[ToolSpec], bool]] = []
+        self._grants = workshop.grants(permission_file(loaded.settings.acp.permission_file, os.environ))
+        self._rules = {
+            tool: tuple(
+                Rule.parse(rule.pattern, Action(rule.action.value), f"[[tools.permissions.{tool}]]") for rule in rules
+            )
+            for tool, rules in loaded.settings.tools.permissions.items()
+        }
 
     def engine(self) -> TurnEngine:
         """The whole of it."""
@@ -102,7 +123,7 @@ class _Assembly:
         files = self._files(roots)
         toolset = DynExecutor(
             Registry(default_tools() if self._settings.tools.enabled else ()),
-            partial(self._chain, files, roots),
+            partial(self._chain, files),
             files=files,
             terminal=self._terminal(),
             cwd=roots.cwd,
@@ -144,28 +165,43 @@ class _Assembly:
 
     # ----------------------------------------------------------------------------------------- gates
 
-    def _chain(self, files: FileSystem, roots: Roots, context_for: Callable[[Invocation], ToolContext]) -> ToolExecutor:
-        shell, session = self._settings.tools.shell, self._session
-        blocked = BlocklistPolicy(
-            shell.blocked_commands, shell.allowed_commands, Substitution(shell.substitution.value)
-        )
+    def _chain(self, files: FileSystem, context_for: Callable[[Invocation], ToolContext]) -> ToolExecutor:
         pipeline = Pipeline(self._settings.tools.overflow.threshold, DISPLAY_LIMIT)
         return build_chain(
             RunTool(context_for),
             gates=[
-                partial(BlocklistGate, policy=blocked),
-                partial(ModeGate, conduct=session.active),
+                partial(BlocklistGate, policy=self._blocklist()),
+                self._mode,
                 partial(SandboxGate, resolve=files.resolve),
             ],
-            permission=self._permission,
+            permission=partial(self._permission, files),
             output=partial(OutputExecutor, apply=pipeline.apply),
         )
 
-    def _permission(self, wrapped: ToolExecutor) -> ToolExecutor:
-        return wrapped
+    def _blocklist(self) -> BlocklistPolicy:
+        shell = self._settings.tools.shell
+        return BlocklistPolicy(shell.blocked_commands, shell.allowed_commands, Substitution(shell.substitution.value))
+
+    def _mode(self, wrapped: ToolExecutor) -> ToolExecutor:
+        gate = ModeGate(wrapped, self._session.active)
+        self._offering.append(gate.allows)
+        return gate
+
+    def _permission(self, files: FileSystem, wrapped: ToolExecutor) -> ToolExecutor:
+        gate = PermissionGate(
+            wrapped,
+            rules=self._rules,
+            conduct=self._session.active,
+            grants=self._grants,
+            approver=EditorApprover(self._peer, self._session.id),
+            resolve=files.resolve,
+        )
+        self._offering.append(gate.allows)
+        return gate
 
     def _offers(self, spec: ToolSpec) -> bool:
-        return True
+        """What a gate would refuse whatever the arguments, the model need not see."""
+        return all(offers(spec) for offers in self._offering)
 
 
 class _Loop:

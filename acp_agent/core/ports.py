@@ -205,6 +205,7 @@ class Invocation:
     run     the tool bound to its parsed arguments; only the innermost executor calls it. Raises ToolError,
             Refused or BackendUnavailable
     asks    the questions gates have collected so far
+    flaw    what the run is known to come to, when its preview failed: nobody should be asked to allow that
     """
 
     call: ToolCall
@@ -215,6 +216,7 @@ class Invocation:
     diffs: tuple[Diff, ...] = ()
     locations: tuple[Location, ...] = ()
     asks: tuple[Ask, ...] = ()
+    flaw: ToolResult | None = None
 
     def asking(self, ask: Ask) -> "Invocation":
         """The same call with one more question attached."""

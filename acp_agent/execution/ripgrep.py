@@ -129,8 +129,9 @@ def _candidate(event: bytes) -> Candidate | None:
             "type": "match",
             "data": {"path": {"text": str(path)}, "lines": lines, "line_number": int(line), "absolute_offset": int(at)},
         }:
-            text = _bytes(lines)
-            return None if text is None else Candidate(os.path.normpath(path), line, at, text)
+            text, path = _bytes(lines), os.path.normpath(path)
+            below = not path.startswith(("/", "../"))
+            return Candidate(path, line, at, text) if below and text is not None else None
         case _:
             return None
 

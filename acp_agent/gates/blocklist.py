@@ -21,8 +21,8 @@ from acp_agent.gates.shell.danger import (
     operands,
     shell_texts,
 )
+from acp_agent.gates.shell.options import option_texts
 from acp_agent.gates.shell.tables import tables
-from acp_agent.gates.shell.wrappers import option_texts
 
 _COPY = "dd if="
 _UNKNOWN = ("$", "`")

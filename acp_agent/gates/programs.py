@@ -3,7 +3,7 @@
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -43,11 +43,11 @@ class Program:
     subcommands: frozenset[str] = frozenset()
     always: frozenset[str] = frozenset()
     adds: frozenset[str] = frozenset()
-    needs: Mapping[str, frozenset[str]] = MappingProxyType({})
+    needs: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     asks: bool = False
     key: str = "program"
     deep: frozenset[str] = frozenset()
-    sub: "Mapping[str, Program]" = MappingProxyType({})
+    sub: "Mapping[str, Program]" = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,8 @@ def _doubts(known: Program, name: str, args: tuple[str, ...]) -> Iterator[Doubt]
         return
     at, subcommand = find_subcommand(known, args)
     sub = known.sub.get(subcommand, Program())
-    yield from _arguments(Program(ask=known.ask | known.ask_before, safe=known.safe), name, args[:at])
+    before = Program(ask=known.ask | known.ask_before, safe=known.safe, single=known.single)
+    yield from _arguments(before, name, args[:at])
     if not subcommand:
         return
     call = f"{name} {subcommand}"
@@ -163,9 +164,16 @@ def _doubts(known: Program, name: str, args: tuple[str, ...]) -> Iterator[Doubt]
     needed = known.needs.get(subcommand)
     if needed and not any(word.partition("=")[0] in needed for word in rest):
         yield Doubt(f"{call} may change settings that run programs", subcommand)
-    yield from _arguments(known, call, rest)
-    if known.sub.get(subcommand):
-        yield from _arguments(sub, call, rest)
+    both = replace(
+        sub,
+        ask=known.ask | sub.ask,
+        safe=known.safe | sub.safe,
+        single=known.single,
+        words=known.words + sub.words,
+        args=known.args + sub.args,
+        exceptions=known.exceptions + sub.exceptions,
+    )
+    yield from _arguments(both, call, rest)
 
 
 def _arguments(known: Program, call: str, args: tuple[str, ...]) -> Iterator[Doubt]:
@@ -176,7 +184,9 @@ def _arguments(known: Program, call: str, args: tuple[str, ...]) -> Iterator[Dou
             closed = True
         elif bundled.startswith("-") and not closed and bundled != "-":
             option = _option(known, bundled)
-            excepted = f"{word} {args[index + 1] if index + 1 < len(args) else ''}".startswith(known.exceptions or ("\0",))
+            excepted = f"{word} {args[index + 1] if index + 1 < len(args) else ''}".startswith(
+                known.exceptions or ("\0",)
+            )
             if option and not excepted:
                 yield Doubt(f"{call}: the option {option} may run a program, or write, read or send elsewhere", option)
         elif any(pattern.fullmatch(word) for pattern in known.words):

@@ -4,7 +4,8 @@
 takes the next character as it is. In command patterns a `*` at the end respects words: `git *` matches `git` and
 `git status`, `git status*` matches `git status -s` but not `git statusx`.
 
-Case does not matter, except for options when a rule allows: `git branch -d *` must not allow `-D`.
+Case does not matter when a rule denies or asks. An allowing rule keeps the case of paths and of options, so that
+`git branch -d *` does not allow `-D`.
 """
 
 from dataclasses import dataclass
@@ -133,7 +134,7 @@ class Rule:
         """Compile a rule. Raises ConfigError naming `where`, the pattern and what is wrong with it."""
         allow = action is Action.ALLOW
         try:
-            text = (Glob.parse(pattern.casefold()),)
+            text = (Glob.parse(pattern if allow else pattern.casefold()),)
             command = tuple(Glob.parse(folded(each, options=not allow)) for each in _ends(pattern, strict=allow))
         except ValueError as error:
             raise ConfigError(where, "pattern", pattern, f"a glob: {error}") from None
@@ -141,7 +142,8 @@ class Rule:
 
     def matches_text(self, text: str) -> bool:
         """Whether a path, URL or argument text matches."""
-        return any(glob.matches(text.casefold()) for glob in self.text)
+        folded_text = text if self.action is Action.ALLOW else text.casefold()
+        return any(glob.matches(folded_text) for glob in self.text)
 
     def matches_command(self, canonical: str) -> bool:
         """Whether a command's canonical text matches."""

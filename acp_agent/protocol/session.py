@@ -108,7 +108,7 @@ class Session:
             await self.update(commands.advertised())
         try:
             await (await self.engine()).warm_up()
-        except AgentError as error:  # told at the first prompt, where somebody reads it
+        except Exception as error:  # noqa: BLE001 - only a head start: the first prompt meets the same and tells
             _log.warning("no engine yet", session=self.id, reason=str(error))
 
     # -------------------------------------------------------------------------------------- turns

@@ -6,6 +6,7 @@ from functools import partial
 import anyio.to_thread
 from pydantic import Field
 
+from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.ports import FileSystem, ToolContext
 from acp_agent.core.types import Access, Diff, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.tools.change import change, commit
@@ -49,12 +50,15 @@ class Edit(Tool[EditParams]):
         try:
             made, count = await self._change(params, context.files)
         except NoMatch as miss:
-            return _missed(miss)
+            return self.failed(miss)
         await commit(made, params.path, context)
         locations = changed((made,))
         where = f"{params.path} at line {locations[0].line}"
         text = f"Edited {where}" if count == 1 else f"Edited {where}: {count} replacements"
         return ToolResult(text, diffs=(made,), locations=locations)
+
+    def failed(self, error: ToolError | Refused) -> ToolResult:
+        return _missed(error) if isinstance(error, NoMatch) else super().failed(error)
 
     async def _change(self, params: EditParams, files: FileSystem) -> tuple[Diff, int]:
         """The change and how many places it touches."""

@@ -77,17 +77,24 @@ class Tool(ABC, Generic[P]):
     async def run(self, params: P, context: ToolContext) -> ToolResult:
         """Do it. Raises ToolError, Refused or BackendUnavailable."""
 
+    def failed(self, error: ToolError | Refused) -> ToolResult:
+        """What a run that meets this error gives."""
+        return ToolResult.failed(error.failure)
+
     async def understand(self, call: ToolCall, arguments: JsonObject, files: FileSystem) -> Invocation:
         """A call of this tool, ready for the gates. Raises ToolError for arguments that do not fit.
 
-        A preview that fails shows nothing: the run meets the same error and reports it.
+        A preview that fails shows nothing: the run would meet the same error, and reports it.
         """
         params = self.parse(arguments)
+        diffs, locations, flaw = tuple[Diff, ...](), tuple[Location, ...](), None
         try:
             diffs = await self.preview(params, files)
             locations = changed(diffs) or self.locations(params, files)
-        except (ToolError, Refused, BackendUnavailable):
-            diffs, locations = (), ()
+        except (ToolError, Refused) as error:
+            flaw = self.failed(error)
+        except BackendUnavailable:
+            pass  # the run may find another
         return Invocation(
             call=replace(call, name=self.name),
             spec=self.spec(),
@@ -96,6 +103,7 @@ class Tool(ABC, Generic[P]):
             subjects=self.subjects(params),
             diffs=diffs,
             locations=locations,
+            flaw=flaw,
         )
 
 

@@ -88,6 +88,7 @@ class Screen:
         call_id, title = text_at(params, "toolCall", "toolCallId"), text_at(params, "toolCall", "title")
         self._line(f"  {self._paint('?', _YELLOW)} {self._paint('May it?', _BOLD)}  {self._short(title)}")
         self._diffs(call_id, objects_at(params, "toolCall", "content"))
+        self._texts(objects_at(params, "toolCall", "content"))
         names: list[str] = []
         for option in objects_at(params, "options"):
             name = text_at(option, "name")

@@ -5,7 +5,9 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import anyio
 
@@ -63,7 +65,7 @@ class Performance:
                     self._screen.user(PROMPT)
                     stop_reason = await self.editor.prompt(session, PROMPT)
         except* (AgentGone, JsonRpcError, OSError, TimeoutError) as group:
-            self.problem = "; ".join(f"{type(error).__name__}: {error}" for error in group.exceptions)
+            self.problem = "; ".join(f"{type(error).__name__}: {error}" for error in _leaves(group))
         return stop_reason
 
     async def _decide(self, params: JsonObject) -> str | None:
@@ -95,6 +97,15 @@ def _play(home: Path, project: Path) -> int:
         why = performance.problem or "the turn ended without it"
         print(f"{performance.editor.log}acp-agent demo: did not happen: {'; '.join(missing)}: {why}", file=sys.stderr)
     return 1 if missing else 0
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors themselves, without the task groups they passed."""
+    if not isinstance(error, BaseExceptionGroup):
+        yield error
+        return
+    for child in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+        yield from _leaves(child)
 
 
 def _environment(home: Path) -> dict[str, str]:

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, replace
 
 from acp_agent.gates.command import MAX_BYTES, MAX_DEPTH, Analysis, Command, Construct, Opaque, Plain, Survey
 from acp_agent.gates.shell.audit import why_not_plain
+from acp_agent.gates.shell.options import shell_call
 from acp_agent.gates.shell.spelling import loose_constructs, loose_segments, spellings
 from acp_agent.gates.shell.syntax import parse
 from acp_agent.gates.shell.tables import tables
 from acp_agent.gates.shell.walk import Walk, commands
-from acp_agent.gates.shell.wrappers import Expander, Nested, shell_call
+from acp_agent.gates.shell.wrappers import Expander, Nested
 
 SURVEY_BYTES = 4 * MAX_BYTES
 """Longer texts stay unread by a survey: a gate that forbids must then forbid."""

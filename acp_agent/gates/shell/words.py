@@ -121,7 +121,9 @@ def _value(piece: Piece, values: Mapping[str, str]) -> str:
     if not piece.variable:
         return piece.text.translate(_HIDE) if piece.quoted else piece.text
     value = values.get(piece.variable, piece.text)
-    return value.translate(_HIDE) if piece.quoted else re.sub(r"[ \t\n]+", _BLANK, value)
+    if piece.quoted and piece.variable != "@":  # "$@" is several words even in quotes
+        return value.translate(_HIDE)
+    return re.sub(r"[ \t\n]+", _BLANK, value)
 
 
 def _braces(text: str) -> list[str]:

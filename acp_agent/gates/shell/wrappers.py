@@ -1,15 +1,13 @@
 """What a command starts itself: behind wrappers, in a shell's `-c`, in `eval`, `find -exec` and the like."""
 
 import posixpath
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from acp_agent.gates.command import MAX_DEPTH, Command
+from acp_agent.gates.shell.options import option_texts, peel, shell_call
 from acp_agent.gates.shell.tables import Tables, Wrapper, tables
 
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
-_TEXT_PREFIX = re.compile(r"(?:[\w.-]+=)?[:!]*")
 _FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
 _FD_RUNS = ("-x", "--exec", "-X", "--exec-batch")
 _STDIN_FILES = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
@@ -175,131 +173,9 @@ def is_runner(command: Command) -> bool:
     return wrapper is not None and wrapper.runner
 
 
-@dataclass(frozen=True, slots=True)
-class Peeled:
-    """Options of a wrapper taken off: the rest, what they said, or why they could not be read."""
-
-    argv: tuple[str, ...] = ()
-    assignments: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
-    unclear: str = ""
-
-
-def peel(wrapper: Wrapper, args: tuple[str, ...]) -> Peeled:
-    """Take a wrapper's own options, assignments and operands off its arguments."""
-    texts: list[str] = []
-    index = 0
-    while index < len(args) and args[index].startswith("-") and args[index] not in ("-", "--"):
-        option = args[index]
-        if option in wrapper.inert or option in ("--help", "--version"):
-            return Peeled()
-        meaning = _option(wrapper, option)
-        if meaning is None:
-            return Peeled(unclear=f"the option {option} is not known")
-        kind, attached = meaning
-        index += 1
-        if kind == "flag":
-            continue
-        if attached is None:
-            if index == len(args):
-                return Peeled(unclear=f"the option {option} lacks its value")
-            attached = args[index]
-            index += 1
-        if kind == "text":
-            texts.append(attached)
-    if index < len(args) and (args[index] == "--" or (args[index] == "-" and "-" in wrapper.flags)):
-        index += 1
-    assignments: list[str] = []
-    while index < len(args) and _is_assignment(wrapper, args[index]):
-        assignments.append(args[index])
-        index += 1
-    rest = args[index + wrapper.operands :]
-    if wrapper.operands and len(rest) > 1 and rest[0] in wrapper.text:
-        texts.append(rest[1])
-    return Peeled(rest, tuple(assignments), tuple(texts))
-
-
-def _is_assignment(wrapper: Wrapper, word: str) -> bool:
-    return (wrapper.assignments and "=" in word) or (wrapper.variables and _ASSIGNMENT.match(word) is not None)
-
-
-def _option(wrapper: Wrapper, option: str) -> tuple[str, str | None] | None:
-    """("flag" | "value" | "text", the attached value) of an option word; None when it is not known."""
-    kinds = (("text", wrapper.text), ("value", wrapper.values), ("flag", wrapper.flags | wrapper.attached))
-    if wrapper.numeric and option[1:].lstrip("-+").isdigit():
-        return "flag", None
-    for kind, known in kinds:
-        if option in known:
-            return kind, None
-    if option.startswith("--"):
-        name, equals, value = option.partition("=")
-        matches = {(kind, each) for kind, known in kinds for each in known if each.startswith(name)}
-        exact = {(kind, each) for kind, each in matches if each == name}
-        if len(exact or matches) != 1:
-            return None
-        return next(iter(exact or matches))[0], value if equals else None
-    return _bundle(wrapper, option)
-
-
-def _bundle(wrapper: Wrapper, option: str) -> tuple[str, str | None] | None:
-    """The same for short options in one word: `-0r`, `-n5`."""
-    for index, letter in enumerate(option[1:], start=1):
-        short, rest = f"-{letter}", option[index + 1 :]
-        if short in wrapper.attached:
-            return "flag", None
-        if short in wrapper.values:
-            return "value", rest or None
-        if short in wrapper.text:
-            if not rest:
-                return "text", None
-            return "text", rest
-        if short not in wrapper.flags:
-            return None
-    return "flag", None
-
-
 def _joined(texts: tuple[str, ...], rest: tuple[str, ...]) -> str:
     """`env -S 'a b' c` runs `a b c`."""
     return " ".join((*texts, *rest))
-
-
-@dataclass(frozen=True, slots=True)
-class ShellCall:
-    """A shell's arguments: the texts it runs, else a script and its operands, else (`stdin`) its input."""
-
-    texts: tuple[str, ...] = ()
-    operands: tuple[str, ...] = ()
-    stdin: bool = False
-    unclear: str = ""
-
-
-def shell_call(table: Tables, args: tuple[str, ...]) -> ShellCall:
-    """How a shell is called. `-c` is a flag: the text is the first word that is no option, `$0` the next."""
-    texts: list[str] = []
-    letters = ""
-    index = 0
-    while index < len(args) and args[index][:1] in ("-", "+") and len(args[index]) > 1:
-        word = args[index]
-        name, equals, value = word.partition("=")
-        index += 1
-        if word == "--":
-            break
-        if name in table.shell_text:
-            texts.append(value if equals else " ".join(args[index : index + 1]))
-            index += 0 if equals else 1
-        elif word in table.shell_flags:
-            continue
-        elif word.startswith("--") or not set(word[1:]) <= table.shell_letters | set("coO"):
-            return ShellCall(unclear=f"the option {word} is not known")
-        else:
-            letters += word[1:] if word[0] == "-" else ""
-            index += word.count("o") + word.count("O")
-    if "c" in letters:
-        if index >= len(args):
-            return ShellCall(unclear="-c lacks its text")
-        texts.append(args[index])
-        index += 1
-    return ShellCall(tuple(texts), args[index:], stdin="s" in letters)
 
 
 def _parameters(argv: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
@@ -336,17 +212,3 @@ def _builtin_texts(name: str, args: tuple[str, ...]) -> list[str]:
             return words[:1]
         case _:
             return [word.partition("=")[2] for word in words]
-
-
-def option_texts(options: frozenset[str], args: tuple[str, ...]) -> list[str]:
-    """The values of these options, without a prefix such as `alias.x=!` or `exec=`."""
-    found: list[str] = []
-    for index, word in enumerate(args):
-        name, equals, value = word.partition("=")
-        if equals and name in options and name.startswith("--"):
-            found.append(value)
-        elif word in options and index + 1 < len(args):
-            found.append(args[index + 1])
-        elif word[:2] in options and not word.startswith("--"):
-            found.append(word[2:])
-    return [_TEXT_PREFIX.sub("", text, count=1) for text in found]

@@ -1,0 +1,54 @@
+# `make demo` and `make test` do all the set-up themselves: python3 >= 3.11 (with venv), make and git are enough.
+# Another interpreter: make PYTHON=python3.12 test
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Renewed when the lock or the project changes; every other target waits for it.
+READY := $(VENV)/.ready
+SOURCES := acp_agent tests
+
+.DEFAULT_GOAL := test
+.DELETE_ON_ERROR:
+.PHONY: demo test bench soak lock clean
+
+demo: $(READY)
+	@$(BIN)/acp-agent demo
+
+# basedpyright runs as pyright in strict mode. Its wheel carries the node it needs, so that a fresh machine
+# downloads nothing while testing; pyright's own wheel fetches node when it first runs.
+test: $(READY)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/pytest
+
+bench: $(READY)
+	@$(BIN)/python -m tests.bench $(ARGS)
+
+# Everything, with thousands of fresh examples for each property; takes its time.
+soak: $(READY)
+	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -m "soak or not soak" --timeout=3600
+
+# All versions for every platform, with hashes, and nothing that says where they came from.
+lock: $(READY)
+	$(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 --extra dev --generate-hashes \
+		--no-header --no-annotate --no-emit-index-url --no-emit-find-links --upgrade pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# "ok", or what is wrong with the interpreter; empty when there is none.
+CHECKED = $(shell $(PYTHON) -c 'import sys; from importlib.util import find_spec; new = sys.version_info >= (3, 11); \
+	print("ok" if new and find_spec("ensurepip") else "%d.%d" % sys.version_info[:2] + " without venv" * new)' 2>/dev/null)
+REFUSAL = acp-agent needs python3 3.11 or newer with venv, but $(PYTHON) is $(or $(CHECKED),not there): \
+	name another with make PYTHON=... (Debian, Ubuntu: apt install python3-venv)
+
+$(READY): requirements.lock pyproject.toml
+	@$(if $(filter ok,$(CHECKED)),,$(error $(REFUSAL)))echo "Setting up $(VENV) ..."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@

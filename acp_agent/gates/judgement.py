@@ -1,0 +1,195 @@
+"""What permission rules say about a shell command line (requirements S3, security.md 2.1 Design (2) and (3)).
+
+Every simple command is judged by itself: one denied denies all, all must be allowed, anything else is asked.
+A command that is allowed is asked about after all when it redirects to files, sets variables, changes the shell,
+or uses options that run programs (`programs.toml`). What the parser could not prove is never allowed.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from acp_agent.gates.command import Command, Opaque, analyse, survey
+from acp_agent.gates.programs import Doubt, Programs, programs
+from acp_agent.gates.rules import INNER_BLANK, Action, Rule
+from acp_agent.gates.shell.tables import tables
+from acp_agent.gates.shell.wrappers import is_runner
+
+Granted = Callable[[str], bool | None]
+"""What the user said "always" to for a prefix such as "git status": allowed, denied, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The outcome for a whole text.
+
+    action     None when no rule and no grant says anything
+    reasons    why it is not simply allowed, one line each
+    pattern    the rule that denied or asks; empty when none did
+    needed     prefixes an approval "always" would have to cover; empty when it must bind to the whole text
+    """
+
+    action: Action | None
+    reasons: tuple[str, ...] = ()
+    pattern: str = ""
+    needed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """The outcome for one command. `neutral` ones neither allow nor need to be allowed."""
+
+    action: Action | None
+    reasons: tuple[str, ...] = ()
+    pattern: str = ""
+    neutral: bool = False
+
+
+def judge(text: str, rules: tuple[Rule, ...], granted: Granted) -> Judgement:
+    """Judge a shell text."""
+    found = survey(text)
+    denial = _denied(text, tuple(found.walk()), rules, granted)
+    if denial is not None:
+        return denial
+    analysis = analyse(text)
+    if isinstance(analysis, Opaque):
+        return Judgement(None, (f"cannot be checked: it {analysis.reason}",))
+    court = _Court(programs(), rules, granted)
+    verdicts: list[_Verdict] = []
+    feeder: Command | None = None
+    for command in analysis.commands:
+        verdicts.append(court.command(command, feeder if command.joined == "|" else None))
+        feeder = command
+    reasons = tuple(dict.fromkeys(reason for verdict in verdicts for reason in verdict.reasons))
+    asking = next((verdict for verdict in verdicts if verdict.action is Action.ASK), None)
+    if asking is None and all(verdict.neutral or verdict.action is Action.ALLOW for verdict in verdicts):
+        deciding = not all(verdict.neutral for verdict in verdicts)
+        return Judgement(Action.ALLOW if deciding else None, needed=court.needed(analysis.commands))
+    pattern = asking.pattern if asking else ""
+    return Judgement(asking and asking.action, reasons, pattern, court.needed(analysis.commands))
+
+
+def _denied(text: str, found: tuple[Command, ...], rules: tuple[Rule, ...], granted: Granted) -> Judgement | None:
+    table = programs()
+    spelled = [text, *(spelling for command in found for spelling in table.spellings(command))]
+    for spelling in spelled:
+        rule = next((rule for rule in rules if rule.matches_command(spelling)), None)
+        if rule is not None and rule.action is Action.DENY:
+            return Judgement(Action.DENY, pattern=rule.pattern)
+    for command in found:
+        prefix = " ".join(table.prefix(command))
+        if prefix and granted(prefix) is False:
+            return Judgement(Action.DENY, ("rejected by the user, always",))
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Court:
+    """Judges single commands by one set of rules and grants."""
+
+    table: Programs
+    rules: tuple[Rule, ...]
+    granted: Granted
+
+    def command(self, command: Command, feeder: Command | None = None) -> _Verdict:
+        """The verdict on a command and everything it starts. `feeder` writes its input."""
+        shown = _shown(command)
+        if command.unclear:
+            return _Verdict(None, (f"cannot be checked: {command.unclear}",))
+        if not command.argv:
+            reason = f"sets {shown}" if command.assignments else "redirects nothing"
+            return _Verdict(None, (reason,))
+        rule = self._rule(command)
+        doubts = [doubt.reason for doubt in self._doubts(command) if not _waived(doubt, rule)]
+        allowed = self._allowed(command, rule, feeder)
+        if allowed and not doubts:
+            return _Verdict(Action.ALLOW)
+        if rule is not None and rule.action is Action.ASK and not allowed:
+            return _Verdict(Action.ASK, (f"a rule asks about {shown}", *doubts), rule.pattern)
+        if rule is None and not doubts and command.name in self.table.neutral and command.standard:
+            return _Verdict(None, neutral=True)
+        return _Verdict(None, tuple(doubts) if allowed or doubts else (f"no rule allows {shown}",))
+
+    def _rule(self, command: Command) -> Rule | None:
+        """The first rule that matches; one that allows must match the words exactly as they stand."""
+        spelled = tuple(self.table.spellings(command))
+        exact = canonical(command)
+        for rule in self.rules:
+            if rule.action is Action.ALLOW:
+                if rule.matches_command(exact):
+                    return rule
+            elif any(rule.matches_command(spelling) for spelling in spelled):
+                return rule
+        return None
+
+    def _allowed(self, command: Command, rule: Rule | None, feeder: Command | None) -> bool:
+        prefix = " ".join(self.table.prefix(command))
+        own = (rule is not None and rule.action is Action.ALLOW) or bool(prefix and self.granted(prefix))
+        if not command.runs:
+            return own
+        inner = [self.command(each) for each in command.runs]
+        inner_allowed = all(verdict.action is Action.ALLOW for verdict in inner)
+        harmless = all(self._harmless(each) for each in command.runs)
+        covered = own and rule is not None and _covers(rule, command)
+        if command.appended:
+            fed = command.name != "xargs" or (feeder is not None and feeder.name in self.table.listers)
+            return fed and (covered or (harmless and (own or inner_allowed)))
+        if command.wrapper:
+            return covered or (own and harmless) or (inner_allowed and not is_runner(command))
+        return inner_allowed or covered
+
+    def _harmless(self, command: Command) -> bool:
+        leaves = [each for each in command.walk() if not each.runs]
+        return all(each.name in self.table.harmless and each.standard for each in leaves)
+
+    def _doubts(self, command: Command) -> Iterator[Doubt]:
+        for each in command.walk():
+            for redirection in each.redirections:
+                if not redirection.harmless:
+                    yield Doubt(f"{'writes to' if redirection.writes else 'reads'} {redirection.target}")
+            for assignment in each.assignments:
+                if assignment.partition("=")[0] not in self.table.variables:
+                    yield Doubt(f"sets {assignment[:80]}")
+            if each.argv:
+                yield from self.table.doubts(each.argv, each.name)
+
+    def needed(self, commands: tuple[Command, ...]) -> tuple[str, ...]:
+        """The prefixes that would have to be granted; empty when a prefix cannot cover one of the commands."""
+        found: list[str] = []
+        for command in commands:
+            if self.command(command).action is Action.ALLOW or self.command(command).neutral:
+                continue
+            prefix = " ".join(self.table.prefix(command))
+            if not prefix or any(True for _ in self._doubts(command)):
+                return ()
+            found.append(prefix)
+        return tuple(dict.fromkeys(found))
+
+
+def canonical(command: Command) -> str:
+    """A command's text for rules that allow: base name, words joined by one blank, blanks inside a word marked."""
+    first = command.name if command.standard else command.argv[0]
+    return " ".join("".join(_marked(char) for char in word) or "''" for word in (first, *command.argv[1:]))
+
+
+def _marked(char: str) -> str:
+    return INNER_BLANK if char.isspace() else char
+
+
+def _covers(rule: Rule, command: Command) -> bool:
+    """Whether a rule names what the command starts, not only the command: `xargs wc *`, `bash -c *`."""
+    if command.name in tables().shells:
+        return "-c" in rule.literal
+    leaves = [each for each in command.walk() if not each.runs]
+    return all(each.name.casefold() in rule.literal[1:] for each in leaves)
+
+
+def _waived(doubt: Doubt, rule: Rule | None) -> bool:
+    if rule is None or not doubt.waived_by:
+        return False
+    names = {word.partition("=")[0] if word.startswith("-") else word for word in rule.literal[1:]}
+    return doubt.waived_by in names
+
+
+def _shown(command: Command) -> str:
+    words = " ".join((*command.assignments, *command.argv))
+    return f"'{words[:80]}…'" if len(words) > 80 else f"'{words}'"

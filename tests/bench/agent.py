@@ -1,0 +1,124 @@
+"""An agent under the stopwatch: plain blocking pipes, so that the measuring side costs next to nothing."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import acp_agent
+
+OURS = (sys.executable, "-m", "acp_agent")
+FLOOR = (sys.executable, str(Path(__file__).with_name("floor.py")))
+
+
+class Agent:
+    """A running agent. Times are seconds on the monotonic clock; `born` is taken just before the spawn."""
+
+    def __init__(self, command: Sequence[str], home: Path, config: str, environment: dict[str, str]) -> None:
+        self.workspace = home / "work"
+        self.workspace.mkdir(parents=True, exist_ok=True)
+        (home / "config.toml").write_text(config)
+        names = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": str(home)}
+        ours = {"ACP_AGENT_CONFIG": str(home / "config.toml"), "ACP_AGENT_DATA_DIR": str(home / "data")}
+        self.born = time.monotonic()
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=names | ours | environment,
+            cwd=Path(acp_agent.__file__).parents[1],  # where -m finds it
+        )
+        self._requests = 0
+
+    def request(
+        self, method: str, params: dict[str, Any], on_message: Callable[[dict[str, Any]], None] | None = None
+    ) -> Any:
+        """Ask and read until the answer; what comes before it goes to `on_message`. Raises RuntimeError on an error."""
+        self._requests += 1
+        number = self._requests
+        self.send({"id": number, "method": method, "params": params})
+        while True:
+            message = self.read()
+            if message.get("id") == number and "method" not in message:
+                if "error" in message:
+                    raise RuntimeError(f"{method}: {message['error']}")
+                return message["result"]
+            if on_message is not None:
+                on_message(message)
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Write one message."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def read(self) -> dict[str, Any]:
+        """The next message."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the agent ended with {self._process.wait()}")
+        return json.loads(line)
+
+    def initialize(self) -> float:
+        """Seconds from the spawn to the answer. The client offers nothing, so all tools are local."""
+        self.request("initialize", {"protocolVersion": 1, "clientCapabilities": {}})
+        return time.monotonic() - self.born
+
+    def new_session(self) -> tuple[str, float]:
+        """A session that asks no questions, and the seconds from the spawn to it."""
+        session = self.request("session/new", {"cwd": str(self.workspace), "mcpServers": []})["sessionId"]
+        return session, time.monotonic() - self.born
+
+    def full_auto(self, session: str) -> None:
+        """No questions: they would measure the user."""
+        params = {"sessionId": session, "configId": "auto_approve", "value": "full-auto"}
+        self.request("session/set_config_option", params)
+
+    def prompt(self, session: str, text: str, on_message: Callable[[dict[str, Any]], None] | None = None) -> str:
+        """One turn; its stop reason."""
+        block = {"type": "text", "text": text}
+        return self.request("session/prompt", {"sessionId": session, "prompt": [block]}, on_message)["stopReason"]
+
+    def settle(self) -> None:
+        """Wait until it has loaded whatever it loads behind an answer: no CPU time used for 0.3 s."""
+        used, process = -1.0, psutil.Process(self._process.pid)
+        while (now := sum(process.cpu_times()[:2])) != used:
+            used = now
+            time.sleep(0.3)
+
+    def memory(self) -> float:
+        """Resident memory in MB (10^6 bytes)."""
+        return psutil.Process(self._process.pid).memory_info().rss / 1e6
+
+    def end(self) -> None:
+        """Close its stdin and wait."""
+        with self._process:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            try:
+                self._process.wait(5)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+
+
+@contextmanager
+def running(
+    command: Sequence[str] = OURS, config: str = "", environment: dict[str, str] | None = None
+) -> Iterator[Agent]:
+    """An agent in a home of its own."""
+    with tempfile.TemporaryDirectory(prefix="acp-bench-") as folder:
+        agent = Agent(command, Path(folder), config, environment or {})
+        try:
+            yield agent
+        finally:
+            agent.end()

@@ -1,0 +1,21 @@
+"""The stopwatch itself: that every scenario can be measured, not how fast anything is."""
+
+import json
+
+from tests.bench import __main__ as bench
+
+
+def test_every_scenario_gives_a_row_with_samples_and_the_table_shows_it():
+    rows = [
+        *bench.starts(1),
+        bench.tool_calls("reads", 6, "read", [{"path": "0.txt"}, {"path": "1.txt"}], 1),
+        bench.tool_calls("shells", 12, "bash", [{"command": "true 0"}, {"command": "true 1"}], 1),
+        bench.cancel_of_model(1),
+        bench.cancel_of_command(2),
+    ]
+    assert all(sample > 0 for row in rows for sample in (*row.samples, *row.floor))
+    assert [len(row.samples) for row in rows] == [1, 1, 1, 1, 1, 1, 1, 2]
+    table = bench.table(rows).splitlines()
+    assert len(table) == len(rows) + 1
+    assert all(row.what in line for row, line in zip(rows, table[1:], strict=True))
+    json.dumps([bench.asdict(row) for row in rows])

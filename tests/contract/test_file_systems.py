@@ -1,0 +1,398 @@
+"""One contract for every FileSystem. To hold a new backend to it, add one line to BACKENDS."""
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolError, ToolErrorCategory
+from acp_agent.core.ports import Entry, EntryKind, FileSystem, FoundPaths, GrepMatches, GrepQuery
+from acp_agent.core.types import Access
+from acp_agent.execution.composite import CompositeFileSystem
+from acp_agent.execution.local_files import LocalFileSystem
+from acp_agent.execution.open_beneath import KernelOpener, Opener, WalkOpener, best_opener
+from acp_agent.execution.roots import Roots
+from tests.fakes.memory_files import MemoryFileSystem
+
+pytestmark = pytest.mark.anyio
+
+BOM = "\ufeff"
+
+
+@dataclass
+class Tree:
+    """A file system under test, and how a test reaches what is behind it. Paths are relative to `root`."""
+
+    files: FileSystem
+    root: str
+    put: Callable[[str, bytes], None]
+    link: Callable[[str, str], None]
+    raw: Callable[[str], bytes]
+
+    def absolute(self, path: str) -> str:
+        return os.path.join(self.root, path)
+
+    def relative(self, path: str) -> str:
+        assert path.startswith(f"{self.root}/")
+        return path.removeprefix(f"{self.root}/")
+
+
+MakeTree = Callable[[Path], AbstractAsyncContextManager[Tree]]
+
+
+def on_disk(folder: Path, files: FileSystem) -> Tree:
+    def put(path: str, data: bytes) -> None:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(data)
+
+    def link(path: str, target: str) -> None:
+        (folder / path).symlink_to(target)
+
+    return Tree(files, str(folder), put, link, lambda path: (folder / path).read_bytes())
+
+
+def local(opener: Callable[[], Opener]) -> MakeTree:
+    @asynccontextmanager
+    async def make(folder: Path) -> AsyncIterator[Tree]:
+        with Roots(str(folder), opener=opener()) as roots:
+            yield on_disk(folder, LocalFileSystem(roots))
+
+    return make
+
+
+@asynccontextmanager
+async def without_ripgrep(folder: Path) -> AsyncIterator[Tree]:
+    with Roots(str(folder)) as roots:
+        yield on_disk(folder, LocalFileSystem(roots, ripgrep=None))
+
+
+class Nothing:
+    """A backend that can do nothing at all, now or later."""
+
+    def resolve(self, path: str, access: Access) -> str:
+        raise AssertionError("only the last backend may say what a path means")
+
+    async def read_text(self, path: str) -> str:
+        raise BackendUnavailable("nothing", "read_text")
+
+    async def write_text(self, path: str, text: str) -> None:
+        raise BackendUnavailable("nothing", "write_text", permanent=True)
+
+    async def list_directory(self, path: str) -> tuple[Entry, ...]:
+        raise BackendUnavailable("nothing", "list_directory", permanent=True, quiet=True)
+
+    async def find(self, path: str, pattern: str, limit: int) -> FoundPaths:
+        raise BackendUnavailable("nothing", "find")
+
+    async def grep(self, query: GrepQuery) -> GrepMatches:
+        raise BackendUnavailable("nothing", "grep")
+
+
+@asynccontextmanager
+async def composite(folder: Path) -> AsyncIterator[Tree]:
+    async def ignore(error: BackendUnavailable) -> None:
+        assert not error.quiet
+
+    with Roots(str(folder)) as roots:
+        yield on_disk(folder, CompositeFileSystem([Nothing(), LocalFileSystem(roots)], ignore))
+
+
+@asynccontextmanager
+async def memory(folder: Path) -> AsyncIterator[Tree]:
+    files = MemoryFileSystem(root=str(folder))
+    yield Tree(files, str(folder), files.put, files.link, files.raw)
+
+
+BACKENDS: dict[str, MakeTree] = {
+    "local-kernel": local(KernelOpener),
+    "local-walk": local(WalkOpener),
+    "local-without-ripgrep": without_ripgrep,
+    "composite": composite,
+    "memory": memory,
+}
+
+
+@pytest.fixture(params=BACKENDS)
+async def tree(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Tree]:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    if request.param == "local-kernel" and not isinstance(opener_here(folder), KernelOpener):
+        pytest.skip("this kernel has no openat2")
+    async with BACKENDS[request.param](folder.resolve()) as made:
+        yield made
+
+
+def opener_here(folder: Path) -> Opener:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return best_opener(fd)
+    finally:
+        os.close(fd)
+
+
+def category(raised: pytest.ExceptionInfo[ToolError]) -> ToolErrorCategory:
+    return raised.value.failure.category
+
+
+# ------------------------------------------------------------------------------------------ paths
+
+
+async def test_a_path_means_the_same_relative_and_absolute(tree: Tree):
+    tree.put("src/a.py", b"x = 1\n")
+    assert tree.files.resolve("src/a.py", Access.READ) == tree.absolute("src/a.py")
+    assert tree.files.resolve(tree.absolute("src/a.py"), Access.READ) == tree.absolute("src/a.py")
+    assert tree.files.resolve("./src/../src/a.py", Access.READ) == tree.absolute("src/a.py")
+    assert tree.files.resolve(".", Access.READ) == tree.root
+
+
+async def test_a_path_need_not_exist_to_be_resolved(tree: Tree):
+    assert tree.files.resolve("new/deep/file.txt", Access.WRITE) == tree.absolute("new/deep/file.txt")
+
+
+async def test_a_link_inside_is_resolved_and_can_be_read_and_written_through(tree: Tree):
+    tree.put("real/a.txt", b"old\n")
+    tree.link("alias", "real")
+    assert tree.files.resolve("alias/a.txt", Access.READ) == tree.absolute("real/a.txt")
+    assert await tree.files.read_text("alias/a.txt") == "old\n"
+    await tree.files.write_text("alias/a.txt", "new\n")
+    assert tree.raw("real/a.txt") == b"new\n"
+
+
+OUTSIDE = ["..", "../x", "/etc/passwd", "/", "src/../../x", "out/hosts", "out", "out/../x"]
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+async def test_whatever_lies_outside_is_refused_by_every_operation(tree: Tree, path: str):
+    tree.put("src/a.py", b"x\n")
+    tree.link("out", "/etc")
+    with pytest.raises(Refused) as resolved:
+        tree.files.resolve(path, Access.READ)
+    assert path in str(resolved.value)
+    attempts = [
+        lambda: tree.files.read_text(path),
+        lambda: tree.files.write_text(path, "x"),
+        lambda: tree.files.list_directory(path),
+        lambda: tree.files.find(path, "**", 10),
+        lambda: tree.files.grep(GrepQuery("x", path)),
+    ]
+    for attempt in attempts:
+        with pytest.raises(Refused):
+            await attempt()
+
+
+@pytest.mark.parametrize("path", ["", "a\0b"])
+async def test_what_cannot_be_a_path_is_an_error_of_the_caller(tree: Tree, path: str):
+    with pytest.raises(ToolError) as raised:
+        await tree.files.read_text(path)
+    assert category(raised) is ToolErrorCategory.INVALID_PARAMETERS
+
+
+# ---------------------------------------------------------------------------------------- reading
+
+
+async def test_text_is_read_whole_with_its_line_ends_and_without_its_bom(tree: Tree):
+    tree.put("a.txt", f"{BOM}één\r\ntwo\rthree\u2028four\n\n".encode())
+    assert await tree.files.read_text("a.txt") == "één\r\ntwo\rthree\u2028four\n\n"
+
+
+async def test_an_empty_file_is_an_empty_text(tree: Tree):
+    tree.put("empty", b"")
+    assert await tree.files.read_text("empty") == ""
+
+
+@pytest.mark.parametrize("data", [b"ab\0cd", b"\xff\xfe", b"caf\xe9"])
+async def test_a_file_that_is_no_text_is_an_error_naming_it(tree: Tree, data: bytes):
+    tree.put("blob", data)
+    with pytest.raises(ToolError, match="blob") as raised:
+        await tree.files.read_text("blob")
+    assert category(raised) is ToolErrorCategory.PERMANENT_FAILURE
+
+
+@pytest.mark.parametrize("path", ["missing.txt", "src", "src/a.py/x"])
+async def test_what_is_no_file_cannot_be_read_and_the_error_names_it_as_given(tree: Tree, path: str):
+    tree.put("src/a.py", b"x\n")
+    with pytest.raises(ToolError, match=path) as raised:
+        await tree.files.read_text(path)
+    assert category(raised) is ToolErrorCategory.PERMANENT_FAILURE
+
+
+# ---------------------------------------------------------------------------------------- writing
+
+
+async def test_a_new_file_is_written_with_its_parents(tree: Tree):
+    await tree.files.write_text("new/deep/file.txt", "één\r\ntwo")
+    assert tree.raw("new/deep/file.txt") == "één\r\ntwo".encode()
+    assert await tree.files.read_text("new/deep/file.txt") == "één\r\ntwo"
+
+
+async def test_a_file_keeps_its_bom_when_it_is_replaced(tree: Tree):
+    tree.put("a.txt", f"{BOM}old".encode())
+    await tree.files.write_text("a.txt", "new")
+    assert tree.raw("a.txt") == f"{BOM}new".encode()
+
+
+async def test_a_file_without_a_bom_gets_none(tree: Tree):
+    tree.put("a.txt", b"old")
+    await tree.files.write_text("a.txt", "new")
+    assert tree.raw("a.txt") == b"new"
+
+
+@pytest.mark.parametrize("path", ["src", "src/a.py/x"])
+async def test_what_cannot_become_a_file_is_an_error_and_nothing_changes(tree: Tree, path: str):
+    tree.put("src/a.py", b"x\n")
+    with pytest.raises(ToolError, match=path) as raised:
+        await tree.files.write_text(path, "y")
+    assert category(raised) is ToolErrorCategory.PERMANENT_FAILURE
+    assert tree.raw("src/a.py") == b"x\n"
+
+
+# ---------------------------------------------------------------------------------------- listing
+
+
+async def test_a_directory_is_listed_by_name_with_kinds_and_sizes(tree: Tree):
+    tree.put("d/b.txt", b"four")
+    tree.put("d/a/inner", b"")
+    tree.put("d/.hidden", b"1")
+    tree.link("d/link", "/etc/passwd")
+    entries = await tree.files.list_directory("d")
+    assert [(entry.name, entry.kind) for entry in entries] == [
+        (".hidden", EntryKind.FILE),
+        ("a", EntryKind.DIRECTORY),
+        ("b.txt", EntryKind.FILE),
+        ("link", EntryKind.SYMLINK),
+    ]
+    assert [entry.size for entry in entries if entry.name == "b.txt"] == [4]
+
+
+@pytest.mark.parametrize("path", ["missing", "a.txt"])
+async def test_what_is_no_directory_cannot_be_listed_or_searched_by_name(tree: Tree, path: str):
+    tree.put("a.txt", b"")
+    for attempt in (lambda: tree.files.list_directory(path), lambda: tree.files.find(path, "*", 10)):
+        with pytest.raises(ToolError, match=path) as raised:
+            await attempt()
+        assert category(raised) is ToolErrorCategory.PERMANENT_FAILURE
+
+
+# ---------------------------------------------------------------------------------------- finding
+
+
+async def found(tree: Tree, pattern: str, path: str = ".", limit: int = 100) -> list[str]:
+    result = await tree.files.find(path, pattern, limit)
+    assert not result.more
+    return [tree.relative(each) for each in result.paths]
+
+
+async def test_globs_match_at_one_level_or_with_two_stars_at_any(tree: Tree):
+    for path in ("a.py", "b.txt", "src/c.py", "src/deep/d.py", "tests/c.py"):
+        tree.put(path, b"")
+    assert await found(tree, "*.py") == ["a.py"]
+    assert await found(tree, "**/*.py") == ["a.py", "src/c.py", "src/deep/d.py", "tests/c.py"]
+    assert await found(tree, "src/**/*.py") == ["src/c.py", "src/deep/d.py"]
+    assert await found(tree, "*.py", "src") == ["src/c.py"]
+    assert await found(tree, "*/c.py") == ["src/c.py", "tests/c.py"]
+    assert await found(tree, "nothing") == []
+
+
+async def test_found_paths_are_absolute_and_cut_at_the_limit(tree: Tree):
+    for name in "dacb":
+        tree.put(f"{name}.py", b"")
+    result = await tree.files.find(".", "*.py", 3)
+    assert result == FoundPaths(tuple(tree.absolute(f"{name}.py") for name in "abc"), more=True)
+    assert not (await tree.files.find(".", "*.py", 4)).more
+
+
+async def test_ignored_files_are_not_found(tree: Tree):
+    tree.put(".gitignore", b"*.log\nbuild/\n!keep.log\n")
+    for path in ("a.log", "keep.log", "a.py", "build/b.py", "src/build/c.py", "src/d.log"):
+        tree.put(path, b"")
+    assert await found(tree, "**/*.py") == ["a.py"]
+    assert await found(tree, "**/*.log") == ["keep.log"]
+
+
+# --------------------------------------------------------------------------------------- grepping
+
+
+async def hits(tree: Tree, pattern: str, path: str = ".", **more: bool) -> list[tuple[str, int, str]]:
+    result = await tree.files.grep(GrepQuery(pattern, path, **more))
+    assert not result.more
+    return [(tree.relative(match.path), match.line, match.text) for match in result.matches]
+
+
+async def test_matching_lines_come_in_path_and_line_order_without_their_ends(tree: Tree):
+    tree.put("b.txt", b"one\r\ntwo foo\r\nfoo three")
+    tree.put("a.txt", b"foo\n\nbar\n")
+    assert await hits(tree, "foo") == [("a.txt", 1, "foo"), ("b.txt", 2, "two foo"), ("b.txt", 3, "foo three")]
+    assert await hits(tree, "foo$") == [("a.txt", 1, "foo"), ("b.txt", 2, "two foo")]
+    assert await hits(tree, "^t") == [("b.txt", 2, "two foo")]
+
+
+async def test_case_counts_unless_told_otherwise(tree: Tree):
+    tree.put("a.txt", b"Foo\n")
+    assert await hits(tree, "foo") == []
+    assert await hits(tree, "foo", case_sensitive=False) == [("a.txt", 1, "Foo")]
+
+
+async def test_matches_are_cut_at_the_limit(tree: Tree):
+    tree.put("a.txt", b"x\n" * 5)
+    tree.put("b.txt", b"x\n" * 5)
+    result = await tree.files.grep(GrepQuery("x", ".", limit=6))
+    assert result.more
+    assert [(os.path.basename(match.path), match.line) for match in result.matches] == [
+        *(("a.txt", line) for line in range(1, 6)),
+        ("b.txt", 1),
+    ]
+    assert not (await tree.files.grep(GrepQuery("x", ".", limit=10))).more
+
+
+async def test_a_pattern_that_is_none_is_an_error_naming_it(tree: Tree):
+    tree.put("a.txt", b"")
+    for pattern in ("(", "(?=x)", r"\1"):
+        with pytest.raises(ToolError) as raised:
+            await tree.files.grep(GrepQuery(pattern, "."))
+        assert category(raised) is ToolErrorCategory.INVALID_PARAMETERS
+        assert repr(pattern) in str(raised.value)
+
+
+async def test_binary_hidden_ignored_and_heavy_files_are_left_out(tree: Tree):
+    tree.put(".gitignore", b"*.log\n")
+    for path in ("a.txt", "b.log", ".env", ".git/config", "node_modules/m.js", "sub/target/t.rs", "sub/.x/y"):
+        tree.put(path, b"needle\n")
+    tree.put("blob", b"needle\0\n")
+    assert await hits(tree, "needle") == [("a.txt", 1, "needle")]
+
+
+async def test_a_file_that_is_named_is_searched_even_when_hidden_or_ignored(tree: Tree):
+    tree.put(".gitignore", b"*.log\n")
+    tree.put("a.log", b"needle\n")
+    tree.put(".env", b"x\nneedle\n")
+    assert await hits(tree, "needle", "a.log") == [("a.log", 1, "needle")]
+    assert await hits(tree, "needle", ".env") == [(".env", 2, "needle")]
+
+
+async def test_a_link_out_is_not_searched(tree: Tree):
+    tree.put("a.txt", b"root\n")
+    tree.link("etc", "/etc")
+    tree.link("passwd", "/etc/passwd")
+    assert await hits(tree, "root") == [("a.txt", 1, "root")]
+
+
+async def test_a_path_that_does_not_exist_cannot_be_searched(tree: Tree):
+    with pytest.raises(ToolError, match="missing") as raised:
+        await tree.files.grep(GrepQuery("x", "missing"))
+    assert category(raised) is ToolErrorCategory.PERMANENT_FAILURE
+
+
+async def test_a_link_that_leads_nowhere_fails_cleanly_everywhere(tree: Tree):
+    tree.link("loop", "loop")
+    for path in ("loop", "loop/x"):
+        for attempt in (
+            lambda path=path: tree.files.read_text(path),
+            lambda path=path: tree.files.write_text(path, "x"),
+            lambda path=path: tree.files.list_directory(path),
+            lambda path=path: tree.files.grep(GrepQuery("x", path)),
+        ):
+            with pytest.raises(AgentError):
+                await attempt()

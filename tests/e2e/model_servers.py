@@ -1,0 +1,106 @@
+"""Model servers that misbehave, over a real socket (OpenAI Chat Completions)."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+from anyio.abc import SocketAttribute, SocketStream
+
+_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@dataclass
+class StallingModel:
+    """Begins an answer and never ends it.
+
+    asked     set when a request has come
+    hung_up   set when the agent closed its connection
+    """
+
+    port: int
+    text: str
+    asked: anyio.Event = field(default_factory=anyio.Event)
+    hung_up: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What `editing` needs to use it."""
+        return {"config": _config("stalling", self.port), "environment": {"MODEL_KEY": "obviously-fake"}}
+
+    async def serve(self, client: SocketStream) -> None:
+        async with client:
+            await _read_request(client)
+            if self.text:
+                await client.send(_HEAD + _chunk(self.text))
+            self.asked.set()
+            try:
+                while True:
+                    await client.receive()
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                self.hung_up.set()
+
+
+@asynccontextmanager
+async def stalling_model(text: str) -> AsyncIterator[StallingModel]:
+    """Says `text`, or nothing at all when it is empty, and then keeps the connection open."""
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+        model = StallingModel(listener.extra(SocketAttribute.local_port), text)
+        tasks.start_soon(listener.serve, model.serve)
+        yield model
+        tasks.cancel_scope.cancel()
+
+
+@dataclass
+class RefusingModel:
+    """Answers every request with an HTTP error."""
+
+    port: int
+    status: int
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What `editing` needs to use it."""
+        return {"config": _config("refusing", self.port), "environment": {"MODEL_KEY": "obviously-fake"}}
+
+    async def serve(self, client: SocketStream) -> None:
+        body = b'{"error":{"message":"Incorrect API key provided","type":"invalid_request_error"}}'
+        async with client:
+            await _read_request(client)
+            head = f"HTTP/1.1 {self.status} No\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            await client.send(head.encode() + b"Connection: close\r\n\r\n" + body)
+
+
+@asynccontextmanager
+async def refusing_model(status: int) -> AsyncIterator[RefusingModel]:
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+        model = RefusingModel(listener.extra(SocketAttribute.local_port), status)
+        tasks.start_soon(listener.serve, model.serve)
+        yield model
+        tasks.cancel_scope.cancel()
+
+
+def _config(name: str, port: int) -> str:
+    return (
+        f'[llm]\nmodel = "{name}:any"\n[[llm.providers]]\nname = "{name}"\ntype = "openai"\n'
+        f'base_url = "http://127.0.0.1:{port}/v1"\napi_key_env = "MODEL_KEY"\n'
+    )
+
+
+async def _read_request(client: SocketStream) -> None:
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += await client.receive()
+    head, _, body = data.partition(b"\r\n\r\n")
+    lengths = [line.split(b":")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
+    while len(body) < int(lengths[0]):
+        body += await client.receive()
+
+
+def _chunk(text: str) -> bytes:
+    delta = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "any"}
+    delta["choices"] = [{"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}]
+    event = b"data: " + json.dumps(delta).encode() + b"\n\n"
+    return b"%x\r\n%s\r\n" % (len(event), event)

@@ -1,0 +1,253 @@
+"""session/cancel, wherever the turn happens to be: answered `cancelled`, nothing left running, the session usable."""
+
+import anyio
+import pytest
+
+from tests.e2e.model_servers import stalling_model
+from tests.fakes.editor import NOTHING, Held, Holding, editing, from_agent, never, processes_ended, says, uses
+
+pytestmark = pytest.mark.anyio
+
+HOLD = [uses(("bash", {"command": Held.COMMAND})), says("never said")]
+
+
+async def still_works(editor, session) -> None:
+    assert await editor.say(session, "/help") == "end_turn"
+
+
+async def test_a_cancel_while_the_model_streams_closes_its_connection(tmp_path):
+    async with stalling_model("Thinking about") as model, editing(tmp_path, None, **model.options) as editor:
+        session = await editor.open()
+        async with editor.prompting(session) as turn:
+            await editor.updated("agent_message_chunk")
+            await editor.cancel(session)
+        assert turn.stop_reason == "cancelled"
+        assert "Thinking about" in editor.text
+        with anyio.fail_after(20):
+            await model.hung_up.wait()
+        await still_works(editor, session)
+
+
+async def test_a_cancel_before_the_model_says_a_word_is_answered_too(tmp_path):
+    async with stalling_model("") as model, editing(tmp_path, None, **model.options) as editor:
+        session = await editor.open()
+        async with editor.prompting(session) as turn:
+            with anyio.fail_after(20):
+                await model.asked.wait()
+            await editor.cancel(session)
+        assert turn.stop_reason == "cancelled"
+        await still_works(editor, session)
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["answered cancelled", "never answered"])
+async def test_a_cancel_in_a_question_ends_the_turn_and_the_call(tmp_path, answers):
+    async def undecided(_params) -> str | None:
+        await anyio.sleep_forever()
+
+    async with editing(tmp_path, HOLD, decide=undecided) as editor:
+        if not answers:
+            editor.overrides["session/request_permission"] = never
+        session = await editor.open()
+        async with editor.prompting(session) as turn:
+            await editor.requested("session/request_permission")
+            await editor.cancel(session)
+        assert turn.stop_reason == "cancelled"
+        assert editor.call.status == "failed"
+        assert not editor.requests("terminal/create")
+        await still_works(editor, session)
+
+
+async def test_a_late_allowance_after_a_cancel_runs_nothing(tmp_path):
+    async with editing(tmp_path, [uses(("bash", {"command": "touch touched"})), says("no")]) as editor:
+        asked = editor.overrides["session/request_permission"] = Holding()
+        session = await editor.open()
+        async with editor.prompting(session) as turn:
+            question = await asked.next()
+            await editor.cancel(session)
+        assert turn.stop_reason == "cancelled"
+        await question.serve()
+        await still_works(editor, session)
+        assert not (editor.workspace / "touched").exists()
+
+
+async def test_a_cancel_while_the_editors_terminal_runs_kills_and_releases_it(tmp_path):
+    async with editing(tmp_path, HOLD) as editor:
+        held = Held(editor)
+        session = await editor.open()
+        async with editor.prompting(session) as turn:
+            pids = await held.pids()
+            await editor.requested("terminal/wait_for_exit")
+            await editor.cancel(session)
+        assert turn.stop_reason == "cancelled"
+        assert editor.call.status == "failed"
+        await editor.requested("terminal/release")
+        await processes_ended(pids)
+        await still_works(editor, session)
+        assert not editor.terminals.open
+
+
+async def test_a_cancel_kills_even_where_the_editor_does_not_answer_its_terminal_requests(tmp_path):
+    async with editing(tmp_path, HOLD) as editor:
+        held = Held(editor)
+        editor.overrides["terminal/wait_for_exit"] = never
+        editor.overrides["terminal/output"] = never
+        session = await editor.open()
+        async with editor.prompting(session) as turn:
+            pids = await held.pids()
+            await editor.requested("terminal/wait_for_exit")
+            await editor.cancel(session)
+        assert turn.stop_reason == "cancelled"
+        await processes_ended(pids)
+        await still_works(editor, session)
+
+
+async def test_a_cancel_while_the_terminal_is_being_made_gives_it_back(tmp_path):
+    async with editing(tmp_path, HOLD) as editor:
+        Held(editor)
+        create = editor.overrides["terminal/create"] = Holding()
+        session = await editor.open()
+        async with editor.prompting(session) as turn:
+            late = await create.next()
+            await editor.cancel(session)
+        assert turn.stop_reason == "cancelled"
+        await late.serve()
+        await editor.requested("terminal/release")
+        await still_works(editor, session)
+        assert not editor.terminals.open
+
+
+async def test_a_cancel_of_a_local_command_kills_its_whole_tree(tmp_path):
+    async with editing(tmp_path, HOLD, capabilities=NOTHING) as editor:
+        held = Held(editor)
+        session = await editor.open()
+        async with editor.prompting(session) as turn:
+            pids = await held.pids()
+            await editor.cancel(session)
+        assert turn.stop_reason == "cancelled"
+        await processes_ended(pids)
+        assert editor.call.status == "failed"
+        assert "cancelled" in editor.call.text
+        await still_works(editor, session)
+
+
+async def test_a_cancel_of_a_local_command_that_ignores_signals_and_hides_its_child_kills_it_too(tmp_path):
+    stubborn = "trap '' TERM INT HUP\nsetsid sleep 60 &\necho \"$$ $!\" > alive\nwait\nsleep 60\n"
+    async with editing(tmp_path, HOLD, capabilities=NOTHING) as editor:
+        held = Held(editor)
+        (editor.workspace / "hold.sh").write_text(stubborn)
+        session = await editor.open()
+        async with editor.prompting(session) as turn:
+            pids = await held.pids()
+            await editor.cancel(session)
+        assert turn.stop_reason == "cancelled"
+        await processes_ended(pids)
+
+
+async def test_a_cancel_during_a_file_request_is_answered(tmp_path):
+    async with editing(tmp_path, [uses(("read", {"path": "a.txt"})), says("no")]) as editor:
+        (editor.workspace / "a.txt").write_text("a\n")
+        editor.overrides["fs/read_text_file"] = never
+        session = await editor.open()
+        async with editor.prompting(session) as turn:
+            await editor.requested("fs/read_text_file")
+            await editor.cancel(session)
+        assert turn.stop_reason == "cancelled"
+        assert editor.call.status == "failed"
+        await still_works(editor, session)
+
+
+async def test_every_call_of_a_cancelled_message_gets_its_final_update(tmp_path):
+    script = [uses(("bash", {"command": Held.COMMAND}), ("bash", {"command": "echo later"})), says("no")]
+    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+        held = Held(editor)
+        session = await editor.open()
+        async with editor.prompting(session) as turn:
+            await held.pids()
+            await editor.cancel(session)
+        assert turn.stop_reason == "cancelled"
+    assert all(call.status == "failed" for call in editor.calls)
+
+
+async def test_a_cancel_in_one_session_leaves_the_other_alone(tmp_path):
+    script = [uses(("bash", {"command": "head -n 1 gate"})), says("through")]
+    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+        gates = {}
+        await editor.initialize()
+        sessions = {}
+        for name in ("one", "two"):
+            (editor.workspace / name).mkdir()
+            gates[name] = editor.fifo(f"{name}/gate")
+            sessions[name] = await editor.new_session(str(editor.workspace / name))
+        async with editor.prompting(sessions["two"]) as second:
+            async with editor.prompting(sessions["one"]) as first:
+                with anyio.fail_after(20):
+                    while len(editor.calls) < 2:
+                        await editor.recording.until(from_agent, len(editor.recording.frames))
+                await editor.cancel(sessions["one"])
+            assert first.stop_reason == "cancelled"
+            assert second.stop_reason == ""
+            gates["two"].write_line()
+        assert second.stop_reason == "end_turn"
+
+
+async def test_a_cancel_with_no_turn_running_does_not_hit_the_next_one(tmp_path):
+    async with editing(tmp_path, [says("fine")]) as editor:
+        session = await editor.open()
+        await editor.cancel(session)
+        assert await editor.say(session, "one") == "end_turn"
+        await editor.cancel(session)
+        await editor.cancel(session)
+        assert await editor.say(session, "two") == "end_turn"
+
+
+@pytest.mark.parametrize("params", [{}, {"sessionId": "nobody"}, {"sessionId": 7}, None], ids=repr)
+async def test_a_cancel_of_nothing_is_ignored(tmp_path, params):
+    async with editing(tmp_path, [says("fine")]) as editor:
+        session = await editor.open()
+        await editor.agent.notify("session/cancel", params)
+        assert await editor.say(session, "hi") == "end_turn"
+
+
+async def test_a_cancel_in_the_same_write_as_the_prompt_cancels_it(tmp_path):
+    async with editing(tmp_path, HOLD, capabilities=NOTHING, lawful=False) as editor:
+        Held(editor)
+        session = await editor.open()
+        prompt = {
+            "jsonrpc": "2.0",
+            "id": "p",
+            "method": "session/prompt",
+            "params": editor.prompt_params(session, "go"),
+        }
+        cancel = {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}
+        await editor.send_lines(prompt, cancel)
+        assert (await editor.answer_to("p"))["result"]["stopReason"] == "cancelled"
+
+
+async def test_a_request_that_is_cancelled_by_its_id_is_answered(tmp_path):
+    async with editing(tmp_path, HOLD, capabilities=NOTHING, lawful=False) as editor:
+        held = Held(editor)
+        session = await editor.open()
+        prompt = {
+            "jsonrpc": "2.0",
+            "id": "p",
+            "method": "session/prompt",
+            "params": editor.prompt_params(session, "go"),
+        }
+        await editor.send_lines(prompt)
+        pids = await held.pids()
+        await editor.agent.notify("$/cancel_request", {"requestId": "p"})
+        answer = await editor.answer_to("p")
+        assert answer.get("result") == {"stopReason": "cancelled"} or answer["error"]["code"] == -32800
+        await processes_ended(pids)
+
+
+async def test_three_cancels_are_one(tmp_path):
+    async with editing(tmp_path, HOLD, capabilities=NOTHING) as editor:
+        held = Held(editor)
+        session = await editor.open()
+        async with editor.prompting(session) as turn:
+            await held.pids()
+            for _ in range(3):
+                await editor.cancel(session)
+        assert turn.stop_reason == "cancelled"
+        await still_works(editor, session)

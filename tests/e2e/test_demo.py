@@ -1,0 +1,118 @@
+"""The demo, as a person starts it, and as it must fail."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from acp_agent.cli.demo.paragraph import Paragraph
+from acp_agent.cli.demo.steps import STEPS, Evidence
+from acp_agent.cli.editor.frames import Recording
+from tests.fakes.editor import AGENT_CWD
+
+COMMAND = [sys.executable, "-m", "acp_agent", "demo"]
+
+
+def environment(tmp_path, **extra: str) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": str(tmp_path), **extra}
+
+
+def play(variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    options = {"capture_output": True, "text": True, "timeout": 50}
+    return subprocess.run(COMMAND, check=False, cwd=AGENT_CWD, env=variables, **options)
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory) -> subprocess.CompletedProcess[str]:
+    home = tmp_path_factory.mktemp("demo")
+    return play(environment(home))
+
+
+def test_the_demo_tells_the_whole_story_and_succeeds(played):
+    assert played.returncode == 0, played.stdout + played.stderr
+    story = [
+        "inventory/stock.py",
+        "python3 -m unittest",
+        "FAILED (failures=1)",
+        "May it?",
+        "-    return sum(item.price for item in items)",
+        "+    return sum(item.price * item.quantity for item in items)",
+        "[Allow once]",
+        "\n    │ OK\n",
+        "What happened",
+    ]
+    position = 0
+    for part in story:
+        assert part in played.stdout[position:], f"{part!r} after {played.stdout[:position][-200:]!r}"
+        position = played.stdout.index(part, position)
+    for step, _ in STEPS:
+        assert f"✔ {step}" in played.stdout
+
+
+def test_the_demo_in_a_pipe_is_plain_and_fits_a_screen(played):
+    assert "\x1b" not in played.stdout
+    assert max(map(len, played.stdout.splitlines())) <= 100
+
+
+def test_the_demo_shows_no_path_of_the_machine(played):
+    assert "/tmp" not in played.stdout
+    assert str(Path.home()) not in played.stdout
+
+
+@pytest.mark.parametrize("no_color", [False, True])
+def test_the_demo_is_coloured_on_a_terminal_unless_no_color_says_otherwise(tmp_path, no_color):
+    extra = {"TERM": "xterm", **({"NO_COLOR": "1"} if no_color else {})}
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(COMMAND, cwd=AGENT_CWD, env=environment(tmp_path, **extra), stdout=theirs) as demo:
+        os.close(theirs)
+        shown = b""
+        while chunk := _read(ours):
+            shown += chunk
+        assert demo.wait() == 0
+    os.close(ours)
+    assert (b"\x1b[" in shown) is not no_color
+
+
+def test_a_step_that_did_not_happen_is_named_and_the_demo_fails(tmp_path):
+    fakes = tmp_path / "bin"
+    fakes.mkdir()
+    (fakes / "python3").write_text("#!/bin/sh\necho broken\nexit 9\n")
+    (fakes / "python3").chmod(0o755)
+    broken = environment(tmp_path, PATH=f"{fakes}:{os.environ['PATH']}")
+    demo = play(broken)
+    assert demo.returncode == 1
+    assert "✘ the test ran again and passed" in demo.stdout
+    assert "did not happen: " in demo.stderr
+    assert "the test ran again and passed" in demo.stderr
+
+
+@pytest.mark.parametrize(("name", "happened"), STEPS, ids=[name for name, _ in STEPS])
+@pytest.mark.anyio
+async def test_no_step_counts_as_done_when_nothing_happened(tmp_path, name, happened):
+    assert not happened(Evidence(Recording(), tmp_path, "end_turn"))
+
+
+def test_a_paragraph_breaks_between_words_wherever_the_pieces_end(capsys):
+    paragraph = Paragraph(sys.stdout, indent=2, width=12)
+    for piece in ("one tw", "o thr", "ee\nfour", " five"):
+        paragraph.write(piece)
+    paragraph.end()
+    assert capsys.readouterr().out == "one two\n  three\n  four five\n"
+
+
+def test_a_word_longer_than_the_line_is_kept_whole(capsys):
+    paragraph = Paragraph(sys.stdout, indent=2, width=8)
+    paragraph.write("a-very-long-word x")
+    paragraph.end()
+    assert re.sub(r"\s+", " ", capsys.readouterr().out) == "a-very-long-word x "
+
+
+def _read(fd: int) -> bytes:
+    try:
+        return os.read(fd, 65536)
+    except OSError:  # the other end of a pty is closed
+        return b""

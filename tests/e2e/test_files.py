@@ -1,0 +1,177 @@
+"""Files: through the editor where it offers them, flag by flag, from the disk where it does not."""
+
+import anyio
+import pytest
+
+from tests.fakes.editor import (
+    EVERYTHING,
+    FILES_ONLY,
+    NOTHING,
+    READ_ONLY,
+    TERMINAL_ONLY,
+    Call,
+    answering,
+    editing,
+    never,
+    refusing,
+    says,
+    uses,
+)
+
+pytestmark = pytest.mark.anyio
+
+EDIT = {"path": "a.txt", "old_string": "beta", "new_string": "gamma"}
+
+
+async def edited(editor, text: str = "alpha\nbeta\n") -> None:
+    (editor.workspace / "a.txt").write_bytes(text.encode())
+    assert await editor.say(await editor.open(), "edit it") == "end_turn"
+
+
+@pytest.mark.parametrize("capabilities", [EVERYTHING, FILES_ONLY], ids=["everything", "files"])
+async def test_an_edit_goes_through_the_editor_and_shows_its_diff(tmp_path, capabilities):
+    async with editing(tmp_path, [uses(("edit", EDIT)), says("ok")], capabilities=capabilities) as editor:
+        await edited(editor)
+    path = str(editor.workspace / "a.txt")
+    assert {params["path"] for params in editor.requests("fs/read_text_file")} == {path}
+    assert editor.requests("fs/write_text_file")[0]["content"] == "alpha\ngamma\n"
+    assert (editor.call.kind, editor.call.status) == ("edit", "completed")
+    diff = {"type": "diff", "path": path, "oldText": "alpha\nbeta\n", "newText": "alpha\ngamma\n"}
+    assert diff in editor.call.first["content"], "shown before it happens"
+    assert diff in editor.call.final["content"]
+    (question,) = editor.requests("session/request_permission")
+    assert question["toolCall"]["content"][0] == diff
+    assert question["toolCall"]["locations"][0]["path"] == path
+    assert editor.call.final["locations"] == [{"path": path, "line": 2}]
+
+
+async def test_with_reading_only_the_editor_is_read_and_the_disk_is_written(tmp_path):
+    async with editing(tmp_path, [uses(("edit", EDIT)), says("ok")], capabilities=READ_ONLY) as editor:
+        await edited(editor)
+    assert editor.requests("fs/read_text_file")
+    assert not editor.requests("fs/write_text_file")
+    assert (editor.workspace / "a.txt").read_text() == "alpha\ngamma\n"
+
+
+@pytest.mark.parametrize("capabilities", [NOTHING, TERMINAL_ONLY], ids=["nothing", "terminal"])
+async def test_without_files_everything_happens_on_the_disk(tmp_path, capabilities):
+    async with editing(tmp_path, [uses(("edit", EDIT)), says("ok")], capabilities=capabilities) as editor:
+        await edited(editor)
+    assert not [method for method in editor.requested_methods if method.startswith("fs/")]
+    assert (editor.workspace / "a.txt").read_text() == "alpha\ngamma\n"
+    assert editor.call.status == "completed"
+
+
+async def test_what_the_editor_has_not_saved_yet_is_what_the_model_reads(tmp_path):
+    async with editing(tmp_path, [uses(("read", {"path": "a.txt"})), says("ok")]) as editor:
+        (editor.workspace / "a.txt").write_text("on the disk\n")
+        editor.overrides["fs/read_text_file"] = answering({"content": "in the buffer\n"})
+        await editor.say(await editor.open(), "read")
+    assert "in the buffer" in editor.call.text
+
+
+async def test_a_new_file_has_a_diff_without_old_text(tmp_path):
+    new = {"path": "new/b.txt", "content": "fresh\n"}
+    async with editing(tmp_path, [uses(("write", new)), says("ok")]) as editor:
+        await editor.say(await editor.open(), "write")
+    assert (editor.workspace / "new" / "b.txt").read_text() == "fresh\n"
+    assert editor.call.status == "completed"
+    (diff, *_) = editor.call.final["content"]
+    assert (diff["type"], diff.get("oldText"), diff["newText"]) == ("diff", None, "fresh\n")
+
+
+@pytest.mark.parametrize("code", [-32603, -32601, -32002])
+@pytest.mark.parametrize("method", ["fs/read_text_file", "fs/write_text_file"])
+async def test_a_client_that_refuses_a_file_request_is_fallen_back_from(tmp_path, method, code):
+    async with editing(tmp_path, [uses(("edit", EDIT)), says("ok")]) as editor:
+        editor.overrides[method] = refusing(code, "not today")
+        await edited(editor)
+    assert editor.call.status == "completed"
+    assert (editor.workspace / "a.txt").read_text() == "alpha\ngamma\n"
+
+
+async def test_a_write_that_is_answered_null_is_a_success(tmp_path):
+    async def answers_null(call: Call) -> None:
+        await call.editor.serve("fs/write_text_file", call.params)
+        await call.reply(None)
+
+    async with editing(tmp_path, [uses(("edit", EDIT)), says("ok")]) as editor:
+        editor.overrides["fs/write_text_file"] = answers_null
+        await edited(editor)
+    assert editor.call.status == "completed"
+    assert len(editor.requests("fs/write_text_file")) == 1
+
+
+@pytest.mark.parametrize("nonsense", [None, {}, {"content": 3}, "text", []], ids=repr)
+async def test_a_nonsense_answer_to_a_read_falls_back_to_the_disk(tmp_path, nonsense):
+    async with editing(tmp_path, [uses(("read", {"path": "a.txt"})), says("ok")]) as editor:
+        (editor.workspace / "a.txt").write_text("on the disk\n")
+        editor.overrides["fs/read_text_file"] = answering(nonsense)
+        assert await editor.say(await editor.open(), "read") == "end_turn"
+    assert "on the disk" in editor.call.text
+
+
+async def test_an_editor_that_never_answers_a_read_costs_one_wait(tmp_path):
+    script = [uses(("read", {"path": "a.txt"})), says("ok")]
+    async with editing(tmp_path, script, config="[acp]\nrequest_timeout_secs = 0.2\n") as editor:
+        (editor.workspace / "a.txt").write_text("on the disk\n")
+        editor.overrides["fs/read_text_file"] = never
+        assert await editor.say(await editor.open(), "read") == "end_turn"
+    assert "on the disk" in editor.call.text
+
+
+@pytest.mark.parametrize("capabilities", [EVERYTHING, NOTHING], ids=["editor", "disk"])
+async def test_a_binary_file_is_an_error_the_model_can_read(tmp_path, capabilities):
+    async with editing(tmp_path, [uses(("read", {"path": "b.bin"})), says("ok")], capabilities=capabilities) as editor:
+        (editor.workspace / "b.bin").write_bytes(b"\x00\x01\xff\xfe" * 50)
+        assert await editor.say(await editor.open(), "read") == "end_turn"
+    assert editor.call.status == "failed"
+    assert "b.bin" in editor.call.text
+
+
+@pytest.mark.parametrize("path", ["../outside.txt", "/etc/passwd", "link/outside.txt"])
+async def test_a_path_outside_the_session_is_refused_and_the_editor_is_not_asked(tmp_path, path):
+    (tmp_path / "outside.txt").write_text("secret\n")
+    async with editing(tmp_path, [uses(("read", {"path": path})), says("ok")]) as editor:
+        (editor.workspace / "link").symlink_to(tmp_path)
+        assert await editor.say(await editor.open(), "read") == "end_turn"
+    assert editor.call.status == "failed"
+    assert not editor.requests("fs/read_text_file")
+    assert "secret" not in editor.call.text
+
+
+async def test_a_second_root_may_be_read_too(tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a.txt").write_text("over there\n")
+    async with editing(tmp_path, [uses(("read", {"path": str(tmp_path / "other" / "a.txt")})), says("ok")]) as editor:
+        await editor.initialize()
+        params = {"cwd": str(editor.workspace), "mcpServers": [], "additionalDirectories": [str(tmp_path / "other")]}
+        session = (await editor.ask("session/new", params))["sessionId"]
+        await editor.say(session, "read")
+    assert "over there" in editor.call.text
+
+
+async def test_line_endings_and_the_byte_order_mark_survive_an_edit(tmp_path):
+    async with editing(tmp_path, [uses(("edit", EDIT)), says("ok")], capabilities=NOTHING) as editor:
+        (editor.workspace / "a.txt").write_bytes(b"\xef\xbb\xbfalpha\r\nbeta\r\n")
+        await editor.say(await editor.open(), "edit")
+    assert (editor.workspace / "a.txt").read_bytes() == b"\xef\xbb\xbfalpha\r\ngamma\r\n"
+
+
+async def test_a_file_changed_while_the_user_looked_at_the_diff_is_not_written(tmp_path):
+    async def meddle(params):
+        await anyio.Path(params["toolCall"]["locations"][0]["path"]).write_text("alpha\nbeta\nmeanwhile\n")
+        return "allow_once"
+
+    async with editing(tmp_path, [uses(("edit", EDIT)), says("ok")], decide=meddle) as editor:
+        await edited(editor)
+    assert editor.call.status == "failed"
+    assert (editor.workspace / "a.txt").read_text() == "alpha\nbeta\nmeanwhile\n"
+
+
+async def test_an_edit_that_matches_twice_is_refused_and_says_how_often(tmp_path):
+    async with editing(tmp_path, [uses(("edit", EDIT)), says("ok")]) as editor:
+        await edited(editor, "beta\nbeta\n")
+    assert editor.call.status == "failed"
+    assert "2" in editor.call.text
+    assert not editor.requests("session/request_permission")

@@ -1,0 +1,112 @@
+"""Modes and options: announced, checked, and enforced."""
+
+import pytest
+
+from tests.fakes.editor import editing, says, uses
+
+pytestmark = pytest.mark.anyio
+
+WRITE = [uses(("write", {"path": "a.txt", "content": "a\n"})), says("ok")]
+RUN = [uses(("bash", {"command": "touch touched"})), says("ok")]
+
+
+@pytest.mark.parametrize("mode", ["ask", "architect"])
+@pytest.mark.parametrize("script", [WRITE, RUN], ids=["write", "run"])
+async def test_a_mode_that_only_reads_changes_nothing_and_asks_nothing(tmp_path, mode, script):
+    async with editing(tmp_path, script) as editor:
+        session = await editor.open()
+        assert await editor.ask("session/set_mode", {"sessionId": session, "modeId": mode}) == {}
+        assert await editor.say(session, "go") == "end_turn"
+    assert editor.call.status == "failed"
+    assert not editor.requests("session/request_permission")
+    assert list(editor.workspace.iterdir()) == []
+
+
+async def test_a_mode_that_only_reads_can_still_read(tmp_path):
+    async with editing(tmp_path, [uses(("read", {"path": "a.txt"})), says("ok")]) as editor:
+        (editor.workspace / "a.txt").write_text("a\n")
+        session = await editor.open()
+        await editor.ask("session/set_mode", {"sessionId": session, "modeId": "ask"})
+        await editor.say(session, "go")
+    assert editor.call.status == "completed"
+
+
+async def test_full_auto_does_not_lift_the_mode(tmp_path):
+    async with editing(tmp_path, RUN) as editor:
+        session = await editor.open()
+        await editor.ask("session/set_mode", {"sessionId": session, "modeId": "ask"})
+        await editor.ask(
+            "session/set_config_option", {"sessionId": session, "configId": "auto_approve", "value": "full-auto"}
+        )
+        await editor.say(session, "go")
+    assert editor.call.status == "failed"
+
+
+async def test_set_mode_announces_the_mode_and_the_option_that_mirrors_it(tmp_path):
+    async with editing(tmp_path, [says("hi")]) as editor:
+        session = await editor.open()
+        await editor.ask("session/set_mode", {"sessionId": session, "modeId": "ask"})
+        assert (await editor.updated("current_mode_update"))["currentModeId"] == "ask"
+        update = await editor.updated("config_option_update")
+        assert {o["id"]: o["currentValue"] for o in update["configOptions"]} == {
+            "mode": "ask",
+            "auto_approve": "suggest",
+        }
+
+
+async def test_the_mode_option_is_the_same_switch(tmp_path):
+    async with editing(tmp_path, WRITE) as editor:
+        session = await editor.open()
+        params = {"sessionId": session, "configId": "mode", "value": "architect"}
+        answer = await editor.ask("session/set_config_option", params)
+        assert {o["id"]: o["currentValue"] for o in answer["configOptions"]}["mode"] == "architect"
+        assert (await editor.updated("current_mode_update"))["currentModeId"] == "architect"
+        await editor.say(session, "go")
+    assert editor.call.status == "failed"
+
+
+async def test_a_mode_set_back_works_again(tmp_path):
+    async with editing(tmp_path, WRITE) as editor:
+        session = await editor.open()
+        await editor.ask("session/set_mode", {"sessionId": session, "modeId": "ask"})
+        await editor.ask("session/set_mode", {"sessionId": session, "modeId": "code"})
+        await editor.say(session, "go")
+    assert editor.call.status == "completed"
+
+
+async def test_modes_belong_to_their_session(tmp_path):
+    async with editing(tmp_path, WRITE) as editor:
+        careful = await editor.open()
+        other = await editor.new_session(str(editor.workspace))
+        await editor.ask("session/set_mode", {"sessionId": careful, "modeId": "ask"})
+        await editor.say(other, "go")
+    assert editor.call.status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "code", "named"),
+    [
+        ("session/set_mode", {"modeId": "yolo"}, -32602, "yolo|mode"),
+        ("session/set_mode", {}, -32602, "mode"),
+        ("session/set_config_option", {"configId": "colour", "value": "red"}, -32602, "config"),
+        ("session/set_config_option", {"configId": "mode", "value": "yolo"}, -32602, "mode"),
+        ("session/set_config_option", {"configId": "auto_approve", "value": True}, -32602, "level|value"),
+        ("session/set_config_option", {"configId": ["mode"], "value": {"a": 1}}, -32602, "config"),
+    ],
+)
+async def test_unknown_modes_options_and_values_are_refused_and_change_nothing(tmp_path, method, params, code, named):
+    async with editing(tmp_path, WRITE) as editor:
+        session = await editor.open()
+        error = await editor.error_of(method, {"sessionId": session, **params})
+        assert error.code == code
+        assert any(word in error.message for word in named.split("|"))
+        await editor.say(session, "go")
+    assert editor.call.status == "completed"
+
+
+async def test_modes_of_a_session_nobody_opened_are_not_found(tmp_path):
+    async with editing(tmp_path, [says("hi")]) as editor:
+        await editor.initialize()
+        assert (await editor.error_of("session/set_mode", {"sessionId": "x", "modeId": "ask"})).code == -32002
+        params = {"sessionId": "x", "configId": "mode", "value": "ask"}
+        assert (await editor.error_of("session/set_config_option", params)).code == -32002

@@ -1,0 +1,84 @@
+"""Without a model, or with one that refuses: a session that opens, says what to do, and still helps."""
+
+import pytest
+
+from tests.e2e.model_servers import refusing_model
+from tests.fakes.editor import NOTHING, editing, says
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_prompt_without_a_model_says_how_to_set_one_up(tmp_path):
+    async with editing(tmp_path, None) as editor:
+        assert await editor.say(await editor.open(), "hello") == "end_turn"
+    for hint in ("ACP_AGENT_MODEL", "ANTHROPIC_API_KEY"):
+        assert hint in editor.text
+
+
+async def test_help_tools_and_run_need_no_model(tmp_path):
+    async with editing(tmp_path, None, capabilities=NOTHING) as editor:
+        session = await editor.open()
+        assert await editor.say(session, "/help") == "end_turn"
+        assert all(name in editor.text for name in ("/help", "/tools", "/run"))
+        assert await editor.say(session, "/tools") == "end_turn"
+        assert all(name in editor.text for name in ("bash", "read", "edit", "grep"))
+        assert await editor.say(session, "/run echo by hand") == "end_turn"
+    assert "by hand" in editor.call.text
+    assert len(editor.requests("session/request_permission")) <= 1
+
+
+async def test_run_without_a_command_says_what_it_wants(tmp_path):
+    async with editing(tmp_path, None) as editor:
+        assert await editor.say(await editor.open(), "/run") == "end_turn"
+    assert "/run" in editor.text
+    assert not editor.calls
+
+
+async def test_run_passes_the_same_gates(tmp_path):
+    async with editing(tmp_path, None) as editor:
+        assert await editor.say(await editor.open(), "/run sudo reboot") == "end_turn"
+    assert editor.call.status == "failed"
+    assert not editor.requests("terminal/create")
+
+
+async def test_a_model_server_that_refuses_the_key_is_named_and_the_session_lives(tmp_path):
+    async with refusing_model(401) as model, editing(tmp_path, None, **model.options) as editor:
+        session = await editor.open()
+        assert await editor.say(session, "hello") == "end_turn"
+        assert "refusing" in editor.told
+        assert "key" in editor.told.lower()
+        assert "obviously-fake" not in str([frame.message for frame in editor.recording.frames])
+        assert await editor.say(session, "/help") == "end_turn"
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        ("[llm]\nmodle = 1\n", "modle"),
+        ("[agent]\nmax_tool_iterations = 'many'\n", "max_tool_iterations"),
+        ("[agent\n", "config.toml"),
+        ("[tools.shell]\ntimeout = -1\n", "timeout"),
+    ],
+)
+async def test_a_broken_configuration_is_told_in_the_session(tmp_path, config, named):
+    async with editing(tmp_path, None, config=config) as editor:
+        session = await editor.open()
+        assert await editor.say(session, "/help") == "end_turn"
+        assert named in editor.told
+        assert "config.toml" in editor.told
+
+
+async def test_a_model_nobody_configured_is_named(tmp_path):
+    async with editing(tmp_path, None, config='[llm]\nmodel = "nowhere:some-model"\n') as editor:
+        assert await editor.say(await editor.open(), "hello") == "end_turn"
+    assert "nowhere" in editor.told
+
+
+async def test_a_project_may_not_choose_the_model(tmp_path):
+    async with editing(tmp_path, [says("the user's model")]) as editor:
+        project = editor.workspace / ".acp-agent"
+        project.mkdir()
+        (project / "config.toml").write_text('[llm]\nmodel = "openai:evil"\n')
+        session = await editor.open()
+        await editor.say(session, "hello")
+    assert "the user's model" in editor.text

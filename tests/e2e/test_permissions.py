@@ -1,0 +1,233 @@
+"""Questions to the user: what is asked, and that only a clear yes lets a call run."""
+
+import pytest
+
+from tests.fakes.editor import (
+    NOTHING,
+    Holding,
+    allowing,
+    answering,
+    choosing,
+    dismissing,
+    editing,
+    never,
+    refusing,
+    rejecting,
+    says,
+    twice,
+    uses,
+)
+
+pytestmark = pytest.mark.anyio
+
+TOUCH = [uses(("bash", {"command": "touch touched"})), says("ok")]
+
+
+async def test_the_question_has_four_options_and_names_the_call(tmp_path):
+    async with editing(tmp_path, TOUCH) as editor:
+        session = await editor.open()
+        await editor.say(session, "go")
+    (question,) = editor.requests("session/request_permission")
+    assert question["sessionId"] == session
+    kinds = ["allow_once", "allow_always", "reject_once", "reject_always"]
+    assert [(option["optionId"], option["kind"]) for option in question["options"]] == list(
+        zip(kinds, kinds, strict=True)
+    )
+    assert [option["name"] for option in question["options"]] == [
+        "Allow once",
+        "Allow always",
+        "Reject once",
+        "Reject always",
+    ]
+    asked = question["toolCall"]
+    assert asked["toolCallId"] == editor.call.id
+    assert "touch touched" in asked["title"]
+    assert (asked["kind"], asked["rawInput"]) == ("execute", {"command": "touch touched"})
+
+
+async def test_the_question_comes_after_the_call_was_shown_and_before_it_ran(tmp_path):
+    async with editing(tmp_path, TOUCH) as editor:
+        asked = editor.overrides["session/request_permission"] = Holding()
+        async with editor.prompting(await editor.open()):
+            question = await asked.next()
+            assert editor.call.status == "in_progress"
+            assert not (editor.workspace / "touched").exists()
+            await question.serve()
+    assert (editor.workspace / "touched").exists()
+
+
+async def test_allowing_once_is_asked_again(tmp_path):
+    async with editing(tmp_path, TOUCH, decide=allowing) as editor:
+        session = await editor.open()
+        await editor.say(session, "go")
+        await editor.say(session, "again")
+    assert [call.status for call in editor.calls] == ["completed", "completed"]
+    assert len(editor.requests("session/request_permission")) == 2
+
+
+async def test_allowing_always_is_not_asked_again_not_even_after_a_restart(tmp_path):
+    for _start in range(2):
+        async with editing(tmp_path, TOUCH, decide=choosing("allow_always")) as editor:
+            session = await editor.open()
+            await editor.say(session, "go")
+            await editor.say(session, "again")
+        assert [call.status for call in editor.calls] == ["completed", "completed"]
+        assert len(editor.requests("session/request_permission")) == (1 if _start == 0 else 0)
+
+
+async def test_allowing_one_program_always_does_not_allow_another_behind_it(tmp_path):
+    script = {"go": TOUCH, "again": [uses(("bash", {"command": "touch touched; rm touched"})), says("ok")]}
+    async with editing(tmp_path, script, decide=choosing("allow_always")) as editor:
+        session = await editor.open()
+        await editor.say(session, "go")
+        await editor.say(session, "again")
+    assert len(editor.requests("session/request_permission")) == 2
+
+
+@pytest.mark.parametrize("kind", ["reject_once", "reject_always"])
+async def test_a_rejected_call_shows_as_failed_and_the_model_goes_on(tmp_path, kind):
+    async with editing(tmp_path, TOUCH, decide=choosing(kind)) as editor:
+        assert await editor.say(await editor.open(), "go") == "end_turn"
+    assert editor.call.status == "failed"
+    assert editor.text == "ok"
+    assert not (editor.workspace / "touched").exists()
+    assert not editor.requests("terminal/create")
+
+
+async def test_rejecting_always_is_not_asked_again(tmp_path):
+    async with editing(tmp_path, TOUCH, decide=choosing("reject_always")) as editor:
+        session = await editor.open()
+        await editor.say(session, "go")
+        await editor.say(session, "again")
+    assert len(editor.requests("session/request_permission")) == 1
+    assert [call.status for call in editor.calls] == ["failed", "failed"]
+
+
+async def test_a_dismissed_question_is_no_permission(tmp_path):
+    async with editing(tmp_path, TOUCH, decide=dismissing) as editor:
+        assert await editor.say(await editor.open(), "go") in {"end_turn", "cancelled"}
+    assert editor.call.status == "failed"
+    assert not (editor.workspace / "touched").exists()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"outcome": {"outcome": "selected", "optionId": "yes_do_everything"}},
+        {"outcome": {"outcome": "selected", "optionId": "allow_once "}},
+        {"outcome": {"outcome": "selected", "optionId": ["allow_once"]}},
+        {"outcome": {"outcome": "selected"}},
+        {"outcome": {"outcome": "allowed", "optionId": "allow_once"}},
+        {"outcome": "allow_once"},
+        {"optionId": "allow_once"},
+        {},
+        None,
+        True,
+        "allow_once",
+        ["allow_once"],
+    ],
+    ids=repr,
+)
+async def test_an_answer_that_is_no_option_is_no_permission(tmp_path, answer):
+    async with editing(tmp_path, TOUCH) as editor:
+        editor.overrides["session/request_permission"] = answering(answer)
+        session = await editor.open()
+        assert await editor.say(session, "go") in {"end_turn", "cancelled"}
+        assert editor.call.status == "failed"
+        assert not (editor.workspace / "touched").exists()
+        assert await editor.say(session, "/help") == "end_turn"
+
+
+async def test_a_client_that_cannot_ask_grants_nothing(tmp_path):
+    async with editing(tmp_path, TOUCH) as editor:
+        editor.overrides["session/request_permission"] = refusing(-32601, "no such method")
+        assert await editor.say(await editor.open(), "go") == "end_turn"
+    assert editor.call.status == "failed"
+    assert not (editor.workspace / "touched").exists()
+
+
+async def test_a_second_answer_to_a_question_changes_nothing(tmp_path):
+    async with editing(tmp_path, TOUCH) as editor:
+        editor.overrides["session/request_permission"] = twice
+        assert await editor.say(await editor.open(), "go") == "end_turn"
+    assert editor.call.status == "completed"
+
+
+async def test_an_allowance_after_a_rejection_comes_too_late(tmp_path):
+    async with editing(tmp_path, {"go": TOUCH, "more": [says("second")]}) as editor:
+        asked = editor.overrides["session/request_permission"] = Holding()
+        session = await editor.open()
+        async with editor.prompting(session):
+            question = await asked.next()
+            await question.reply({"outcome": {"outcome": "selected", "optionId": "reject_once"}})
+        await question.reply({"outcome": {"outcome": "selected", "optionId": "allow_once"}})
+        assert await editor.say(session, "more") == "end_turn"
+    assert editor.call.status == "failed"
+    assert not (editor.workspace / "touched").exists()
+
+
+async def test_answers_to_questions_nobody_asked_are_dropped(tmp_path):
+    async with editing(tmp_path, TOUCH, decide=rejecting) as editor:
+        session = await editor.open()
+        for request_id in (0, 1, 2, 99, "0", "x", None):
+            allowed = {"outcome": {"outcome": "selected", "optionId": "allow_always"}}
+            await editor.agent.send({"jsonrpc": "2.0", "id": request_id, "result": allowed})
+        assert await editor.say(session, "go") == "end_turn"
+    assert editor.call.status == "failed"
+    assert len(editor.requests("session/request_permission")) == 1
+
+
+@pytest.mark.parametrize("ids_as", [str, float], ids=["text", "float"])
+async def test_an_answer_with_an_id_of_another_type_grants_nothing(tmp_path, ids_as):
+    async with editing(tmp_path, TOUCH) as editor:
+        asked = editor.overrides["session/request_permission"] = Holding()
+        session = await editor.open()
+        async with editor.prompting(session) as turn:
+            question = await asked.next()
+            forged = {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
+            own_id = question.frame.message["id"]
+            await editor.agent.send({"jsonrpc": "2.0", "id": ids_as(own_id) + ids_as(1), "result": forged})
+            await editor.cancel(session)
+            await question.reply({"outcome": {"outcome": "cancelled"}})
+    assert turn.stop_reason == "cancelled"
+    assert not (editor.workspace / "touched").exists()
+
+
+@pytest.mark.parametrize(
+    ("level", "asked"),
+    [("suggest", ["edit", "execute"]), ("auto-edit", ["execute"]), ("full-auto", [])],
+)
+async def test_the_level_of_auto_approval_decides_what_is_asked(tmp_path, level, asked):
+    script = [uses(("write", {"path": "a.txt", "content": "a\n"}), ("bash", {"command": "touch touched"})), says("ok")]
+    async with editing(tmp_path, script) as editor:
+        session = await editor.open()
+        params = {"sessionId": session, "configId": "auto_approve", "value": level}
+        answer = await editor.ask("session/set_config_option", params)
+        assert {o["id"]: o["currentValue"] for o in answer["configOptions"]}["auto_approve"] == level
+        assert await editor.say(session, "go") == "end_turn"
+    assert [question["toolCall"]["kind"] for question in editor.requests("session/request_permission")] == asked
+    assert [call.status for call in editor.calls] == ["completed", "completed"]
+
+
+async def test_full_auto_lifts_no_blocked_command(tmp_path):
+    script = [uses(("bash", {"command": "sudo touch touched"})), says("ok")]
+    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+        session = await editor.open()
+        params = {"sessionId": session, "configId": "auto_approve", "value": "full-auto"}
+        await editor.ask("session/set_config_option", params)
+        await editor.say(session, "go")
+    assert editor.call.status == "failed"
+    assert not (editor.workspace / "touched").exists()
+
+
+async def test_an_unanswered_question_keeps_the_turn_waiting_and_other_sessions_working(tmp_path):
+    async with editing(tmp_path, TOUCH) as editor:
+        editor.overrides["session/request_permission"] = never
+        waiting = await editor.open()
+        async with editor.prompting(waiting) as turn:
+            await editor.requested("session/request_permission")
+            other = await editor.new_session(str(editor.workspace))
+            assert await editor.say(other, "/help") == "end_turn"
+            assert turn.stop_reason == ""
+            await editor.cancel(waiting)
+        assert turn.stop_reason == "cancelled"

@@ -1,0 +1,163 @@
+"""The rules of the design that a machine can check, beside the import contracts in pyproject.toml."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "acp_agent"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+# Which part of the agent may import which package from outside. A part is a folder or file below acp_agent.
+EXTERNALS = {
+    "acp": {"protocol"},
+    "anyio": {"agent", "app", "cli", "compose", "execution", "gates", "llm", "net", "protocol", "tools"},
+    "httpx": {"net"},
+    "pathspec": {"execution"},
+    "platformdirs": {"config"},
+    "psutil": {"execution"},
+    "pydantic": {"config", "llm", "protocol", "tools"},
+    "pydantic_core": {"config", "tools"},
+    "re2": {"execution"},
+    "structlog": {"log"},
+    "tree_sitter": {"gates"},
+    "tree_sitter_bash": {"gates"},
+}
+# Distributions whose import name is another.
+IMPORT_NAMES = {"agent-client-protocol": "acp", "google-re2": "re2"}
+# Where everything may go wrong and one answer is owed all the same: a tool's call, a turn, a request.
+CATCH_ALL = {"execution/run_tool.py", "protocol/session.py", "protocol/peer.py"}
+# What runs before the first answer.
+LIGHT = ["__init__.py", "__main__.py", "boot.py", "capabilities.py"]
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def part_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Full names of the modules imported anywhere in a tree."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports hide where a name comes from"
+            yield node.module or ""
+
+
+def at_module_level(tree: ast.Module) -> ast.Module:
+    """The tree without what runs later or never: functions, classes' bodies aside, and what only type checkers see."""
+
+    class Pruned(ast.NodeTransformer):
+        def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+            return None
+
+        def visit_If(self, node: ast.If) -> ast.If | None:
+            return None if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING" else node
+
+    return ast.fix_missing_locations(Pruned().visit(tree))
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def external(module: str) -> bool:
+    top = module.partition(".")[0]
+    return top != "acp_agent" and top not in sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_a_package_from_outside_is_imported_only_where_the_design_says(path):
+    strangers = {module.partition(".")[0] for module in imported(parse(path)) if external(module)}
+    misplaced = {name for name in strangers if part_of(path) not in EXTERNALS.get(name, set())}
+    assert not misplaced, f"{name_of(path)} may not import {sorted(misplaced)}"
+
+
+def test_every_dependency_is_declared_and_every_declared_one_is_used():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = [re.split(r"[<>=\[; ]", line)[0] for line in project["dependencies"]]
+    declared = {IMPORT_NAMES.get(name, name.replace("-", "_")) for name in names}
+    used = {module.partition(".")[0] for path in SOURCES for module in imported(parse(path)) if external(module)}
+    assert declared == used - {"pydantic_core"}, "pydantic_core comes with pydantic"
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "core").glob("*.py")), ids=name_of)
+def test_core_imports_only_the_standard_library(path):
+    assert not [module for module in imported(parse(path)) if external(module)]
+    assert all(m.startswith("acp_agent.core") for m in imported(parse(path)) if m.startswith("acp_agent"))
+
+
+@pytest.mark.parametrize("name", LIGHT)
+def test_what_runs_before_the_first_answer_imports_only_the_standard_library(name):
+    modules = set(imported(at_module_level(parse(PACKAGE / name))))
+    assert not [module for module in modules if external(module)]
+    assert {module for module in modules if module.startswith("acp_agent")} <= {"acp_agent", "acp_agent.capabilities"}
+
+
+def test_the_server_starts_without_loading_anything_heavy():
+    heavy = ["acp", "anyio", "argparse", "asyncio", "dataclasses", "httpx", "pydantic", "structlog", "typing"]
+    code = f"import sys, acp_agent.__main__, acp_agent.boot; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_no_file_is_longer_than_300_lines(path):
+    assert len(path.read_text().splitlines()) <= 300
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_no_function_is_longer_than_40_lines(path):
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < 40, f"{name_of(path)}:{node.lineno} {node.name}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_everything_is_caught_only_where_one_answer_is_owed_all_the_same(path):
+    for node in ast.walk(parse(path)):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        caught = (
+            {part.id for part in ast.walk(node.type) if isinstance(part, ast.Name)} if node.type else {"everything"}
+        )
+        if caught & {"BaseException", "everything"}:
+            last = node.body[-1]
+            assert isinstance(last, ast.Raise), f"{name_of(path)}:{node.lineno} swallows a cancellation"
+            assert last.exc is None
+        elif "Exception" in caught:
+            assert name_of(path) in CATCH_ALL, f"{name_of(path)}:{node.lineno}"
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if part_of(path) not in {"cli", "__main__"}], ids=name_of)
+def test_only_the_command_line_writes_to_stdout(path):
+    for node in ast.walk(parse(path)):
+        assert not (isinstance(node, ast.Name) and node.id == "print"), f"{name_of(path)}:{node.lineno}"
+        of_sys = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "sys"
+        assert not (of_sys and node.attr in {"stdout", "__stdout__"}), f"{name_of(path)}:{node.lineno}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_nothing_is_carried_in_context_variables(path):
+    assert "contextvars" not in set(imported(parse(path)))
+
+
+def test_tests_use_fakes_and_not_mocks():
+    mocked = [path.name for path in (ROOT / "tests").rglob("*.py") if "unittest.mock" in set(imported(parse(path)))]
+    assert not mocked

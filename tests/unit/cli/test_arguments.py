@@ -1,0 +1,162 @@
+"""What may stand on the command line, and how everything else is refused: one line, exit code 2."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from acp_agent import __version__
+from tests.unit.cli.conftest import COMMAND
+
+INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--bogus"], ["--bogus"]),
+        (["bogus"], ["'bogus'", "demo", "doctor"]),
+        (["acp", "extra"], ["extra"]),
+        (["--vers"], ["--vers"]),
+        (["run"], ["PROMPT"]),
+        (["run", ""], ["PROMPT", "not nothing"]),
+        (["run", " \n"], ["PROMPT", "not nothing"]),
+        (["run", "hi", "--model", "gpt"], ["--model", "PROVIDER:MODEL", "'gpt'"]),
+        (["run", "hi", "--mode", "yolo"], ["--mode", "'yolo'", "architect"]),
+        (["run", "hi", "--yess"], ["--yess"]),
+        (["config"], ["action"]),
+        (["config", "edit"], ["'edit'", "show", "path", "init"]),
+        (["schema", "nothing"], ["'nothing'", "config", "tools"]),
+        (["--config"], ["--config"]),
+        (["--config", "missing.toml"], ["--config", "'missing.toml'"]),
+        (["doctor", "--config", "/"], ["--config", "'/'"]),
+        (["acp", "x\x1b[2J\ny"], ["x [2J y"]),
+    ],
+)
+def test_wrong_usage_is_one_line_that_names_it(acp_agent, arguments, words):
+    done = acp_agent(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("acp-agent: ")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.rstrip("\n").isprintable()
+    for word in words:
+        assert word in done.stderr
+
+
+def test_version_and_help(acp_agent):
+    assert acp_agent("--version").stdout == f"acp-agent {__version__}\n"
+    for command in ("acp", "demo", "run", "doctor", "config", "schema"):
+        assert command in acp_agent("--help").stdout
+    assert "--yes" in acp_agent("run", "--help").stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["acp"], ["--config", "c.toml"], ["acp", "--config", "c.toml"]])
+def test_without_another_command_it_serves_an_editor(environment, home, arguments):
+    (home / "c.toml").touch()
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        env=environment,
+        cwd=home,
+        input=json.dumps(INITIALIZE) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["result"]["agentInfo"]["name"] == "acp-agent"
+
+
+def test_the_server_takes_the_mode_from_the_flag(environment, home):
+    new = {"jsonrpc": "2.0", "id": 2, "method": "session/new", "params": {"cwd": str(home), "mcpServers": []}}
+    process = subprocess.Popen(
+        [*COMMAND, "acp", "--mode", "ask", "--model", "scripted:hello"],
+        env=environment | {"ACP_AGENT_ACP__MODE": "architect"},
+        cwd=home,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    print(json.dumps(INITIALIZE), json.dumps(new), sep="\n", file=process.stdin, flush=True)
+    answers = [json.loads(process.stdout.readline()) for _ in range(2)]
+    process.communicate(timeout=50)
+    assert answers[1]["id"] == 2
+    assert answers[1]["result"]["modes"]["currentModeId"] == "ask"
+
+
+@pytest.mark.parametrize("position", ["before", "after"])
+def test_the_file_may_be_named_on_either_side_of_the_command(acp_agent, home, position):
+    (home / "c.toml").write_text("[logging]\nlevel = 'debug'")
+    flag, command = ["--config", "c.toml"], ["config", "show"]
+    done = acp_agent(*(flag + command if position == "before" else command + flag))
+    assert f'logging.level = "debug" # {home}/c.toml\n' in done.stdout
+    assert acp_agent("config", "path", "--config", "~/c.toml").stdout == f"{home}/c.toml\n"
+
+
+@pytest.mark.parametrize("name", ["config", "tools"])
+def test_a_schema_is_json(acp_agent, name):
+    done = acp_agent("schema", name)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)
+
+
+def test_a_reader_that_goes_away_is_no_error(environment, home):
+    process = subprocess.Popen(
+        [*COMMAND, "schema", "config"], env=environment, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    _, errors = process.communicate(timeout=50)
+    assert errors == b""
+    assert process.returncode == 141
+
+
+def test_no_stdout_at_all_is_no_error(environment, home):
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, "config", "path"],
+        env=environment,
+        cwd=home,
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_ctrl_c_ends_with_130_and_without_a_traceback(environment, home):
+    """The doctor waits for a model server that never answers; the interrupt comes when it has asked."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+        process = subprocess.Popen(
+            [*COMMAND, "doctor"],
+            env=environment | {"OPENAI_BASE_URL": address, "ACP_AGENT_MODEL": "openai:slow"},
+            cwd=home,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        server.settimeout(50)
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(1)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=50)
+    assert process.returncode == 130
+    assert errors == b""
+
+
+def test_the_command_line_does_not_load_what_it_does_not_use(environment, home):
+    code = (
+        "import sys; from acp_agent.__main__ import main\n"
+        "try: main(['--version'])\nexcept SystemExit: pass\n"
+        "print([m for m in ('pydantic', 'anyio', 'acp', 'httpx', 'asyncio') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=home, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.endswith("[]\n")

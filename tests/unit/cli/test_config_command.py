@@ -1,0 +1,122 @@
+"""`acp-agent config show|path|init`."""
+
+import re
+import stat
+import tomllib
+
+import pytest
+
+from acp_agent.cli.config import shown_lines
+from acp_agent.cli.template import template
+from acp_agent.cli.toml import toml_value
+from acp_agent.config.load import Flags, load
+
+KEY = "sk-obviously-fake-0123456789"
+FULL = """
+[agent]
+context_budget_tokens = 9000
+[llm]
+model = "corp:m"
+[[llm.providers]]
+name = "corp"
+type = "openai"
+base_url = "http://h/v1"
+api_key_env = "CORP_KEY"
+[tools.shell]
+timeout = 2.5
+allowed_paths = ["/a b", "/c"]
+[[tools.permissions.bash]]
+pattern = 'say "hi" \\ *'
+action = "allow"
+[logging]
+file = "/l"
+"""
+
+
+def test_path_is_the_platforms_unless_a_variable_or_flag_names_another(acp_agent, home):
+    assert acp_agent("config", "path").stdout == f"{home}/.config/acp-agent/config.toml\n"
+    assert acp_agent("config", "path", XDG_CONFIG_HOME=f"{home}/x").stdout == f"{home}/x/acp-agent/config.toml\n"
+    assert acp_agent("config", "path", ACP_AGENT_CONFIG="c.toml").stdout == f"{home}/c.toml\n"
+    assert acp_agent("--config", "d.toml", "config", "path", ACP_AGENT_CONFIG="c.toml").stdout == f"{home}/d.toml\n"
+
+
+def test_init_writes_a_private_file_once(acp_agent, home):
+    done = acp_agent("config", "init")
+    file = home / ".config" / "acp-agent" / "config.toml"
+    assert done.stdout == f"Wrote {file}\n"
+    assert file.read_text() == template()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [path.name for path in file.parent.iterdir()] == ["config.toml"]
+    file.write_text("# mine\n")
+    again = acp_agent("config", "init")
+    assert again.returncode == 1
+    assert again.stderr == f"acp-agent: {file}: exists already; edit it, or name another file with --config\n"
+    assert file.read_text() == "# mine\n"
+
+
+def test_init_tells_when_it_cannot_write(acp_agent, home):
+    (home / "file").touch()
+    done = acp_agent("config", "init", "--config", "file/config.toml")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"acp-agent: {home}/file/config.toml: expected a place to write to: ")
+
+
+def test_the_file_init_writes_loads_without_problems(acp_agent, home):
+    acp_agent("config", "init")
+    done = acp_agent("config", "show")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(
+        line.endswith("# default") for line in done.stdout.splitlines() if re.match(r"[a-z]", line) and line[-1] != "["
+    )
+
+
+def test_and_so_it_does_with_every_setting_taken_in(tmp_path):
+    text = re.sub(r"^#(?! |$)", "", template(), flags=re.MULTILINE)
+    assert tomllib.loads(text)["tools"]["shell"]["timeout"] == 30
+    file = tmp_path / "c.toml"
+    file.write_text(text)
+    loaded = load(Flags(config=str(file)), {"OLLAMA_HOST": "h"})
+    assert not loaded.problems
+    assert loaded.settings.llm.model == "ollama:qwen3:8b"
+    assert "agent.max_tool_iterations" in loaded.origins
+
+
+def test_what_show_prints_is_a_configuration_that_means_the_same(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text(FULL)
+    loaded = load(Flags(config=str(file)), {})
+    again = tmp_path / "d.toml"
+    again.write_text("\n".join(shown_lines(loaded)))
+    reloaded = load(Flags(config=str(again)), {})
+    assert not loaded.problems
+    assert not reloaded.problems
+    assert reloaded.settings == loaded.settings
+
+
+def test_show_says_where_values_come_from_and_hides_keys(acp_agent, home):
+    (home / ".acp-agent").mkdir()
+    (home / ".acp-agent" / "config.toml").write_text("[acp]\nmode = 'ask'\nterminal_timeout_secs = 0\n")
+    done = acp_agent(
+        "config", "show", OPENAI_API_KEY=KEY, ACP_AGENT_MODEL="openai:m", ACP_AGENT_TOOLS__SHELL__TIMEOUT="5"
+    )
+    assert KEY not in done.stdout + done.stderr
+    assert 'llm.model = "openai:m" # ACP_AGENT_MODEL\n' in done.stdout
+    assert "tools.shell.timeout = 5 # ACP_AGENT_TOOLS__SHELL__TIMEOUT\n" in done.stdout
+    assert 'api_key_env = "OPENAI_API_KEY", timeout = 300 }, # OPENAI_API_KEY\n' in done.stdout
+    assert f'acp.mode = "ask" # {home}/.acp-agent/config.toml over default\n' in done.stdout
+    assert done.returncode == 1, "the project asked for something it may not have"
+    assert "acp.terminal_timeout_secs = 0.0: expected a smaller number" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "value", ["plain", 'quote " and \\', "line\nbreak", "\x7f\x00\u202e", "émoji 🙂", True, 3, 2.5, [1, "x"]]
+)
+def test_a_value_written_as_toml_reads_back(value):
+    text = toml_value(value)
+    assert tomllib.loads(f"x = {text}")["x"] == value
+    assert text.isprintable()
+
+
+def test_a_table_written_as_toml_reads_back():
+    table = {"plain": 1, "with space": {"inner": ["a"]}}
+    assert tomllib.loads(f"x = {toml_value(table)}")["x"] == table

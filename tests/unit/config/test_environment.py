@@ -1,0 +1,130 @@
+"""Every key by a variable, the aliases, and what is no key."""
+
+import json
+
+import pytest
+
+from acp_agent.config.environment import PREFIX
+from acp_agent.config.keys import PROVIDERS, RULES, keys
+from acp_agent.config.load import Flags, load
+from tests.unit.config.conftest import told
+
+# One good value for each key, spelled as a variable, and what it means.
+VALUES = {
+    "agent.max_tool_iterations": ("7", 7),
+    "agent.context_budget_tokens": ("5000", 5000),
+    "llm.model": ("scripted:hello", "scripted:hello"),
+    "tools.enabled": ("off", False),
+    "tools.shell.timeout": ("2.5", 2.5),
+    "tools.shell.allowed_paths": ("/a, /b", ("/a", "/b")),
+    "tools.shell.blocked_commands": ('["a b", "c"]', ("a b", "c")),
+    "tools.shell.allowed_commands": ("curl", ("curl",)),
+    "tools.shell.env_allow": ("5", ("5",)),
+    "tools.shell.substitution": ("ask", "ask"),
+    "tools.file.allowed_paths": ("[]", ()),
+    "tools.overflow.threshold": ("1234", 1234),
+    "acp.terminal_timeout_secs": ("0", 0),
+    "acp.terminal_form": ("exec", "exec"),
+    "acp.request_timeout_secs": ("1", 1),
+    "acp.mode": ("ask", "ask"),
+    "acp.auto_approve": ("full-auto", "full-auto"),
+    "acp.permission_file": ("/p", "/p"),
+    "logging.level": ("error", "error"),
+    "logging.file": ("/l", "/l"),
+}
+
+
+def variable(name: str) -> str:
+    return PREFIX + name.upper().replace(".", "__")
+
+
+def test_every_key_has_an_example_here():
+    assert set(VALUES) == set(keys()) - {PROVIDERS, RULES}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_every_key_can_be_set_by_its_variable(loading, name):
+    text, meaning = VALUES[name]
+    loaded = loading(environ={variable(name): text})
+    assert not loaded.problems
+    value: object = loaded.settings
+    for step in name.split("."):
+        value = getattr(value, step)
+    assert value == meaning
+    assert loaded.origins[name] == variable(name)
+
+
+def test_providers_and_rules_are_set_as_json(loading):
+    loaded = loading(
+        "[[llm.providers]]\nname = 'file'\ntype = 'ollama'",
+        environ={
+            "ACP_AGENT_LLM__PROVIDERS": json.dumps([{"name": "p", "type": "openai", "base_url": "http://h"}]),
+            "ACP_AGENT_TOOLS__PERMISSIONS__BASH": json.dumps([{"pattern": "ls", "action": "allow"}]),
+        },
+    )
+    assert not loaded.problems
+    assert [provider.name for provider in loaded.settings.llm.providers] == ["p", "scripted"]
+    assert loaded.settings.tools.permissions["bash"][0].action == "allow"
+
+
+@pytest.mark.parametrize("text", ["true", "TRUE", "1", "yes", "On"])
+def test_yes_has_several_spellings(loading, text):
+    assert loading("[tools]\nenabled = false", environ={"ACP_AGENT_TOOLS__ENABLED": text}).settings.tools.enabled
+
+
+def test_aliases_give_way_to_the_full_name(loading):
+    alias = {"ACP_AGENT_MAX_TOOL_ITERATIONS": "3", "ACP_AGENT_MODEL": "scripted:a"}
+    assert loading(environ=alias).settings.agent.max_tool_iterations == 3
+    assert loading(environ=alias).settings.llm.model == "scripted:a"
+    full = {"ACP_AGENT_AGENT__MAX_TOOL_ITERATIONS": "4", "ACP_AGENT_LLM__MODEL": "scripted:b"}
+    assert loading(environ=full | alias).settings.agent.max_tool_iterations == 4
+    assert loading(environ=alias | full).settings.llm.model == "scripted:b"
+
+
+def test_an_empty_variable_is_an_unset_one(loading):
+    empty = dict.fromkeys(["ACP_AGENT_MODEL", "ACP_AGENT_ACP__MODE", "ACP_AGENT_TOOLS__SHELL__TIMEOUT"], "")
+    loaded = loading("[acp]\nmode = 'ask'", environ=empty)
+    assert not loaded.problems
+    assert loaded.settings.acp.mode == "ask"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("ACP_AGENT_MAX_ITERATIONS", "3", 'environment: ACP_AGENT_MAX_ITERATIONS = "3": expected a name such as'),
+        ("ACP_AGENT_TOOLS__SHELL__TIME", "3", "environment: ACP_AGENT_TOOLS__SHELL__TIME"),
+        ("ACP_AGENT_TOOLS__SHELL", "{}", "environment: ACP_AGENT_TOOLS__SHELL"),
+        ("ACP_AGENT_TOOLS__PERMISSIONS", "{}", "environment: ACP_AGENT_TOOLS__PERMISSIONS"),
+        ("ACP_AGENT_TOOLS_SHELL_TIMEOUT", "3", "environment: ACP_AGENT_TOOLS_SHELL_TIMEOUT"),
+        ("ACP_AGENT___", "3", "environment: ACP_AGENT___"),
+        (
+            "ACP_AGENT_TOOLS__ENABLED",
+            "maybe",
+            'ACP_AGENT_TOOLS__ENABLED: tools.enabled = "maybe": expected true or false',
+        ),
+        (
+            "ACP_AGENT_MAX_TOOL_ITERATIONS",
+            "5000",
+            "ACP_AGENT_MAX_TOOL_ITERATIONS: agent.max_tool_iterations = 5000: expected a whole number from 1 to 100",
+        ),
+        ("ACP_AGENT_TOOLS__SHELL__TIMEOUT", "NaN", "tools.shell.timeout = NaN: expected a number above 0"),
+        ("ACP_AGENT_TOOLS__FILE__ALLOWED_PATHS", "x", 'tools.file.allowed_paths[0] = "x": expected an absolute path'),
+        (
+            "ACP_AGENT_TOOLS__FILE__ALLOWED_PATHS",
+            '["/a"',
+            'tools.file.allowed_paths = "[\\"/a\\"": expected a list of texts',
+        ),
+        ("ACP_AGENT_LLM__PROVIDERS", "[" * 100_000, "llm.providers = "),
+    ],
+)
+def test_a_bad_variable_is_named_and_the_lower_layer_holds(loading, name, text, message):
+    loaded = loading("[agent]\nmax_tool_iterations = 42", environ={name: text})
+    (problem,) = told(loaded)
+    assert message in problem
+    assert loaded.settings.agent.max_tool_iterations == 42
+
+
+def test_the_variables_that_are_no_settings_are_no_problem(tmp_path):
+    file = tmp_path / "c.toml"
+    file.touch()
+    assert not load(Flags(), {"ACP_AGENT_CONFIG": str(file), "ACP_AGENT_DATA_DIR": "/x", "ACP_AGENTS": "y"}).problems

@@ -1,0 +1,83 @@
+"""The log: on stderr or in a private file, never on stdout, without secrets, and never in the way."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+SECRET = 'fake-"secret"-value'
+SCRIPT = """
+import sys
+from acp_agent import log
+mine = log.Log("test")
+mine.error("before")
+assert "structlog" not in sys.modules
+log.configure(sys.argv[1], sys.argv[2] or None, [sys.argv[3]])
+mine.debug("detail", n=1)
+mine.info("said", text="x\\x1b[2Jy", key=sys.argv[3], path=b"z")
+try:
+    raise ValueError("inner " + sys.argv[3])
+except ValueError as error:
+    mine.error("broke", exc_info=error, log="twice", level="odd")
+"""
+
+
+def run(level: str, file: str, **options) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", SCRIPT, level, file, SECRET]
+    root = Path(__file__).parents[3]
+    return subprocess.run(command, capture_output=True, text=True, cwd=root, check=True, **options)
+
+
+def test_lines_go_to_stderr_from_the_level_on_and_nothing_to_stdout():
+    done = run("info", "")
+    assert done.stdout == ""
+    first, second = done.stderr.splitlines()
+    assert ' info    said text="x\\u001b[2Jy" key="[REDACTED]" path="b\'z\'" log="test"' in first
+    assert " error   broke " in second
+    assert "ValueError: inner [REDACTED]" in second
+    assert "detail" not in done.stderr
+    assert "before" not in done.stderr
+
+
+def test_a_file_gets_json_lines_and_is_private(tmp_path):
+    file = tmp_path / "logs" / "agent.log"
+    done = run("debug", str(file))
+    assert (done.stdout, done.stderr) == ("", "")
+    detail, said, broke = map(json.loads, file.read_text().splitlines())
+    assert detail["event"] == "detail"
+    assert detail["n"] == 1
+    assert said["key"] == "[REDACTED]"
+    assert "ValueError" in broke["exception"]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_an_open_log_file_is_closed_to_others_and_continued(tmp_path):
+    file = tmp_path / "agent.log"
+    file.write_text("old\n")
+    file.chmod(0o644)
+    run("error", str(file))
+    assert file.read_text().startswith("old\n{")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_file_that_cannot_be_opened_is_replaced_by_stderr(tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    for file in (str(fifo), str(tmp_path), "/proc/nowhere/agent.log"):
+        done = run("info", file)
+        assert "cannot be opened, so the log is here" in done.stderr.splitlines()[0]
+        assert " info    said " in done.stderr
+
+
+def test_a_closed_stderr_stops_nothing():
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        process = subprocess.run(
+            [sys.executable, "-c", SCRIPT, "info", "", SECRET], stderr=write, cwd=Path(__file__).parents[3], check=False
+        )
+    finally:
+        os.close(write)
+    assert process.returncode == 0

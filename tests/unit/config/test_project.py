@@ -1,0 +1,235 @@
+"""A project's own file may only tighten (security.md, threat 11): whatever it says, nothing gets looser."""
+
+import os
+from fnmatch import fnmatchcase
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_agent.cli.toml import toml_value
+from acp_agent.config.keys import RULES, keys
+from acp_agent.config.project import ProjectLoosens
+from tests.unit.config.conftest import told
+
+RANK = {"allow": 0, "ask": 1, "deny": 2}
+STRICTNESS = {
+    "tools.shell.substitution": ["inspect", "ask", "block"],
+    "acp.mode": ["code", "architect", "ask"],
+    "acp.auto_approve": ["full-auto", "auto-edit", "suggest"],
+}
+# Keys a project has no say in.
+USERS_ALONE = {
+    "llm.model",
+    "llm.providers",
+    "acp.terminal_form",
+    "acp.request_timeout_secs",
+    "acp.permission_file",
+    "logging.level",
+    "logging.file",
+}
+
+rules = st.lists(
+    st.fixed_dictionaries(
+        {"pattern": st.sampled_from(["*", "a*", "*b", "ab", "b?", "a"]), "action": st.sampled_from(list(RANK))}
+    ),
+    max_size=5,
+)
+words = st.lists(st.sampled_from(["curl", "sudo", "nc"]), max_size=3, unique=True)
+paths = st.lists(st.sampled_from(["/", "/srv", "/srv/a", "/srv/ab", "/opt"]), max_size=3, unique=True)
+seconds = st.sampled_from([0.5, 1, 30, 31, 86400])
+VALUES = {
+    "agent.max_tool_iterations": st.integers(1, 100),
+    "agent.context_budget_tokens": st.integers(1000, 10_000),
+    "llm.model": st.sampled_from(["scripted:a", "scripted:b"]),
+    "llm.providers": st.just([{"name": "evil", "type": "openai", "base_url": "http://evil"}]),
+    "tools.enabled": st.booleans(),
+    "tools.shell.timeout": seconds,
+    "tools.shell.allowed_paths": paths,
+    "tools.shell.blocked_commands": words,
+    "tools.shell.allowed_commands": words,
+    "tools.shell.env_allow": words,
+    "tools.shell.substitution": st.sampled_from(STRICTNESS["tools.shell.substitution"]),
+    "tools.file.allowed_paths": paths,
+    "tools.overflow.threshold": st.integers(1000, 60_000),
+    "tools.permissions.bash": rules,
+    "acp.terminal_timeout_secs": st.just(0) | seconds,
+    "acp.terminal_form": st.sampled_from(["script", "exec", "line"]),
+    "acp.request_timeout_secs": seconds,
+    "acp.mode": st.sampled_from(STRICTNESS["acp.mode"]),
+    "acp.auto_approve": st.sampled_from(STRICTNESS["acp.auto_approve"]),
+    "acp.permission_file": st.sampled_from(["/a", "/b"]),
+    "logging.level": st.sampled_from(["debug", "error"]),
+    "logging.file": st.sampled_from(["/a", "/b"]),
+}
+trees = st.fixed_dictionaries({}, optional=VALUES).map(
+    lambda tree: "".join(f"{name} = {toml_value(value)}\n" for name, value in tree.items())
+)
+
+
+def value_of(loaded, name: str) -> object:
+    value: object = loaded.settings
+    for step in name.split("."):
+        value = value.get(step, ()) if isinstance(value, dict) else getattr(value, step)
+    return value
+
+
+def decide(rules, text: str) -> int:
+    """First match wins, no match asks (S3.1)."""
+    return RANK[next((rule.action for rule in rules if fnmatchcase(text, rule.pattern)), "ask")]
+
+
+def below(path: str, roots) -> bool:
+    return any(os.path.commonpath((path, root)) == root for root in roots)
+
+
+def is_tighter_or_equal(name: str, before, after) -> bool:
+    infinite = float("inf")
+    match name:
+        case _ if name in USERS_ALONE:
+            return before == after
+        case _ if name in STRICTNESS:
+            return STRICTNESS[name].index(after) >= STRICTNESS[name].index(before)
+        case "tools.permissions.bash":
+            texts = ["".join(letters) for size in range(4) for letters in product("ab", repeat=size)]
+            return all(decide(after, text) >= decide(before, text) for text in texts)
+        case "tools.enabled":
+            return before or not after
+        case "tools.shell.blocked_commands":
+            return set(after) >= set(before)
+        case "tools.shell.allowed_commands" | "tools.shell.env_allow":
+            return set(after) <= set(before)
+        case "tools.shell.allowed_paths" | "tools.file.allowed_paths":
+            return all(below(path, before) for path in after)
+        case "acp.terminal_timeout_secs":
+            return (after or infinite) <= (before or infinite)
+        case _:
+            return (infinite if after is None else after) <= (infinite if before is None else before)
+
+
+def test_every_key_is_tried_below():
+    assert set(VALUES) == set(keys()) - {RULES} | {"tools.permissions.bash"}
+    assert {name for name, key in keys().items() if key.project_may is None} == USERS_ALONE
+
+
+@given(user=trees, wish=trees)
+def test_whatever_a_project_says_nothing_gets_looser(loading, user, wish):
+    alone, together = loading(user, ""), loading(user, wish)
+    for name in VALUES:
+        before, after = value_of(alone, name), value_of(together, name)
+        assert is_tighter_or_equal(name, before, after), (name, before, after)
+    assert {problem.where for problem in together.problems} <= {
+        f"{os.path.dirname(together.file)}/project/.acp-agent/config.toml"
+    }
+
+
+@pytest.mark.parametrize(
+    ("user", "wish", "name", "value"),
+    [
+        ("", "agent.max_tool_iterations = 5", "agent.max_tool_iterations", 5),
+        ("", "agent.context_budget_tokens = 5000", "agent.context_budget_tokens", 5000),
+        ("acp.terminal_timeout_secs = 0", "acp.terminal_timeout_secs = 90", "acp.terminal_timeout_secs", 90),
+        ("tools.shell.substitution = 'inspect'", "tools.shell.substitution = 'ask'", "tools.shell.substitution", "ask"),
+        ("acp.auto_approve = 'full-auto'", "acp.auto_approve = 'suggest'", "acp.auto_approve", "suggest"),
+        ("", "acp.mode = 'ask'", "acp.mode", "ask"),
+        ("", "tools.enabled = false", "tools.enabled", False),
+    ],
+)
+def test_a_project_can_tighten(loading, user, wish, name, value):
+    loaded = loading(user, wish)
+    assert not loaded.problems
+    assert value_of(loaded, name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "users", "projects", "value"),
+    [
+        ("tools.shell.blocked_commands", ["a"], ["b", "a"], ("a", "b")),
+        ("tools.shell.allowed_commands", ["a", "b"], ["b"], ("b",)),
+        ("tools.shell.env_allow", ["a", "b"], [], ()),
+        ("tools.file.allowed_paths", ["/srv", "/opt"], ["/srv/a"], ("/srv/a",)),
+    ],
+)
+def test_a_project_can_tighten_a_list(loading, name, users, projects, value):
+    loaded = loading(f"{name} = {toml_value(users)}", f"{name} = {toml_value(projects)}")
+    assert not loaded.problems
+    assert value_of(loaded, name) == value
+
+
+@pytest.mark.parametrize(
+    ("user", "wish", "message"),
+    [
+        ("", "agent.max_tool_iterations = 11", "agent.max_tool_iterations = 11: expected a smaller number, since"),
+        (
+            "",
+            "acp.terminal_timeout_secs = 0",
+            "acp.terminal_timeout_secs = 0.0: expected a smaller number (0 is no limit)",
+        ),
+        ("", "acp.auto_approve = 'full-auto'", 'acp.auto_approve = "full-auto": expected a stricter value'),
+        ("tools.enabled = false", "tools.enabled = true", "tools.enabled = true: expected false"),
+        ("", "tools.file.allowed_paths = ['/']", 'tools.file.allowed_paths = "/": expected folders inside the user\'s'),
+        ("", "tools.shell.allowed_commands = ['sudo']", 'tools.shell.allowed_commands = "sudo": expected some of'),
+        ("", "logging.file = '/tmp/x'", 'logging.file = "/tmp/x": expected it only in the user\'s own configuration'),
+        ("", "llm.model = 'scripted:x'", "expected it only in the user's own configuration"),
+        (
+            "",
+            "tools.permissions.bash = [{ pattern = '*', action = 'allow' }]",
+            'tools.permissions.bash = {"pattern": "*", "action": "allow"}: expected deny and ask rules',
+        ),
+    ],
+)
+def test_what_a_project_may_not_do_is_told_with_its_reason(loading, user, wish, message):
+    loaded = loading(user, wish)
+    (problem,) = loaded.problems
+    assert isinstance(problem, ProjectLoosens)
+    assert told(loaded)[0].startswith("~/project/.acp-agent/config.toml: ")
+    assert message in told(loaded)[0]
+    assert "ignored" in str(problem)
+
+
+def test_where_a_projects_rules_go(loading):
+    loaded = loading(
+        """
+        [tools.permissions]
+        bash = [
+          { pattern = "a", action = "deny" }, { pattern = "b", action = "allow" },
+          { pattern = "c", action = "deny" }, { pattern = "d", action = "allow" },
+        ]
+        """,
+        "tools.permissions.bash = [{ pattern = 'ask', action = 'ask' }, { pattern = 'deny', action = 'deny' }]",
+    )
+    assert [rule.pattern for rule in loaded.settings.tools.permissions["bash"]] == ["deny", "a", "b", "c", "ask", "d"]
+
+
+def test_a_link_in_the_project_opens_nothing_outside(loading, tmp_path):
+    shared, outside = tmp_path / "shared", tmp_path / "outside"
+    shared.mkdir()
+    outside.mkdir()
+    (shared / "link").symlink_to(outside)
+    loaded = loading(
+        f"tools.file.allowed_paths = ['{shared}']", f"tools.file.allowed_paths = ['{shared}/link', '{shared}/in']"
+    )
+    assert loaded.settings.tools.file.allowed_paths == (os.path.realpath(shared / "in"),)
+    assert len(loaded.problems) == 1
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_project_file_that_is_a_link_out_of_the_project_is_not_read(loading, project, tmp_path, what):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "config.toml").write_text("acp.mode = 'ask'")
+    if what == "folder":
+        (project / ".acp-agent").symlink_to(outside)
+    else:
+        (project / ".acp-agent").mkdir()
+        (project / ".acp-agent" / "config.toml").symlink_to(outside / "config.toml")
+    loaded = loading()
+    assert loaded.settings.acp.mode == "code"
+    assert "not a link out of it" in told(loaded)[0]
+
+
+def test_a_broken_project_file_is_told_and_the_users_settings_hold(loading):
+    loaded = loading("acp.auto_approve = 'full-auto'", "[[[")
+    assert loaded.settings.acp.auto_approve == "full-auto"
+    assert told(loaded)[0].startswith("~/project/.acp-agent/config.toml: expected TOML: ")

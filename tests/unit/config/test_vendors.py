@@ -1,0 +1,111 @@
+"""Providers out of the usual variables, and where a key may go."""
+
+import pytest
+
+from acp_agent.config.provider_settings import ProviderSettings
+from acp_agent.config.vendors import model_advice
+from tests.unit.config.conftest import told
+
+ANTHROPIC, OPENAI = {"ANTHROPIC_API_KEY": "fake-a"}, {"OPENAI_API_KEY": "fake-o"}
+
+
+def provider(loaded, name: str) -> ProviderSettings:
+    return next(provider for provider in loaded.settings.llm.providers if provider.name == name)
+
+
+def names(loaded) -> list[str]:
+    return [provider.name for provider in loaded.settings.llm.providers]
+
+
+def test_without_any_variable_there_is_only_the_scripted_one(loading):
+    assert names(loading()) == ["scripted"]
+
+
+@pytest.mark.parametrize(
+    ("environ", "name", "address", "key", "origin"),
+    [
+        (ANTHROPIC, "anthropic", None, "ANTHROPIC_API_KEY", "ANTHROPIC_API_KEY"),
+        ({"ANTHROPIC_BASE_URL": "http://h/"}, "anthropic", "http://h", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+        (OPENAI, "openai", None, "OPENAI_API_KEY", "OPENAI_API_KEY"),
+        ({"OPENAI_BASE_URL": "http://h/v1"}, "openai", "http://h/v1", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+        (
+            OPENAI | {"OPENAI_BASE_URL": "http://h/v1"},
+            "openai",
+            "http://h/v1",
+            "OPENAI_API_KEY",
+            "OPENAI_BASE_URL, OPENAI_API_KEY",
+        ),
+        ({"OLLAMA_HOST": "http://h:1"}, "ollama", "http://h:1", None, "OLLAMA_HOST"),
+        ({"OLLAMA_HOST": "h:1"}, "ollama", "http://h:1", None, "OLLAMA_HOST"),
+        ({"OLLAMA_HOST": ":1"}, "ollama", "http://127.0.0.1:1", None, "OLLAMA_HOST"),
+        ({"OLLAMA_HOST": "0.0.0.0"}, "ollama", "http://0.0.0.0", None, "OLLAMA_HOST"),
+    ],
+)
+def test_the_usual_variables_make_a_provider(loading, environ, name, address, key, origin):
+    loaded = loading(environ=environ)
+    assert names(loaded) == [name, "scripted"]
+    found = provider(loaded, name)
+    assert (found.base_url, found.api_key_env) == (address, key)
+    assert loaded.origins[f"llm.providers.{name}"] == origin
+
+
+def test_the_rig_needs_no_key(loading):
+    loaded = loading(environ={"ACP_AGENT_MODEL": "openai:fake-model", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"})
+    assert not loaded.problems
+    assert loaded.settings.llm.model == "openai:fake-model"
+    assert provider(loaded, "openai").api_key({}) == ""
+
+
+def test_a_variable_with_an_unusable_address_is_told_and_makes_no_provider(loading):
+    loaded = loading(environ=OPENAI | {"OPENAI_BASE_URL": "http://user:geheim@h/v1"})
+    assert names(loaded) == ["scripted"]
+    (problem,) = told(loaded)
+    assert problem.startswith('environment: OPENAI_BASE_URL = "http://***@h/v1": expected an http')
+
+
+def test_a_configured_provider_keeps_its_name_and_takes_its_vendors_variables(loading):
+    loaded = loading(
+        "[[llm.providers]]\nname = 'openai'\ntype = 'openai'\ntimeout = 5",
+        environ=OPENAI | {"OPENAI_BASE_URL": "http://h/v1"},
+    )
+    assert names(loaded) == ["openai", "scripted"]
+    found = provider(loaded, "openai")
+    assert (found.base_url, found.api_key_env, found.timeout) == ("http://h/v1", "OPENAI_API_KEY", 5)
+    assert found.api_key(OPENAI) == "fake-o"
+
+
+def test_a_key_goes_only_where_its_owner_named_an_address_for_it(loading):
+    loaded = loading(
+        """
+        [[llm.providers]]
+        name = "local"
+        type = "openai"
+        base_url = "http://127.0.0.1:1/v1"
+        [[llm.providers]]
+        name = "corp"
+        type = "openai"
+        api_key_env = "CORP_KEY"
+        """,
+        environ=OPENAI | {"OPENAI_BASE_URL": "http://elsewhere/v1", "CORP_KEY": "fake-c"},
+    )
+    assert provider(loaded, "local").api_key(OPENAI) == "", "an own address gets no key that was not named with it"
+    assert provider(loaded, "corp").base_url is None, "and a key named for a vendor goes to the vendor"
+
+
+def test_a_user_may_configure_another_scripted_provider(loading):
+    loaded = loading("[[llm.providers]]\nname = 'scripted'\ntype = 'scripted'\nscript = '/s.toml'")
+    assert [p.script for p in loaded.settings.llm.providers] == ["/s.toml"]
+
+
+def test_no_model_is_guessed_even_when_only_one_provider_is_there(loading):
+    loaded = loading(environ=ANTHROPIC)
+    assert loaded.settings.llm.model is None
+    advice = model_advice(loaded.settings.llm.providers, loaded.file)
+    assert "ACP_AGENT_MODEL=anthropic:MODEL" in advice
+    assert loaded.file in advice
+
+
+def test_without_a_provider_the_advice_names_the_variables():
+    advice = model_advice((), "/c.toml")
+    for word in ("ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "OLLAMA_HOST", "/c.toml", "config init"):
+        assert word in advice

@@ -1,0 +1,56 @@
+"""A project folder with a neighbour that must stay untouched, and the openers there are."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from acp_agent.execution.local_files import LocalFileSystem
+from acp_agent.execution.open_beneath import KernelOpener, Opener, WalkOpener
+from acp_agent.execution.roots import Roots
+
+
+def kernel_works(folder: Path) -> bool:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.close(KernelOpener()(fd, ".", os.O_RDONLY | os.O_DIRECTORY))
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The session's folder, `project`, beside `outside` with a secret in it."""
+    folder = (tmp_path / "project").resolve()
+    folder.mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_text("SECRET\n")
+    return folder
+
+
+@pytest.fixture
+def outside(project: Path) -> Path:
+    return project.parent / "outside"
+
+
+@pytest.fixture(params=[KernelOpener, WalkOpener])
+def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
+    make: Callable[[], Opener] = request.param
+    if make is KernelOpener and not kernel_works(tmp_path):
+        pytest.skip("this kernel has no openat2")
+    return make()
+
+
+@pytest.fixture
+def roots(project: Path, opener: Opener) -> Iterator[Roots]:
+    with Roots(str(project), opener=opener) as made:
+        yield made
+
+
+@pytest.fixture
+def files(roots: Roots) -> LocalFileSystem:
+    return LocalFileSystem(roots, ripgrep=None)

@@ -1,0 +1,106 @@
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from acp_agent.execution.ignore import IgnoreRules
+from acp_agent.execution.roots import Root
+
+NAMES = ["a", "b", "c.log", "build"]
+lines = st.one_of(
+    st.sampled_from(
+        ["*.log", "build/", "/a", "!c.log", "a/b", "**/b", "a/**", "# note", "", "!build/", "b*", "*/c.log"]
+    ),
+    st.lists(st.sampled_from([*"ab*?/!\\. ", "[ab]", "**"]), max_size=5).map("".join),
+)
+
+
+def kept(root: Root, base: str = ".") -> set[str]:
+    """The files below the base that a search would look at."""
+    rules = IgnoreRules(root, base)
+    found: set[str] = set()
+
+    def enter(directory: str) -> None:
+        fd = root.open_directory(directory)
+        entries = [(entry.name, entry.is_dir()) for entry in os.scandir(fd)]
+        os.close(fd)
+        for name, is_directory in entries:
+            path = name if directory == "." else f"{directory}/{name}"
+            if name != ".git" and not rules.ignores(path, is_directory=is_directory):
+                if is_directory:
+                    enter(path)
+                else:
+                    found.add(path)
+
+    enter(base)
+    return found
+
+
+def put(project: Path, path: str, text: str = "") -> None:
+    (project / path).parent.mkdir(parents=True, exist_ok=True)
+    (project / path).write_text(text)
+
+
+@pytest.fixture
+def root(project: Path):
+    opened = Root(str(project))
+    yield opened
+    opened.close()
+
+
+def test_the_nearest_file_that_says_anything_decides(root: Root, project: Path):
+    for path in ("x.log", "sub/x.log", "sub/y.tmp", "sub/deep/x.log", "y.tmp"):
+        put(project, path)
+    put(project, ".gitignore", "*.log\n*.tmp\n")
+    put(project, "sub/.gitignore", "!x.log\n")
+    put(project, "sub/deep/.gitignore", "/x.log\n")
+    assert kept(root) == {".gitignore", "sub/.gitignore", "sub/deep/.gitignore", "sub/x.log"}
+
+
+def test_one_bad_line_costs_only_itself(root: Root, project: Path):
+    put(project, "x.log")
+    put(project, ".gitignore", "!\n[z-a]\n///\n*.log\n\\\n")
+    assert kept(root) == {".gitignore"}
+
+
+def test_a_rule_file_that_is_a_link_or_no_text_is_no_reason_to_fail(root: Root, project: Path, outside: Path):
+    put(project, "x.log")
+    put(outside, "rules", "*.log\n")
+    (project / ".gitignore").symlink_to(outside / "rules")
+    put(project, "sub/y.log")
+    (project / "sub" / ".gitignore").write_bytes(b"\xff\xfe\n*.log\n")
+    assert kept(root) == {".gitignore", "sub/.gitignore", "x.log"}
+
+
+def test_a_hostile_pattern_on_a_hostile_name_costs_no_time(root: Root, project: Path):
+    put(project, "a" * 250)
+    put(project, ".gitignore", "*a" * 100 + "b\n")
+    assert kept(root) == {".gitignore", "a" * 250}
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is the judge")
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(outer=st.lists(lines, max_size=5), inner=st.lists(lines, max_size=3))
+def test_it_agrees_with_git(tmp_path_factory: pytest.TempPathFactory, outer: list[str], inner: list[str]):
+    project = tmp_path_factory.mktemp("repository").resolve()
+    for path in ("a/b", "a/c.log", "a/build/a", "b", "c.log", "build/b", "d/a", "d/b/c.log", "d/build"):
+        put(project, path)
+    put(project, ".gitignore", "\n".join(outer) + "\n")
+    put(project, "d/.gitignore", "\n".join(inner) + "\n")
+    git = ["git", "-c", "core.excludesFile=/dev/null", "-C", str(project)]
+    subprocess.run([*git, "init", "-q"], check=True, env={"PATH": os.environ["PATH"], "HOME": str(project)})
+    listed = subprocess.run(
+        [*git, "ls-files", "-z", "--others", "--exclude-standard"],
+        check=True,
+        capture_output=True,
+        env={"PATH": os.environ["PATH"], "HOME": str(project)},
+    )
+    root = Root(str(project))
+    try:
+        assert kept(root) == {name for name in listed.stdout.decode().split("\0") if name}, (outer, inner)
+    finally:
+        root.close()

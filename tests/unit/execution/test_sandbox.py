@@ -1,0 +1,126 @@
+"""No sequence of operations reads or changes anything outside the roots, whatever links the tree has."""
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from acp_agent.core.errors import Refused, ToolError
+from acp_agent.core.ports import GrepQuery
+from acp_agent.execution.local_files import LocalFileSystem
+from acp_agent.execution.open_beneath import Opener
+from acp_agent.execution.roots import Roots
+
+NAMES = ["a", "b", "c"]
+STEPS = [*NAMES, *NAMES, "..", "."]
+
+inside_paths = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join)
+wild_paths = st.builds(
+    lambda start, steps: start + "/".join(steps),
+    st.sampled_from(["", "", "OUTSIDE/", "PROJECT/", "PROJECT/../outside/", "../outside/", "/"]),
+    st.lists(st.sampled_from([*STEPS, "secret"]), min_size=1, max_size=5),
+)
+nodes = st.one_of(
+    st.tuples(st.just("file"), inside_paths, st.just("")),
+    st.tuples(st.just("folder"), inside_paths, st.just("")),
+    st.tuples(st.just("link"), inside_paths, wild_paths),
+)
+calls = st.tuples(st.sampled_from(["read", "write", "list", "find", "grep"]), wild_paths)
+
+
+@dataclass(frozen=True)
+class World:
+    """A project and, beside it, what must neither be seen nor change."""
+
+    project: Path
+    outside: Path
+
+    def spelled(self, path: str) -> str:
+        return path.replace("OUTSIDE", str(self.outside)).replace("PROJECT", str(self.project))
+
+    def grow(self, kind: str, path: str, target: str) -> None:
+        place = self.project / path
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            match kind:
+                case "file":
+                    # Never through a link: the tree is the test's, the outside is not.
+                    fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
+                    os.write(fd, b"inside\n")
+                    os.close(fd)
+                case "folder":
+                    place.mkdir()
+                case _:
+                    place.symlink_to(self.spelled(target))
+        except OSError:
+            return  # a name taken twice; the tree is then a little smaller
+
+    def outside_now(self) -> list[tuple[str, int, int, bytes]]:
+        state: list[tuple[str, int, int, bytes]] = []
+        for folder, _, names in os.walk(self.outside):
+            for path in (folder, *(os.path.join(folder, name) for name in names)):
+                status = os.lstat(path)
+                data = Path(path).read_bytes() if stat.S_ISREG(status.st_mode) else b""
+                state.append((path, status.st_mode, status.st_mtime_ns, data))
+        return sorted(state)
+
+
+def new_world(base: Path) -> World:
+    world = World(base / "project", base / "outside")
+    (world.outside / "a" / "b").mkdir(parents=True)
+    world.project.mkdir()
+    for path in ("secret", "a/secret", "a/b/secret", "c"):
+        (world.outside / path).write_text("SECRET\n")
+    return world
+
+
+async def shown_by(files: LocalFileSystem, call: str, path: str) -> str:
+    """Everything an operation tells, its errors included."""
+    try:
+        match call:
+            case "read":
+                return await files.read_text(path)
+            case "write":
+                await files.write_text(path, "inside\n")
+                return ""
+            case "list":
+                return repr(await files.list_directory(path))
+            case "find":
+                return repr((await files.find(path, "**", 1000)).paths)
+            case _:
+                return repr((await files.grep(GrepQuery(".", path))).matches)
+    except (Refused, ToolError) as error:
+        return "SECRET" if "SECRET" in str(error) else ""
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(tree=st.lists(nodes, max_size=10), sequence=st.lists(calls, min_size=1, max_size=12))
+def test_nothing_outside_is_ever_read_or_changed(
+    tmp_path_factory: pytest.TempPathFactory,
+    opener: Opener,
+    tree: list[tuple[str, str, str]],
+    sequence: list[tuple[str, str]],
+):
+    world = new_world(tmp_path_factory.mktemp("world").resolve())
+    for kind, path, target in tree:
+        world.grow(kind, path, target)
+    before = world.outside_now()
+
+    async def run() -> None:
+        with Roots(str(world.project), opener=opener) as roots:
+            files = LocalFileSystem(roots, ripgrep=None)
+            for call, path in sequence:
+                shown = await shown_by(files, call, world.spelled(path))
+                assert "SECRET" not in shown, (call, path)
+                if call in ("find", "grep"):
+                    assert str(world.outside) not in shown, (call, path)
+                if call == "list":
+                    assert "'secret'" not in shown, (call, path)
+
+    anyio.run(run)
+    assert world.outside_now() == before

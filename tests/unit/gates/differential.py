@@ -1,0 +1,256 @@
+"""The same text read by us and run by a real bash whose PATH holds nothing but recorders."""
+
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from acp_agent.gates.command import Command, Plain, analyse
+
+PROGRAMS = ("git", "ls", "cat", "grep", "evil", "evil2", "log", "x", "make", "find", "sudo", "curl", "-n", "1", "a.b")
+REAL = ("env", "timeout", "nice", "nohup", "xargs", "stdbuf", "bash", "sh")
+
+_WORDS = (*PROGRAMS[:12], "log", "x", "-n", "status", "'a b'", '"a b"', "'evil x'", '"evil"', "a'b'", "--", "--x=y")
+_JOINS = (" ", " ", " ", " ", " ", "  ", "\t", "\n", ";", " && ", " || ", " | ", " & ", "; ", "|", "&&", "|&")
+_PREFIXES = (
+    "A=1 ",
+    "env ",
+    "env A=1 ",
+    "timeout 1 ",
+    "nice -n 5 ",
+    "nohup ",
+    "command ",
+    "exec ",
+    "time ",
+    "! ",
+    "bash -c ",
+    "sh -c ",
+    "eval ",
+    "xargs ",
+    "stdbuf -oL ",
+    "time -p ",
+    "env -S ",
+    "bash -lc ",
+    "builtin ",
+    "coproc ",
+)
+_MARKS = (
+    "'",
+    '"',
+    "\\",
+    "\\\n",
+    "\n",
+    "\n\\",
+    "\n\\\n",
+    " ",
+    "\t",
+    "\r",
+    "\v",
+    "\x01",
+    "#",
+    " #",
+    "!",
+    "$",
+    "$x",
+    "${x}",
+    "$(",
+    ")",
+    "`",
+    "(",
+    "{",
+    "}",
+    "{}",
+    "{ ",
+    "; }",
+    "\\;",
+    ";",
+    ";;",
+    "&",
+    "&&",
+    "|",
+    "||",
+    "<",
+    ">",
+    ">>",
+    ">|",
+    "&>",
+    "2>",
+    "2>&1",
+    ">&2",
+    ">/dev/null",
+    "<<",
+    "<<E\n",
+    "\nE\n",
+    "<<<",
+    "<(",
+    ">(",
+    "=",
+    "A=",
+    "a[1]=",
+    "+=",
+    "~",
+    "*",
+    "?",
+    "[",
+    "]",
+    "[[",
+    "]]",
+    "((",
+    "))",
+    "$((",
+    "if ",
+    "then ",
+    "fi",
+    "do ",
+    "done",
+    "for x in ",
+    "case x in ",
+    "esac",
+    "function ",
+    "f()",
+    "@{0}",
+    ",",
+    "..",
+    "é",
+    "\u00a0",
+    "\u2028",
+    "\u200b",
+    "$'evil'",
+    '$"evil"',
+    "--",
+    "-c ",
+    "^",
+    "@",
+    "%",
+    "export ",
+    "declare ",
+    "else ",
+    "select ",
+    "\\'",
+    '\\"',
+    "''",
+    '""',
+    "-",
+    "+",
+    ":",
+    ".",
+    "/",
+    "\x7f",
+    "\f",
+    "1>",
+    "{fd}>",
+    "<&-",
+    ">&-",
+    "in ",
+)
+
+
+def strings(seed: int, count: int) -> Iterator[str]:
+    """Random command lines: mostly well-formed, with marks strewn in."""
+    choose = random.Random(seed)
+    for _ in range(count):
+        parts: list[str] = []
+        for _ in range(choose.randint(1, 7)):
+            if choose.random() < 0.15:
+                parts.append(choose.choice(_PREFIXES))
+            parts.append(choose.choice(_WORDS))
+            parts.append(choose.choice(_JOINS))
+        for _ in range(choose.choice((0, 0, 1, 1, 2, 3, 5))):
+            mark = choose.choice(_MARKS)
+            if choose.random() < 0.3:
+                part = choose.randrange(len(parts))
+                at = choose.randint(0, len(parts[part]))
+                parts[part] = parts[part][:at] + mark + parts[part][at:]
+            else:
+                parts.insert(choose.randint(0, len(parts)), mark)
+        yield "".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Bash:
+    """A bash in a folder of its own. `run` gives, for each text, the argument lists of the programs that ran."""
+
+    folder: Path
+
+    @classmethod
+    def install(cls, folder: Path) -> "Bash":
+        programs = folder / "bin"
+        programs.mkdir()
+        recorder = folder / "recorder"
+        recorder.write_text('#!/bin/sh\nprintf "%s\\0" "$RECORD_N" "$#" "${0##*/}" "$@" >> "$RECORD_LOG"\n')
+        recorder.chmod(0o755)
+        for name in PROGRAMS:
+            (programs / name).symlink_to(recorder)
+        for name in REAL:
+            found = shutil.which(name)
+            assert found is not None, name
+            (programs / name).symlink_to(found)
+        (folder / "runner").write_text(
+            'while IFS= read -r -d "" RECORD_N && IFS= read -r -d "" RECORD_TEXT; do export RECORD_N\n'
+            '( cd "$(pwd)" && eval "$RECORD_TEXT"; wait ) </dev/null >/dev/null 2>&1\ndone\n'
+        )
+        return cls(folder)
+
+    def run(self, texts: Sequence[str]) -> list[list[tuple[str, ...]]]:
+        log = self.folder / "log"
+        log.write_bytes(b"")
+        work = self.folder / "work"
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir()
+        environment = {"PATH": str(self.folder / "bin"), "RECORD_LOG": str(log), "HOME": str(work), "LC_ALL": "C.UTF-8"}
+        given = b"".join(f"{number}\0".encode() + text.encode() + b"\0" for number, text in enumerate(texts))
+        subprocess.run(
+            ["/bin/bash", "--norc", "--noprofile", str(self.folder / "runner")],
+            input=given,
+            env=environment,
+            cwd=work,
+            check=False,
+            timeout=60,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        return _records(log.read_bytes(), len(texts))
+
+
+def _records(log: bytes, count: int) -> list[list[tuple[str, ...]]]:
+    ran: list[list[tuple[str, ...]]] = [[] for _ in range(count)]
+    fields = [os.fsdecode(field) for field in log.split(b"\0")[:-1]]
+    at = 0
+    while at < len(fields):
+        number, size = int(fields[at]), int(fields[at + 1])
+        ran[number].append(tuple(fields[at + 2 : at + 3 + size]))
+        at += 3 + size
+    return ran
+
+
+def escapes(bash: Bash, texts: Sequence[str]) -> tuple[int, int, list[str]]:
+    """How many texts were plain, how many programs they ran, and the texts that ran one which was not listed."""
+    plain: list[tuple[str, Plain]] = []
+    for text in texts:
+        verdict = analyse(text)
+        if isinstance(verdict, Plain) and not any(
+            each.unclear for command in verdict.commands for each in command.walk()
+        ):
+            plain.append((text, verdict))
+    ran = 0
+    escaped: list[str] = []
+    for start in range(0, len(plain), 200):
+        batch = plain[start : start + 200]
+        for (text, verdict), records in zip(batch, bash.run([text for text, _ in batch]), strict=True):
+            listed = [each for command in verdict.commands for each in command.walk()]
+            ran += len(records)
+            if not all(any(_same(record, command) for command in listed) for record in records):
+                escaped.append(text)
+    return len(plain), ran, escaped
+
+
+def _same(record: tuple[str, ...], command: Command) -> bool:
+    """Whether a recorded run is this command. Words that bash expands (globs, tildes) and words from xargs differ."""
+    if record[0] != command.name:
+        return False
+    if command.appended or any(set(word) & set("*?[~") for word in command.argv):
+        return True
+    return record[1:] == command.argv[1:] or record[1 : len(command.argv)] == command.argv[1:]

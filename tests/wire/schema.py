@@ -1,0 +1,102 @@
+"""The protocol's own JSON schema as a judge of what the agent sends.
+
+The schema lies beside the checkout (`../shared/acp/v1/schema.json`); where it is absent nothing is judged.
+It allows members it does not know, so a misspelt optional member would pass. Ours does not: every object but
+the free-form ones is closed before use.
+"""
+
+import copy
+import functools
+import json
+from pathlib import Path
+
+from jsonschema import Draft202012Validator
+
+from acp_agent.cli.editor.frames import Direction, Frame, Recording
+
+SCHEMA_FILE = Path(__file__).resolve().parents[3] / "shared" / "acp" / "v1" / "schema.json"
+
+_FREE_FORM = {"_meta", "rawInput", "rawOutput", "data"}
+_COMPOSED = ("$ref", "allOf", "anyOf", "oneOf", "properties")
+
+
+def available() -> bool:
+    """Whether the schema is there."""
+    return SCHEMA_FILE.is_file()
+
+
+def violations(recording: Recording) -> list[str]:
+    """What the schema says against the agent's messages, one line each; empty when the schema is absent."""
+    if not available():
+        return []
+    found, asked = [], {}
+    for index, frame in enumerate(recording.frames):
+        if frame.direction is Direction.TO_AGENT:
+            if frame.is_request and isinstance(frame.message["id"], str | int):
+                asked[frame.message["id"]] = frame.method
+            continue
+        found += [f"frame {index}: {problem}" for problem in _judge(frame, asked)]
+    return found
+
+
+def _judge(frame: Frame, asked: dict) -> list[str]:
+    message = frame.message
+    envelope = {"jsonrpc", "id", "method", "params"} if frame.method else {"jsonrpc", "id", "result", "error"}
+    problems = [f"unknown member {name!r}" for name in message if name not in envelope]
+    if message.get("jsonrpc") != "2.0":
+        problems.append("jsonrpc is not 2.0")
+    if frame.method:
+        return problems + _against(_types()["sent"].get(frame.method), frame.params, frame.method)
+    if ("result" in message) == ("error" in message):
+        return [*problems, "an answer has exactly one of result and error"]
+    if "error" in message:
+        return problems + _against("Error", message["error"], "error")
+    method = asked.get(message["id"], "?")
+    return problems + _against(_types()["answered"].get(method), message["result"], f"the answer to {method}")
+
+
+def _against(type_name: str | None, value: object, what: str) -> list[str]:
+    if type_name is None:
+        return [f"{what}: not a method of the protocol"]
+    errors = _validator(type_name).iter_errors(value)
+    return [f"{what}: {error.json_path}: {error.message[:300]}" for error in errors]
+
+
+@functools.cache
+def _schema() -> dict:
+    return _close(copy.deepcopy(json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))))
+
+
+@functools.cache
+def _types() -> dict[str, dict[str, str]]:
+    """Method -> type name, of what the agent sends on its own and of what it answers."""
+    types: dict[str, dict[str, str]] = {"sent": {}, "answered": {}}
+    for name, definition in _schema()["$defs"].items():
+        side, method = definition.get("x-side"), definition.get("x-method")
+        if side == "client" and name.endswith(("Request", "Notification")):
+            types["sent"][method] = name
+        elif side == "agent" and name.endswith("Response"):
+            types["answered"][method] = name
+    return types
+
+
+@functools.cache
+def _validator(type_name: str) -> Draft202012Validator:
+    root = {"$ref": f"#/$defs/{type_name}", "unevaluatedProperties": False, "$defs": _schema()["$defs"]}
+    return Draft202012Validator(root)
+
+
+def _close(node):
+    """Forbid unknown members wherever an object of a known shape stands; composition inside it stays possible."""
+    if isinstance(node, list):
+        return [_close(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    closed = {name: _close(value) for name, value in node.items()}
+    places = [value for name, value in closed.get("properties", {}).items() if name not in _FREE_FORM]
+    if isinstance(closed.get("items"), dict):
+        places.append(closed["items"])
+    for place in places:
+        if isinstance(place, dict) and any(word in place for word in _COMPOSED):
+            place["unevaluatedProperties"] = False
+    return closed
