@@ -17,6 +17,7 @@ import anyio.to_thread
 from acp_agent.boot import Handover
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.core.conduct import Conduct
+from acp_agent.core.events import Notice, Severity
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.server import Server
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from acp_agent.compose import Workshop
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_LAST_RESORT = 1.8
+_LAST_RESORT = 1.3
 """Seconds after which a process that was told to end ends, whatever still holds it."""
+_NO_MCP = "The MCP servers this editor passed on are not used: this version does not connect to MCP servers."
 
 
 def main(handover: Handover, argv: Sequence[str] = ()) -> int:
@@ -78,7 +80,8 @@ class App:
         timer.start()
 
     def _end_hard(self) -> None:
-        self.close()
+        if self._workshop is not None:
+            self._workshop.kill_everything(within=0.4)
         os._exit(self._exit_code)
 
     # -------------------------------------------------------------------------------------- sessions
@@ -96,7 +99,10 @@ class App:
             place=place,
             conduct=Conduct(settings.mode, settings.auto_approve),
             make_engine=make_engine,
-            problems=[f"configuration: {problem}" for problem in loaded.problems],
+            notices=[
+                *(Notice(Severity.WARNING, f"configuration: {problem}") for problem in loaded.problems),
+                *([Notice(Severity.INFO, _NO_MCP)] if place.mcp_servers else []),
+            ],
         )
 
     def _warm_up(self, session: Session) -> None:

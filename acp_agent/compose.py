@@ -70,9 +70,9 @@ class Workshop:
         if self._scripts is not None:
             self._scripts.cleanup()
 
-    def kill_everything(self) -> None:
-        """End every process this one started, at once. For the way out."""
-        kill_everything()
+    def kill_everything(self, within: float = 1.0) -> None:
+        """End every process this one started, in at most `within` seconds. For the way out."""
+        kill_everything(within)
 
     def engine(self, peer: Peer, session: Session, loaded: Loaded) -> TurnEngine:
         """What answers a session's prompts. Raises ConfigError."""
@@ -141,7 +141,7 @@ class _Assembly:
         if not (client.read_text_file or client.write_text_file):
             return local
         timeout = self._settings.acp.request_timeout_secs
-        proxy = ProxyFileSystem(self._peer, self._session.id, client, local, self._session.place.cwd, timeout)
+        proxy = ProxyFileSystem(self._peer, self._session.id, client, local, self._session.paths, timeout)
         return CompositeFileSystem([proxy, local], self._fallen_back)
 
     def _terminal(self) -> Terminal:
@@ -152,6 +152,7 @@ class _Assembly:
         proxy = ProxyTerminal(
             self._peer,
             self._session.id,
+            self._session.paths,
             form=acp.terminal_form.value,
             folder=self._workshop.script_folder,
             shell="bash" if shutil.which("bash") else "sh",
@@ -193,7 +194,7 @@ class _Assembly:
             rules=self._rules,
             conduct=self._session.active,
             grants=self._grants,
-            approver=EditorApprover(self._peer, self._session.id),
+            approver=EditorApprover(self._peer, self._session.id, self._session.paths),
             resolve=files.resolve,
         )
         self._offering.append(gate.allows)

@@ -71,7 +71,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.Path:
 
 
 def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(wheel):
-    shipped = {name for name in wheel.root.namelist() if ".dist-info/" not in name}
+    shipped = {name for name in wheel.root.namelist() if ".dist-info/" not in name and name[-1] != "/"}
     wanted = {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "acp_agent").rglob("*")

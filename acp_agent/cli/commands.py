@@ -15,7 +15,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run one command. Exit codes: 0 done, 1 failed, 2 wrong usage (SystemExit), 141 nobody reads stdout any more."""
     parser = command_line()
     args = parser.parse_args(arguments)
-    if args.config is not None and args.command != "config" and not os.path.isfile(os.path.expanduser(args.config)):
+    if args.config is not None and args.command != "config" and not _is_file(os.path.expanduser(args.config)):
         parser.error(f"argument --config: there is no file {args.config!r}")
     try:
         code = _run(args)
@@ -28,6 +28,10 @@ def main(arguments: Sequence[str]) -> int:
         print(f"acp-agent: {error}", file=sys.stderr)
         return 1
     return code
+
+
+def _is_file(path: str) -> bool:
+    return os.path.exists(path) and not os.path.isdir(path)
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -22,7 +22,8 @@ def read_environment(reader: Reader, environ: Mapping[str, str]) -> Layer:
     for variable in sorted(ours, key=lambda name: (name not in ALIASES, name)):
         key = _key(variable)
         if key is not None:
-            reader.take(layer, key, _reading(key, ours[variable]), variable)
+            # Half a list of rules must not stand in for the whole one of a file.
+            reader.take(layer, key, _reading(key, ours[variable]), variable, parts=not key.item)
         elif variable not in _NOT_SETTINGS:
             reader.report("environment", variable, ours[variable], "a name such as ACP_AGENT_TOOLS__SHELL__TIMEOUT")
     return layer

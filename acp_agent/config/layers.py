@@ -6,11 +6,11 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from acp_agent.config.expected import Complaint, complaints, one_of
+from acp_agent.config.expected import complaints, one_of
 from acp_agent.config.keys import PROVIDERS, RULES, Key, key_of, keys, sections
 from acp_agent.config.masking import one_line, shown
 from acp_agent.config.provider_settings import ProviderSettings
-from acp_agent.config.rules import PermissionRule, guarded
+from acp_agent.config.rules import PermissionRule
 from acp_agent.core.errors import ConfigError
 
 _MOST = 50
@@ -37,13 +37,21 @@ class Layer:
         """The providers this layer names."""
         return cast("tuple[ProviderSettings, ...]", self.values.get(PROVIDERS, ()))
 
+    def rules(self, name: str) -> tuple[PermissionRule, ...]:
+        """The rules this layer has under a dotted name."""
+        return cast("tuple[PermissionRule, ...]", self.values.get(name, ()))
+
 
 class Reader:
-    """Turns what sources say into layers and collects what is wrong. `secrets` never show in a message."""
+    """Turns what sources say into layers and collects what is wrong. `secrets` never show in a message.
+
+    doubtful    names of rule lists of which a part could not be understood, in any source
+    """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets = tuple(secrets)
         self.problems: list[ConfigError] = []
+        self.doubtful: set[str] = set()
 
     def table(self, where: str, table: Mapping[str, object]) -> Layer:
         """The layer of a parsed file."""
@@ -52,18 +60,24 @@ class Reader:
             self.take(layer, key_of(name), raw, where)
         return layer
 
-    def take(self, layer: Layer, key: Key | None, raw: object, origin: str) -> None:
-        """Put one raw value into a layer, or what of it can be used; report the rest."""
+    def take(self, layer: Layer, key: Key | None, raw: object, origin: str, *, parts: bool = True) -> None:
+        """Put one raw value into a layer and report what is wrong with it.
+
+        Of a faulty list of tables the good ones are taken, unless `parts` is false.
+        """
         assert key is not None, origin
         try:
-            value = key.read(raw)
+            layer.put(key.name, key.read(raw), origin)
         except ValidationError as error:
             found = complaints(key, error)
             for complaint in found:
                 self.report(origin, complaint.key, complaint.value, complaint.expected)
-            value = _remains(key, raw, found)
-        if value is not None:
-            layer.put(key.name, value, origin)
+            if key.item:
+                self.doubtful.add(key.name)
+            bad = {complaint.index for complaint in found}
+            if parts and isinstance(raw, list) and None not in bad and (key.name == PROVIDERS or key.item):
+                entries = cast("list[object]", raw)
+                layer.put(key.name, key.read([entry for at, entry in enumerate(entries) if at not in bad]), origin)
 
     def report(
         self, where: str, name: str, value: object, expected: str, kind: type[ConfigError] = ConfigError
@@ -77,23 +91,14 @@ class Reader:
         tables, known = sections(), keys()
         for name, value in table.items():
             dotted = f"{prefix}.{name}" if prefix else name
-            if dotted != RULES and key_of(dotted):
+            if "." not in name and dotted != RULES and key_of(dotted):
                 yield dotted, value
             elif prefix == RULES:
                 self.report(where, dotted, value, "a tool's name in front of its rules")
-            elif dotted != RULES and dotted not in tables:
+            elif "." in name or (dotted != RULES and dotted not in tables):
                 names = [other.rpartition(".") for other in (*tables, *known) if other]
                 self.report(where, dotted, value, one_of([last for parent, _, last in names if parent == prefix]))
             elif isinstance(value, dict):
                 yield from self._flat(where, cast("dict[str, object]", value), dotted)
             else:
                 self.report(where, dotted, value, "a table")
-
-
-def _remains(key: Key, raw: object, found: list[Complaint]) -> object | None:
-    """What of a faulty value can still be used: the other providers; a tool's other rules, its allow rules left out."""
-    bad = {complaint.index for complaint in found}
-    if not isinstance(raw, list) or None in bad or not (key.name == PROVIDERS or key.item):
-        return guarded(()) if key.item else None
-    good = key.read([entry for at, entry in enumerate(cast("list[object]", raw)) if at not in bad])
-    return guarded(cast("tuple[PermissionRule, ...]", good)) if key.item else good

@@ -10,6 +10,7 @@ from acp_agent.config.layers import Layer, Reader
 from acp_agent.config.masking import secret_values
 from acp_agent.config.places import CONFIG_VARIABLE, PROJECT_FILE, config_file
 from acp_agent.config.project import tighten
+from acp_agent.config.rules import guarded
 from acp_agent.config.section import Section
 from acp_agent.config.settings import Settings
 from acp_agent.config.vendors import add_vendors
@@ -61,6 +62,8 @@ def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None) -> Lo
         layer.origins.update(above.origins)
     add_vendors(reader, layer, environ)
     _check_model(reader, layer)
+    for name in reader.doubtful:
+        layer.values[name] = guarded(layer.rules(name))
     if not readable:  # it may have held rules that deny
         layer.put("acp.auto_approve", AutoApprove.SUGGEST, f"{file} cannot be read")
     return Loaded(

@@ -110,12 +110,13 @@ def _end(
 class Unclaimed:
     """Dead children that might be somebody else's to reap: whoever started them has a few seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._since: dict[int, float] = {}
 
     def note(self, zombies: Iterable[int]) -> None:
         """Reap those that were already noted long ago."""
-        now = time.monotonic()
+        now = self._clock()
         self._since = {pid: self._since.get(pid, now) for pid in zombies}
         for pid, since in self._since.items():
             if now - since > _UNCLAIMED:

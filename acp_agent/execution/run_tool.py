@@ -36,6 +36,7 @@ class RunTool:
 
     def requires_confirmation(self, invocation: Invocation) -> bool:
         """A tool asks nobody itself; gates do."""
+        del invocation
         return False
 
     def is_retryable(self, invocation: Invocation) -> bool:

@@ -87,6 +87,17 @@ class Command:
         folder, slash, _ = (self.argv[0] if self.argv else "").rpartition("/")
         return not slash or folder in _STANDARD_FOLDERS
 
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The arguments that do not belong to a command it starts: ("5",) for `timeout 5 git status`."""
+        args = self.argv[1:]
+        for inner in self.runs:
+            size = len(inner.argv)
+            start = next((at for at in range(len(args)) if args[at : at + size] == inner.argv), None)
+            if start is not None:
+                args = args[:start] + args[start + size :]
+        return args
+
     def walk(self) -> "Iterator[Command]":
         """The command, then everything it starts, outermost first."""
         yield self

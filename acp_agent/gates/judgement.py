@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from acp_agent.gates.command import Command, Opaque, analyse, survey
-from acp_agent.gates.programs import Doubt, Programs, programs
+from acp_agent.gates.programs import URL, Doubt, Programs, programs
 from acp_agent.gates.rules import INNER_BLANK, Action, Rule
 from acp_agent.gates.shell.tables import tables
 from acp_agent.gates.shell.wrappers import is_runner
@@ -134,7 +134,7 @@ class _Court:
             fed = command.name != "xargs" or (feeder is not None and feeder.name in self.table.listers)
             return fed and (covered or (harmless and (own or inner_allowed)))
         if command.wrapper:
-            return covered or (own and harmless) or (inner_allowed and not is_runner(command))
+            return covered or (own and (harmless or inner_allowed)) or (inner_allowed and not is_runner(command))
         return inner_allowed or covered
 
     def _harmless(self, command: Command) -> bool:
@@ -150,7 +150,7 @@ class _Court:
                 if assignment.partition("=")[0] not in self.table.variables:
                     yield Doubt(f"sets {assignment[:80]}")
             if each.argv:
-                yield from self.table.doubts(each.argv, each.name)
+                yield from self.table.doubts((each.name, *each.own), each.name)
 
     def needed(self, commands: tuple[Command, ...]) -> tuple[str, ...]:
         """The prefixes that would have to be granted; empty when a prefix cannot cover one of the commands."""
@@ -186,6 +186,8 @@ def _covers(rule: Rule, command: Command) -> bool:
 def _waived(doubt: Doubt, rule: Rule | None) -> bool:
     if rule is None or not doubt.waived_by:
         return False
+    if doubt.waived_by == URL:
+        return any(URL in word for word in rule.literal[1:])
     names = {word.partition("=")[0] if word.startswith("-") else word for word in rule.literal[1:]}
     return doubt.waived_by in names
 

@@ -14,6 +14,9 @@ from acp_agent.gates.shell.scripts import awk_asks, sed_asks
 from acp_agent.gates.shell.tables import tables
 
 _Table = dict[str, object]
+URL = "://"
+_ELSEWHERE = re.compile(r"(?:--?[\w-]+=)?[A-Za-z][A-Za-z0-9+.-]*://(?!(?:localhost|127\.0\.0\.1|\[::1\])(?:[:/]|$)).*")
+_NUMBER_OR_MODE = re.compile(r"-(?:\d.*|[ugoa]*[+=-][rwxXst]+)")
 _PREFIX_WORD = re.compile(r"[\w@./+:=,-]+")
 
 
@@ -43,6 +46,7 @@ class Program:
     subcommands: frozenset[str] = frozenset()
     always: frozenset[str] = frozenset()
     adds: frozenset[str] = frozenset()
+    lone: frozenset[str] = frozenset()
     needs: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     asks: bool = False
     key: str = "program"
@@ -73,6 +77,8 @@ class Programs:
             yield Doubt(f"{name}: {script} may run, read or write more")
         if tables().interpreter(name) == "python" and args[:1] == ("-m",) and len(args) > 1:
             yield from self.doubts(args[1:], args[1])
+        if name not in self.harmless and any(_ELSEWHERE.fullmatch(word) for word in args):
+            yield Doubt(f"{name} reaches the network", URL)
         known = self._known(name)
         if known is None:
             return
@@ -162,7 +168,8 @@ def _doubts(known: Program, name: str, args: tuple[str, ...]) -> Iterator[Doubt]
     if subcommand in known.adds and operands:
         yield Doubt(f"{call} brings in {', '.join(operands[:3])}", subcommand)
     needed = known.needs.get(subcommand)
-    if needed and not any(word.partition("=")[0] in needed for word in rest):
+    reads = subcommand in known.lone and len(rest) == len(operands) == 1
+    if needed and not reads and not any(word.partition("=")[0] in needed for word in rest):
         yield Doubt(f"{call} may change settings that run programs", subcommand)
     both = replace(
         sub,
@@ -214,7 +221,7 @@ def _option(known: Program, word: str) -> str:
 
 def _single(known: Program, name: str) -> str:
     if known.only:
-        return "" if name in known.only else name
+        return "" if name in known.only or _NUMBER_OR_MODE.fullmatch(name) else name
     long = any(name == option or (len(option) == 2 and name.startswith(option)) for option in known.ask)
     return name if long or any(name.startswith(f"{option}-") for option in known.ask) else ""
 
@@ -277,6 +284,7 @@ def _program(table: _Table) -> Program:
         subcommands=names("subcommands"),
         always=names("always"),
         adds=names("adds"),
+        lone=names("lone"),
         needs=MappingProxyType(needs),
         asks=table.get("asks") is True,
         key=cast("str", table.get("key", "program")),

@@ -151,22 +151,11 @@ def path_words(command: Command) -> Iterator[str]:
 
 def _judged(command: Command) -> Iterable[str]:
     """The arguments, without the pattern of a search or the script of an editor."""
-    args = _own(command)
+    args = command.own
     if command.name not in _PATTERN_FIRST or any(word.startswith(_PATTERN_OPTIONS) for word in args):
         return args
     pattern = next((index for index, word in enumerate(args) if not word.startswith("-")), len(args))
     return args[:pattern] + args[pattern + 1 :]
-
-
-def _own(command: Command) -> tuple[str, ...]:
-    """The arguments that do not belong to a command it starts."""
-    args = command.argv[1:]
-    for inner in command.runs:
-        size = len(inner.argv)
-        start = next((at for at in range(len(args)) if args[at : at + size] == inner.argv), None)
-        if start is not None:
-            args = args[:start] + args[start + size :]
-    return args
 
 
 def _candidates(word: str) -> Iterator[str]:

@@ -4,6 +4,7 @@ from acp_agent.core.ports import Decision, Question
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol import wire
 from acp_agent.protocol.errors import RpcError
+from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.updates import tool_content
 
@@ -19,15 +20,16 @@ _OPTIONS: list[Json] = [
 class EditorApprover:
     """Asks the user through the editor. Waits as long as the turn lives; the turn's cancel ends the wait."""
 
-    def __init__(self, peer: Peer, session_id: str) -> None:
+    def __init__(self, peer: Peer, session_id: str, paths: EditorPaths) -> None:
         self._peer = peer
         self._session_id = session_id
+        self._paths = paths
 
     async def ask(self, question: Question) -> Decision:
         """Only a known option of a selected outcome counts; everything else rejects (A20.3)."""
         params: JsonObject = {
             "sessionId": self._session_id,
-            "toolCall": _tool_call(question),
+            "toolCall": self._tool_call(question),
             "options": _OPTIONS,
         }
         try:
@@ -35,19 +37,18 @@ class EditorApprover:
         except RpcError:
             return Decision.REJECT_ONCE
 
-
-def _tool_call(question: Question) -> JsonObject:
-    lines = list(question.reasons)
-    if question.always:
-        lines.append(f"“Always” covers: {question.always}")
-    update: JsonObject = {
-        "toolCallId": question.call_id,
-        "title": question.title,
-        "kind": question.kind.value,
-        "status": "pending",
-        "rawInput": question.raw_input,
-        "content": tool_content(question.diffs, "\n\n".join(lines)),
-    }
-    if question.locations:
-        update["locations"] = [{"path": path} for path in question.locations]
-    return update
+    def _tool_call(self, question: Question) -> JsonObject:
+        lines = list(question.reasons)
+        if question.always:
+            lines.append(f"“Always” covers: {question.always}")
+        update: JsonObject = {
+            "toolCallId": question.call_id,
+            "title": question.title,
+            "kind": question.kind.value,
+            "status": "pending",
+            "rawInput": question.raw_input,
+            "content": tool_content(self._paths, question.diffs, "\n\n".join(lines)),
+        }
+        if question.locations:
+            update["locations"] = [{"path": self._paths.spell(path)} for path in question.locations]
+        return update

@@ -19,6 +19,8 @@ from acp_agent.protocol.stdio import LineReader, MessageWriter, Overlong
 _log = Log(__name__)
 _EOF_GRACE = 1.0
 """Seconds a request that was answered just before the end of the stream gets to be answered."""
+_INBOUND_BACKLOG = 16 * 1024 * 1024
+"""Unread bytes of ours beyond which no more requests are taken from a client that only talks."""
 
 
 @dataclass(slots=True)
@@ -82,10 +84,11 @@ class Peer:
         self._requests = requests
         self._notifications = {**notifications, "$/cancel_request": self._cancel_request}
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._write, tasks.cancel_scope)
+            tasks.start_soon(self._write)
             with self._reading:
                 async for line in self._reader.lines():
                     self._receive(line, tasks)
+                    await self._writer.room(_INBOUND_BACKLOG)
             self._fail_pending()
             on_end()
             with anyio.move_on_after(_EOF_GRACE):
@@ -98,9 +101,9 @@ class Peer:
         """Stop reading, as if the stream had ended."""
         self._reading.cancel()
 
-    async def _write(self, scope: anyio.CancelScope) -> None:
+    async def _write(self) -> None:
         await self._writer.run()
-        scope.cancel()  # nobody reads: nothing left to serve
+        self.end()  # nobody reads: nothing left to serve
 
     def _receive(self, line: bytes | Overlong, tasks: anyio.abc.TaskGroup) -> None:
         if isinstance(line, Overlong):

@@ -1,6 +1,5 @@
 """ProxyFileSystem: read and write through the editor, unsaved buffers included (A22, A23; ACP "File System")."""
 
-import os
 from typing import Never
 
 from acp_agent.core.errors import BackendUnavailable
@@ -9,6 +8,7 @@ from acp_agent.core.types import Access, Json, JsonObject
 from acp_agent.protocol import frames, wire
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.errors import RpcError
+from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
 
 _BACKEND = "editor files"
@@ -22,14 +22,13 @@ class ProxyFileSystem:
     """
 
     def __init__(
-        self, peer: Peer, session_id: str, client: Client, local: FileSystem, cwd: str, timeout: float
+        self, peer: Peer, session_id: str, client: Client, local: FileSystem, paths: EditorPaths, timeout: float
     ) -> None:
         self._peer = peer
         self._session_id = session_id
         self._client = client
         self._local = local
-        self._cwd = cwd
-        self._real_cwd = os.path.realpath(cwd)
+        self._paths = paths
         self._timeout = timeout
 
     def resolve(self, path: str, access: Access) -> str:
@@ -39,7 +38,7 @@ class ProxyFileSystem:
         if not self._client.read_text_file:
             _not_offered("fs/read_text_file")
         resolved = self._local.resolve(path, Access.READ)
-        answer = await self._ask("fs/read_text_file", {"path": self._editor_path(resolved)})
+        answer = await self._ask("fs/read_text_file", {"path": self._paths.spell(resolved)})
         try:
             return wire.file_text(answer).removeprefix("\ufeff")
         except RpcError as error:
@@ -50,22 +49,17 @@ class ProxyFileSystem:
             _not_offered("fs/write_text_file")
         resolved = self._local.resolve(path, Access.WRITE)
         # The editor must create the file, but no page says it makes folders; and some answer null (acp.md 4.6).
-        await self._ask("fs/write_text_file", {"path": self._editor_path(resolved), "content": text})
+        await self._ask("fs/write_text_file", {"path": self._paths.spell(resolved), "content": text})
 
     async def list_directory(self, path: str) -> tuple[Entry, ...]:
         _not_offered(path)
 
     async def find(self, path: str, pattern: str, limit: int) -> FoundPaths:
+        del pattern, limit
         _not_offered(path)
 
     async def grep(self, query: GrepQuery) -> GrepMatches:
         _not_offered(query.path)
-
-    def _editor_path(self, resolved: str) -> str:
-        """Spell the path the way the editor opened the folder, or it may not know it for its own."""
-        if self._real_cwd != self._cwd and resolved.startswith(self._real_cwd + os.sep):
-            return os.path.join(self._cwd, os.path.relpath(resolved, self._real_cwd))
-        return resolved
 
     async def _ask(self, method: str, params: JsonObject) -> Json:
         try:

@@ -18,6 +18,7 @@ from acp_agent.core.ports import CommandOutcome, CommandRequest, OnOutput
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol import wire
 from acp_agent.protocol.errors import RpcError
+from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
 
 _BACKEND = "editor terminal"
@@ -38,6 +39,7 @@ _ENVIRONMENT: list[Json] = [
 class ProxyTerminal:
     """Runs commands through `terminal/*`.
 
+    paths      how the editor spells folders
     form       "script" hands over a private script file, the one form every client runs right; "exec" passes
                the line as an argument of the shell; "line" passes it as the command
     folder     where scripts go, mode 0700
@@ -48,6 +50,7 @@ class ProxyTerminal:
         self,
         peer: Peer,
         session_id: str,
+        paths: EditorPaths,
         *,
         form: str,
         folder: Callable[[], str],
@@ -57,6 +60,7 @@ class ProxyTerminal:
     ) -> None:
         self._peer = peer
         self._session_id = session_id
+        self._paths = paths
         self._form = form
         self._folder = folder
         self._shell = shell
@@ -69,7 +73,7 @@ class ProxyTerminal:
             "sessionId": self._session_id,
             **self._invocation(request.command, script),
             "env": _ENVIRONMENT,
-            "cwd": request.cwd,
+            "cwd": self._paths.spell(request.cwd),
             "outputByteLimit": request.output_limit,
         }
         try:

@@ -78,7 +78,7 @@ class Server:
 
     async def _new_session(self, params: JsonObject, incoming: Incoming) -> JsonObject:
         assert self._client is not None
-        place = Place(_folder(params, "cwd"), _additional_folders(params))
+        place = Place(_folder(params, "cwd"), _additional_folders(params), len(_list(params, "mcpServers")))
         session = self._open_session(place, self._client)
         self._sessions[session.id] = session
         incoming.after_response(lambda: self._warm_up(session))
@@ -134,10 +134,15 @@ def _announce_options(session: Session) -> None:
 
 
 def _additional_folders(params: JsonObject) -> tuple[str, ...]:
-    folders = params.get("additionalDirectories") or []
-    if not isinstance(folders, list):
-        raise invalid_params("additionalDirectories", "expected a list of absolute paths")
+    folders = _list(params, "additionalDirectories")
     return tuple(_checked_folder(f"additionalDirectories.{index}", folder) for index, folder in enumerate(folders))
+
+
+def _list(params: JsonObject, key: str) -> list[Json]:
+    value = params.get(key)
+    if value is not None and not isinstance(value, list):
+        raise invalid_params(key, "expected a list")
+    return value or []
 
 
 def _folder(params: JsonObject, key: str) -> str:

@@ -20,6 +20,7 @@ from acp_agent.log import Log
 from acp_agent.protocol import commands
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.errors import RpcError, internal_error, invalid_request
+from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Incoming, Peer
 from acp_agent.protocol.updates import Updates
 
@@ -57,10 +58,11 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a session works: absolute folders, `cwd` first among its roots."""
+    """Where a session works: absolute folders, `cwd` first among its roots, and what the editor brings along."""
 
     cwd: str
     additional: tuple[str, ...] = ()
+    mcp_servers: int = 0
 
 
 class Session:
@@ -68,7 +70,7 @@ class Session:
 
     conduct    what the user chose; `active` is what the running turn obeys, taken over when a turn starts
                (A14.2, A15.7)
-    problems   what is wrong with the configuration, told at the first prompt
+    notices    what the user should hear of at the first prompt, when somebody reads it
     """
 
     def __init__(
@@ -78,7 +80,7 @@ class Session:
         place: Place,
         conduct: Conduct,
         make_engine: Callable[["Session"], Awaitable[Engine]],
-        problems: Sequence[str] = (),
+        notices: Sequence[Notice] = (),
     ) -> None:
         self.id = str(uuid4())
         self.client = client
@@ -86,11 +88,12 @@ class Session:
         self.conduct = conduct
         self.active = replace(conduct)
         self._peer = peer
-        self._updates = Updates(client, place.cwd)
+        self.paths = EditorPaths(place.cwd)
+        self._updates = Updates(client, place.cwd, self.paths)
         self._make_engine = make_engine
         self._engine: Engine | None = None
         self._engine_lock = anyio.Lock()
-        self._problems = list(problems)
+        self._notices = list(notices)
         self._turn: anyio.CancelScope | None = None
 
     async def engine(self) -> Engine:
@@ -141,8 +144,8 @@ class Session:
         except AgentError as error:
             await self.emit(Notice(Severity.ERROR, str(error)))
             return Answer(StopReason.END_TURN, error)
-        while self._problems:
-            await self.emit(Notice(Severity.WARNING, self._problems.pop(0)))
+        while self._notices:
+            await self.emit(self._notices.pop(0))
         return await engine.answer(params)
 
     def cancel(self) -> None:

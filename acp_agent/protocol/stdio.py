@@ -100,9 +100,9 @@ class MessageWriter:
         if self._queue:
             self._announce()
 
-    async def room(self) -> None:
-        """Wait while the editor is too far behind in reading."""
-        while self._queued > _BACKLOG_HIGH and not self.broken:
+    async def room(self, backlog: int = _BACKLOG_HIGH) -> None:
+        """Wait while the editor is more than `backlog` bytes behind in reading."""
+        while self._queued > backlog and not self.broken:
             await self._changed.wait()
 
     async def flush(self) -> None:

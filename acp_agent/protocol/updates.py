@@ -11,6 +11,7 @@ from typing import assert_never
 from acp_agent.core import events
 from acp_agent.core.types import Diff, Json, JsonObject, Location, ToolKind, ToolResult
 from acp_agent.protocol.client import Client
+from acp_agent.protocol.paths import EditorPaths
 
 _FENCED = {ToolKind.EXECUTE, ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH}
 _LIVE_TAIL = 8 * 1024
@@ -33,6 +34,7 @@ class Updates:
 
     client: Client
     cwd: str
+    paths: EditorPaths
     _cards: dict[str, _Card] = field(default_factory=dict[str, _Card])
 
     def translate(self, event: events.Event) -> JsonObject:
@@ -59,7 +61,7 @@ class Updates:
         card = self._cards[event.call_id] = _Card(event)
         card.display_terminal = self.client.display_terminals and not self.client.terminal and _is_command(event)
         meta: JsonObject = {"claudeCode": {"toolName": event.name, "startedAt": datetime.now(UTC).isoformat()}}
-        content = _diffs(event.diffs)
+        content = diff_content(self.paths, event.diffs)
         if card.display_terminal:
             meta["terminal_info"] = {"terminal_id": event.call_id, "cwd": self.cwd}
             content.append({"type": "terminal", "terminalId": event.call_id})
@@ -73,7 +75,7 @@ class Updates:
             "rawInput": event.raw_input,
             "_meta": meta,
         }
-        return update | _optional(content, event.locations)
+        return update | self._optional(content, event.locations)
 
     def _progress(self, event: events.ToolProgress) -> JsonObject:
         update: JsonObject = {"sessionUpdate": "tool_call_update", "toolCallId": event.call_id}
@@ -104,11 +106,11 @@ class Updates:
             "sessionUpdate": "tool_call_update",
             "toolCallId": event.call_id,
             "status": "failed" if _is_failed(result) else "completed",
-            "content": _final_content(card, result),
+            "content": self._final_content(card, result),
             "rawOutput": result.shown if result.envelope is None else result.envelope,
             "_meta": meta,
         }
-        return update | _optional([], result.locations)
+        return update | self._optional([], result.locations)
 
     def _notice(self, event: events.Notice) -> JsonObject:
         if self.client.notices:
@@ -117,23 +119,37 @@ class Updates:
             return _chunk("agent_thought_chunk", f"\n{event.text}\n", None)
         return _chunk("agent_message_chunk", f"\n> **{event.severity.value}**: {event.text}\n\n", None)
 
+    def _final_content(self, card: _Card | None, result: ToolResult) -> list[Json]:
+        if card is not None and (card.terminal_id is not None or card.display_terminal):
+            # The text is in rawOutput: content beside a terminal would show everything twice.
+            return [{"type": "terminal", "terminalId": card.terminal_id or card.started.call_id}]
+        fenced = card is not None and card.started.kind in _FENCED and bool(result.shown)
+        return tool_content(self.paths, result.diffs, _fence(result.shown) if fenced else result.shown)
 
-def tool_content(diffs: tuple[Diff, ...], text: str) -> list[Json]:
+    def _optional(self, content: list[Json], places: tuple[Location, ...]) -> JsonObject:
+        update: JsonObject = {}
+        if content:
+            update["content"] = content
+        if places:
+            update["locations"] = locations(self.paths, places)
+        return update
+
+
+def tool_content(paths: EditorPaths, diffs: tuple[Diff, ...], text: str) -> list[Json]:
     """ACP tool call content: diffs first, because some clients look at the first item only (acp.md 4.6)."""
-    return [*_diffs(diffs), *([_text(text)] if text else [])]
+    return [*diff_content(paths, diffs), *([_text(text)] if text else [])]
 
 
-def locations(places: tuple[Location, ...]) -> list[Json]:
+def diff_content(paths: EditorPaths, diffs: tuple[Diff, ...]) -> list[Json]:
+    """ACP diffs; `oldText` null for a new file."""
+    spelled = map(paths.diff, diffs)
+    return [{"type": "diff", "path": d.path, "oldText": d.old_text, "newText": d.new_text} for d in spelled]
+
+
+def locations(paths: EditorPaths, places: tuple[Location, ...]) -> list[Json]:
     """ACP locations: absolute path, 1-based line."""
-    return [{"path": at.path} if at.line is None else {"path": at.path, "line": at.line} for at in places]
-
-
-def _final_content(card: _Card | None, result: ToolResult) -> list[Json]:
-    if card is not None and (card.terminal_id is not None or card.display_terminal):
-        # The text is in rawOutput: content beside a terminal would show everything twice.
-        return [{"type": "terminal", "terminalId": card.terminal_id or card.started.call_id}]
-    fenced = card is not None and card.started.kind in _FENCED and bool(result.shown)
-    return tool_content(result.diffs, _fence(result.shown) if fenced else result.shown)
+    spelled = map(paths.location, places)
+    return [{"path": at.path} if at.line is None else {"path": at.path, "line": at.line} for at in spelled]
 
 
 def _is_command(event: events.ToolStarted) -> bool:
@@ -154,19 +170,6 @@ def _exit(result: ToolResult) -> JsonObject:
 def _chunk(kind: str, text: str, message_id: str | None) -> JsonObject:
     update: JsonObject = {"sessionUpdate": kind, "content": {"type": "text", "text": text}}
     return update if message_id is None else {**update, "messageId": message_id}
-
-
-def _optional(content: list[Json], places: tuple[Location, ...]) -> JsonObject:
-    update: JsonObject = {}
-    if content:
-        update["content"] = content
-    if places:
-        update["locations"] = locations(places)
-    return update
-
-
-def _diffs(diffs: tuple[Diff, ...]) -> list[Json]:
-    return [{"type": "diff", "path": d.path, "oldText": d.old_text, "newText": d.new_text} for d in diffs]
 
 
 def _text(text: str) -> Json:

@@ -150,6 +150,17 @@ def _cancelled(agent, session: str, stalling: threading.Event | None) -> float:
     return (answered - sent[0]) * 1000
 
 
+def endings(rounds: int) -> Row:
+    """Milliseconds from SIGTERM to the end, while it still loads what the first prompt needs."""
+    samples: list[float] = []
+    for _ in range(rounds):
+        with running() as agent:
+            agent.initialize()
+            agent.new_session()
+            samples.append(agent.terminate() * 1000)
+    return Row("SIGTERM to gone", "ms", 2000, samples)
+
+
 def table(rows: list[Row]) -> str:
     """The rows as aligned text."""
     lines = [("", "median", "quartiles", "floor", "ratio", "aim", "", "n"), *(row.cells for row in rows)]
@@ -175,6 +186,7 @@ def main() -> int:
         tool_calls("tool call: local `true`", 12, "bash", trues, 3),
         cancel_of_model(args.rounds),
         cancel_of_command(args.rounds),
+        endings(max(args.rounds // 3, 1)),
     ]
     print(table(rows))
     print(f"\nloaded at the initialize answer, of {', '.join(HEAVY)}: {', '.join(heavy) or 'none'}")

@@ -100,6 +100,13 @@ class Agent:
         """Resident memory in MB (10^6 bytes)."""
         return psutil.Process(self._process.pid).memory_info().rss / 1e6
 
+    def terminate(self) -> float:
+        """Seconds from SIGTERM to the end."""
+        sent = time.monotonic()
+        self._process.terminate()
+        self._process.wait(30)
+        return time.monotonic() - sent
+
     def end(self) -> None:
         """Close its stdin and wait."""
         with self._process:

@@ -12,9 +12,10 @@ def test_every_scenario_gives_a_row_with_samples_and_the_table_shows_it():
         bench.tool_calls("shells", 12, "bash", [{"command": "true 0"}, {"command": "true 1"}], 1),
         bench.cancel_of_model(1),
         bench.cancel_of_command(2),
+        bench.endings(1),
     ]
     assert all(sample > 0 for row in rows for sample in (*row.samples, *row.floor))
-    assert [len(row.samples) for row in rows] == [1, 1, 1, 1, 1, 1, 1, 2]
+    assert [len(row.samples) for row in rows] == [1, 1, 1, 1, 1, 1, 1, 2, 1]
     table = bench.table(rows).splitlines()
     assert len(table) == len(rows) + 1
     assert all(row.what in line for row, line in zip(rows, table[1:], strict=True))

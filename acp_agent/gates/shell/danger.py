@@ -20,8 +20,6 @@ def destructive(command: Command, folder: str) -> str:
             return "/dev/tcp"
         if redirection.writes and is_disk(redirection.target):
             return f"> {redirection.target}"
-        if redirection.writes and redirection.target == "/proc/sysrq-trigger":
-            return "> /proc/sysrq-trigger"
     name = command.name.casefold()
     if name in tables().danger["disk_tools"]:
         return _disk_tool(command, folder)
@@ -59,7 +57,7 @@ def _rm(command: Command, folder: str) -> str:
     args = command.argv[1:]
     if has_option(args, "", "--no-preserve-root"):
         return "rm --no-preserve-root"
-    if not has_option(args, "rR", "--recursive"):
+    if command.name != "rimraf" and not has_option(args, "rR", "--recursive"):
         return ""
     return "rm -rf /" if any(is_system_root(path, folder) for path in operands(args)) else ""
 
@@ -68,7 +66,8 @@ def _mv(command: Command, folder: str) -> str:
     paths = operands(command.argv[1:])
     if any(is_disk(path) for path in paths[-1:]):
         return f"mv … {paths[-1]}"
-    return "mv /" if any(is_system_root(path, folder) for path in paths[:-1]) else ""
+    sources = paths if has_option(command.argv[1:], "t", "--target-directory") else paths[:-1]
+    return "mv /" if any(is_system_root(path, folder) for path in sources) else ""
 
 
 def _copy(command: Command, _folder: str) -> str:
@@ -134,6 +133,7 @@ def _kill(command: Command, _folder: str) -> str:
 _CHECKS: dict[str, Callable[[Command, str], str]] = {
     "rm": _rm,
     "srm": _rm,
+    "rimraf": _rm,
     "mv": _mv,
     "cp": _copy,
     "tee": _copy,
@@ -154,10 +154,11 @@ _CHECKS: dict[str, Callable[[Command, str], str]] = {
 }
 
 _FORKS = re.compile(
-    r"fork\W*while\W*fork|while\b[^\n;]*[:{(\s]\s*(?:os\.)?fork\s*\(|fork\b[^\n]*\bwhile\b", re.IGNORECASE
+    r"fork\W*while\W*fork|(?:while|until|loop|for)\b[^\n]{0,24}[:{(\s]\s*(?:os\.)?fork\b|fork\b[^\n]*\bwhile\b",
+    re.IGNORECASE,
 )
 _WIPES = re.compile(
-    r"(?:rmtree|rm_rf?|rm_r|remove_dir_all|rmSync|rmdirSync|removeSync|remove_tree|rimraf|deltree)\W{0,4}['\"]([^'\"]*)['\"]"
+    r"(?:rmtree|rm_rf?|rm_r|remove_dir_all|rmSync|rmdirSync|removeSync|remove_tree|rimraf|deltree|unlink(?:\W{1,3}glob)?)\W{0,4}['\"]([^'\"]*)['\"]"
 )
 _STARTS = re.compile(r"system|popen|exec|spawn|subprocess|shell|\bqx\b|`|\bpty\b|getline|Runtime|\bsh\b", re.IGNORECASE)
 _LITERAL = re.compile(r"'((?:[^'\\\n]|\\.)*)'|\"((?:[^\"\\\n]|\\.)*)\"|`([^`]*)`|qx\{([^}]*)\}")

@@ -9,6 +9,7 @@ from acp_agent.gates.shell.options import shell_call
 from acp_agent.gates.shell.spelling import loose_constructs, loose_segments, spellings
 from acp_agent.gates.shell.syntax import parse
 from acp_agent.gates.shell.tables import tables
+from acp_agent.gates.shell.targets import is_system_root
 from acp_agent.gates.shell.walk import Walk, commands
 from acp_agent.gates.shell.wrappers import Expander, Nested
 
@@ -118,16 +119,28 @@ def _survey(text: str, findings: _Findings, values: Mapping[str, tuple[str, ...]
 
 
 def _hazards(found: tuple[Command, ...]) -> list[str]:
-    """Decoded text piped into a shell, and a script that starts itself twice."""
+    """Decoded text piped into a shell, all files piped into rm, a script that starts itself twice."""
     hazards: list[str] = []
-    decoded = False
+    decoded = listed = False
     for command in found:
-        decoded = (decoded and command.joined == "|") or _decodes(command)
-        if decoded and command.joined == "|" and _reads_script(command):
+        piped = command.joined == "|"
+        decoded = (decoded and piped) or _decodes(command)
+        listed = (listed and piped) or _lists_root(command)
+        if decoded and piped and _reads_script(command):
             hazards.append("decoded text piped into a shell")
+        if listed and piped and command.appended and _removes(command):
+            hazards.append("find / | xargs rm")
     if sum(command.argv[:1] in (("$0",), ("./$0",)) for command in found) > 1:
         hazards.append("fork bomb")
     return hazards
+
+
+def _lists_root(command: Command) -> bool:
+    return command.name in ("find", "ls", "fd", "du") and any(is_system_root(word) for word in command.argv[1:])
+
+
+def _removes(command: Command) -> bool:
+    return any(each.name in tables().danger["removers"] for each in command.walk())
 
 
 def _decodes(command: Command) -> bool:

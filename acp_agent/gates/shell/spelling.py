@@ -35,7 +35,8 @@ def spellings(text: str) -> tuple[str, ...]:
     """The text and, where they differ, its normalised form and that without needless backslashes."""
     found = [text]
     clean = text if text.isascii() and text.isprintable() else normalised(text)
-    for form in (clean, _NEEDLESS.sub(r"\1", clean)):
+    # tree-sitter does not know <>, which opens a file to read and write.
+    for form in (clean, _NEEDLESS.sub(r"\1", clean), clean.replace("<>", ">")):
         if form not in found:
             found.append(form)
     return tuple(found)

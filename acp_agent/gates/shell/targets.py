@@ -10,13 +10,13 @@ _HOMES = ("home", "Users")
 _EVERYTHING = re.compile(r"[*?.\[\]!^{},]*")
 _HOME_ITSELF = re.compile(r"~[\w.-]*")
 _DISK = re.compile(
-    r"/dev/(?:r?(?:sd|hd|vd|xvd|nvme|mmcblk|disk|dm-|md|loop|ram|zram|sr|nbd|fd\d)|mapper/|disk/|block/|mem$|kmem$|port$)"
+    r"/dev/(?:r?(?:sd|hd|vd|xvd|nvme|mmcblk|disk|dm-|md|loop|ram|zram|sr|nbd|fd\d)|mapper/|disk/|block/|mem$|kmem$|port$)|/proc/sysrq-trigger$"
 )
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/")
 
 
 def is_disk(path: str) -> bool:
-    """Whether a path is a disk, a partition or the machine's memory. Patterns such as /dev/sd* count."""
+    """Whether a path is a disk, a partition, the machine's memory or its off switch. Patterns like /dev/sd* count."""
     return _DISK.match(_collapsed(path)) is not None
 
 

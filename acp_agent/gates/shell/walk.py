@@ -224,6 +224,11 @@ class Walk:
         if name in _PRINTERS:
             text = " ".join(word for word in argv[1:] if not word.startswith("-"))
             self._feed(ansi_c(text) if "\\" in text else text)
+            self._feed("\n".join(argv[2:]) if name == "printf" else "")
+        if name == "set" and "--" in argv and self.known:
+            rest = argv[argv.index("--") + 1 :]
+            self.known |= {"@": (" ".join(rest),), "*": (" ".join(rest),)}
+            self.known |= {str(place): (word,) for place, word in enumerate(rest[:9], start=1)}
         written = draft.stdin if name in _PASSING else self._fed if name in _PRINTERS else ""
         if written:
             targets = [each.target for each in draft.redirections if each.writes]
@@ -257,8 +262,10 @@ class Walk:
     def _assign(self, node: Node) -> str:
         """Learn a variable's value; gives the assignment as `NAME=value`."""
         name = node.children[0] if node.children else node
-        value = node.children[-1] if node.children and node.children[-1].type in _WORDS else None
-        text = "" if value is None or len(node.children) < 3 else " ".join(self._one(pieces(self.parsed, value)))
+        value = node.children[-1] if len(node.children) > 2 else None
+        parts = value.children if value is not None and value.type == "array" else [value]
+        words = [pieces(self.parsed, part) for part in parts if part is not None and part.type in _WORDS]
+        text = " ".join(word for part in words for word in self._one(part))
         if name.type == "variable_name":
             self._learn(self.parsed.text(name), [text])
         return f"{self.parsed.text(name)}={text}"

@@ -96,7 +96,10 @@ def _quoted(source: bytes) -> Piece:
 
 def _expansion(parsed: Parsed, node: Node, *, quoted: bool) -> list[Piece]:
     """`${NAME}`, and `${NAME:-word}` with the word as its value when the name is not known."""
-    name = next((parsed.text(child) for child in node.children if child.type in _NAMES), "")
+    named = [inner for child in node.children for inner in (child, *child.children) if inner.type in _NAMES]
+    name = parsed.text(named[0]) if named else ""
+    if any(child.type == "subscript" for child in node.children):  # "${a[@]}" is several words even in quotes
+        return [Piece(f"${name}", quoted=False, variable=name)]
     operator = next((index for index, child in enumerate(node.children) if child.type in _DEFAULTS), None)
     default = f"${name}"
     if operator is not None:

@@ -17,6 +17,8 @@ GOOD = "[logging]\nlevel = 'debug'\n"
         ("[agnet]\nx = 1", 'agnet = {"x": 1}: expected one of agent, llm, tools, acp, logging'),
         ("[tools.shell]\ntime = 3", "tools.shell.time = 3: expected one of timeout, allowed_paths, blocked_commands, "),
         ("agent = 3", "agent = 3: expected a table"),
+        ('"tools.shell.timeout" = 3', "tools.shell.timeout = 3: expected one of agent, llm, tools, acp, logging"),
+        ("[tools.permissions]\n'a b' = []", "tools.permissions.a b = []: expected a tool's name in front of its rules"),
         (
             "[agent]\nmax_tool_iterations = 101",
             "agent.max_tool_iterations = 101: expected a whole number from 1 to 100",
@@ -143,6 +145,23 @@ def test_a_broken_rule_takes_the_allow_rules_with_it_since_it_may_have_been_a_de
 
 
 @pytest.mark.parametrize(
+    "text", ['[{"pattern": "*", "action": "allow"}, {"pattern": "x", "action": "dney"}]', "[", '[{"pattern": 3}]']
+)
+def test_broken_rules_in_a_variable_leave_the_files_deny_rules_and_allow_nothing(loading, text):
+    loaded = loading(
+        """
+        tools.permissions.bash = [
+          { pattern = "git status", action = "allow" }, { pattern = "git push*", action = "deny" },
+        ]
+        """,
+        environ={"ACP_AGENT_TOOLS__PERMISSIONS__BASH": text},
+    )
+    assert loaded.problems
+    rules = [(rule.pattern, rule.action) for rule in loaded.settings.tools.permissions["bash"]]
+    assert rules == [("git push*", "deny"), ("*", "ask")]
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"[agent\n", "expected TOML: Expected ']'"),
@@ -199,5 +218,6 @@ def test_what_a_message_quotes_can_move_no_cursor_and_is_short(loading):
         assert len(problem) < 400
 
 
-def test_an_empty_file_is_no_problem(loading):
+def test_an_empty_file_and_dev_null_are_no_problem(loading):
     assert not loading("").problems
+    assert not load(Flags(config=os.devnull), {}).problems

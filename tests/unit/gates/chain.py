@@ -153,7 +153,7 @@ class Chain:
         return await self.blocklist.execute(invocation)
 
     async def fate(self, invocation: Invocation) -> str:
-        """"blocked" | "refused" | "asked" | "silent": what becomes of a call when the user says no."""
+        """ "blocked" | "refused" | "asked" | "silent": what becomes of a call when the user says no."""
         asked = len(self.approver.questions) if self.approver else 0
         result = await self.run(invocation)
         if self.approver and len(self.approver.questions) > asked:

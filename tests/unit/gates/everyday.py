@@ -225,9 +225,9 @@ COMMANDS = (
 )
 
 CONSTRUCTS = (
-    "for f in *.py; do wc -l \"$f\"; done",
+    'for f in *.py; do wc -l "$f"; done',
     "if [ -f package.json ]; then npm test; fi",
-    "while read -r line; do echo \"$line\"; done < data.txt",
+    'while read -r line; do echo "$line"; done < data.txt',
     "[[ -d src ]] && ls src",
     "cat > notes.md <<'EOF'\n# Notes\nsudo is not needed; run curl yourself.\nEOF",
     "python3 - <<'EOF'\nprint('hello')\nEOF",
@@ -243,7 +243,7 @@ CONSTRUCTS = (
     "chmod -R u+w build",
     "mv old.py new.py",
     "kill -9 12345",
-    "git commit -m \"$MESSAGE\"",
+    'git commit -m "$MESSAGE"',
     "echo $((1 + 2))",
     "function hello { echo hi; }; hello",
     "python3 -c 'print(1)'",

@@ -57,10 +57,10 @@ U = (
     "while false; do :; done; rm -rf /",
     "case x in x) rm -rf /;; esac",
     "bash -c 'rm -rf /'",
-    "sh -c \"rm -rf /\"",
+    'sh -c "rm -rf /"',
     "bash -lc 'cd /tmp && rm -rf /'",
     "bash -c -- 'rm -rf /'",
-    "bash -c 'bash -c \"bash -c \\\"rm -rf /\\\"\"'",
+    'bash -c \'bash -c "bash -c \\"rm -rf /\\""\'',
     "eval 'rm -rf /'",
     "eval rm -rf /",
     "env FOO=1 rm -rf /",
@@ -107,7 +107,7 @@ U = (
     "SUDO ls",
     "/usr/bin/sudo ls",
     "sudo.real ls",
-    "s\"u\"do ls",
+    's"u"do ls',
     "su\\\ndo ls",
     "su?o ls",
     "env sudo ls",
@@ -163,8 +163,8 @@ U = (
     "echo $(rm -rf /)",
     "echo `sudo ls`",
     "cat <(curl http://example.com)",
-    "ls \"$(whoami)\"",
-    "grep x <<< \"$(cat /etc/passwd)\"",
+    'ls "$(whoami)"',
+    'grep x <<< "$(cat /etc/passwd)"',
 )
 
 A = (

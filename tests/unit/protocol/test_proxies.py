@@ -13,6 +13,7 @@ from acp_agent.core.errors import BackendUnavailable, Refused
 from acp_agent.core.ports import CommandOutcome, CommandRequest, FileSystem
 from acp_agent.core.types import Access
 from acp_agent.protocol.client import Client
+from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.proxy_files import ProxyFileSystem
 from acp_agent.protocol.proxy_terminal import ProxyTerminal
@@ -100,7 +101,7 @@ class Sandbox:
 
 def proxy_files(editing: Editor, folder: Path, client: Client | None = None) -> FileSystem:
     client = client or Client(read_text_file=True, write_text_file=True)
-    return ProxyFileSystem(editing.peer, "s1", client, Sandbox(folder), str(folder), timeout=2)  # type: ignore[arg-type]
+    return ProxyFileSystem(editing.peer, "s1", client, Sandbox(folder), EditorPaths(str(folder)), timeout=2)  # type: ignore[arg-type]
 
 
 async def test_a_file_is_read_through_the_editor_by_its_absolute_path(tmp_path: Path) -> None:
@@ -170,6 +171,7 @@ def terminal(editing: Editor, folder: Path, *, form: str = "script", timeout: fl
     return ProxyTerminal(
         editing.peer,
         "s1",
+        EditorPaths("/w"),
         form=form,
         folder=lambda: str(folder),
         shell="bash",
@@ -322,7 +324,14 @@ async def test_a_terminal_that_breaks_under_a_command_is_an_error_and_still_rele
 async def test_a_terminal_that_comes_too_late_is_given_back(tmp_path: Path) -> None:
     async with connected() as (peer, other):
         starting = ProxyTerminal(
-            peer, "s1", form="exec", folder=lambda: str(tmp_path), shell="sh", timeout=5, request_timeout=0.01
+            peer,
+            "s1",
+            EditorPaths("/w"),
+            form="exec",
+            folder=lambda: str(tmp_path),
+            shell="sh",
+            timeout=5,
+            request_timeout=0.01,
         )
         with pytest.raises(BackendUnavailable):
             await starting.start(CommandRequest("x", "/w"))

@@ -18,6 +18,7 @@ from acp_agent.core.events import (
 )
 from acp_agent.core.types import Diff, JsonObject, Location, OutputStats, ToolKind, ToolResult
 from acp_agent.protocol.client import Client
+from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.updates import Updates
 
 CALL = str(uuid4())
@@ -28,7 +29,7 @@ def started(kind: ToolKind = ToolKind.EXECUTE, **more: object) -> ToolStarted:
 
 
 def updates(*events: Event, client: Client | None = None) -> list[JsonObject]:
-    translator = Updates(client or Client(), "/w")
+    translator = Updates(client or Client(), "/w", EditorPaths("/w"))
     return [translator.translate(event) for event in events]
 
 

@@ -1,0 +1,364 @@
+import os
+import resource
+import signal
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from acp_agent.core.errors import ConfigError, ToolError, ToolErrorCategory
+from acp_agent.core.ports import CommandOutcome, CommandRequest
+from acp_agent.execution.local_terminal import LocalTerminal
+from tests.unit.execution.processes import LINUX, Phone, exists, subreaper
+
+pytestmark = pytest.mark.anyio
+
+linux_only = pytest.mark.skipif(not LINUX, reason="pidfds and subreapers")
+
+
+@pytest.fixture(params=[pytest.param(True, marks=linux_only), False])
+def terminal(request: pytest.FixtureRequest) -> LocalTerminal:
+    return LocalTerminal(pidfds=request.param)
+
+
+@pytest.fixture(params=[pytest.param(True, marks=linux_only), False])
+def orphans_fall_to_us(request: pytest.FixtureRequest) -> Iterator[bool]:
+    with subreaper(request.param):
+        yield request.param
+
+
+async def run(
+    terminal: LocalTerminal, command: str, cwd: Path, *, deltas: list[str] | None = None, **more: float
+) -> CommandOutcome:
+    async def hear(delta: str) -> None:
+        if deltas is not None:
+            deltas.append(delta)
+
+    running = await terminal.start(CommandRequest(command, str(cwd), **more))
+    assert running.terminal_id is None
+    try:
+        with anyio.fail_after(50):
+            return await running.wait(hear)
+    finally:
+        await running.release()
+
+
+# ------------------------------------------------------------------------------------- the outcome
+
+
+async def test_streams_come_apart_and_together(terminal: LocalTerminal, tmp_path: Path):
+    outcome = await run(terminal, "echo 1; sleep 0.05; echo 2 >&2; sleep 0.05; echo 3", tmp_path)
+    assert (outcome.output, outcome.stdout, outcome.stderr) == ("1\n2\n3\n", "1\n3\n", "2\n")
+
+
+async def test_a_fatal_signal_is_128_plus_its_number_and_has_a_name(terminal: LocalTerminal, tmp_path: Path):
+    outcome = await run(terminal, "kill -KILL $$", tmp_path)
+    assert (outcome.exit_code, outcome.signal) == (137, "SIGKILL")
+    outcome = await run(terminal, "sh -c 'kill -KILL $$'; exit 137", tmp_path)
+    assert (outcome.exit_code, outcome.signal) == (137, None)
+    if LINUX:
+        outcome = await run(terminal, f"kill -{signal.SIGRTMIN + 3} $$", tmp_path)
+        assert (outcome.exit_code, outcome.signal) == (128 + signal.SIGRTMIN + 3, f"SIG{signal.SIGRTMIN + 3}")
+
+
+async def test_bytes_that_are_no_utf_8_are_replaced(terminal: LocalTerminal, tmp_path: Path):
+    assert (await run(terminal, r"printf 'a\xff\xc3\xa9\xe2'", tmp_path)).output == "a\ufffdé\ufffd"
+
+
+async def test_the_timeout_is_the_requests_else_the_terminals_and_zero_is_none(tmp_path: Path):
+    terminal = LocalTerminal(default_timeout=0.2)
+    assert (await run(terminal, "sleep 1000", tmp_path)).timeout == 0.2
+    assert (await run(terminal, "sleep 1000", tmp_path, timeout=0.1)).timeout == 0.1
+    outcome = await run(terminal, "sleep 0.4; echo done", tmp_path, timeout=0)
+    assert (outcome.output, outcome.timed_out, outcome.timeout) == ("done\n", False, None)
+
+
+async def test_a_shell_that_traps_the_polite_signal_may_say_goodbye(terminal: LocalTerminal, tmp_path: Path):
+    outcome = await run(
+        terminal, "trap 'echo bye; exit 3' TERM; echo hi; while :; do sleep 0.01; done", tmp_path, timeout=0.5
+    )
+    assert outcome.output == "hi\nbye\n"
+    assert (outcome.exit_code, outcome.timed_out, outcome.signal) == (124, True, None)
+
+
+# ----------------------------------------------------------------------------------- the environment
+
+
+async def test_commands_see_the_allowed_environment_and_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in (
+        "ANTHROPIC_API_KEY",
+        "OPENAI_API_KEY",
+        "ACP_AGENT_MODEL",
+        "AWS_SECRET_ACCESS_KEY",
+        "MY_TOKEN",
+        "X_API_KEY",
+    ):
+        monkeypatch.setenv(name, "canary")
+    monkeypatch.setenv("WANTED", "yes")
+    outcome = await run(LocalTerminal(["WANTED"]), "env", tmp_path)
+    assert "canary" not in outcome.output
+    variables = dict(line.split("=", 1) for line in outcome.output.splitlines())
+    assert variables["WANTED"] == "yes"
+    assert variables["PATH"] == os.environ["PATH"]
+    assert (variables["TERM"], variables["PAGER"], variables["GIT_PAGER"]) == ("dumb", "cat", "cat")
+    assert variables["GIT_TERMINAL_PROMPT"] == "0"
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
+        LocalTerminal(["OPENAI_API_KEY"])
+
+
+async def test_commands_have_no_terminal_no_input_and_none_of_our_descriptors(terminal: LocalTerminal, tmp_path: Path):
+    leak = os.open(tmp_path, os.O_RDONLY)
+    os.set_inheritable(leak, True)
+    try:
+        outcome = await run(terminal, "ls -l /dev/fd/; (: < /dev/tty) 2>/dev/null || echo no tty", tmp_path)
+    finally:
+        os.close(leak)
+    assert outcome.output.endswith("no tty\n")
+    assert "/dev/null" in outcome.output
+    assert str(tmp_path) not in outcome.output
+
+
+async def test_each_command_leads_its_own_session(terminal: LocalTerminal, tmp_path: Path):
+    outcome = await run(terminal, "ps -o pid=,pgid=,sid= -p $$ || echo $$ $$ $$", tmp_path)
+    pid, group, session = outcome.output.split()
+    assert pid == group == session
+    assert int(session) != os.getsid(0)
+
+
+# ------------------------------------------------------------------------------------ what is left
+
+
+FORKS = {
+    "background": "{call} & sleep 1000",
+    "deep": 'sh -c "sh -c \\"{call}; :\\"; :"; :',
+    "setsid": "setsid {call} </dev/null >/dev/null 2>&1 & sleep 1000",
+    "double fork": '(setsid sh -c "{call} &" </dev/null >/dev/null 2>&1 &) ; sleep 1000',
+    "nohup": "nohup {call} </dev/null >/dev/null 2>&1 & disown; sleep 1000",
+    "without environment": 'env -i {path} sh -c "{call} &" & sleep 1000',
+}
+STUBBORN = "trap : TERM INT HUP; while :; do sleep 1000; done"
+
+
+@pytest.mark.parametrize("how", FORKS)
+async def test_a_timeout_ends_the_whole_tree_however_it_forked(
+    terminal: LocalTerminal, tmp_path: Path, orphans_fall_to_us: bool, how: str
+):
+    phone, pids = Phone(tmp_path), list[int]()
+    command = FORKS[how].format(
+        call=phone.call().replace("'", "'\\''") if False else phone.call(), path=f"PATH={os.environ['PATH']}"
+    )
+
+    async def listen() -> None:
+        pids.append(await phone.pid())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(listen)
+        outcome = await run(terminal, command, tmp_path, timeout=1)
+    assert outcome.timed_out
+    assert not exists(pids[0])
+
+
+async def test_a_process_that_ignores_the_polite_signal_is_killed(
+    terminal: LocalTerminal, tmp_path: Path, orphans_fall_to_us: bool
+):
+    phone = Phone(tmp_path)
+    started = await terminal.start(CommandRequest(f"{phone.call(STUBBORN)} & {STUBBORN}", str(tmp_path)))
+    pid = await phone.pid()
+    await started.release()
+    assert not exists(pid)
+
+
+@pytest.mark.parametrize("how", ["background", "setsid", "double fork", "nohup"])
+async def test_what_a_finished_command_left_behind_is_ended_and_told(
+    terminal: LocalTerminal, tmp_path: Path, orphans_fall_to_us: bool, how: str
+):
+    phone = Phone(tmp_path)
+    # The shell waits for the phone call, so that the process is there when the shell ends.
+    command = FORKS[how].format(call=phone.call()).replace("; sleep 1000", "").replace("& sleep 1000", "&")
+    os.mkfifo(tmp_path / "go")
+    running = await terminal.start(CommandRequest(f"{command} cat go; exit 5", str(tmp_path)))
+    pid = await phone.pid()
+    await anyio.to_thread.run_sync((tmp_path / "go").write_text, "done\n")
+    outcome = await running.wait(_ignore)
+    assert outcome.exit_code == 5
+    assert outcome.stdout == "done\n"
+    assert outcome.output == "done\n\n[1 background process ended with the command]\n"
+    assert not exists(pid)
+
+
+async def test_what_ends_by_itself_a_moment_later_is_waited_for(terminal: LocalTerminal, tmp_path: Path):
+    outcome = await run(terminal, "(sleep 0.05; echo late) & echo early", tmp_path)
+    assert outcome.output == "early\nlate\n"
+
+
+async def test_a_daemon_that_keeps_only_our_pipe_is_found_by_it(terminal: LocalTerminal, tmp_path: Path):
+    if not LINUX:
+        pytest.skip("/proc")
+    with subreaper(on=True):
+        phone = Phone(tmp_path)
+        running = await terminal.start(
+            CommandRequest(f"env -i PATH=$PATH setsid {phone.call()} & cat {phone.path}.go", str(tmp_path))
+        )
+        os.mkfifo(f"{phone.path}.go")
+        pid = await phone.pid()
+        await anyio.to_thread.run_sync(Path(f"{phone.path}.go").write_text, "")
+        await running.wait(_ignore)
+        assert not exists(pid)
+
+
+async def test_another_commands_processes_are_left_alone(
+    terminal: LocalTerminal, tmp_path: Path, orphans_fall_to_us: bool
+):
+    phone = Phone(tmp_path)
+    other = await terminal.start(
+        CommandRequest(f"(setsid {phone.call()} >/dev/null 2>&1 &); sleep 1000", str(tmp_path))
+    )
+    pid = await phone.pid()
+    assert (await run(terminal, "sleep 1000 & true", tmp_path)).exit_code == 0
+    assert (await run(terminal, "sleep 1000", tmp_path, timeout=0.1)).timed_out
+    assert exists(pid)
+    await other.release()
+    assert not exists(pid)
+
+
+async def test_a_process_of_ours_that_is_no_command_is_left_alone(
+    terminal: LocalTerminal, tmp_path: Path, orphans_fall_to_us: bool
+):
+    async with await anyio.open_process(["cat"], start_new_session=True, env={}) as server:
+        await run(terminal, "sleep 1000 & setsid sleep 1000 & true", tmp_path)
+        assert server.returncode is None
+        await server.stdin.send(b"alive\n")
+        assert await server.stdout.receive() == b"alive\n"
+        await server.stdin.aclose()
+
+
+async def test_no_zombie_and_no_descriptor_is_left(terminal: LocalTerminal, tmp_path: Path, orphans_fall_to_us: bool):
+    await run(terminal, "true", tmp_path)
+    before = len(os.listdir("/dev/fd"))
+    for command in ("true", "sleep 0 & true", "setsid true & sleep 0.1", "sleep 1000 & true", "exec 2>&-; exec >&-"):
+        await run(terminal, command, tmp_path)
+    await run(terminal, "sleep 1000", tmp_path, timeout=0.1)
+    assert len(os.listdir("/dev/fd")) == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+# ----------------------------------------------------------------------------------- a lot of output
+
+
+async def test_a_hundred_megabytes_cost_little_memory_and_few_updates(tmp_path: Path):
+    deltas: list[str] = []
+    started = anyio.current_time()
+    command = f"{sys.executable} -c \"import os\nfor _ in range(1600): os.write(1, b'x' * 65536)\"; echo end"
+    tracemalloc.start()
+    try:
+        outcome = await run(LocalTerminal(), command, tmp_path, deltas=deltas, output_limit=1_000_000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    elapsed = anyio.current_time() - started
+    assert outcome.truncated
+    assert len(outcome.output) < 1_000_100
+    assert outcome.output.endswith("xend\n")
+    assert peak < 8_000_000
+    assert all(len(delta.encode()) <= 64 * 1024 for delta in deltas)
+    assert len(deltas) <= 10 * elapsed + 2
+
+
+async def test_a_hundred_thousand_lines_come_whole(terminal: LocalTerminal, tmp_path: Path):
+    outcome = await run(terminal, "seq 1 100000", tmp_path)
+    assert outcome.output == "".join(f"{number}\n" for number in range(1, 100_001))
+    assert not outcome.truncated
+
+
+async def test_a_listener_that_is_slow_does_not_hold_the_command_up(tmp_path: Path):
+    heard: list[str] = []
+    release = anyio.Event()
+
+    async def slow(delta: str) -> None:
+        await release.wait()
+        heard.append(delta)
+
+    running = await LocalTerminal().start(
+        CommandRequest("echo start; sleep 0.3; seq 1 200000; echo > done", str(tmp_path))
+    )
+    os.mkfifo(tmp_path / "done")
+
+    async def free() -> None:
+        await anyio.to_thread.run_sync((tmp_path / "done").read_text)  # the command got to its end
+        release.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(free)
+        outcome = await running.wait(slow)
+    await running.release()
+    assert outcome.output.endswith("200000\n")
+    assert heard[0] == "start\n"
+    assert heard[-1].endswith("200000\n")
+
+
+# ----------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("command", "cwd", "word", "category"),
+    [
+        ("a\0b", "/", "NUL", ToolErrorCategory.INVALID_PARAMETERS),
+        ("echo \ud800", "/", "surrogate", ToolErrorCategory.INVALID_PARAMETERS),
+        ("true", "relative", "absolute", ToolErrorCategory.INVALID_PARAMETERS),
+        ("true", "", "absolute", ToolErrorCategory.INVALID_PARAMETERS),
+        ("true", "/nowhere/at/all", "/nowhere/at/all: no such file", ToolErrorCategory.PERMANENT_FAILURE),
+        ("true", "/dev/null", "/dev/null: not a directory", ToolErrorCategory.PERMANENT_FAILURE),
+        ("true " + "x" * 3_000_000, "/", "too long", ToolErrorCategory.INVALID_PARAMETERS),
+    ],
+)
+async def test_what_cannot_be_started_is_an_error_that_says_why(
+    terminal: LocalTerminal, command: str, cwd: str, word: str, category: ToolErrorCategory
+):
+    before = len(os.listdir("/dev/fd"))
+    with pytest.raises(ToolError, match=word) as raised:
+        await terminal.start(CommandRequest(command, cwd))
+    assert raised.value.failure.category is category
+    assert len(os.listdir("/dev/fd")) == before
+
+
+@contextmanager
+def path_is(value: str) -> Iterator[None]:
+    before = os.environ["PATH"]
+    os.environ["PATH"] = value
+    try:
+        yield
+    finally:
+        os.environ["PATH"] = before
+
+
+async def test_sh_stands_in_for_bash_and_without_either_there_is_an_error(tmp_path: Path):
+    (tmp_path / "sh").symlink_to("/bin/sh")
+    with path_is(str(tmp_path)):
+        assert (await run(LocalTerminal(), "echo $0", tmp_path)).output.endswith("/sh\n")
+    (tmp_path / "sh").unlink()
+    with path_is(str(tmp_path)):
+        terminal = LocalTerminal()
+    with pytest.raises(ToolError, match="neither bash nor sh"):
+        await terminal.start(CommandRequest("true", str(tmp_path)))
+
+
+async def test_too_many_open_files_are_an_error_and_not_the_end(terminal: LocalTerminal, tmp_path: Path):
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.open("/dev/null", os.O_RDONLY)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 3, limits[1]))
+    try:
+        with pytest.raises(ToolError, match="too many open files"):
+            await terminal.start(CommandRequest("true", str(tmp_path)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert (await run(terminal, "echo again", tmp_path)).output == "again\n"
+
+
+async def _ignore(_: str) -> None:
+    return

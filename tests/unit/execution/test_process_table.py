@@ -1,0 +1,92 @@
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acp_agent.execution.process_table import MARK, LinuxProcessTable, ProcessTable, descendants
+from acp_agent.execution.psutil_table import PsutilProcessTable
+
+LINUX = sys.platform == "linux"
+linux_only = pytest.mark.skipif(not LINUX, reason="/proc")
+
+
+def tables() -> dict[str, ProcessTable]:
+    linux = {
+        "children-files": LinuxProcessTable(children_files=True),
+        "every-process": LinuxProcessTable(children_files=False),
+    }
+    return {"psutil": PsutilProcessTable(), **(linux if LINUX else {})}
+
+
+@pytest.fixture(params=tables())
+def table(request: pytest.FixtureRequest) -> ProcessTable:
+    return tables()[request.param]
+
+
+@pytest.fixture
+def child() -> Iterator["subprocess.Popen[bytes]"]:
+    """A shell with a child of its own, in its own session."""
+    command = ["sh", "-c", "sleep 1000 & echo up; wait; :"]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        env={"PATH": os.environ["PATH"], MARK: "12.ab"},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        yield process
+        os.killpg(process.pid, 9)
+
+
+def test_a_process_has_a_parent_and_a_session(table: ProcessTable, child: "subprocess.Popen[bytes]"):
+    status = table.status(child.pid)
+    assert status is not None
+    assert (status.pid, status.parent, status.session, status.zombie) == (child.pid, os.getpid(), child.pid, False)
+
+
+def test_children_are_found_at_every_depth(table: ProcessTable, child: "subprocess.Popen[bytes]"):
+    assert child.pid in table.children(os.getpid())
+    below = descendants(table, [child.pid])
+    assert child.pid in below
+    assert len(below) == 2
+    assert descendants(table, []) == set()
+
+
+def test_the_mark_is_what_the_process_was_started_with(table: ProcessTable, child: "subprocess.Popen[bytes]"):
+    assert table.mark(child.pid) == "12.ab"
+    assert table.mark(os.getpid()) is None
+    assert child.pid in table.pids()
+
+
+def test_a_dead_child_is_a_zombie_until_it_is_reaped_and_then_nothing(table: ProcessTable):
+    process = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    status = table.status(process.pid)
+    assert status is not None
+    assert status.zombie
+    assert process.pid in table.children(os.getpid())
+    assert table.mark(process.pid) is None
+    process.wait()
+    assert table.status(process.pid) is None
+    assert table.children(process.pid) == []
+    assert table.pipes(process.pid) == frozenset()
+
+
+@linux_only
+def test_a_process_with_a_misleading_name_is_read_right(tmp_path: Path):
+    shutil.copy(shutil.which("cat") or "", tmp_path / "a) Z 1 (b")
+    with subprocess.Popen([tmp_path / "a) Z 1 (b"], stdin=subprocess.PIPE) as process:
+        status = LinuxProcessTable().status(process.pid)
+        assert status is not None
+        assert (status.parent, status.zombie) == (os.getpid(), False)
+
+
+@linux_only
+def test_a_process_is_known_by_the_pipe_it_writes_to(child: "subprocess.Popen[bytes]"):
+    assert child.stdout is not None
+    assert os.fstat(child.stdout.fileno()).st_ino in LinuxProcessTable().pipes(child.pid)

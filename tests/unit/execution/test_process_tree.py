@@ -1,0 +1,117 @@
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from acp_agent.execution.process_signals import pidfd_works, signal_and_wait
+from acp_agent.execution.process_tree import Unclaimed, system_table
+from tests.unit.execution.processes import LINUX, Phone, exists
+
+pytestmark = pytest.mark.anyio
+
+linux_only = pytest.mark.skipif(not LINUX, reason="prctl")
+REPOSITORY = Path(__file__).parents[3]
+
+
+def python(code: str, *arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+
+
+@linux_only
+def test_a_hardened_process_keeps_its_orphans_and_its_memory():
+    code = """
+import ctypes
+from acp_agent.execution.process_tree import harden_process, is_subreaper
+before = is_subreaper(), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
+harden_process()
+print(before, (is_subreaper(), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)))
+"""
+    with python(code) as process:
+        assert process.communicate()[0] == "(False, 1) (True, 0)\n"
+
+
+SHUTDOWN = """
+import subprocess, sys
+from acp_agent.execution.process_tree import harden_process, kill_everything
+if sys.argv[1] == "hardened":
+    harden_process()
+shell = subprocess.Popen(["sh", "-c", sys.argv[2]], start_new_session=True, env={"PATH": sys.argv[3], **MARKED})
+sys.stdin.readline()
+kill_everything()
+shell.returncode = 0
+print("ended", flush=True)
+sys.stdin.readline()
+"""
+MARKED = 'import os\nMARKED = {"ACP_COMMAND_ID": f"{os.getpid()}.1"}\n'
+
+
+@pytest.mark.parametrize("hardened", [pytest.param("hardened", marks=linux_only), "plain"])
+async def test_at_shutdown_every_process_ends_daemons_and_stubborn_ones_too(tmp_path: Path, hardened: str):
+    phones = [Phone(tmp_path, name) for name in ("child", "stubborn", "daemon", "orphan")]
+    child, stubborn, daemon, orphan = phones
+    tree = "\n".join(
+        [
+            f"{child.call()} &",
+            stubborn.call("trap : TERM; while :; do sleep 1000; done") + " &",
+            f"setsid {daemon.call()} </dev/null >/dev/null 2>&1 &",
+            f'(setsid sh -c "{orphan.call()} &" &) </dev/null >/dev/null 2>&1',
+            "wait",
+        ]
+    )
+    process = python(MARKED + SHUTDOWN, hardened, tree, os.environ["PATH"])
+    try:
+        pids = [await phone.pid() for phone in phones]
+        assert all(exists(pid) for pid in pids)
+        process.stdin.write("now\n")
+        process.stdin.flush()
+        assert await anyio.to_thread.run_sync(process.stdout.readline) == "ended\n"
+        # Those that are not below us were reaped by somebody else, who may be a moment late.
+        alive = [pid for pid in pids if exists(pid) and not await gone_soon(pid)]
+        assert alive == []
+    finally:
+        process.communicate()
+
+
+async def gone_soon(pid: int) -> bool:
+    await anyio.to_thread.run_sync(lambda: signal_and_wait([pid], 0, 10.0, pidfds=pidfd_works()))
+    status = system_table().status(pid)
+    return status is None or status.zombie
+
+
+@pytest.mark.parametrize("pidfds", [pytest.param(True, marks=linux_only), False])
+def test_signals_reach_all_and_the_wait_ends_with_the_last(pidfds: bool):
+    processes = [subprocess.Popen(["sleep", "1000"]) for _ in range(3)]
+    signal_and_wait([*(process.pid for process in processes), 2**22 + 1], signal.SIGTERM, 30.0, pidfds=pidfds)
+    assert [process.poll() for process in processes] == [-signal.SIGTERM] * 3
+
+
+@pytest.mark.parametrize("pidfds", [pytest.param(True, marks=linux_only), False])
+def test_a_wait_for_what_does_not_end_gives_up(pidfds: bool):
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        signal_and_wait([process.pid], 0, 0.02, pidfds=pidfds)
+        assert process.poll() is None
+        process.kill()
+
+
+def test_a_dead_child_that_nobody_claims_is_reaped_in_the_end():
+    process = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    now = [100.0]
+    unclaimed = Unclaimed(clock=lambda: now[0])
+    for now[0] in (100.0, 101.0, 129.0):
+        unclaimed.note([process.pid])
+        assert exists(process.pid)
+    now[0] = 131.0
+    unclaimed.note([process.pid])
+    assert not exists(process.pid)
+    process.wait()
