@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from acp_agent.boot import Handover
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.events import Notice, Severity
@@ -25,6 +24,7 @@ from acp_agent.protocol.session import Engine, Place, Session
 from acp_agent.protocol.stdio import LineReader, MessageWriter
 
 if TYPE_CHECKING:
+    from acp_agent.boot import Handover
     from acp_agent.compose import Workshop
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -33,7 +33,7 @@ _LAST_RESORT = 1.3
 _NO_MCP = "The MCP servers this editor passed on are not used: this version does not connect to MCP servers."
 
 
-def main(handover: Handover, argv: Sequence[str] = ()) -> int:
+def main(handover: "Handover", argv: Sequence[str] = ()) -> int:
     """Serve until the end; the exit code is 0, or 128 + n after signal n."""
     app = App(handover, Flags.from_argv(argv))
     code = anyio.run(app.run)
@@ -44,7 +44,7 @@ def main(handover: Handover, argv: Sequence[str] = ()) -> int:
 class App:
     """One process, one editor, many sessions."""
 
-    def __init__(self, handover: Handover, flags: Flags) -> None:
+    def __init__(self, handover: "Handover", flags: Flags) -> None:
         self._handover = handover
         self._flags = flags
         self._exit_code = 0

@@ -16,8 +16,17 @@ from acp_agent import log
 from acp_agent.agent.history import History
 from acp_agent.agent.prompt import system_prompt
 from acp_agent.agent.turn import Agent, Limits
-from acp_agent.config import LlmSettings, Loaded, ProviderSettings, model_advice, permission_file, secret_values
-from acp_agent.core.errors import BackendUnavailable, ProviderError, ProviderErrorKind
+from acp_agent.config import (
+    LlmSettings,
+    Loaded,
+    PermissionRule,
+    ProviderSettings,
+    model_advice,
+    permission_file,
+    secret_values,
+)
+from acp_agent.config.rules import guarded
+from acp_agent.core.errors import BackendUnavailable, ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.events import Notice, Severity
 from acp_agent.core.ports import FileSystem, Invocation, Provider, Terminal, ToolContext, ToolExecutor, Toolset
 from acp_agent.core.types import ToolSpec
@@ -36,7 +45,7 @@ from acp_agent.gates.mode import ModeGate
 from acp_agent.gates.permission import PermissionGate
 from acp_agent.gates.rules import Action, Rule
 from acp_agent.gates.sandbox import SandboxGate
-from acp_agent.llm.catalog import Catalog, ProviderConfig, ProviderType, parse_model
+from acp_agent.llm.catalog import Catalog, ProviderConfig, parse_model
 from acp_agent.llm.retry import RetryingProvider
 from acp_agent.output.pipeline import Pipeline
 from acp_agent.protocol.approver import EditorApprover
@@ -45,6 +54,7 @@ from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.proxy_files import ProxyFileSystem
 from acp_agent.protocol.proxy_terminal import ProxyTerminal
 from acp_agent.protocol.session import Session
+from acp_agent.tools.aliases import ALIASES
 from acp_agent.tools.registry import Registry, default_tools
 
 _log = log.Log(__name__)
@@ -88,7 +98,9 @@ class Workshop:
         """The configured model. Blocks: reads files and imports. Raises ConfigError."""
         assert settings.model is not None
         if settings.providers not in self._catalogs:
-            self._catalogs[settings.providers] = Catalog(map(_provider_config, settings.providers))
+            self._catalogs[settings.providers] = Catalog(
+                ProviderConfig.of(provider, os.environ) for provider in settings.providers
+            )
         return self._catalogs[settings.providers].build(parse_model(settings.model))
 
     def script_folder(self) -> str:
@@ -109,12 +121,8 @@ class _Assembly:
         self._settings = loaded.settings
         self._offering: list[Callable[[ToolSpec], bool]] = []
         self._grants = workshop.grants(permission_file(loaded.settings.acp.permission_file, os.environ))
-        self._rules = {
-            tool: tuple(
-                Rule.parse(rule.pattern, Action(rule.action.value), f"[[tools.permissions.{tool}]]") for rule in rules
-            )
-            for tool, rules in loaded.settings.tools.permissions.items()
-        }
+        self._tools = default_tools() if self._settings.tools.enabled else ()
+        self._rules = self._permission_rules()
 
     def engine(self) -> TurnEngine:
         """The whole of it."""
@@ -122,7 +130,7 @@ class _Assembly:
         roots = Roots(place.cwd, (*place.additional, *filter(os.path.isdir, file_settings.allowed_paths)))
         files = self._files(roots)
         toolset = DynExecutor(
-            Registry(default_tools() if self._settings.tools.enabled else ()),
+            Registry(self._tools),
             partial(self._chain, files),
             files=files,
             terminal=self._terminal(),
@@ -145,7 +153,12 @@ class _Assembly:
         return CompositeFileSystem([proxy, local], self._fallen_back)
 
     def _terminal(self) -> Terminal:
-        local = LocalTerminal(self._settings.tools.shell.env_allow, default_timeout=self._settings.tools.shell.timeout)
+        shell = self._settings.tools.shell
+        try:
+            local = LocalTerminal(shell.env_allow, default_timeout=shell.timeout)
+        except ConfigError as error:
+            self._warn(str(error))
+            local = LocalTerminal(default_timeout=shell.timeout)
         if not self._session.client.terminal:
             return local
         acp = self._settings.acp
@@ -178,6 +191,31 @@ class _Assembly:
             permission=partial(self._permission, files),
             output=partial(OutputExecutor, apply=pipeline.apply),
         )
+
+    def _permission_rules(self) -> dict[str, tuple[Rule, ...]]:
+        """Rules by tool id. A rule nobody can read, or for a tool nobody knows, is told and never loosens (S3)."""
+        known = {tool.name for tool in self._tools}
+        compiled: dict[str, tuple[Rule, ...]] = {}
+        for name, rules in self._settings.tools.permissions.items():
+            tool = ALIASES.get(name.lower(), name)
+            if self._tools and tool not in known:
+                self._warn(f"[tools.permissions.{name}]: there is no tool of that name ({', '.join(sorted(known))})")
+            compiled[tool] = compiled.get(tool, ()) + self._compiled(f"[[tools.permissions.{name}]]", rules)
+        return compiled
+
+    def _compiled(self, where: str, rules: tuple[PermissionRule, ...]) -> tuple[Rule, ...]:
+        compiled: list[Rule] = []
+        for rule in rules:
+            try:
+                compiled.append(Rule.parse(rule.pattern, Action(rule.action.value), where))
+            except ConfigError as error:
+                self._warn(str(error))
+                kept = tuple(other for other in rules if other is not rule)
+                return self._compiled(where, guarded(kept))
+        return tuple(compiled)
+
+    def _warn(self, problem: str) -> None:
+        self._session.add_notice(Notice(Severity.WARNING, f"configuration: {problem}"))
 
     def _blocklist(self) -> BlocklistPolicy:
         shell = self._settings.tools.shell
@@ -239,17 +277,3 @@ class _Loop:
 
     async def _tell(self, status: str) -> None:
         await self._session.emit(Notice(Severity.INFO, status))
-
-
-def _provider_config(settings: ProviderSettings) -> ProviderConfig:
-    return ProviderConfig(
-        name=settings.name,
-        type=ProviderType(settings.type.value),
-        base_url=settings.base_url or "",
-        api_key=os.environ.get(settings.api_key_env or "", ""),
-        api_key_env=settings.api_key_env or "",
-        timeout=settings.timeout,
-        script=settings.script or "",
-        context_window=settings.context_window,
-        max_tokens=settings.max_tokens,
-    )

@@ -131,9 +131,13 @@ class LocalCommand:
             await self._spoke.wait()
             with anyio.move_on_after(_DELTA_PAUSE):
                 await self._finished.wait()
-            delta, self._unsent, self._spoke = self._unsent.text(), HeadTail(_DELTA_LIMIT), anyio.Event()
-            if delta:
-                await on_output(delta)
+            await self._send(on_output)
+        await self._send(on_output)
+
+    async def _send(self, on_output: OnOutput) -> None:
+        delta, self._unsent, self._spoke = self._unsent.text(), HeadTail(_DELTA_LIMIT), anyio.Event()
+        if delta:
+            await on_output(delta)
 
     def _outcome(self) -> CommandOutcome:
         code, timed_out = self._process.returncode, self._timed_out

@@ -24,6 +24,9 @@ from acp_agent.gates.shell.danger import (
 from acp_agent.gates.shell.options import option_texts
 from acp_agent.gates.shell.tables import tables
 
+MAX_PATTERN = 64
+"""Characters of a program name that is a pattern; no blocked name is longer."""
+
 _COPY = "dd if="
 _UNKNOWN = ("$", "`")
 _SCRIPTS = frozenset(("sh", "bash", "py", "js", "mjs", "ts", "rb", "pl", "php", "lua"))
@@ -157,7 +160,7 @@ def _named(name: str, names: frozenset[str]) -> str:
     stem, _, ending = name.partition(".")
     if stem in names and ending not in _SCRIPTS:
         return stem
-    if any(char in name for char in "*?["):
+    if len(name) <= MAX_PATTERN and any(char in name for char in "*?["):
         return next((each for each in sorted(names) if fnmatchcase(each, name)), "")
     return ""
 

@@ -5,12 +5,12 @@ An adapter, and with it httpx, is imported when the first model of its type is b
 
 import importlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final, assert_never
 from urllib.parse import urlsplit
 
+from acp_agent.config.provider_settings import ProviderSettings, ProviderType
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.ports import Provider
 from acp_agent.core.types import Json, JsonObject
@@ -25,15 +25,6 @@ if TYPE_CHECKING:
 MODEL_FORM: Final = "PROVIDER:MODEL, such as anthropic:claude-sonnet-5-5 or ollama:qwen3:8b"
 # The most an answer is asked to be when nobody said: longer ones take minutes and eat into the window.
 _USUAL_MAX_TOKENS: Final = 32_000
-
-
-class ProviderType(StrEnum):
-    """The wire formats a provider may speak (`[[llm.providers]] type`)."""
-
-    ANTHROPIC = "anthropic"
-    OPENAI = "openai"
-    OLLAMA = "ollama"
-    SCRIPTED = "scripted"
 
 
 _BASE_URLS: Final = {
@@ -67,6 +58,21 @@ class ProviderConfig:
     context_window: int | None = None
     max_tokens: int | None = None
     extra_body: JsonObject = field(default_factory=dict[str, Json])
+
+    @classmethod
+    def of(cls, settings: ProviderSettings, environ: Mapping[str, str]) -> "ProviderConfig":
+        """A provider as configured, its key read from its variable."""
+        return cls(
+            name=settings.name,
+            type=settings.type,
+            base_url=settings.base_url or "",
+            api_key=settings.api_key(environ),
+            api_key_env=settings.api_key_env or "",
+            timeout=settings.timeout,
+            script=settings.script or "",
+            context_window=settings.context_window,
+            max_tokens=settings.max_tokens,
+        )
 
 
 @dataclass(frozen=True, slots=True)

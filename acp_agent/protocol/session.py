@@ -114,6 +114,10 @@ class Session:
         except Exception as error:  # noqa: BLE001 - only a head start: the first prompt meets the same and tells
             _log.warning("no engine yet", session=self.id, reason=str(error))
 
+    def add_notice(self, notice: Notice) -> None:
+        """Keep something to be told at the next prompt."""
+        self._notices.append(notice)
+
     # -------------------------------------------------------------------------------------- turns
 
     async def prompt(self, params: JsonObject, incoming: Incoming) -> JsonObject:

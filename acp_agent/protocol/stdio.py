@@ -97,7 +97,7 @@ class MessageWriter:
         self._queue.append(memoryview(data))
         self._queued += len(data)
         self._write_ready()
-        if self._queue:
+        if self._queue or self.broken:
             self._announce()
 
     async def room(self, backlog: int = _BACKLOG_HIGH) -> None:

@@ -34,7 +34,7 @@ class StallingModel:
         async with client:
             await _read_request(client)
             if self.text:
-                await client.send(_HEAD + _chunk(self.text))
+                await client.send(_HEAD + _chunk({"role": "assistant", "content": self.text}))
             self.asked.set()
             try:
                 while True:
@@ -82,6 +82,43 @@ async def refusing_model(status: int) -> AsyncIterator[RefusingModel]:
         tasks.cancel_scope.cancel()
 
 
+@dataclass
+class ListeningModel:
+    """Remembers what it was sent. Answers with tool calls for each of `calls` in turn, and with "ok" after them."""
+
+    port: int
+    calls: list[tuple[str, dict[str, Any]]]
+    requests: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What `editing` needs to use it."""
+        return {"config": _config("listening", self.port), "environment": {"MODEL_KEY": "obviously-fake"}}
+
+    async def serve(self, client: SocketStream) -> None:
+        async with client:
+            request = json.loads(await _read_request(client))
+            self.requests.append(request)
+            delta: dict[str, Any] = {"role": "assistant", "content": "ok"}
+            if len(self.requests) <= len(self.calls):
+                name, arguments = self.calls[len(self.requests) - 1]
+                function = {"name": name, "arguments": json.dumps(arguments)}
+                tool = {"index": 0, "id": f"call-{len(self.requests)}", "type": "function", "function": function}
+                delta = {"role": "assistant", "tool_calls": [tool]}
+            finish = "tool_calls" if "tool_calls" in delta else "stop"
+            body = _chunk(delta) + _chunk({}, finish) + b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
+            await client.send(_HEAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") + body)
+
+
+@asynccontextmanager
+async def listening_model(*calls: tuple[str, dict[str, Any]]) -> AsyncIterator[ListeningModel]:
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+        model = ListeningModel(listener.extra(SocketAttribute.local_port), list(calls))
+        tasks.start_soon(listener.serve, model.serve)
+        yield model
+        tasks.cancel_scope.cancel()
+
+
 def _config(name: str, port: int) -> str:
     return (
         f'[llm]\nmodel = "{name}:any"\n[[llm.providers]]\nname = "{name}"\ntype = "openai"\n'
@@ -89,7 +126,7 @@ def _config(name: str, port: int) -> str:
     )
 
 
-async def _read_request(client: SocketStream) -> None:
+async def _read_request(client: SocketStream) -> bytes:
     data = b""
     while b"\r\n\r\n" not in data:
         data += await client.receive()
@@ -97,10 +134,11 @@ async def _read_request(client: SocketStream) -> None:
     lengths = [line.split(b":")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
     while len(body) < int(lengths[0]):
         body += await client.receive()
+    return body
 
 
-def _chunk(text: str) -> bytes:
-    delta = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "any"}
-    delta["choices"] = [{"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}]
-    event = b"data: " + json.dumps(delta).encode() + b"\n\n"
-    return b"%x\r\n%s\r\n" % (len(event), event)
+def _chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
+    event: dict[str, Any] = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "any"}
+    event["choices"] = [{"index": 0, "delta": delta, "finish_reason": finish}]
+    line = b"data: " + json.dumps(event).encode() + b"\n\n"
+    return b"%x\r\n%s\r\n" % (len(line), line)

@@ -108,6 +108,24 @@ async def test_a_second_initialize_brings_new_capabilities(tmp_path):
         assert editor.call.terminals
 
 
+async def test_two_sessions_of_one_process_keep_the_capabilities_they_were_opened_with(tmp_path):
+    script = [uses(("bash", {"command": "pwd"})), says("ok")]
+    async with editing(tmp_path, script) as editor:
+        sessions = {}
+        for name, capabilities in (("terminal", {"terminal": True}), ("nothing", {})):
+            (editor.workspace / name).mkdir()
+            editor.capabilities = capabilities
+            await editor.initialize()
+            sessions[name] = await editor.new_session(str(editor.workspace / name))
+        editor.capabilities = {"terminal": True}  # what this editor serves; the second session must not ask for it
+        async with editor.prompting(sessions["terminal"]), editor.prompting(sessions["nothing"]):
+            pass
+        for name, session in sessions.items():
+            (call,) = editor.calls_of(session)
+            assert call.final["rawOutput"]["output"] == f"{editor.workspace / name}\n"
+            assert bool(call.terminals) is (name == "terminal")
+
+
 @pytest.mark.parametrize(
     "method",
     ["session/new", "session/prompt", "session/set_mode", "session/set_config_option", "authenticate"],

@@ -9,13 +9,12 @@ import anyio.to_thread
 
 from acp_agent.cli.doctor.finding import Finding, Level
 from acp_agent.config.load import Loaded
-from acp_agent.config.provider_settings import ProviderSettings
-from acp_agent.config.provider_settings import ProviderType as Kind
+from acp_agent.config.provider_settings import ProviderType
 from acp_agent.config.vendors import model_advice
 from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ModelEvent
 from acp_agent.core.ports import ModelRequest, Provider
-from acp_agent.llm.catalog import Catalog, ProviderConfig, ProviderType, parse_model
+from acp_agent.llm.catalog import Catalog, ProviderConfig, parse_model
 
 _PATIENCE = 20.0  # seconds for the server to say something
 _LATER = (ProviderErrorKind.RATE_LIMITED, ProviderErrorKind.OVERLOADED)
@@ -28,10 +27,10 @@ async def check_model(loaded: Loaded, environ: Mapping[str, str]) -> list[Findin
         return [Finding(Level.FAIL, "model", "none is chosen", model_advice(llm.providers, loaded.file))]
     reference = parse_model(llm.model)
     provider = next(provider for provider in llm.providers if provider.name == reference.provider)
-    catalog = Catalog([_configured(provider, environ)])
+    catalog = Catalog([ProviderConfig.of(provider, environ)])
     try:
         model = await anyio.to_thread.run_sync(catalog.build, reference)
-        if provider.type is Kind.SCRIPTED:
+        if provider.type is ProviderType.SCRIPTED:
             return [Finding(Level.OK, "model", f"{llm.model} plays a script")]
         return [await _asked(model, llm.model)]
     except ConfigError as error:
@@ -60,18 +59,3 @@ async def _asked(model: Provider, name: str) -> Finding:
             return Finding(Level.WARN, "model", str(error), "try again later")
         return Finding(Level.FAIL, "model", str(error), "see above; `acp-agent config show` prints what is in force")
     return Finding(Level.OK, "model", f"{name}: answers")
-
-
-def _configured(provider: ProviderSettings, environ: Mapping[str, str]) -> ProviderConfig:
-    """A provider as the catalog wants it, the key read from its variable."""
-    return ProviderConfig(
-        name=provider.name,
-        type=ProviderType(provider.type.value),
-        base_url=provider.base_url or "",
-        api_key=provider.api_key(environ),
-        api_key_env=provider.api_key_env or "",
-        timeout=provider.timeout,
-        script=provider.script or "",
-        context_window=provider.context_window,
-        max_tokens=provider.max_tokens,
-    )

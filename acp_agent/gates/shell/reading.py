@@ -53,7 +53,10 @@ def analyse(text: str, depth: int = 0) -> Analysis:
         return Nested(analysis.commands)
 
     expander = Expander(read, guess=False, files={})
-    found = commands(Walk(parsed, {}).tree(), expander.expand)
+    walk = Walk(parsed, {}).tree()
+    if walk.unread:
+        return Opaque(walk.unread)
+    found = commands(walk, expander.expand)
     return Plain(found) if found else Opaque("runs nothing")
 
 
@@ -75,7 +78,8 @@ def survey(text: str) -> Survey:
         # Another spelling only adds commands: what it would make of quotes says nothing about the real text.
         each = findings if number == 0 else _Findings()
         found = _survey(form, each, {}, 0)
-        findings.commands.extend(command for command in found if command not in findings.commands)
+        seen = set(findings.commands)
+        findings.commands.extend(command for command in found if command not in seen)
         findings.hazards.extend(each.hazards if number else ())
         findings.unread = findings.unread or each.unread
     if findings.damage:
@@ -100,8 +104,7 @@ def _survey(text: str, findings: _Findings, values: Mapping[str, tuple[str, ...]
     if parsed.root.has_error:
         findings.damage = "has a syntax error"
     walk = Walk(parsed, {**_WELL_KNOWN, **values}).tree()
-    if walk.deep:
-        findings.unread = "is nested too deep"
+    findings.unread = findings.unread or walk.unread
     findings.constructs |= walk.constructs
     findings.hazards += walk.hazards
 

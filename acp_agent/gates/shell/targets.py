@@ -14,6 +14,9 @@ _DISK = re.compile(
 )
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/")
 
+MAX_PATTERN = 64
+"""Characters of one folder name of a path; no system folder has a longer one."""
+
 
 def is_disk(path: str) -> bool:
     """Whether a path is a disk, a partition, the machine's memory or its off switch. Patterns like /dev/sd* count."""
@@ -47,7 +50,9 @@ def is_system_root(path: str, folder: str = "") -> bool:
 
 
 def _same(parts: list[str], known: list[str]) -> bool:
-    return len(parts) == len(known) and all(fnmatchcase(name, part) for name, part in zip(known, parts, strict=True))
+    if len(parts) != len(known) or any(len(part) > MAX_PATTERN for part in parts):
+        return False
+    return all(fnmatchcase(name, part) for name, part in zip(known, parts, strict=True))
 
 
 def _collapsed(path: str) -> str:

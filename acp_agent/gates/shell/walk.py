@@ -36,7 +36,15 @@ _WORDS = frozenset(
 )
 _PRINTERS = frozenset(("echo", "printf", "print"))
 _PASSING = frozenset(("cat", "tee", "head", "tail", "sed", "tr", "rev", "sort", "uniq", "grep", "tac"))
+
+MAX_COMMANDS = 1000
+"""Simple commands of one text that are read; a longer text counts as unread."""
+
 MAX_FED_TEXT = 16 * 1024
+"""Characters of printed text that are kept, in case a shell reads them."""
+
+MAX_VALUE = 1024
+"""Characters of a variable's value that are kept."""
 
 Word = list[Piece]
 
@@ -56,7 +64,7 @@ class Draft:
 class Walk:
     """One walk over a tree. `known` holds the values variables were seen to take; empty when nothing may be guessed.
 
-    After `tree()`: drafts, constructs, hazards; `deep` when the tree was too deep to walk to the end.
+    After `tree()`: drafts, constructs, hazards; `unread` says why the walk did not get to the end.
     """
 
     parsed: Parsed
@@ -65,7 +73,7 @@ class Walk:
     constructs: set[Construct] = field(default_factory=set[Construct])
     hazards: list[str] = field(default_factory=list[str])
     files: dict[str, str] = field(default_factory=dict[str, str])
-    deep: bool = False
+    unread: str = ""
     _operator: str = ""
     _fed: str = ""
     _left: bool = False
@@ -77,7 +85,10 @@ class Walk:
 
     def _visit(self, node: Node, depth: int) -> None:
         if depth > MAX_TREE_DEPTH:
-            self.deep = True
+            self.unread = "is nested too deep"
+            return
+        if len(self.drafts) > MAX_COMMANDS:
+            self.unread = f"has more than {MAX_COMMANDS} commands"
             return
         match node.type:
             case "command" | "declaration_command" | "unset_command":
@@ -144,7 +155,7 @@ class Walk:
         if node.type in ("command_substitution", "process_substitution"):
             self._substitution(node, depth)
         elif depth > MAX_TREE_DEPTH:
-            self.deep = True
+            self.unread = "is nested too deep"
         elif node.type not in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
             for child in node.children:
                 self._inside(child, depth + 1)
@@ -217,6 +228,9 @@ class Walk:
 
     def _emitted(self, draft: Draft) -> None:
         """A command is complete: what it prints may feed a later shell, and what follows is a new statement."""
+        self._operator = ";"
+        if not self.known:
+            return
         if draft.joined == "|" and not draft.stdin:
             draft.stdin = self._fed
         argv = self._argv(draft)
@@ -225,7 +239,7 @@ class Walk:
             text = " ".join(word for word in argv[1:] if not word.startswith("-"))
             self._feed(ansi_c(text) if "\\" in text else text)
             self._feed("\n".join(argv[2:]) if name == "printf" else "")
-        if name == "set" and "--" in argv and self.known:
+        if name == "set" and "--" in argv:
             rest = argv[argv.index("--") + 1 :]
             self.known |= {"@": (" ".join(rest),), "*": (" ".join(rest),)}
             self.known |= {str(place): (word,) for place, word in enumerate(rest[:9], start=1)}
@@ -234,7 +248,6 @@ class Walk:
             targets = [each.target for each in draft.redirections if each.writes]
             targets += [word for word in argv[1:] if name == "tee"]
             self.files.update(dict.fromkeys((_file_key(target) for target in targets), written))
-        self._operator = ";"
 
     def _feed(self, text: str) -> None:
         self._fed = f"{self._fed}\n{text}"[-MAX_FED_TEXT:]
@@ -272,7 +285,8 @@ class Walk:
 
     def _learn(self, name: str, values: list[str]) -> None:
         if self.known:
-            self.known[name] = tuple(dict.fromkeys((*values, *self.known.get(name, ()))))[:4]
+            short = (value[:MAX_VALUE] for value in values)
+            self.known[name] = tuple(dict.fromkeys((*short, *self.known.get(name, ()))))[:4]
 
     def _one(self, word: Word) -> tuple[str, ...]:
         return (variants([word], self.known, 1) or [()])[0]

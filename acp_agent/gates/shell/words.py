@@ -67,7 +67,7 @@ def pieces(parsed: Parsed, node: Node, *, quoted: bool = False) -> list[Piece]:
         case "concatenation" | "command_name" | "translated_string":
             return [piece for child in node.children if child.type != "$" for piece in pieces(parsed, child)]
         case _:
-            return [Piece(_ESCAPE.sub(_unescaped, text), quoted)]
+            return [Piece(_ESCAPE.sub(_unescaped, text) if "\\" in text else text, quoted)]
 
 
 def _unescaped(match: re.Match[str]) -> str:
@@ -114,6 +114,10 @@ _DEFAULTS = (":-", "-", ":=", "=", ":+", "+")
 
 def fields(word: list[Piece], values: Mapping[str, str]) -> list[str]:
     """The words bash makes of one: variables put in and split, braces expanded. Unknown variables stay `$NAME`."""
+    if len(word) == 1 and not word[0].variable:  # nearly every word
+        only = word[0]
+        if only.quoted or ("{" not in only.text and _OPEN not in only.text and _COMMA not in only.text):
+            return [only.text] if only.text or only.quoted else []
     text = "".join(_value(piece, values) for piece in word)
     literal = any(piece.quoted for piece in word)
     expanded = [part for each in _braces(text) for part in each.split(_BLANK) if part or literal]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 
-from acp_agent.execution.process_tree import is_subreaper
+from acp_agent.execution.process_tree import is_subreaper, system_table
 
 LINUX = sys.platform == "linux"
 PR_SET_CHILD_SUBREAPER = 36
@@ -38,17 +38,25 @@ def exists(pid: int) -> bool:
     return True
 
 
-class Phone:
-    """A FIFO by which a process tells its pid: writing waits until the test listens, and the other way round."""
+def ended(pid: int) -> bool:
+    """Whether it has ended: reaped if it was ours to reap, else at least dead; init may take a moment."""
+    if is_subreaper():
+        return not exists(pid)
+    status = system_table().status(pid)
+    return status is None or status.zombie
 
-    def __init__(self, folder: Path, name: str = "phone") -> None:
-        self.path = folder / name
-        os.mkfifo(self.path)
+
+class Caller:
+    """A program that tells its pid and then does something, for a command line to start in its own way."""
+
+    def __init__(self, folder: Path, name: str = "caller", then: str = "exec sleep 1000") -> None:
+        self.program = folder / name
+        self._phone = folder / f"{name}.phone"
+        os.mkfifo(self._phone)
+        self.program.write_text(f"#!/bin/sh\necho $$ > {self._phone}\n{then}\n")
+        self.program.chmod(0o755)
 
     async def pid(self) -> int:
+        """Wait for the call. The program goes on when somebody has listened, and not before."""
         with anyio.fail_after(20):
-            return int(await anyio.to_thread.run_sync(self.path.read_text, abandon_on_cancel=True))
-
-    def call(self, then: str = "exec sleep 1000") -> str:
-        """A shell command that tells its pid and then does something else."""
-        return f"sh -c 'echo $$ > {self.path}; {then}'"
+            return int(await anyio.to_thread.run_sync(self._phone.read_text, abandon_on_cancel=True))

@@ -9,7 +9,7 @@ import pytest
 
 from acp_agent.execution.process_signals import pidfd_works, signal_and_wait
 from acp_agent.execution.process_tree import Unclaimed, system_table
-from tests.unit.execution.processes import LINUX, Phone, exists
+from tests.unit.execution.processes import LINUX, Caller, exists
 
 pytestmark = pytest.mark.anyio
 
@@ -57,20 +57,19 @@ MARKED = 'import os\nMARKED = {"ACP_COMMAND_ID": f"{os.getpid()}.1"}\n'
 
 @pytest.mark.parametrize("hardened", [pytest.param("hardened", marks=linux_only), "plain"])
 async def test_at_shutdown_every_process_ends_daemons_and_stubborn_ones_too(tmp_path: Path, hardened: str):
-    phones = [Phone(tmp_path, name) for name in ("child", "stubborn", "daemon", "orphan")]
-    child, stubborn, daemon, orphan = phones
-    tree = "\n".join(
-        [
-            f"{child.call()} &",
-            stubborn.call("trap : TERM; while :; do sleep 1000; done") + " &",
-            f"setsid {daemon.call()} </dev/null >/dev/null 2>&1 &",
-            f'(setsid sh -c "{orphan.call()} &" &) </dev/null >/dev/null 2>&1',
-            "wait",
-        ]
-    )
+    child, daemon, orphan = (Caller(tmp_path, name) for name in ("child", "daemon", "orphan"))
+    stubborn = Caller(tmp_path, "stubborn", "trap : TERM; while :; do sleep 1000; done")
+    callers = [child, daemon, orphan, stubborn]
+    tree = f"""
+{child.program} &
+{stubborn.program} &
+setsid {daemon.program} </dev/null >/dev/null 2>&1 &
+(setsid sh -c "{orphan.program} &" &) </dev/null >/dev/null 2>&1
+wait
+"""
     process = python(MARKED + SHUTDOWN, hardened, tree, os.environ["PATH"])
     try:
-        pids = [await phone.pid() for phone in phones]
+        pids = [await caller.pid() for caller in callers]
         assert all(exists(pid) for pid in pids)
         process.stdin.write("now\n")
         process.stdin.flush()

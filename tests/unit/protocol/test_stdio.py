@@ -174,6 +174,17 @@ async def test_a_reader_that_is_gone_is_noticed_and_harms_nobody(fds: ExitStack)
         await writer.room()
 
 
+async def test_whoever_waits_learns_that_the_reader_is_gone(fds: ExitStack) -> None:
+    read, write = pipe(fds)
+    writer = MessageWriter(write)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(writer.run)
+            await anyio.lowlevel.checkpoint()
+            os.close(read)
+            writer.post({"a": 1})
+
+
 async def test_a_regular_file_can_take_the_answers(tmp_path: Path, fds: ExitStack) -> None:
     target = tmp_path / "output"
     fd = os.open(target, os.O_WRONLY | os.O_CREAT)
