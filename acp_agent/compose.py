@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import anyio.to_thread
@@ -123,11 +123,11 @@ class _Assembly:
         self._grants = workshop.grants(permission_file(loaded.settings.acp.permission_file, os.environ))
         self._tools = default_tools() if self._settings.tools.enabled else ()
         self._rules = self._permission_rules()
+        self._shell_roots = self._roots(self._settings.tools.shell.allowed_paths)
 
     def engine(self) -> TurnEngine:
         """The whole of it."""
-        place, file_settings = self._session.place, self._settings.tools.file
-        roots = Roots(place.cwd, (*place.additional, *filter(os.path.isdir, file_settings.allowed_paths)))
+        roots = self._roots(self._settings.tools.file.allowed_paths)
         files = self._files(roots)
         toolset = DynExecutor(
             Registry(self._tools),
@@ -140,6 +140,10 @@ class _Assembly:
         )
         loop = _Loop(self._workshop, self._session, self._loaded, toolset, roots)
         return TurnEngine(loop.agent, toolset, files, self._session.emit)
+
+    def _roots(self, allowed: Sequence[str]) -> Roots:
+        place = self._session.place
+        return Roots(place.cwd, (*place.additional, *filter(os.path.isdir, allowed)))
 
     # ------------------------------------------------------------------------------------- backends
 
@@ -186,7 +190,7 @@ class _Assembly:
             gates=[
                 partial(BlocklistGate, policy=self._blocklist()),
                 self._mode,
-                partial(SandboxGate, resolve=files.resolve),
+                partial(SandboxGate, resolve=files.resolve, resolve_command=self._shell_roots.resolve),
             ],
             permission=partial(self._permission, files),
             output=partial(OutputExecutor, apply=pipeline.apply),

@@ -79,8 +79,8 @@ class LocalFileSystem:
     def _write(self, path: str, text: str) -> None:
         place = self._roots.place(path, Access.WRITE)
         data = encode_text(text, place.given, self._write_limit)
-        if place.relative == ".":
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{place.given}: is a directory, not a file")
+        if place.relative == "." or place.given.endswith("/"):
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{place.given}: names a directory, not a file")
         with told_as(place.given):
             made = _make_parents(place)
             try:

@@ -7,6 +7,8 @@ import signal
 import time
 from collections.abc import Iterable
 
+from acp_agent.execution.process_table import ProcessTable
+
 _POLL = 0.005
 
 
@@ -19,7 +21,7 @@ def pidfd_works() -> bool:
     return True
 
 
-def signal_and_wait(pids: Iterable[int], number: int, patience: float, *, pidfds: bool) -> None:
+def signal_and_wait(pids: Iterable[int], number: int, patience: float, table: ProcessTable, *, pidfds: bool) -> None:
     """Send signal `number` (0 = none) to all of them, then wait until all have ended or `patience` seconds are over.
 
     Processes that are gone or not ours are passed over. Those that ended are left to be reaped by their parents.
@@ -28,7 +30,7 @@ def signal_and_wait(pids: Iterable[int], number: int, patience: float, *, pidfds
     if pidfds:
         _by_pidfd(pids, number, deadline)
     else:
-        _by_pid(pids, number, deadline)
+        _by_pid(pids, number, deadline, table)
 
 
 def _by_pidfd(pids: Iterable[int], number: int, deadline: float) -> None:
@@ -52,12 +54,13 @@ def _by_pidfd(pids: Iterable[int], number: int, deadline: float) -> None:
                 waiting -= 1
 
 
-def _by_pid(pids: Iterable[int], number: int, deadline: float) -> None:
+def _by_pid(pids: Iterable[int], number: int, deadline: float, table: ProcessTable) -> None:
     """Look again and again: without pidfds there is no event for the end of a process that is not our child."""
     waiting = {pid for pid in pids if _send(pid, number)}
     while waiting and time.monotonic() < deadline:
         time.sleep(_POLL)
-        waiting = {pid for pid in waiting if _send(pid, 0) and not _is_dead_child(pid)}
+        statuses = [table.status(pid) for pid in waiting]
+        waiting = {status.pid for status in statuses if status is not None and not status.zombie}
 
 
 def _send(pid: int, number: int) -> bool:
@@ -69,14 +72,6 @@ def _send(pid: int, number: int) -> bool:
     except PermissionError:
         pass
     return True
-
-
-def _is_dead_child(pid: int) -> bool:
-    """Whether it is a child of ours that ended; it stays to be reaped."""
-    try:
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
-        return False
 
 
 def reap(pid: int) -> None:

@@ -43,16 +43,14 @@ class ProcessTable(Protocol):
         ...
 
 
-def descendants(table: ProcessTable, pids: Iterable[int]) -> set[int]:
-    """The processes and everything below them."""
-    found: set[int] = set()
-    waiting = list(pids)
-    while waiting:
-        pid = waiting.pop()
-        if pid not in found:
-            found.add(pid)
-            waiting += table.children(pid)
-    return found
+def descendants(table: ProcessTable, pids: Iterable[int]) -> list[int]:
+    """The processes and everything below them, parents before their children."""
+    found = dict.fromkeys(pids)
+    level = list(found)
+    while level:
+        level = [child for pid in level for child in table.children(pid) if child not in found]
+        found.update(dict.fromkeys(level))
+    return list(found)
 
 
 class LinuxProcessTable:

@@ -22,7 +22,7 @@ _PR_GET_CHILD_SUBREAPER = 37
 _TERM_GRACE = 0.25
 _KILL_PATIENCE = 0.1
 _KILL_ROUNDS = 20  # each finds what was forked while the last one killed
-_UNCLAIMED = 30.0  # seconds after which nobody will come for a dead child
+_UNCLAIMED = 5.0  # seconds after which nobody will come for a dead child
 
 
 def harden_process() -> None:
@@ -64,35 +64,39 @@ def kill_everything(within: float = 1.0) -> None:
     """
     table, own = system_table(), os.getpid()
 
-    def living() -> set[int]:
-        below = descendants(table, table.children(own)) | _marked_orphans(table)
+    def living() -> list[int]:
+        below = descendants(table, [*table.children(own), *_marked_orphans(table)])
         statuses = [status for status in map(table.status, below) if status is not None]
         for status in statuses:
             if status.zombie and status.parent == own:
                 reap(status.pid)
-        return {status.pid for status in statuses if not status.zombie}
+        return [status.pid for status in statuses if not status.zombie]
 
-    _end(living, time.monotonic() + within, _TERM_GRACE, pidfds=pidfd_works())
+    _end(living, time.monotonic() + within, _TERM_GRACE, table, pidfds=pidfd_works())
     living()
 
 
-def _marked_orphans(table: ProcessTable) -> set[int]:
+def _marked_orphans(table: ProcessTable) -> list[int]:
     """Processes of our commands that are no longer below us; only where orphans get away."""
     if is_subreaper():
-        return set()
+        return []
     prefix = f"{os.getpid()}."
-    return {pid for pid in table.pids() if (table.mark(pid) or "").startswith(prefix)}
+    return [pid for pid in table.pids() if (table.mark(pid) or "").startswith(prefix)]
 
 
 def _end(
-    find: Callable[[], set[int]],
+    find: Callable[[], list[int]],
     deadline: float,
     grace: float,
+    table: ProcessTable,
     *,
     pidfds: bool,
     after_round: Callable[[set[int]], None] = lambda _: None,
 ) -> set[int]:
-    """SIGTERM, `grace` seconds, then SIGKILL until `find` finds nothing more. Returns whom it found."""
+    """SIGTERM, `grace` seconds, then SIGKILL until `find` finds nothing more. Returns whom it found.
+
+    Parents come before their children: a shell that saw its child die first would go on with its next line.
+    """
     ended: set[int] = set()
     number, patience = signal.SIGTERM, grace
     for _ in range(_KILL_ROUNDS):
@@ -100,8 +104,8 @@ def _end(
         left = deadline - time.monotonic()
         if not found or left <= 0:
             break
-        ended |= found
-        signal_and_wait(found, number, min(patience, left), pidfds=pidfds)
+        ended.update(found)
+        signal_and_wait(found, number, min(patience, left), table, pidfds=pidfds)
         after_round(ended)
         number, patience = signal.SIGKILL, _KILL_PATIENCE
     return ended
@@ -138,27 +142,31 @@ class ProcessTree:
         self._pidfds = pidfd_works()
         self._own_session = os.getsid(0)
         self._signalled: set[int] = set()
+        self._sessions: set[int] = set()
         self._leader = 0
         self._pipes = frozenset[int]()
 
     def started(self, leader: int, pipes: frozenset[int]) -> None:
         """The shell runs as process `leader` and writes to pipes with these inodes."""
         self._leader = leader
+        self._sessions.add(leader)
         self._pipes = pipes
 
-    def living(self) -> set[int]:
-        """The processes that have not ended. Cheap when there are none; reaps what ended and fell to us."""
+    def living(self) -> list[int]:
+        """The processes that have not ended, parents first. Cheap when there are none; reaps what ended and fell to us."""
         own = self._table.children(os.getpid())
         candidates = own if self._subreaper else {*own, *self._table.pids()} - self._before
         statuses = [status for status in map(self._table.status, candidates) if status is not None]
-        self._bury([status for status in statuses if status.zombie])
         tops = [status.pid for status in statuses if not status.zombie and self._belongs(status)]
-        below = descendants(self._table, tops) if tops else set[int]()
-        return {pid for pid in below if (status := self._table.status(pid)) is not None and not status.zombie}
+        below = [self._table.status(pid) for pid in descendants(self._table, tops)] if tops else []
+        members = [status for status in below if status is not None and not status.zombie]
+        self._sessions.update(status.session for status in members)
+        self._bury([status for status in statuses if status.zombie])
+        return [status.pid for status in members]
 
     def wait(self, patience: float) -> None:
         """Give what is alive `patience` seconds to end by itself. Blocks."""
-        signal_and_wait(self.living(), 0, patience, pidfds=self._pidfds)
+        signal_and_wait(self.living(), 0, patience, self._table, pidfds=self._pidfds)
 
     def end(self, grace: float = _TERM_GRACE) -> int:
         """End every process: SIGTERM, `grace` seconds, SIGKILL. Returns how many there were. Blocks.
@@ -166,7 +174,9 @@ class ProcessTree:
         Whoever started the leader still has to reap it.
         """
         deadline = time.monotonic() + grace + _KILL_ROUNDS * _KILL_PATIENCE
-        self._signalled |= _end(self.living, deadline, grace, pidfds=self._pidfds, after_round=self._after_round)
+        self._signalled |= _end(
+            self.living, deadline, grace, self._table, pidfds=self._pidfds, after_round=self._after_round
+        )
         return len(self._signalled)
 
     def _after_round(self, signalled: set[int]) -> None:
@@ -186,7 +196,7 @@ class ProcessTree:
 
     def _bury(self, zombies: list[Status]) -> None:
         own = [status for status in zombies if status.parent == os.getpid() and status.pid != self._leader]
-        ours = {status.pid for status in own if status.session == self._leader or status.pid in self._signalled}
+        ours = {status.pid for status in own if status.session in self._sessions or status.pid in self._signalled}
         for pid in ours:
             reap(pid)
         self._unclaimed.note(status.pid for status in own if status.pid not in ours)

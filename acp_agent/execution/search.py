@@ -24,6 +24,7 @@ from acp_agent.execution.tree_walk import Met, walk
 
 SKIPPED = frozenset({"target", "node_modules"})
 _LONGEST_LINE = 64 * 1024
+_LONGEST_PATTERN = 4096
 
 
 async def grep(roots: Roots, query: GrepQuery, ripgrep: str | None, largest: int) -> GrepMatches:
@@ -36,7 +37,7 @@ async def grep(roots: Roots, query: GrepQuery, ripgrep: str | None, largest: int
     search = _Search(roots, place, regex, query.limit, largest)
     if not is_directory:
         return await to_thread.run_sync(search.named_file)
-    if program is not None:
+    if program is not None and "\0" not in query.pattern:  # no argument can have a NUL in it
         rules = await to_thread.run_sync(IgnoreRules, place.root, place.relative)
         found = await candidates(program, place, query, largest, SKIPPED, outer_rules=rules.outer_file)
         if found is not None:
@@ -57,6 +58,9 @@ def _locate(roots: Roots, path: str, ripgrep: str | None) -> tuple[Place, bool, 
 
 
 def _compile(query: GrepQuery) -> LinearRegex:
+    if len(query.pattern) > _LONGEST_PATTERN:
+        msg = f"pattern {query.pattern[:60]!r}… is longer than {_LONGEST_PATTERN} characters"
+        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
     try:
         return LinearRegex(query.pattern, case_sensitive=query.case_sensitive, by_line=True)
     except ValueError as error:

@@ -4,6 +4,7 @@ Nothing lifts it: no rule, no mode, no approval, no confirmed path. It is a trip
 boundary: whoever may run `python` can do what `curl` does (S1.10).
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -28,6 +29,7 @@ MAX_PATTERN = 64
 """Characters of a program name that is a pattern; no blocked name is longer."""
 
 _COPY = "dd if="
+_VARIABLE = re.compile(r"\$(?:\w+|\(\))")  # of unknown value: as if it were empty
 _UNKNOWN = ("$", "`")
 _SCRIPTS = frozenset(("sh", "bash", "py", "js", "mjs", "ts", "rb", "pl", "php", "lua"))
 
@@ -67,7 +69,7 @@ class BlocklistPolicy:
         return ""
 
     def _match(self, command: Command, folder: str) -> str:
-        name = command.name.casefold()
+        name = _VARIABLE.sub("", command.name).casefold()
         fixed = _named(name, _fixed()) or destructive(command, folder)
         return fixed or self._configured(command, name) or self._code(command)
 

@@ -16,6 +16,7 @@ from acp_agent.gates.shell.tables import tables
 _Table = dict[str, object]
 URL = "://"
 _ELSEWHERE = re.compile(r"(?:--?[\w-]+=)?[A-Za-z][A-Za-z0-9+.-]*://(?!(?:localhost|127\.0\.0\.1|\[::1\])(?:[:/]|$)).*")
+_LOOSE_GLOB = re.compile(r"[*?\[](?!\.\w+$)")
 _NUMBER_OR_MODE = re.compile(r"-(?:\d.*|[ugoa]*[+=-][rwxXst]+)")
 _PREFIX_WORD = re.compile(r"[\w@./+:=,-]+")
 
@@ -84,6 +85,8 @@ class Programs:
             return
         if known.asks:
             yield Doubt(f"{name} can do more than its arguments show")
+        if name not in self.harmless and any(_LOOSE_GLOB.match(word) for word in _before_dashes(args)):
+            yield Doubt(f"{name}: a pattern may stand for a file that is called like an option")
         yield from _doubts(known, name, args)
 
     def prefix(self, command: Command) -> tuple[str, ...]:
@@ -137,6 +140,10 @@ class Programs:
         bare = self.aliases.get(name, name)
         interpreter = tables().interpreter(bare)
         return self.programs.get(bare) or (self.programs.get(interpreter) if interpreter else None)
+
+
+def _before_dashes(args: tuple[str, ...]) -> tuple[str, ...]:
+    return args[: args.index("--")] if "--" in args else args
 
 
 def find_subcommand(known: Program, args: tuple[str, ...]) -> tuple[int, str]:

@@ -45,11 +45,16 @@ Resolve = Callable[[str, Access], str]
 
 
 class SandboxGate(Gate):
-    """Judges every path a call names. `resolve` raises Refused for one outside the roots (FileSystem.resolve)."""
+    """Judges every path a call names. Both functions raise Refused for one outside.
 
-    def __init__(self, wrapped: ToolExecutor, resolve: Resolve) -> None:
+    resolve           for paths a tool itself touches (FileSystem.resolve)
+    resolve_command   for paths a command names; the two sandboxes are configured apart (T4.1)
+    """
+
+    def __init__(self, wrapped: ToolExecutor, resolve: Resolve, resolve_command: Resolve) -> None:
         super().__init__(wrapped)
         self._resolve = resolve
+        self._resolve_command = resolve_command
 
     def check(self, invocation: Invocation) -> Verdict:
         outside: list[str] = []
@@ -98,7 +103,7 @@ class SandboxGate(Gate):
         if _DEVICES.fullmatch(posixpath.normpath(path)):
             return False
         try:
-            self._resolve(path, Access.READ)
+            self._resolve_command(path, Access.READ)
         except (Refused, ToolError):
             return True
         return False

@@ -80,14 +80,14 @@ async def test_a_new_file_has_a_diff_without_old_text(tmp_path):
     assert (diff["type"], diff.get("oldText"), diff["newText"]) == ("diff", None, "fresh\n")
 
 
-@pytest.mark.parametrize("code", [-32603, -32601, -32002])
-@pytest.mark.parametrize("method", ["fs/read_text_file", "fs/write_text_file"])
-async def test_a_client_that_refuses_a_file_request_is_fallen_back_from(tmp_path, method, code):
+async def test_a_client_that_refuses_a_file_request_is_fallen_back_from(tmp_path):
     async with editing(tmp_path, [uses(("edit", EDIT)), says("ok")]) as editor:
-        editor.overrides[method] = refusing(code, "not today")
-        await edited(editor)
-    assert editor.call.status == "completed"
-    assert (editor.workspace / "a.txt").read_text() == "alpha\ngamma\n"
+        for method in ("fs/read_text_file", "fs/write_text_file"):
+            for code in (-32603, -32601, -32002):
+                editor.overrides = {method: refusing(code, "not today")}
+                await edited(editor)
+                assert editor.calls[-1].status == "completed", (method, code)
+                assert (editor.workspace / "a.txt").read_text() == "alpha\ngamma\n", (method, code)
 
 
 async def test_a_write_that_is_answered_null_is_a_success(tmp_path):
@@ -102,13 +102,13 @@ async def test_a_write_that_is_answered_null_is_a_success(tmp_path):
     assert len(editor.requests("fs/write_text_file")) == 1
 
 
-@pytest.mark.parametrize("nonsense", [None, {}, {"content": 3}, "text", []], ids=repr)
-async def test_a_nonsense_answer_to_a_read_falls_back_to_the_disk(tmp_path, nonsense):
+async def test_a_nonsense_answer_to_a_read_falls_back_to_the_disk(tmp_path):
     async with editing(tmp_path, [uses(("read", {"path": "a.txt"})), says("ok")]) as editor:
         (editor.workspace / "a.txt").write_text("on the disk\n")
-        editor.overrides["fs/read_text_file"] = answering(nonsense)
-        assert await editor.say(await editor.open(), "read") == "end_turn"
-    assert "on the disk" in editor.call.text
+        for nonsense in (None, {}, {"content": 3}, "text", []):
+            editor.overrides["fs/read_text_file"] = answering(nonsense)
+            assert await editor.say(await editor.open(), "read") == "end_turn"
+            assert "on the disk" in editor.calls[-1].text, nonsense
 
 
 async def test_an_editor_that_never_answers_a_read_costs_one_wait(tmp_path):

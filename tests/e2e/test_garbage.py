@@ -95,6 +95,7 @@ async def test_garbage_as_the_first_line_is_answered_with_its_error_and_survived
 async def test_garbage_later_is_answered_with_its_error_and_survived(tmp_path):
     async with editing(tmp_path, [says("hi")], lawful=False) as editor:
         session = await editor.open()
+        await editor.updated("available_commands_update")
         for row in GARBAGE:
             await answered(editor, *row)
         assert await editor.say(session, "hi") == "end_turn"

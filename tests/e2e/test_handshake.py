@@ -34,24 +34,32 @@ async def test_the_first_line_on_stdout_is_the_answer_to_initialize(tmp_path):
     assert first.message["result"]["protocolVersion"] == 1
 
 
-@pytest.mark.parametrize("request_id", [0, 1, -7, 2**53, "0", "5b8e-uuid", ""])
-async def test_ids_are_echoed_as_they_came(tmp_path, request_id):
+@pytest.mark.parametrize("request_id", [0, "5b8e-uuid"])
+async def test_the_id_of_the_first_line_is_echoed_as_it_came(tmp_path, request_id):
     async with editing(tmp_path, [says("hi")], lawful=False) as editor:
         await editor.send_line(initialize(request_id))
         answer = await editor.answer_to(request_id)
         assert type(answer["id"]) is type(request_id)
-        await editor.send_line(
-            {**initialize(request_id), "method": "authenticate", "params": {"methodId": "acp-agent"}}
-        )
-        second = await editor.answer_to(request_id, start=1)
-        assert second["result"] == {}
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 65535])
+async def test_ids_are_echoed_as_they_came(tmp_path):
+    async with editing(tmp_path, [says("hi")], lawful=False) as editor:
+        await editor.initialize()
+        for request_id in (0, 1, -7, 2**53, "0", "1", ""):
+            start = len(editor.recording.frames)
+            params = {"methodId": editor.auth_method}
+            await editor.send_line({"jsonrpc": "2.0", "id": request_id, "method": "authenticate", "params": params})
+            answer = await editor.answer_to(request_id, start)
+            assert (type(answer["id"]), answer["result"]) == (type(request_id), {}), request_id
+
+
+@pytest.mark.parametrize("version", [0, 2])
 async def test_every_version_asked_for_is_answered_one(tmp_path, version):
     async with editing(tmp_path, [says("hi")], lawful=False) as editor:
-        await editor.send_line(initialize(1, params={"protocolVersion": version}))
-        assert (await editor.answer_to(1))["result"]["protocolVersion"] == 1
+        for number in (version, 1, 65535):
+            start = len(editor.recording.frames)
+            await editor.send_line(initialize("v", params={"protocolVersion": number}))
+            assert (await editor.answer_to("v", start))["result"]["protocolVersion"] == 1
 
 
 async def test_a_client_of_the_second_draft_is_answered_one_too(tmp_path):
@@ -61,16 +69,15 @@ async def test_a_client_of_the_second_draft_is_answered_one_too(tmp_path):
         assert (await editor.answer_to(1))["result"]["protocolVersion"] == 1
 
 
-@pytest.mark.parametrize(
-    "broken", [{"fs": True}, [], "all", {"fs": {"readTextFile": "yes"}, "terminal": 1}, None], ids=repr
-)
-async def test_malformed_capabilities_count_as_absent(tmp_path, broken):
+async def test_malformed_capabilities_count_as_absent(tmp_path):
     async with editing(tmp_path, [uses(("bash", {"command": "echo hi"})), says("ok")], lawful=False) as editor:
-        await editor.send_line(initialize(1, params={"clientCapabilities": broken}))
-        assert "result" in await editor.answer_to(1)
-        session = await editor.new_session(str(editor.workspace))
-        await editor.say(session, "go")
-        assert editor.call.status == "completed"
+        for broken in ({"fs": True}, [], "all", {"fs": {"readTextFile": "yes"}, "terminal": 1}, None):
+            start = len(editor.recording.frames)
+            await editor.send_line(initialize("c", params={"clientCapabilities": broken}))
+            assert "result" in await editor.answer_to("c", start), broken
+            session = await editor.new_session(str(editor.workspace))
+            await editor.say(session, "go")
+            assert editor.calls[-1].status == "completed", broken
         assert not editor.requests("terminal/create")
 
 
@@ -126,15 +133,13 @@ async def test_two_sessions_of_one_process_keep_the_capabilities_they_were_opene
             assert bool(call.terminals) is (name == "terminal")
 
 
-@pytest.mark.parametrize(
-    "method",
-    ["session/new", "session/prompt", "session/set_mode", "session/set_config_option", "authenticate"],
-)
-async def test_requests_before_initialize_are_invalid_requests(tmp_path, method):
+async def test_requests_before_initialize_are_invalid_requests(tmp_path):
+    methods = ["session/new", "session/prompt", "session/set_mode", "session/set_config_option", "authenticate"]
     async with editing(tmp_path, [says("hi")]) as editor:
-        error = await editor.error_of(method, {"cwd": str(editor.workspace), "mcpServers": []})
-        assert error.code == -32600
-        assert "initialize" in error.message
+        for method in methods:
+            error = await editor.error_of(method, {"cwd": str(editor.workspace), "mcpServers": []})
+            assert error.code == -32600, method
+            assert "initialize" in error.message, method
         assert await editor.say(await editor.open(), "hi") == "end_turn"
 
 
@@ -161,49 +166,37 @@ async def test_authenticate_succeeds_at_once_and_refuses_what_it_never_offered(t
         assert (await editor.error_of("authenticate", {"methodId": "retina-scan"})).code == -32602
 
 
-@pytest.mark.parametrize(
-    "cwd", ["relative/path", ".", "", None, 7, "/no/such/folder/anywhere", ["/tmp"], "/tmp\0/x"], ids=repr
-)
-async def test_a_cwd_that_is_no_absolute_folder_is_refused_by_name(tmp_path, cwd):
+async def test_a_cwd_that_is_no_absolute_folder_is_refused_by_name(tmp_path):
+    (tmp_path / "file").write_text("")
+    missing = {"mcpServers": []}
+    wrong = ["relative/path", ".", "", None, 7, str(tmp_path / "missing"), str(tmp_path / "file"), ["/tmp"], "/tmp\0/x"]
     async with editing(tmp_path, [says("hi")]) as editor:
         await editor.initialize()
-        error = await editor.error_of("session/new", {"cwd": cwd, "mcpServers": []})
-        assert error.code == -32602
-        assert "cwd" in error.message
+        for params in (missing, *({"cwd": cwd, **missing} for cwd in wrong)):
+            error = await editor.error_of("session/new", params)
+            assert error.code == -32602, params
+            assert "cwd" in error.message, params
         assert await editor.say(await editor.new_session(str(editor.workspace)), "hi") == "end_turn"
 
 
-async def test_a_cwd_that_is_a_file_or_missing_is_refused(tmp_path):
-    (tmp_path / "file").write_text("")
+async def test_mcp_servers_may_be_left_out(tmp_path):
     async with editing(tmp_path, [says("hi")]) as editor:
         await editor.initialize()
-        assert (await editor.error_of("session/new", {"cwd": str(tmp_path / "file"), "mcpServers": []})).code == -32602
-        assert (await editor.error_of("session/new", {"mcpServers": []})).code == -32602
+        for servers in ({}, {"mcpServers": []}, {"mcpServers": None}):
+            opened = await editor.ask("session/new", {"cwd": str(editor.workspace), **servers})
+            assert uuid.UUID(opened["sessionId"]), servers
 
 
-@pytest.mark.parametrize("servers", [[], None, "missing"], ids=repr)
-async def test_mcp_servers_may_be_left_out(tmp_path, servers):
-    async with editing(tmp_path, [says("hi")]) as editor:
-        await editor.initialize()
-        params = (
-            {"cwd": str(editor.workspace)}
-            if servers == "missing"
-            else {"cwd": str(editor.workspace), "mcpServers": servers}
-        )
-        assert uuid.UUID((await editor.ask("session/new", params))["sessionId"])
-
-
-@pytest.mark.parametrize(
-    "meta", [{"cwd": "/etc"}, {"session_id": "EVIL", "sessionId": "EVIL", "prompt": []}, [], "x", None]
-)
-async def test_meta_never_overrides_a_parameter(tmp_path, meta):
+async def test_meta_never_overrides_a_parameter(tmp_path):
+    evil = {"cwd": "/etc", "session_id": "EVIL", "sessionId": "EVIL", "prompt": [], "params": {}, "self": 1}
     async with editing(tmp_path, [uses(("bash", {"command": "pwd"})), says("ok")]) as editor:
         await editor.initialize()
-        params = {"cwd": str(editor.workspace), "mcpServers": [], "_meta": meta}
-        session = (await editor.ask("session/new", params))["sessionId"]
-        answer = await editor.ask("session/prompt", {**editor.prompt_params(session, "go"), "_meta": meta})
-        assert answer["stopReason"] == "end_turn"
-        assert editor.call.final["rawOutput"]["output"] == f"{editor.workspace}\n"
+        for meta in (evil, [], "x", None):
+            params = {"cwd": str(editor.workspace), "mcpServers": [], "_meta": meta}
+            session = (await editor.ask("session/new", params))["sessionId"]
+            answer = await editor.ask("session/prompt", {**editor.prompt_params(session, "go"), "_meta": meta})
+            assert answer["stopReason"] == "end_turn", meta
+            assert editor.calls[-1].final["rawOutput"]["output"] == f"{editor.workspace}\n", meta
 
 
 async def test_the_new_session_offers_modes_options_and_commands(tmp_path):

@@ -10,14 +10,15 @@ WRITE = [uses(("write", {"path": "a.txt", "content": "a\n"})), says("ok")]
 RUN = [uses(("bash", {"command": "touch touched"})), says("ok")]
 
 
-@pytest.mark.parametrize("mode", ["ask", "architect"])
-@pytest.mark.parametrize("script", [WRITE, RUN], ids=["write", "run"])
-async def test_a_mode_that_only_reads_changes_nothing_and_asks_nothing(tmp_path, mode, script):
-    async with editing(tmp_path, script) as editor:
+async def test_a_mode_that_only_reads_changes_nothing_and_asks_nothing(tmp_path):
+    async with editing(tmp_path, {"write": WRITE, "run": RUN}) as editor:
         session = await editor.open()
-        assert await editor.ask("session/set_mode", {"sessionId": session, "modeId": mode}) == {}
-        assert await editor.say(session, "go") == "end_turn"
-    assert editor.call.status == "failed"
+        for mode in ("ask", "architect"):
+            assert await editor.ask("session/set_mode", {"sessionId": session, "modeId": mode}) == {}
+            for prompt in ("write", "run"):
+                assert await editor.say(session, prompt) == "end_turn"
+                assert editor.calls[-1].status == "failed", (mode, prompt)
+    assert len(editor.calls) == 4
     assert not editor.requests("session/request_permission")
     assert list(editor.workspace.iterdir()) == []
 
@@ -83,23 +84,27 @@ async def test_modes_belong_to_their_session(tmp_path):
     assert editor.call.status == "completed"
 
 
-@pytest.mark.parametrize(
-    ("method", "params", "code", "named"),
-    [
-        ("session/set_mode", {"modeId": "yolo"}, -32602, "yolo|mode"),
-        ("session/set_mode", {}, -32602, "mode"),
-        ("session/set_config_option", {"configId": "colour", "value": "red"}, -32602, "config"),
-        ("session/set_config_option", {"configId": "mode", "value": "yolo"}, -32602, "mode"),
-        ("session/set_config_option", {"configId": "auto_approve", "value": True}, -32602, "level|value"),
-        ("session/set_config_option", {"configId": ["mode"], "value": {"a": 1}}, -32602, "config"),
-    ],
-)
-async def test_unknown_modes_options_and_values_are_refused_and_change_nothing(tmp_path, method, params, code, named):
+# (method, parameters, one of these words is in the message)
+WRONG = [
+    ("session/set_mode", {"modeId": "yolo"}, ["mode"]),
+    ("session/set_mode", {"modeId": ["ask"]}, ["mode"]),
+    ("session/set_mode", {}, ["mode"]),
+    ("session/set_config_option", {"configId": "colour", "value": "red"}, ["config"]),
+    ("session/set_config_option", {"configId": "mode", "value": "yolo"}, ["mode"]),
+    ("session/set_config_option", {"configId": "mode"}, ["mode"]),
+    ("session/set_config_option", {"configId": "auto_approve", "value": True}, ["level", "value"]),
+    ("session/set_config_option", {"configId": "auto_approve", "value": {"a": 1}}, ["level", "value"]),
+    ("session/set_config_option", {"configId": ["mode"], "value": "ask"}, ["config"]),
+]
+
+
+async def test_unknown_modes_options_and_values_are_refused_and_change_nothing(tmp_path):
     async with editing(tmp_path, WRITE) as editor:
         session = await editor.open()
-        error = await editor.error_of(method, {"sessionId": session, **params})
-        assert error.code == code
-        assert any(word in error.message for word in named.split("|"))
+        for method, params, words in WRONG:
+            error = await editor.error_of(method, {"sessionId": session, **params})
+            assert error.code == -32602, params
+            assert any(word in error.message for word in words), error.message
         await editor.say(session, "go")
     assert editor.call.status == "completed"
 

@@ -110,31 +110,31 @@ async def test_a_dismissed_question_is_no_permission(tmp_path):
     assert not (editor.workspace / "touched").exists()
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {"outcome": {"outcome": "selected", "optionId": "yes_do_everything"}},
-        {"outcome": {"outcome": "selected", "optionId": "allow_once "}},
-        {"outcome": {"outcome": "selected", "optionId": ["allow_once"]}},
-        {"outcome": {"outcome": "selected"}},
-        {"outcome": {"outcome": "allowed", "optionId": "allow_once"}},
-        {"outcome": "allow_once"},
-        {"optionId": "allow_once"},
-        {},
-        None,
-        True,
-        "allow_once",
-        ["allow_once"],
-    ],
-    ids=repr,
-)
-async def test_an_answer_that_is_no_option_is_no_permission(tmp_path, answer):
+NO_ANSWERS = [
+    {"outcome": {"outcome": "selected", "optionId": "yes_do_everything"}},
+    {"outcome": {"outcome": "selected", "optionId": "allow_once "}},
+    {"outcome": {"outcome": "selected", "optionId": ["allow_once"]}},
+    {"outcome": {"outcome": "selected"}},
+    {"outcome": {"outcome": "allowed", "optionId": "allow_once"}},
+    {"outcome": "allow_once"},
+    {"optionId": "allow_once"},
+    {},
+    None,
+    True,
+    "allow_once",
+    ["allow_once"],
+]
+
+
+async def test_an_answer_that_is_no_option_is_no_permission(tmp_path):
     async with editing(tmp_path, TOUCH) as editor:
-        editor.overrides["session/request_permission"] = answering(answer)
         session = await editor.open()
-        assert await editor.say(session, "go") in {"end_turn", "cancelled"}
-        assert editor.call.status == "failed"
-        assert not (editor.workspace / "touched").exists()
+        for answer in NO_ANSWERS:
+            editor.overrides["session/request_permission"] = answering(answer)
+            assert await editor.say(session, "go") in {"end_turn", "cancelled"}, answer
+            assert editor.calls[-1].status == "failed", answer
+            assert not (editor.workspace / "touched").exists(), answer
+        assert len(editor.calls) == len(NO_ANSWERS)
         assert await editor.say(session, "/help") == "end_turn"
 
 

@@ -100,12 +100,12 @@ async def test_a_prompt_for_a_session_nobody_opened_is_resource_not_found(tmp_pa
         assert error.data == {"sessionId": "no-such-session"}
 
 
-@pytest.mark.parametrize("prompt", [None, "text", [{"type": "telepathy"}], [{"type": "text"}], [3]])
-async def test_a_prompt_of_the_wrong_shape_is_invalid_params_and_the_next_one_works(tmp_path, prompt):
+async def test_a_prompt_of_the_wrong_shape_is_invalid_params_and_the_next_one_works(tmp_path):
     async with editing(tmp_path, [says("fine")]) as editor:
         session = await editor.open()
-        error = await editor.error_of("session/prompt", {"sessionId": session, "prompt": prompt})
-        assert error.code == -32602
+        for prompt in (None, "text", [{"type": "telepathy"}], [{"type": "text"}], [3]):
+            error = await editor.error_of("session/prompt", {"sessionId": session, "prompt": prompt})
+            assert error.code == -32602, prompt
         assert await editor.say(session, "hi") == "end_turn"
         assert editor.text == "fine"
 
@@ -128,14 +128,19 @@ async def test_a_tool_nobody_knows_shows_as_failed_and_the_model_is_told(tmp_pat
     assert editor.text == "I cannot."
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [("read", {"path": 7}), ("read", {}), ("bash", {"command": ["ls"]}), ("edit", {"path": "a", "old_string": "b"})],
-)
-async def test_arguments_of_the_wrong_type_fail_the_call_and_not_the_turn(tmp_path, name, arguments):
-    async with editing(tmp_path, [uses((name, arguments)), says("sorry")]) as editor:
+async def test_arguments_of_the_wrong_type_fail_the_call_and_not_the_turn(tmp_path):
+    calls = [
+        ("read", {"path": 7}),
+        ("read", {}),
+        ("read", {"path": "a.txt", "surprise": True}),
+        ("bash", {"command": ["ls"]}),
+        ("edit", {"path": "a", "old_string": "b"}),
+    ]
+    broken = {"tools": [{"name": "read", "raw_arguments": '{"path": '}]}
+    async with editing(tmp_path, [uses(*calls), broken, says("sorry")]) as editor:
+        (editor.workspace / "a.txt").write_text("a\n")
         assert await editor.say(await editor.open(), "go") == "end_turn"
-    assert editor.call.status == "failed"
+    assert [call.status for call in editor.calls] == ["failed"] * 6
     assert editor.text == "sorry"
 
 

@@ -1,5 +1,6 @@
 """The throw-away project of the demo: a small Python package with a bug, its test, and git."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -63,13 +64,19 @@ def make_project(folder: Path) -> bool:
         path.write_text(text, encoding="utf-8")
     if shutil.which("git") is None:
         return False
-    author = ["-c", "user.name=Demo", "-c", "user.email=demo@example.invalid", "-c", "commit.gpgsign=false"]
-    commands = (["init", "--quiet"], ["add", "."], [*author, "commit", "--quiet", "--message", "Inventory"])
-    return all(subprocess.run(["git", *command], cwd=folder, check=False).returncode == 0 for command in commands)
+    author = ("-c", "user.name=Demo", "-c", "user.email=demo@example.invalid")
+    commands = (("init", "--quiet"), ("add", "."), (*author, "commit", "--quiet", "--message", "Inventory"))
+    return all(_git(folder, *command).returncode == 0 for command in commands)
 
 
 def changes(folder: Path) -> str:
     """What git says has changed, as a patch without context."""
-    command = ["git", "--no-pager", "diff", "--no-color", "--no-ext-diff", "--unified=0"]
-    patch = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True).stdout
+    patch = _git(folder, "--no-pager", "diff", "--no-color", "--no-ext-diff", "--unified=0").stdout
     return patch[max(patch.find("---"), 0) :]
+
+
+def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Git without the user's configuration: no hooks, no signing, no other repository from the environment."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    plain |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    return subprocess.run(["git", *arguments], cwd=folder, check=False, capture_output=True, text=True, env=plain)

@@ -7,7 +7,8 @@ from typing import TextIO
 
 from acp_agent.cli.demo.paragraph import Paragraph
 from acp_agent.cli.editor.frames import Direction, Frame, at, objects_at, text_at
-from acp_agent.core.types import JsonObject
+from acp_agent.core.types import JsonObject, OutputStats
+from acp_agent.output.pipeline import stats_line
 
 _BOLD, _DIM, _RED, _GREEN, _YELLOW, _BLUE = "1", "2", "31", "32", "33", "36"
 _SHOWN_LINES = 8  # of a tool's text; what it ran in a terminal is shown whole
@@ -93,7 +94,8 @@ class Screen:
         for option in objects_at(params, "options"):
             name = text_at(option, "name")
             names.append(self._paint(f"[{name}]", _GREEN) if option.get("optionId") == chosen else name)
-        self._line(f"    {'   '.join(names)}")
+        if chosen:
+            self._line(f"    {'   '.join(names)}")
 
     def _tool_call(self, update: JsonObject, time: float) -> None:
         call_id, name = text_at(update, "toolCallId"), text_at(update, "name") or text_at(update, "kind")
@@ -119,14 +121,19 @@ class Screen:
         self._line(f"  {mark} {self._titles.get(call_id, '')}  {self._paint(f'{ending}, {elapsed:.2f} s', _DIM)}")
         if call_id not in self._in_terminal:
             self._texts(content)
+        raw, shown = at(update, "_meta", "acp_agent", "rawLines"), at(update, "_meta", "acp_agent", "shownLines")
+        if isinstance(raw, int) and isinstance(shown, int):
+            stats = OutputStats(raw, shown, 0, 0)
+            self.note(f"    {stats_line(stats, text_at(update, '_meta', 'claudeCode', 'toolName'))}")
 
     def _texts(self, content: list[JsonObject]) -> None:
         lines = [line for item in content for line in text_at(item, "content", "text").splitlines()]
         lines = [line for line in lines if not line.startswith("```")]  # what fences it for a markdown view
-        for line in lines[:_SHOWN_LINES]:
+        if len(lines) > _SHOWN_LINES:  # the beginning says what it is, the end how it went
+            half = _SHOWN_LINES // 2
+            lines = [*lines[:half], f"… {len(lines) - 2 * half} more lines", *lines[-half:]]
+        for line in lines:
             self._bar(line)
-        if len(lines) > _SHOWN_LINES:
-            self._bar(f"… {len(lines) - _SHOWN_LINES} more lines")
 
     def _diffs(self, call_id: str, content: list[JsonObject]) -> None:
         """A call's change, once: it comes with the call and with the question about it."""
@@ -147,7 +154,12 @@ class Screen:
             self._speaker, self._message = who, Paragraph(self._out, _INDENT, self._width)
             self._out.write("\n" + self._paint(who.ljust(_INDENT), style))
         if self._message is not None:
-            self._message.write(text)
+            self._message.write(_plain(text))
+
+    def end(self) -> None:
+        """Finish the line somebody was saying."""
+        self._end_message()
+        self._out.flush()
 
     def _end_message(self) -> None:
         if self._message is not None:
@@ -160,6 +172,7 @@ class Screen:
         self._out.flush()
 
     def _cut(self, line: str, indent: int) -> str:
+        line = _plain(line)
         room = self._width - indent
         return line if len(line) <= room else line[: room - 1] + "…"
 
@@ -168,3 +181,8 @@ class Screen:
 
     def _paint(self, text: str, style: str) -> str:
         return f"\x1b[{style}m{text}\x1b[0m" if self._colour else text
+
+
+def _plain(text: str) -> str:
+    """Without what could move a terminal's cursor or hide what is there: models and files may say anything."""
+    return "".join(c for c in text if c.isprintable() or c in "\n\t")

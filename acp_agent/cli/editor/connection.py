@@ -108,8 +108,10 @@ class Connection:
             async with anyio.create_task_group() as answering:
                 rest = bytearray()
                 async for chunk in self._process.stdout:
-                    *lines, last = (bytes(rest) + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
-                    rest = bytearray(last)
+                    rest += chunk
+                    if b"\n" not in chunk:
+                        continue
+                    *lines, rest = rest.split(b"\n")
                     for line in lines:
                         frame = self._take(line)
                         if frame.is_request:
@@ -137,13 +139,13 @@ class Connection:
                     return
                 os.killpg(self.pid, number)
 
-    def _take(self, line: bytes) -> Frame:
+    def _take(self, line: bytearray) -> Frame:
         try:
             message: Json = json.loads(line)
         except ValueError as error:
-            raise AgentGone(f"the agent wrote a line that is not JSON: {line[:200]!r}") from error
+            raise AgentGone(f"the agent wrote a line that is not JSON: {bytes(line[:200])!r}") from error
         if not isinstance(message, dict):
-            raise AgentGone(f"the agent wrote a line that is not an object: {line[:200]!r}")
+            raise AgentGone(f"the agent wrote a line that is not an object: {bytes(line[:200])!r}")
         frame = Frame(Direction.FROM_AGENT, message, time.monotonic())
         self.recording.add(frame)
         number = at(message, "id")

@@ -7,7 +7,7 @@ from acp_agent.gates.command import MAX_BYTES, MAX_DEPTH, Analysis, Command, Con
 from acp_agent.gates.shell.audit import why_not_plain
 from acp_agent.gates.shell.options import shell_call
 from acp_agent.gates.shell.spelling import loose_constructs, loose_segments, spellings
-from acp_agent.gates.shell.syntax import parse
+from acp_agent.gates.shell.syntax import deadline, parse
 from acp_agent.gates.shell.tables import tables
 from acp_agent.gates.shell.targets import is_system_root
 from acp_agent.gates.shell.walk import Walk, commands
@@ -37,7 +37,7 @@ _DECODERS = {
 
 def analyse(text: str, depth: int = 0) -> Analysis:
     """See `acp_agent.gates.command.analyse`."""
-    parsed = parse(text, MAX_BYTES)
+    parsed = parse(text, MAX_BYTES, deadline())
     if isinstance(parsed, str):
         return Opaque(parsed)
     reason = why_not_plain(text, parsed)
@@ -69,6 +69,7 @@ class _Findings:
     hazards: list[str] = field(default_factory=list[str])
     damage: str = ""
     unread: str = ""
+    until: float = field(default_factory=deadline)
 
 
 def survey(text: str) -> Survey:
@@ -76,7 +77,7 @@ def survey(text: str) -> Survey:
     findings = _Findings()
     for number, form in enumerate(spellings(text)):
         # Another spelling only adds commands: what it would make of quotes says nothing about the real text.
-        each = findings if number == 0 else _Findings()
+        each = findings if number == 0 else _Findings(until=findings.until)
         found = _survey(form, each, {}, 0)
         seen = set(findings.commands)
         findings.commands.extend(command for command in found if command not in seen)
@@ -97,7 +98,7 @@ def survey(text: str) -> Survey:
 
 
 def _survey(text: str, findings: _Findings, values: Mapping[str, tuple[str, ...]], depth: int) -> tuple[Command, ...]:
-    parsed = parse(text, SURVEY_BYTES)
+    parsed = parse(text, SURVEY_BYTES, findings.until)
     if isinstance(parsed, str):
         findings.unread = parsed
         return ()

@@ -3,13 +3,14 @@
 import re
 import unicodedata
 
+_DESCRIPTOR = re.compile(r"\{\w+\}(?=[<>])")
 _CONTINUATION = re.compile(r"\\\r?\n")
 _NEEDLESS = re.compile(r"\\([A-Za-z0-9_./-])")
 _SINGLE_QUOTED = re.compile(r"\\.|'[^']*'", re.DOTALL)
 _CONSTRUCT = re.compile(r"\$\((?!\()|`|[<>]\(|<<<")
 _SEGMENT = re.compile(r"&&|\|\||[;&|\n()`]")
 _LIST = re.compile(r"\{[^{}\n]*\}")
-_NOISE = re.compile(r"[\"'\\{}]|\$(?=[\"'])")
+_NOISE = re.compile(r"[\"'\\{}<>]|\$(?=[\"'])")
 
 _LINES = {"\r": "\n", "\x0b": "\n", "\x0c": "\n", "\x85": "\n", "\u2028": "\n", "\u2029": "\n"}
 
@@ -35,8 +36,8 @@ def spellings(text: str) -> tuple[str, ...]:
     """The text and, where they differ, its normalised form and that without needless backslashes."""
     found = [text]
     clean = text if text.isascii() and text.isprintable() else normalised(text)
-    # tree-sitter does not know <>, which opens a file to read and write.
-    for form in (clean, _NEEDLESS.sub(r"\1", clean), clean.replace("<>", ">")):
+    # tree-sitter knows neither <>, which opens a file to read and write, nor {name}>, which names a descriptor.
+    for form in (clean, _NEEDLESS.sub(r"\1", clean), _DESCRIPTOR.sub("", clean).replace("<>", ">")):
         if form not in found:
             found.append(form)
     return tuple(found)
@@ -55,4 +56,4 @@ def loose_segments(text: str) -> list[tuple[str, ...]]:
 
 
 def _gap(match: re.Match[str]) -> str:
-    return " " if match[0] in "{}" else ""
+    return " " if match[0] in "{}<>" else ""

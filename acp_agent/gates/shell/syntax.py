@@ -32,7 +32,12 @@ def _language() -> Language:
     return Language(tree_sitter_bash.language())
 
 
-def parse(text: str, max_bytes: int) -> Parsed | str:
+def deadline() -> float:
+    """When a reading that starts now has to be over (monotonic seconds)."""
+    return time.monotonic() + MAX_SECONDS
+
+
+def parse(text: str, max_bytes: int, until: float) -> Parsed | str:
     """The tree of a text, or why there is none, as a phrase that follows "the command"."""
     try:
         source = text.encode()
@@ -42,12 +47,11 @@ def parse(text: str, max_bytes: int) -> Parsed | str:
         return f"is longer than {max_bytes // 1024} KiB"
     if len(source) <= _CHUNK:
         return Parsed(Parser(_language()).parse(source).root_node, source)
-    deadline = time.monotonic() + MAX_SECONDS
     late = False
 
     def chunk(offset: int, _point: object) -> bytes:
         nonlocal late
-        late = late or time.monotonic() > deadline
+        late = late or time.monotonic() > until
         return b"" if late else source[offset : offset + _CHUNK]
 
     root = Parser(_language()).parse(chunk).root_node

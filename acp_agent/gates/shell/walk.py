@@ -117,14 +117,27 @@ class Walk:
             self._visit(child, depth + 1)
 
     def _command(self, node: Node, depth: int) -> None:
-        draft = Draft(joined=self._joined())
-        self.drafts.append(draft)
         parts = [node] if node.type == "variable_assignment" else node.children
-        for child in parts:
-            self._part(draft, child, depth)
-        self._emitted(draft)
+        for group in self._torn(parts):
+            draft = Draft(joined=self._joined())
+            self.drafts.append(draft)
+            for child in group:
+                self._part(draft, child, depth)
+            self._emitted(draft)
         for child in parts:
             self._inside(child, depth + 1)
+
+    def _torn(self, parts: list[Node]) -> list[list[Node]]:
+        """The parts of a command, cut where the parser joined two: at a bare line end or an error inside it."""
+        groups: list[list[Node]] = [[]]
+        end = parts[0].start_byte if parts else 0
+        for child in parts:
+            gap = self.parsed.source[end : child.start_byte]
+            if child.type == "ERROR" or b"\n" in gap.replace(b"\\\n", b""):
+                groups.append([])
+            groups[-1].append(child)
+            end = child.end_byte
+        return [group for group in groups if group]
 
     def _joined(self) -> str:
         """The operator before the next command; behind a subshell `&&` does not carry its directory on."""
@@ -202,10 +215,14 @@ class Walk:
         descriptor = next((self.parsed.text(child) for child in node.children if child.type == "file_descriptor"), "")
         operator = next((child.type for child in node.children if not child.is_named), ">")
         targets = [child for child in node.children if child.is_named and child.type != "file_descriptor"]
+        if operator.endswith("&-"):  # closes a descriptor: has no target, all words belong to the command
+            operator, words, targets = operator[:-1], targets, []
+        else:
+            words = targets[1:]
         target = " ".join(self._one(pieces(self.parsed, targets[0]))) if targets else "-"
         draft.redirections.append(Redirection(operator, target, descriptor))
-        draft.words.extend(pieces(self.parsed, child) for child in targets[1:])
-        for child in targets:
+        draft.words.extend(pieces(self.parsed, child) for child in words)
+        for child in (*targets[:1], *words):
             self._inside(child, depth + 1)
 
     def _heredoc(self, draft: Draft, node: Node, depth: int) -> None:
@@ -295,6 +312,11 @@ class Walk:
         return (variants(draft.words, self.known, 1) or [()])[0]
 
 
+def _emptied(word: Word, known: dict[str, tuple[str, ...]]) -> Word:
+    """The word that names a program, with unknown variables empty: `$x curl` and `cu${x}rl` run curl."""
+    return [piece for piece in word if not piece.variable or piece.variable in known]
+
+
 def _has_background(node: Node) -> bool:
     todo = list(node.children)
     while todo:
@@ -314,6 +336,8 @@ def commands(walk: Walk, finish: Callable[[Command], Command]) -> tuple[Command,
     found: list[Command] = []
     for draft in walk.drafts:
         forms: list[tuple[str, ...]] = variants(draft.words, walk.known) or [()]
+        if walk.known and draft.words and any(piece.variable for piece in draft.words[0]):
+            forms += variants([_emptied(draft.words[0], walk.known), *draft.words[1:]], walk.known)
         for argv in forms:
             if argv or draft.assignments or draft.redirections:
                 command = Command(

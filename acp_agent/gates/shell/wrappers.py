@@ -12,6 +12,8 @@ _FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
 _FD_RUNS = ("-x", "--exec", "-X", "--exec-batch")
 _STDIN_FILES = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
+_PATTERN = set("*?[")
+
 MAX_FED = 16
 """Words of literal input that are tried as arguments of what `xargs` runs."""
 
@@ -73,7 +75,11 @@ class Expander:
             wrapper=not wrapper.appended,
             appended=wrapper.appended,
         )
-        texts = [_joined(peeled.texts, peeled.argv)] if peeled.texts else []
+        texts = (
+            [f"env {_joined(peeled.texts, peeled.argv)}" if command.name == "env" else peeled.texts[0]]
+            if peeled.texts
+            else []
+        )
         if wrapper.joined and peeled.argv:
             texts.append(" ".join(peeled.argv))
         if texts:
@@ -81,6 +87,8 @@ class Expander:
             return command if self.guess else replace(command, unclear=f"{command.name} splits a text into words")
         if not peeled.argv:
             return command
+        if not self.guess and (_PATTERN & set("".join(command.argv[: len(command.argv) - len(peeled.argv) + 1]))):
+            return replace(command, unclear=f"{command.name}: what it starts is named by a pattern")
         inner = self.expand(Command(peeled.argv, stdin=command.stdin), depth + 1)
         command = _checked(replace(command, runs=(inner,)))
         return self._fed(command, peeled.argv, depth) if wrapper.appended and self.guess and command.stdin else command

@@ -207,8 +207,8 @@ async def test_a_binary_file_is_not_written_over(files: LocalFileSystem, project
     assert (project / "blob").read_bytes() == b"\x7fELF\0"
 
 
-async def test_the_root_itself_cannot_be_written(files: LocalFileSystem, project: Path):
-    for path in (".", str(project), "x/.."):
+async def test_what_names_a_directory_cannot_be_written(files: LocalFileSystem, project: Path):
+    for path in (".", str(project), "x/..", "new/", "./"):
         with pytest.raises(AgentError):
             await files.write_text(path, "x")
     assert names(project) == []

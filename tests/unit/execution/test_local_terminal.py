@@ -82,7 +82,7 @@ async def test_a_shell_that_traps_the_polite_signal_may_say_goodbye(terminal: Lo
     outcome = await run(
         terminal, "trap 'echo bye; exit 3' TERM; echo hi; while :; do sleep 0.01; done", tmp_path, timeout=0.5
     )
-    assert outcome.output == "hi\nbye\n"
+    assert (outcome.stdout, outcome.output[-5:]) == ("hi\nbye\n", "\nbye\n")
     assert (outcome.exit_code, outcome.timed_out, outcome.signal) == (124, True, None)
 
 
@@ -145,9 +145,18 @@ STUBBORN = "trap : TERM INT HUP; while :; do sleep 1000; done"
 
 
 @pytest.mark.parametrize("how", FORKS)
-async def test_a_timeout_ends_the_whole_tree_however_it_forked(
-    terminal: LocalTerminal, tmp_path: Path, orphans_fall_to_us: bool, how: str
+async def test_a_cancelled_command_takes_its_whole_tree_with_it_however_it_forked(
+    tmp_path: Path, orphans_fall_to_us: bool, how: str
 ):
+    caller = Caller(tmp_path)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run, LocalTerminal(), FORKS[how].format(caller.program) + "\nsleep 1000", tmp_path)
+        pid = await caller.pid()
+        tasks.cancel_scope.cancel()
+    assert ended(pid)
+
+
+async def test_a_timeout_takes_the_whole_tree_too(terminal: LocalTerminal, tmp_path: Path, orphans_fall_to_us: bool):
     caller, pids = Caller(tmp_path), list[int]()
 
     async def listen() -> None:
@@ -155,9 +164,15 @@ async def test_a_timeout_ends_the_whole_tree_however_it_forked(
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listen)
-        outcome = await run(terminal, FORKS[how].format(caller.program) + "\nsleep 1000", tmp_path, timeout=1)
+        outcome = await run(terminal, f"{caller.program} & sleep 1000", tmp_path, timeout=1)
     assert outcome.timed_out
     assert ended(pids[0])
+
+
+async def test_a_shell_does_not_go_on_when_its_command_is_ended(terminal: LocalTerminal, tmp_path: Path):
+    for _ in range(20):
+        outcome = await run(terminal, "sh -c 'sleep 1000; echo inner'; echo outer", tmp_path, timeout=0.05)
+        assert (outcome.output, outcome.timed_out) == ("", True)
 
 
 async def test_processes_that_ignore_the_polite_signal_are_killed(
@@ -172,14 +187,14 @@ async def test_processes_that_ignore_the_polite_signal_are_killed(
 
 @pytest.mark.parametrize("how", FORKS)
 async def test_what_a_finished_command_left_behind_is_ended_and_told(
-    terminal: LocalTerminal, tmp_path: Path, orphans_fall_to_us: bool, how: str
+    tmp_path: Path, orphans_fall_to_us: bool, how: str
 ):
     if how == "without environment" and not LINUX:
         pytest.skip("nothing tells whose it is")
     caller = Caller(tmp_path)
     os.mkfifo(tmp_path / "go")
     command = FORKS[how].format(caller.program) + "\ncat go; exit 5"
-    running = await terminal.start(CommandRequest(command, str(tmp_path)))
+    running = await LocalTerminal().start(CommandRequest(command, str(tmp_path)))
     pid = await caller.pid()
     await anyio.to_thread.run_sync((tmp_path / "go").write_text, "done\n")
     outcome = await running.wait(_ignore)
@@ -234,10 +249,20 @@ async def test_a_process_of_ours_that_is_no_command_is_left_alone(
         await server.stdin.aclose()
 
 
+DAEMON = '(setsid sh -c "sleep 1000 &" </dev/null >/dev/null 2>&1 &); sleep 0.1'
+
+
 async def test_no_zombie_and_no_descriptor_is_left(terminal: LocalTerminal, tmp_path: Path, orphans_fall_to_us: bool):
     await run(terminal, "true", tmp_path)
     before = len(os.listdir("/dev/fd"))
-    for command in ("true", "sleep 0 & true", "setsid true & sleep 0.1", "sleep 1000 & true", "exec 2>&-; exec >&-"):
+    for command in (
+        "true",
+        "sleep 0 & true",
+        "setsid true & sleep 0.1",
+        "sleep 1000 & true",
+        DAEMON,
+        "exec 2>&-; exec >&-",
+    ):
         await run(terminal, command, tmp_path)
     await run(terminal, "sleep 1000", tmp_path, timeout=0.1)
     assert len(os.listdir("/dev/fd")) == before

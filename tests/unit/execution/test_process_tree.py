@@ -8,8 +8,9 @@ import anyio
 import pytest
 
 from acp_agent.execution.process_signals import pidfd_works, signal_and_wait
-from acp_agent.execution.process_tree import Unclaimed, system_table
-from tests.unit.execution.processes import LINUX, Caller, exists
+from acp_agent.execution.process_table import LinuxProcessTable, Status
+from acp_agent.execution.process_tree import ProcessTree, Unclaimed, system_table
+from tests.unit.execution.processes import LINUX, Caller, exists, subreaper
 
 pytestmark = pytest.mark.anyio
 
@@ -82,7 +83,7 @@ wait
 
 
 async def gone_soon(pid: int) -> bool:
-    await anyio.to_thread.run_sync(lambda: signal_and_wait([pid], 0, 10.0, pidfds=pidfd_works()))
+    await anyio.to_thread.run_sync(lambda: signal_and_wait([pid], 0, 10.0, system_table(), pidfds=pidfd_works()))
     status = system_table().status(pid)
     return status is None or status.zombie
 
@@ -90,14 +91,16 @@ async def gone_soon(pid: int) -> bool:
 @pytest.mark.parametrize("pidfds", [pytest.param(True, marks=linux_only), False])
 def test_signals_reach_all_and_the_wait_ends_with_the_last(pidfds: bool):
     processes = [subprocess.Popen(["sleep", "1000"]) for _ in range(3)]
-    signal_and_wait([*(process.pid for process in processes), 2**22 + 1], signal.SIGTERM, 30.0, pidfds=pidfds)
+    signal_and_wait(
+        [*(process.pid for process in processes), 2**22 + 1], signal.SIGTERM, 30.0, system_table(), pidfds=pidfds
+    )
     assert [process.poll() for process in processes] == [-signal.SIGTERM] * 3
 
 
 @pytest.mark.parametrize("pidfds", [pytest.param(True, marks=linux_only), False])
 def test_a_wait_for_what_does_not_end_gives_up(pidfds: bool):
     with subprocess.Popen(["sleep", "1000"]) as process:
-        signal_and_wait([process.pid], 0, 0.02, pidfds=pidfds)
+        signal_and_wait([process.pid], 0, 0.02, system_table(), pidfds=pidfds)
         assert process.poll() is None
         process.kill()
 
@@ -107,10 +110,49 @@ def test_a_dead_child_that_nobody_claims_is_reaped_in_the_end():
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     now = [100.0]
     unclaimed = Unclaimed(clock=lambda: now[0])
-    for now[0] in (100.0, 101.0, 129.0):
+    for now[0] in (100.0, 101.0, 104.0):
         unclaimed.note([process.pid])
         assert exists(process.pid)
-    now[0] = 131.0
+    now[0] = 106.0
     unclaimed.note([process.pid])
     assert not exists(process.pid)
     process.wait()
+
+
+class Counting(LinuxProcessTable):
+    """The real table, counting what it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.questions: list[str] = []
+
+    def status(self, pid: int) -> Status | None:
+        self.questions.append("status")
+        return super().status(pid)
+
+    def children(self, pid: int) -> list[int]:
+        self.questions.append("children")
+        return super().children(pid)
+
+    def mark(self, pid: int) -> str | None:
+        self.questions.append("mark")
+        return super().mark(pid)
+
+    def pids(self) -> list[int]:
+        self.questions.append("pids")
+        return super().pids()
+
+
+@linux_only
+def test_where_nothing_is_left_one_look_is_enough():
+    with subreaper(on=True):
+        table = Counting()
+        others = len(table.children(os.getpid()))
+        tree = ProcessTree(Unclaimed(), table=table)
+        with subprocess.Popen(["true"], start_new_session=True) as process:
+            tree.started(process.pid, frozenset())
+        table.questions.clear()
+        assert tree.living() == []
+        assert table.questions.count("children") == 1
+        assert table.questions.count("status") <= others
+        assert "pids" not in table.questions

@@ -109,6 +109,12 @@ async def test_a_pattern_and_a_path_that_look_like_flags_are_none(stand: Stand):
     assert arguments[-3:] == ["--regexp=--pre=evil", "--", "./--pre"]
 
 
+async def test_a_pattern_no_argument_can_hold_is_searched_for_by_ourselves(stand: Stand):
+    (stand.project / "a").write_text("needle\n")
+    assert (await stand.grep(stand.answers(hit("./a", 1, 0)), pattern="\0|needle")).matches != ()
+    assert not (stand.folder / "asked").exists()
+
+
 async def test_the_roots_own_ignore_file_counts_below_it_unless_what_is_named_is_ignored(stand: Stand):
     (stand.project / ".gitignore").write_text("out/\n")
     for path in ("sub", "out"):

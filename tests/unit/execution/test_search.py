@@ -134,7 +134,7 @@ async def test_an_error_in_a_pattern_says_what_is_wrong_and_what_to_do(files: Lo
         await lines(files, "a(b")
     assert raised.value.failure.category is ToolErrorCategory.INVALID_PARAMETERS
     assert "RE2" in raised.value.failure.suggestion
-    for pattern in ("a)|(b", "[", "x**{2", "\\", "\ud800"):
+    for pattern in ("a)|(b", "[", "x**{2", "\\", "\ud800", "x" * 4097):
         with pytest.raises(ToolError) as raised:
             await lines(files, pattern)
         assert raised.value.failure.category is ToolErrorCategory.INVALID_PARAMETERS

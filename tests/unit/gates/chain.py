@@ -145,7 +145,7 @@ class Chain:
             approver=self.approver,
             resolve=resolve,
         )
-        self.sandbox = SandboxGate(self.permission, resolve)
+        self.sandbox = SandboxGate(self.permission, resolve, resolve)
         self.mode = ModeGate(self.sandbox, self.conduct)
         self.blocklist = BlocklistGate(self.mode, self.policy)
 
