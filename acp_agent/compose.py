@@ -26,9 +26,10 @@ from acp_agent.config import (
     secret_values,
 )
 from acp_agent.config.rules import guarded
+from acp_agent.core.backends import FileSystem, Terminal
 from acp_agent.core.errors import BackendUnavailable, ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.events import Notice, Severity
-from acp_agent.core.ports import FileSystem, Invocation, Provider, Terminal, ToolContext, ToolExecutor, Toolset
+from acp_agent.core.ports import Invocation, Provider, ToolContext, ToolExecutor, Toolset
 from acp_agent.core.types import ToolSpec
 from acp_agent.execution.chain import build_chain
 from acp_agent.execution.composite import CompositeFileSystem, CompositeTerminal

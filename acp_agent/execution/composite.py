@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from typing import Generic, TypeAlias, TypeVar
 
-from acp_agent.core.errors import BackendUnavailable
-from acp_agent.core.ports import (
+from acp_agent.core.backends import (
     CommandRequest,
     Entry,
     FileSystem,
@@ -19,6 +18,7 @@ from acp_agent.core.ports import (
     RunningCommand,
     Terminal,
 )
+from acp_agent.core.errors import BackendUnavailable
 from acp_agent.core.types import Access
 
 B = TypeVar("B")

@@ -10,9 +10,10 @@ from typing import Protocol
 
 import anyio
 
+from acp_agent.core.backends import FileSystem, Terminal
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.events import EventSink, ToolFinished, ToolProgress, ToolStarted
-from acp_agent.core.ports import FileSystem, Invocation, Terminal, ToolContext, ToolExecutor
+from acp_agent.core.ports import Invocation, ToolContext, ToolExecutor
 from acp_agent.core.types import JsonObject, ToolCall, ToolKind, ToolResult, ToolSpec
 
 _CLEAN_UP = 5.0

@@ -2,8 +2,8 @@
 
 import os
 
+from acp_agent.core.backends import EntryKind, FoundPaths
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
-from acp_agent.core.ports import EntryKind, FoundPaths
 from acp_agent.core.types import Access
 from acp_agent.execution.glob import Glob
 from acp_agent.execution.ignore import IgnoreRules

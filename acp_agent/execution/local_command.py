@@ -7,7 +7,7 @@ import subprocess
 import anyio
 from anyio import to_thread
 
-from acp_agent.core.ports import CommandOutcome, OnOutput
+from acp_agent.core.backends import CommandOutcome, OnOutput
 from acp_agent.execution.capture import HeadTail, Stream, Transcript
 from acp_agent.execution.process_tree import ProcessTree
 

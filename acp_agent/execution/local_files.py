@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from anyio import to_thread
 
+from acp_agent.core.backends import Entry, EntryKind, FoundPaths, GrepMatches, GrepQuery
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.core.ports import Entry, EntryKind, FoundPaths, GrepMatches, GrepQuery
 from acp_agent.core.types import Access
 from acp_agent.execution.atomic_write import replace_file
 from acp_agent.execution.path_errors import told_as

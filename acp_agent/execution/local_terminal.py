@@ -4,8 +4,8 @@ import os
 import shutil
 from collections.abc import Iterable
 
+from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.core.ports import CommandRequest
 from acp_agent.execution.capture import Transcript
 from acp_agent.execution.child_environment import child_environment
 from acp_agent.execution.local_command import LocalCommand

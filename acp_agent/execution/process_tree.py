@@ -153,12 +153,16 @@ class ProcessTree:
         self._pipes = pipes
 
     def living(self) -> list[int]:
-        """The processes that have not ended, parents first. Cheap when there are none; reaps what ended and fell to us."""
+        """The processes that have not ended, parents first. Cheap when there are none.
+
+        Reaps those that have, where they fell to us.
+        """
         own = self._table.children(os.getpid())
         candidates = own if self._subreaper else {*own, *self._table.pids()} - self._before
         statuses = [status for status in map(self._table.status, candidates) if status is not None]
-        tops = [status.pid for status in statuses if not status.zombie and self._belongs(status)]
-        below = [self._table.status(pid) for pid in descendants(self._table, tops)] if tops else []
+        ours = {status.pid: status for status in statuses if not status.zombie and self._belongs(status)}
+        tops = [pid for pid, status in ours.items() if status.parent not in ours]
+        below = [self._table.status(pid) for pid in descendants(self._table, tops)]
         members = [status for status in below if status is not None and not status.zombie]
         self._sessions.update(status.session for status in members)
         self._bury([status for status in statuses if status.zombie])

@@ -18,7 +18,7 @@ from typing import cast
 
 import anyio
 
-from acp_agent.core.ports import GrepQuery
+from acp_agent.core.backends import GrepQuery
 from acp_agent.core.types import Json
 from acp_agent.execution.roots import Place
 

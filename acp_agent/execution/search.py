@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from anyio import to_thread
 from anyio.from_thread import check_cancelled
 
+from acp_agent.core.backends import EntryKind, GrepMatch, GrepMatches, GrepQuery
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.core.ports import EntryKind, GrepMatch, GrepMatches, GrepQuery
 from acp_agent.core.types import Access
 from acp_agent.execution.ignore import IgnoreRules
 from acp_agent.execution.linear_regex import LinearRegex

@@ -5,8 +5,8 @@ import errno
 import os
 import subprocess
 
+from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.core.ports import CommandRequest
 from acp_agent.execution.capture import Stream
 
 

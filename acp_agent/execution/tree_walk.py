@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from anyio.from_thread import check_cancelled
 
-from acp_agent.core.ports import EntryKind
+from acp_agent.core.backends import EntryKind
 from acp_agent.execution.roots import Root
 
 

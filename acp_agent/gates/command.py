@@ -64,6 +64,7 @@ class Command:
     appended      it starts `runs` with further words that nobody knows yet (`xargs`, `find -exec … +`)
     unclear       why it cannot be told what it starts; empty when `runs` is all of it
     stdin         literal text fed to it by a here-document, a here-string or `echo … |`
+    patterns      the words bash may put file names in place of (`*.py`), as written
     """
 
     argv: tuple[str, ...]
@@ -75,6 +76,7 @@ class Command:
     appended: bool = False
     unclear: str = ""
     stdin: str = ""
+    patterns: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from acp_agent.gates.command import Command, Opaque, analyse, survey
-from acp_agent.gates.programs import URL, Doubt, Programs, programs
+from acp_agent.gates.program_table import program_table
+from acp_agent.gates.programs import URL, Doubt, Programs
 from acp_agent.gates.rules import INNER_BLANK, Action, Rule
 from acp_agent.gates.shell.tables import tables
 from acp_agent.gates.shell.wrappers import is_runner
@@ -53,7 +54,7 @@ def judge(text: str, rules: tuple[Rule, ...], granted: Granted) -> Judgement:
     analysis = analyse(text)
     if isinstance(analysis, Opaque):
         return Judgement(None, (f"cannot be checked: it {analysis.reason}",))
-    court = _Court(programs(), rules, granted)
+    court = _Court(Programs(program_table()), rules, granted)
     verdicts: list[_Verdict] = []
     feeder: Command | None = None
     for command in analysis.commands:
@@ -69,14 +70,14 @@ def judge(text: str, rules: tuple[Rule, ...], granted: Granted) -> Judgement:
 
 
 def _denied(text: str, found: tuple[Command, ...], rules: tuple[Rule, ...], granted: Granted) -> Judgement | None:
-    table = programs()
-    spelled = [text, *(spelling for command in found for spelling in table.spellings(command))]
+    programs = Programs(program_table())
+    spelled = [text, *(spelling for command in found for spelling in programs.spellings(command))]
     for spelling in spelled:
         rule = next((rule for rule in rules if rule.matches_command(spelling)), None)
         if rule is not None and rule.action is Action.DENY:
             return Judgement(Action.DENY, pattern=rule.pattern)
     for command in found:
-        prefix = " ".join(table.prefix(command))
+        prefix = " ".join(programs.prefix(command))
         if prefix and granted(prefix) is False:
             return Judgement(Action.DENY, ("rejected by the user, always",))
     return None
@@ -86,7 +87,7 @@ def _denied(text: str, found: tuple[Command, ...], rules: tuple[Rule, ...], gran
 class _Court:
     """Judges single commands by one set of rules and grants."""
 
-    table: Programs
+    programs: Programs
     rules: tuple[Rule, ...]
     granted: Granted
 
@@ -105,13 +106,13 @@ class _Court:
             return _Verdict(Action.ALLOW)
         if rule is not None and rule.action is Action.ASK and not allowed:
             return _Verdict(Action.ASK, (f"a rule asks about {shown}", *doubts), rule.pattern)
-        if rule is None and not doubts and command.name in self.table.neutral and command.standard:
+        if rule is None and not doubts and command.name in self.programs.table.neutral and command.standard:
             return _Verdict(None, neutral=True)
         return _Verdict(None, tuple(doubts) if allowed or doubts else (f"no rule allows {shown}",))
 
     def _rule(self, command: Command) -> Rule | None:
         """The first rule that matches; one that allows must match the words exactly as they stand."""
-        spelled = tuple(self.table.spellings(command))
+        spelled = tuple(self.programs.spellings(command))
         exact = canonical(command)
         for rule in self.rules:
             if rule.action is Action.ALLOW:
@@ -122,7 +123,7 @@ class _Court:
         return None
 
     def _allowed(self, command: Command, rule: Rule | None, feeder: Command | None) -> bool:
-        prefix = " ".join(self.table.prefix(command))
+        prefix = " ".join(self.programs.prefix(command))
         own = (rule is not None and rule.action is Action.ALLOW) or bool(prefix and self.granted(prefix))
         if not command.runs:
             return own
@@ -131,7 +132,7 @@ class _Court:
         harmless = all(self._harmless(each) for each in command.runs)
         covered = own and rule is not None and _covers(rule, command)
         if command.appended:
-            fed = command.name != "xargs" or (feeder is not None and feeder.name in self.table.listers)
+            fed = command.name != "xargs" or (feeder is not None and feeder.name in self.programs.table.listers)
             return fed and (covered or (harmless and (own or inner_allowed)))
         if command.wrapper:
             return covered or (own and (harmless or inner_allowed)) or (inner_allowed and not is_runner(command))
@@ -139,7 +140,7 @@ class _Court:
 
     def _harmless(self, command: Command) -> bool:
         leaves = [each for each in command.walk() if not each.runs]
-        return all(each.name in self.table.harmless and each.standard for each in leaves)
+        return all(each.name in self.programs.table.harmless and each.standard for each in leaves)
 
     def _doubts(self, command: Command) -> Iterator[Doubt]:
         for each in command.walk():
@@ -147,10 +148,9 @@ class _Court:
                 if not redirection.harmless:
                     yield Doubt(f"{'writes to' if redirection.writes else 'reads'} {redirection.target}")
             for assignment in each.assignments:
-                if assignment.partition("=")[0] not in self.table.variables:
+                if assignment.partition("=")[0] not in self.programs.table.variables:
                     yield Doubt(f"sets {assignment[:80]}")
-            if each.argv:
-                yield from self.table.doubts((each.name, *each.own), each.name)
+            yield from self.programs.doubts(each)
 
     def needed(self, commands: tuple[Command, ...]) -> tuple[str, ...]:
         """The prefixes that would have to be granted; empty when a prefix cannot cover one of the commands."""
@@ -158,7 +158,7 @@ class _Court:
         for command in commands:
             if self.command(command).action is Action.ALLOW or self.command(command).neutral:
                 continue
-            prefix = " ".join(self.table.prefix(command))
+            prefix = " ".join(self.programs.prefix(command))
             if not prefix or any(True for _ in self._doubts(command)):
                 return ()
             found.append(prefix)

@@ -1,19 +1,14 @@
 """What well-known programs do beside their work, and what an approval of them covers (`programs.toml`)."""
 
 import re
-import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib.resources import files
-from types import MappingProxyType
-from typing import cast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from acp_agent.gates.command import Command
+from acp_agent.gates.program_table import Program, ProgramTable
 from acp_agent.gates.shell.scripts import awk_asks, sed_asks
 from acp_agent.gates.shell.tables import tables
 
-_Table = dict[str, object]
 URL = "://"
 _ELSEWHERE = re.compile(r"(?:--?[\w-]+=)?[A-Za-z][A-Za-z0-9+.-]*://(?!(?:localhost|127\.0\.0\.1|\[::1\])(?:[:/]|$)).*")
 _LOOSE_GLOB = re.compile(r"[*?\[](?!\.\w+$)")
@@ -30,62 +25,31 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """One entry of the table; the keys are explained in `programs.toml`."""
-
-    ask: frozenset[str] = frozenset()
-    safe: frozenset[str] = frozenset()
-    valued: frozenset[str] = frozenset()
-    only: frozenset[str] = frozenset()
-    single: bool = False
-    bundle: bool = False
-    words: tuple[re.Pattern[str], ...] = ()
-    args: tuple[re.Pattern[str], ...] = ()
-    exceptions: tuple[str, ...] = ()
-    ask_before: frozenset[str] = frozenset()
-    globals: frozenset[str] = frozenset()
-    subcommands: frozenset[str] = frozenset()
-    always: frozenset[str] = frozenset()
-    adds: frozenset[str] = frozenset()
-    lone: frozenset[str] = frozenset()
-    needs: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
-    asks: bool = False
-    key: str = "program"
-    deep: frozenset[str] = frozenset()
-    sub: "Mapping[str, Program]" = field(default_factory=lambda: MappingProxyType({}))
-
-
-@dataclass(frozen=True, slots=True)
 class Programs:
-    """The whole table."""
+    """Judges calls by the table."""
 
-    programs: Mapping[str, Program]
-    aliases: Mapping[str, str]
-    harmless: frozenset[str]
-    neutral: frozenset[str]
-    listers: frozenset[str]
-    state: frozenset[str]
-    variables: frozenset[str]
-    careful: frozenset[str]
+    table: ProgramTable
 
-    def doubts(self, argv: tuple[str, ...], name: str) -> Iterator[Doubt]:
+    def doubts(self, command: Command) -> Iterator[Doubt]:
         """What in a call may run a program, write, read or send elsewhere, or change the shell."""
-        args = argv[1:]
-        if name in self.state:
+        name, args = command.name, command.own
+        if name in self.table.state:
             yield Doubt(f"{name} changes what later commands do")
         script = _script(name, args)
         if script:
             yield Doubt(f"{name}: {script} may run, read or write more")
         if tables().interpreter(name) == "python" and args[:1] == ("-m",) and len(args) > 1:
-            yield from self.doubts(args[1:], args[1])
-        if name not in self.harmless and any(_ELSEWHERE.fullmatch(word) for word in args):
+            yield from self.doubts(Command(args[1:], patterns=command.patterns))
+        if name not in self.table.harmless and any(_ELSEWHERE.fullmatch(word) for word in args):
             yield Doubt(f"{name} reaches the network", URL)
         known = self._known(name)
         if known is None:
             return
         if known.asks:
             yield Doubt(f"{name} can do more than its arguments show")
-        if name not in self.harmless and any(_LOOSE_GLOB.match(word) for word in _before_dashes(args)):
+        if name not in self.table.harmless and any(
+            word in command.patterns and _LOOSE_GLOB.match(word) for word in _before_dashes(args)
+        ):
             yield Doubt(f"{name}: a pattern may stand for a file that is called like an option")
         yield from _doubts(known, name, args)
 
@@ -96,7 +60,7 @@ class Programs:
             not command.standard
             or command.runs
             or command.unclear
-            or name in self.careful
+            or name in self.table.careful
             or name in tables().shells
             or name in tables().wrappers
             or tables().interpreter(name)
@@ -137,9 +101,9 @@ class Programs:
                 yield " ".join((name, *args[at:]))
 
     def _known(self, name: str) -> Program | None:
-        bare = self.aliases.get(name, name)
+        bare = self.table.aliases.get(name, name)
         interpreter = tables().interpreter(bare)
-        return self.programs.get(bare) or (self.programs.get(interpreter) if interpreter else None)
+        return self.table.programs.get(bare) or (self.table.programs.get(interpreter) if interpreter else None)
 
 
 def _before_dashes(args: tuple[str, ...]) -> tuple[str, ...]:
@@ -241,60 +205,3 @@ def _script(name: str, args: tuple[str, ...]) -> str:
             return awk_asks(args)
         case _:
             return ""
-
-
-@cache
-def programs() -> Programs:
-    """The packaged table: a constant that is read late, when the first command is judged."""
-    data = tomllib.loads(files("acp_agent.gates").joinpath("programs.toml").read_text(encoding="utf-8"))
-
-    def names(key: str) -> frozenset[str]:
-        return frozenset(cast("list[str]", data[key]))
-
-    return Programs(
-        programs=MappingProxyType({name: _program(_table(each)) for name, each in _table(data["programs"]).items()}),
-        aliases=MappingProxyType(cast("dict[str, str]", data["aliases"])),
-        harmless=names("harmless"),
-        neutral=names("neutral"),
-        listers=names("listers"),
-        state=names("state"),
-        variables=names("variables"),
-        careful=names("careful"),
-    )
-
-
-def _table(value: object) -> _Table:
-    return cast("_Table", value)
-
-
-def _program(table: _Table) -> Program:
-    def names(key: str) -> frozenset[str]:
-        return frozenset(cast("list[str] | str", table.get(key, [])))
-
-    def patterns(key: str) -> tuple[re.Pattern[str], ...]:
-        return tuple(re.compile(each) for each in cast("list[str]", table.get(key, [])))
-
-    needs = {name: frozenset(cast("list[str]", value)) for name, value in _table(table.get("needs", {})).items()}
-    sub = {name: _program(_table(value)) for name, value in _table(table.get("sub", {})).items()}
-    return Program(
-        ask=names("ask"),
-        safe=names("safe"),
-        valued=names("valued"),
-        only=names("only"),
-        single=table.get("single") is True,
-        bundle=table.get("bundle") is True,
-        words=patterns("words"),
-        args=patterns("args"),
-        exceptions=tuple(cast("list[str]", table.get("except", []))),
-        ask_before=names("ask_before"),
-        globals=names("globals"),
-        subcommands=names("subcommands"),
-        always=names("always"),
-        adds=names("adds"),
-        lone=names("lone"),
-        needs=MappingProxyType(needs),
-        asks=table.get("asks") is True,
-        key=cast("str", table.get("key", "program")),
-        deep=names("deep"),
-        sub=MappingProxyType(sub),
-    )

@@ -14,9 +14,9 @@ from urllib.parse import unquote, urlsplit
 
 import anyio
 
+from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import AgentError
 from acp_agent.core.messages import ImagePart, Message, Part, Role, TextPart
-from acp_agent.core.ports import FileSystem
 from acp_agent.core.types import Access
 from acp_agent.protocol import wire
 from acp_agent.protocol.errors import invalid_request

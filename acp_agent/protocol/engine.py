@@ -5,10 +5,11 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, assert_never
 from uuid import uuid4
 
+from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import EventSink, Notice, Severity, TextDelta
 from acp_agent.core.messages import Message, StopReason, TextPart
-from acp_agent.core.ports import FileSystem, Toolset
+from acp_agent.core.ports import Toolset
 from acp_agent.core.types import CallOrigin, JsonObject, ToolCall, ToolResult
 from acp_agent.protocol import commands, wire
 from acp_agent.protocol.commands import Name

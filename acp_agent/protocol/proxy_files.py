@@ -2,8 +2,8 @@
 
 from typing import Never
 
+from acp_agent.core.backends import Entry, FileSystem, FoundPaths, GrepMatches, GrepQuery
 from acp_agent.core.errors import BackendUnavailable
-from acp_agent.core.ports import Entry, FileSystem, FoundPaths, GrepMatches, GrepQuery
 from acp_agent.core.types import Access, Json, JsonObject
 from acp_agent.protocol import frames, wire
 from acp_agent.protocol.client import Client

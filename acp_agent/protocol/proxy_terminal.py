@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import anyio
 
+from acp_agent.core.backends import CommandOutcome, CommandRequest, OnOutput
 from acp_agent.core.errors import BackendUnavailable
-from acp_agent.core.ports import CommandOutcome, CommandRequest, OnOutput
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol import wire
 from acp_agent.protocol.errors import RpcError

@@ -4,9 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
+from acp_agent.core.backends import CommandOutcome, CommandRequest
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import ToolProgress
-from acp_agent.core.ports import CommandOutcome, CommandRequest, ToolContext
+from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import CommandSubject, JsonObject, Subject, ToolKind, ToolResult
 from acp_agent.tools.lines import cut
 from acp_agent.tools.params import WHOLE, Name, Params

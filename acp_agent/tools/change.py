@@ -2,8 +2,9 @@
 
 import os
 
+from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
-from acp_agent.core.ports import FileSystem, ToolContext
+from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Diff
 from acp_agent.tools.visible import visible
 

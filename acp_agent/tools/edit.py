@@ -6,8 +6,9 @@ from functools import partial
 import anyio.to_thread
 from pydantic import Field
 
+from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import Refused, ToolError
-from acp_agent.core.ports import FileSystem, ToolContext
+from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Diff, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.tools.change import change, commit
 from acp_agent.tools.nearest import NoMatch

@@ -2,7 +2,8 @@
 
 from pydantic import Field
 
-from acp_agent.core.ports import GrepMatch, GrepQuery, ToolContext
+from acp_agent.core.backends import GrepMatch, GrepQuery
+from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.tools.lines import cut, relative
 from acp_agent.tools.params import Name, Params

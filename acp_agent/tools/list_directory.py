@@ -1,6 +1,7 @@
 """list_directory: the names in a folder (requirements T4.18)."""
 
-from acp_agent.core.ports import EntryKind, ToolContext
+from acp_agent.core.backends import EntryKind
+from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.tools.params import Name, Params
 from acp_agent.tools.tool import Tool

@@ -4,7 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from acp_agent.core.ports import FileSystem, ToolContext
+from acp_agent.core.backends import FileSystem
+from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.tools.lines import count_lines, numbered
 from acp_agent.tools.params import WHOLE, Name, Params

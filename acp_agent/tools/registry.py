@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.core.ports import FileSystem, Invocation
+from acp_agent.core.ports import Invocation
 from acp_agent.core.types import ToolCall, ToolKind, ToolSpec
 from acp_agent.tools.aliases import ALIASES
 from acp_agent.tools.bash import Bash

@@ -5,8 +5,9 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import ClassVar, Generic
 
+from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError
-from acp_agent.core.ports import FileSystem, Invocation, ToolContext
+from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import (
     Diff,
     JsonObject,

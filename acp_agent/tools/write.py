@@ -1,6 +1,7 @@
 """write: a whole file, new or replaced (requirements T4.12, A23)."""
 
-from acp_agent.core.ports import FileSystem, ToolContext
+from acp_agent.core.backends import FileSystem
+from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Diff, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.tools.change import change, commit, previous_text
 from acp_agent.tools.params import Name, Params, Text

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from acp_agent.core.backends import Entry, EntryKind, FileSystem, FoundPaths, GrepMatches, GrepQuery
 from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolError, ToolErrorCategory
-from acp_agent.core.ports import Entry, EntryKind, FileSystem, FoundPaths, GrepMatches, GrepQuery
 from acp_agent.core.types import Access
 from acp_agent.execution.composite import CompositeFileSystem
 from acp_agent.execution.local_files import LocalFileSystem

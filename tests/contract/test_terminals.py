@@ -8,8 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+from acp_agent.core.backends import CommandOutcome, CommandRequest, RunningCommand, Terminal
 from acp_agent.core.errors import AgentError, BackendUnavailable
-from acp_agent.core.ports import CommandOutcome, CommandRequest, RunningCommand, Terminal
 from acp_agent.execution.composite import CompositeTerminal
 from acp_agent.execution.local_terminal import LocalTerminal
 

@@ -4,7 +4,10 @@ import anyio
 import pytest
 
 from tests.e2e.model_servers import stalling_model
-from tests.fakes.editor import NOTHING, Held, Holding, editing, from_agent, never, processes_ended, says, uses
+from tests.fakes.answers import Holding, never
+from tests.fakes.editor import NOTHING, editing, from_agent
+from tests.fakes.held import Held, processes_ended
+from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,8 @@ import json
 import pytest
 
 from tests.e2e.model_servers import listening_model
-from tests.fakes.editor import NOTHING, Held, editing, processes_ended
+from tests.fakes.editor import NOTHING, editing
+from tests.fakes.held import Held, processes_ended
 
 pytestmark = pytest.mark.anyio
 

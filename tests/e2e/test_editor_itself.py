@@ -12,7 +12,8 @@ from acp_agent.cli.editor.connection import AgentGone
 from acp_agent.cli.editor.files import read_text_file, write_text_file
 from acp_agent.cli.editor.frames import JsonRpcError
 from acp_agent.cli.editor.terminals import Terminals
-from tests.fakes.editor import PATIENCE, allowing, processes_ended
+from tests.fakes.answers import allowing
+from tests.fakes.held import PATIENCE, processes_ended
 
 pytestmark = pytest.mark.anyio
 

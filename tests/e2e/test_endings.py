@@ -9,7 +9,11 @@ import anyio
 import pytest
 
 from tests.e2e.model_servers import stalling_model
-from tests.fakes.editor import AGENT, AGENT_CWD, NOTHING, Held, Home, editing, never, processes_ended, says, uses
+from tests.fakes.answers import never
+from tests.fakes.editor import AGENT, AGENT_CWD, NOTHING, editing
+from tests.fakes.held import Held, processes_ended
+from tests.fakes.home import Home
+from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
 

@@ -3,20 +3,9 @@
 import anyio
 import pytest
 
-from tests.fakes.editor import (
-    EVERYTHING,
-    FILES_ONLY,
-    NOTHING,
-    READ_ONLY,
-    TERMINAL_ONLY,
-    Call,
-    answering,
-    editing,
-    never,
-    refusing,
-    says,
-    uses,
-)
+from tests.fakes.answers import Call, answering, never, refusing
+from tests.fakes.editor import EVERYTHING, FILES_ONLY, NOTHING, READ_ONLY, TERMINAL_ONLY, editing
+from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
 

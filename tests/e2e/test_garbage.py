@@ -5,7 +5,9 @@ import json
 import anyio
 import pytest
 
-from tests.fakes.editor import PATIENCE, editing, from_agent, says
+from tests.fakes.editor import editing, from_agent
+from tests.fakes.held import PATIENCE
+from tests.fakes.model_script import says
 
 pytestmark = pytest.mark.anyio
 

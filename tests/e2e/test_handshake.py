@@ -5,7 +5,8 @@ import uuid
 import pytest
 
 from acp_agent import __version__
-from tests.fakes.editor import NOTHING, editing, from_agent, says, uses
+from tests.fakes.editor import NOTHING, editing, from_agent
+from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.fakes.editor import editing, says, uses
+from tests.fakes.editor import editing
+from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
 

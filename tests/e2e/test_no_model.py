@@ -3,7 +3,8 @@
 import pytest
 
 from tests.e2e.model_servers import refusing_model
-from tests.fakes.editor import NOTHING, editing, says
+from tests.fakes.editor import NOTHING, editing
+from tests.fakes.model_script import says
 
 pytestmark = pytest.mark.anyio
 

@@ -2,21 +2,9 @@
 
 import pytest
 
-from tests.fakes.editor import (
-    NOTHING,
-    Holding,
-    allowing,
-    answering,
-    choosing,
-    dismissing,
-    editing,
-    never,
-    refusing,
-    rejecting,
-    says,
-    twice,
-    uses,
-)
+from tests.fakes.answers import Holding, allowing, answering, choosing, dismissing, never, refusing, rejecting, twice
+from tests.fakes.editor import NOTHING, editing
+from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
 

@@ -6,21 +6,10 @@ import anyio
 import pytest
 
 from acp_agent.cli.editor.frames import objects_at
-from tests.fakes.editor import (
-    FILES_ONLY,
-    NOTHING,
-    TERMINAL_ONLY,
-    Held,
-    Holding,
-    answering,
-    editing,
-    from_agent,
-    never,
-    processes_ended,
-    refusing,
-    says,
-    uses,
-)
+from tests.fakes.answers import Holding, answering, never, refusing
+from tests.fakes.editor import FILES_ONLY, NOTHING, TERMINAL_ONLY, editing, from_agent
+from tests.fakes.held import Held, processes_ended
+from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,8 @@ import anyio
 import pytest
 
 from acp_agent.cli.editor.frames import text_at
-from tests.fakes.editor import NOTHING, editing, from_agent, says, uses
+from tests.fakes.editor import NOTHING, editing, from_agent
+from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import anyio
 
+from acp_agent.core.backends import CommandOutcome, CommandRequest, OnOutput
 from acp_agent.core.errors import AgentError
-from acp_agent.core.ports import CommandOutcome, CommandRequest, OnOutput
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ import re2
 from pathspec import GitIgnoreSpec
 from wcmatch import glob
 
+from acp_agent.core.backends import Entry, EntryKind, FoundPaths, GrepMatch, GrepMatches, GrepQuery
 from acp_agent.core.errors import AgentError, Refused, ToolError, ToolErrorCategory
-from acp_agent.core.ports import Entry, EntryKind, FoundPaths, GrepMatch, GrepMatches, GrepQuery
 from acp_agent.core.types import Access
 
 _BOM = b"\xef\xbb\xbf"

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from acp_agent.cli.editor.frames import Direction, Frame, Recording
-from tests.fakes.editor import NOTHING, ScriptedEditor, editing, never, rejecting, says, uses
+from tests.fakes.answers import never, rejecting
+from tests.fakes.editor import NOTHING, ScriptedEditor, editing
+from tests.fakes.model_script import says, uses
 from tests.wire import normal, schema
 
 GOLDEN = Path(__file__).parent / "golden"

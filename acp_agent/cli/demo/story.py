@@ -83,7 +83,7 @@ def _play(home: Path, project: Path) -> int:
     has_git = make_project(project)
     screen = Screen(sys.stdout, str(project))
     screen.heading("acp-agent demo")
-    screen.note("An editor starts the agent and talks to it over its pipes. The model is a script; all else is real.")
+    screen.note("An editor starts the agent and talks to it over pipes. Only the model is a script.")
     performance = Performance(screen, home, project)
     stop_reason = anyio.run(performance.play)
     if has_git:

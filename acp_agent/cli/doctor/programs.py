@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import anyio
 
 from acp_agent.cli.doctor.finding import Finding, Level
+from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import AgentError
-from acp_agent.core.ports import CommandRequest
 from acp_agent.execution.local_terminal import LocalTerminal
 
 _PATIENCE = 10.0  # seconds a program may take to say its version

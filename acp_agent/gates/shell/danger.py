@@ -163,12 +163,17 @@ _WIPES = re.compile(
 _STARTS = re.compile(r"system|popen|exec|spawn|subprocess|shell|\bqx\b|`|\bpty\b|getline|Runtime|\bsh\b", re.IGNORECASE)
 _LITERAL = re.compile(r"'((?:[^'\\\n]|\\.)*)'|\"((?:[^\"\\\n]|\\.)*)\"|`([^`]*)`|qx\{([^}]*)\}")
 _COMMA = re.compile(r"\s*,\s*")
+
 MAX_LITERALS = 32
+"""String literals of a program text that are read as shell text."""
+
+MAX_CODE = 8 * 1024
+"""Characters of a program text that are searched for endless forks."""
 
 
 def code_hazard(code: str) -> str:
     """What a program text in another language plainly does: wipe a root, or fork without end. Else empty."""
-    if _FORKS.search(code):
+    if _FORKS.search(code[:MAX_CODE]):
         return "fork bomb"
     if any(is_system_root(match[1]) for match in _WIPES.finditer(code)):
         return "rm -rf /"

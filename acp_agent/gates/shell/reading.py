@@ -5,12 +5,13 @@ from dataclasses import dataclass, field, replace
 
 from acp_agent.gates.command import MAX_BYTES, MAX_DEPTH, Analysis, Command, Construct, Opaque, Plain, Survey
 from acp_agent.gates.shell.audit import why_not_plain
+from acp_agent.gates.shell.drafts import Guesses, commands
 from acp_agent.gates.shell.options import shell_call
 from acp_agent.gates.shell.spelling import loose_constructs, loose_segments, spellings
 from acp_agent.gates.shell.syntax import deadline, parse
 from acp_agent.gates.shell.tables import tables
 from acp_agent.gates.shell.targets import is_system_root
-from acp_agent.gates.shell.walk import Walk, commands
+from acp_agent.gates.shell.walk import Walk
 from acp_agent.gates.shell.wrappers import Expander, Nested
 
 SURVEY_BYTES = 4 * MAX_BYTES
@@ -53,10 +54,10 @@ def analyse(text: str, depth: int = 0) -> Analysis:
         return Nested(analysis.commands)
 
     expander = Expander(read, guess=False, files={})
-    walk = Walk(parsed, {}).tree()
+    walk = Walk(parsed, Guesses()).tree()
     if walk.unread:
         return Opaque(walk.unread)
-    found = commands(walk, expander.expand)
+    found = commands(walk.drafts, walk.guesses, expander.expand)
     return Plain(found) if found else Opaque("runs nothing")
 
 
@@ -104,7 +105,7 @@ def _survey(text: str, findings: _Findings, values: Mapping[str, tuple[str, ...]
         return ()
     if parsed.root.has_error:
         findings.damage = "has a syntax error"
-    walk = Walk(parsed, {**_WELL_KNOWN, **values}).tree()
+    walk = Walk(parsed, Guesses({**_WELL_KNOWN, **values})).tree()
     findings.unread = findings.unread or walk.unread
     findings.constructs |= walk.constructs
     findings.hazards += walk.hazards
@@ -113,9 +114,9 @@ def _survey(text: str, findings: _Findings, values: Mapping[str, tuple[str, ...]
         if depth == MAX_DEPTH:
             findings.unread = "nests too many shells"
             return Nested(unclear=findings.unread)
-        return Nested(_survey(inner, findings, {**walk.known, **inner_values}, depth + 1))
+        return Nested(_survey(inner, findings, {**walk.guesses.known, **inner_values}, depth + 1))
 
-    found = commands(walk, Expander(read, guess=True, files=walk.files).expand)
+    found = commands(walk.drafts, walk.guesses, Expander(read, guess=True, files=walk.guesses.files).expand)
     findings.hazards += _hazards(found)
     if any("too many wrappers" in each.unclear for command in found for each in command.walk()):
         findings.unread = "nests too many wrappers"

@@ -2,16 +2,22 @@
 
 import re
 
-_SED_ADDRESS = r"(?:\d+(?:~\d+)?|\$|/(?:\\.|[^/\\\n])*/I?|\\(?P<q{n}>[^\w\s\\])(?:\\.|(?!(?P=q{n}))[^\\\n])*(?P=q{n}))"
+MAX_SCRIPT = 4096
+"""Characters of a script that are looked at; a longer one counts as unclear."""
+
+# Blanks are matched possessively: a script of blanks must not take polynomial time.
+_SED_ADDRESS = (
+    r"(?:\d++(?:~\d++)?|\$|/(?:\\.|[^/\\\n])*+/I?|\\(?P<q{n}>[^\w\s\\])(?:\\.|(?!(?P=q{n}))[^\\\n])*+(?P=q{n}))"
+)
 _SED_COMMAND = re.compile(
-    r"\s*(?:"
+    r"[ \t]*+(?:"
     + _SED_ADDRESS.replace("{n}", "1")
-    + r"(?:\s*,\s*(?:[+~]?\d+|"
+    + r"(?:[ \t]*+,[ \t]*+(?:[+~]?\d++|"
     + _SED_ADDRESS.replace("{n}", "2")
-    + r"))?)?\s*!?\s*(?:[pdqnNDPhHgGxl=]\s*\d*"
-    + r"|s(?P<d>[^\w\s\\])(?:\\.|(?!(?P=d))[^\\\n])*(?P=d)(?:\\.|(?!(?P=d))[^\\])*(?P=d)[gpiIm\d]*"
-    + r"|y(?P<e>[^\w\s\\])(?:\\.|(?!(?P=e))[^\\\n])*(?P=e)(?:\\.|(?!(?P=e))[^\\\n])*(?P=e)"
-    + r")?\s*(?:[;\n]|$)"
+    + r"))?)?[ \t]*+!?[ \t]*+(?:[pdqnNDPhHgGxl=][ \t]*+\d*+"
+    + r"|s(?P<d>[^\w\s\\])(?:\\.|(?!(?P=d))[^\\\n])*+(?P=d)(?:\\.|(?!(?P=d))[^\\])*+(?P=d)[gpiIm\d]*+"
+    + r"|y(?P<e>[^\w\s\\])(?:\\.|(?!(?P=e))[^\\\n])*+(?P=e)(?:\\.|(?!(?P=e))[^\\\n])*+(?P=e)"
+    + r")?[ \t]*+(?:[;\n]|$)"
 )
 _SED_OPTIONS = frozenset(
     (
@@ -52,18 +58,18 @@ def sed_asks(args: tuple[str, ...]) -> str:
     own = operands[:2] if operands[:1] == [""] else operands[:1]  # BSD: -i '' script
     for script in scripts or own:
         if not _sed_plain(script):
-            return f"the script {script!r}"
+            return f"the script {script[:80]!r}"
     return ""
 
 
 def _sed_plain(script: str) -> bool:
-    at = 0
-    while at < len(script):
+    at = 0 if len(script) <= MAX_SCRIPT else -1
+    while 0 <= at < len(script):
         match = _SED_COMMAND.match(script, at)
         if match is None or match.end() == at:
             return False
         at = match.end()
-    return True
+    return at >= 0
 
 
 def awk_asks(args: tuple[str, ...]) -> str:
@@ -75,4 +81,4 @@ def awk_asks(args: tuple[str, ...]) -> str:
         index += 2 if args[index] in ("-F", "-v") else 1
     index += args[index : index + 1] == ("--",)
     script = args[index] if index < len(args) else ""
-    return f"the script {script!r}" if _AWK_RUNS.search(script) else ""
+    return f"the script {script[:80]!r}" if len(script) > MAX_SCRIPT or _AWK_RUNS.search(script) else ""

@@ -1,13 +1,13 @@
 """Every simple command of a tree, in source order, with what stands around it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from acp_agent.gates.command import Command, Construct, Redirection
+from acp_agent.gates.command import Construct, Redirection
+from acp_agent.gates.shell.drafts import Draft, Guesses
 from acp_agent.gates.shell.syntax import MAX_TREE_DEPTH, Parsed
-from acp_agent.gates.shell.words import Piece, ansi_c, pieces, variants
+from acp_agent.gates.shell.words import Piece, pieces
 
 _OPERATORS = {"&&": "&&", "||": "||", ";": ";", "|": "|", "|&": "|", "&": "&", "\n": ";"}
 _CONSTRUCTS = {
@@ -34,48 +34,22 @@ _WORDS = frozenset(
         "extglob_pattern",
     )
 )
-_PRINTERS = frozenset(("echo", "printf", "print"))
-_PASSING = frozenset(("cat", "tee", "head", "tail", "sed", "tr", "rev", "sort", "uniq", "grep", "tac"))
 
 MAX_COMMANDS = 1000
 """Simple commands of one text that are read; a longer text counts as unread."""
 
-MAX_FED_TEXT = 16 * 1024
-"""Characters of printed text that are kept, in case a shell reads them."""
-
-MAX_VALUE = 1024
-"""Characters of a variable's value that are kept."""
-
-Word = list[Piece]
-
-
-@dataclass(slots=True)
-class Draft:
-    """A simple command while it is being collected."""
-
-    words: list[Word] = field(default_factory=list[Word])
-    assignments: list[str] = field(default_factory=list[str])
-    redirections: list[Redirection] = field(default_factory=list[Redirection])
-    joined: str = ""
-    stdin: str = ""
-
 
 @dataclass(slots=True)
 class Walk:
-    """One walk over a tree. `known` holds the values variables were seen to take; empty when nothing may be guessed.
-
-    After `tree()`: drafts, constructs, hazards; `unread` says why the walk did not get to the end.
-    """
+    """One walk over a tree. `tree` fills in the rest; `unread` says why it did not get to the end."""
 
     parsed: Parsed
-    known: dict[str, tuple[str, ...]]
+    guesses: Guesses
     drafts: list[Draft] = field(default_factory=list[Draft])
     constructs: set[Construct] = field(default_factory=set[Construct])
     hazards: list[str] = field(default_factory=list[str])
-    files: dict[str, str] = field(default_factory=dict[str, str])
     unread: str = ""
     _operator: str = ""
-    _fed: str = ""
     _left: bool = False
 
     def tree(self) -> "Walk":
@@ -164,7 +138,7 @@ class Walk:
 
     def _inside(self, node: Node, depth: int) -> None:
         """Substitutions inside the words of a command."""
-        operator, fed = self._operator, self._fed
+        operator, fed = self._operator, self.guesses.fed
         if node.type in ("command_substitution", "process_substitution"):
             self._substitution(node, depth)
         elif depth > MAX_TREE_DEPTH:
@@ -172,7 +146,7 @@ class Walk:
         elif node.type not in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
             for child in node.children:
                 self._inside(child, depth + 1)
-        self._operator, self._fed = operator, fed
+        self._operator, self.guesses.fed = operator, fed
 
     def _substitution(self, node: Node, depth: int) -> None:
         backtick = self.parsed.source[node.start_byte : node.start_byte + 1] == b"`"
@@ -203,8 +177,10 @@ class Walk:
             case "herestring_redirect":
                 self.constructs.add(Construct.HERE_STRING)
                 words = [child for child in node.children if child.type in _WORDS]
-                draft.stdin += " ".join(part for word in words for part in self._one(pieces(self.parsed, word))) + "\n"
-                self._feed(draft.stdin)
+                draft.stdin += (
+                    " ".join(part for word in words for part in self.guesses.words(pieces(self.parsed, word))) + "\n"
+                )
+                self.guesses.feed(draft.stdin)
                 for child in node.children:
                     self._inside(child, depth + 1)
             case _:
@@ -219,7 +195,7 @@ class Walk:
             operator, words, targets = operator[:-1], targets, []
         else:
             words = targets[1:]
-        target = " ".join(self._one(pieces(self.parsed, targets[0]))) if targets else "-"
+        target = " ".join(self.guesses.words(pieces(self.parsed, targets[0]))) if targets else "-"
         draft.redirections.append(Redirection(operator, target, descriptor))
         draft.words.extend(pieces(self.parsed, child) for child in words)
         for child in (*targets[:1], *words):
@@ -229,7 +205,7 @@ class Walk:
         body = next((child for child in node.children if child.type == "heredoc_body"), None)
         if body is not None:
             draft.stdin += self.parsed.text(body)
-            self._feed(draft.stdin)
+            self.guesses.feed(draft.stdin)
             self._inside(body, depth + 1)
         for child in node.children:
             match child.type:
@@ -244,36 +220,15 @@ class Walk:
                     self._visit(child, depth + 1)
 
     def _emitted(self, draft: Draft) -> None:
-        """A command is complete: what it prints may feed a later shell, and what follows is a new statement."""
+        """A command is complete; what follows is a new statement."""
         self._operator = ";"
-        if not self.known:
-            return
-        if draft.joined == "|" and not draft.stdin:
-            draft.stdin = self._fed
-        argv = self._argv(draft)
-        name = argv[0].rpartition("/")[2] if argv else ""
-        if name in _PRINTERS:
-            text = " ".join(word for word in argv[1:] if not word.startswith("-"))
-            self._feed(ansi_c(text) if "\\" in text else text)
-            self._feed("\n".join(argv[2:]) if name == "printf" else "")
-        if name == "set" and "--" in argv:
-            rest = argv[argv.index("--") + 1 :]
-            self.known |= {"@": (" ".join(rest),), "*": (" ".join(rest),)}
-            self.known |= {str(place): (word,) for place, word in enumerate(rest[:9], start=1)}
-        written = draft.stdin if name in _PASSING else self._fed if name in _PRINTERS else ""
-        if written:
-            targets = [each.target for each in draft.redirections if each.writes]
-            targets += [word for word in argv[1:] if name == "tee"]
-            self.files.update(dict.fromkeys((_file_key(target) for target in targets), written))
-
-    def _feed(self, text: str) -> None:
-        self._fed = f"{self._fed}\n{text}"[-MAX_FED_TEXT:]
+        self.guesses.note(draft)
 
     def _function(self, node: Node, depth: int) -> None:
         before = len(self.drafts)
         self._children(node, depth)
         name = next((self.parsed.text(child) for child in node.children if child.type == "word"), "")
-        calls = [draft for draft in self.drafts[before:] if self._argv(draft)[:1] == (name,)]
+        calls = [draft for draft in self.drafts[before:] if self.guesses.argv(draft)[:1] == (name,)]
         doubled = len(calls) > 1 and any(draft.joined == "|" for draft in calls)
         if doubled or (calls and _has_background(node)):
             self.hazards.append("fork bomb")
@@ -284,10 +239,10 @@ class Walk:
             part
             for child in node.children[2:]
             if child.type in _WORDS
-            for part in self._one(pieces(self.parsed, child))
+            for part in self.guesses.words(pieces(self.parsed, child))
         ]
         if name and values:
-            self._learn(name, values)
+            self.guesses.learn(name, values)
 
     def _assign(self, node: Node) -> str:
         """Learn a variable's value; gives the assignment as `NAME=value`."""
@@ -295,26 +250,10 @@ class Walk:
         value = node.children[-1] if len(node.children) > 2 else None
         parts = value.children if value is not None and value.type == "array" else [value]
         words = [pieces(self.parsed, part) for part in parts if part is not None and part.type in _WORDS]
-        text = " ".join(word for part in words for word in self._one(part))
+        text = " ".join(word for part in words for word in self.guesses.words(part))
         if name.type == "variable_name":
-            self._learn(self.parsed.text(name), [text])
+            self.guesses.learn(self.parsed.text(name), [text])
         return f"{self.parsed.text(name)}={text}"
-
-    def _learn(self, name: str, values: list[str]) -> None:
-        if self.known:
-            short = (value[:MAX_VALUE] for value in values)
-            self.known[name] = tuple(dict.fromkeys((*short, *self.known.get(name, ()))))[:4]
-
-    def _one(self, word: Word) -> tuple[str, ...]:
-        return (variants([word], self.known, 1) or [()])[0]
-
-    def _argv(self, draft: Draft) -> tuple[str, ...]:
-        return (variants(draft.words, self.known, 1) or [()])[0]
-
-
-def _emptied(word: Word, known: dict[str, tuple[str, ...]]) -> Word:
-    """The word that names a program, with unknown variables empty: `$x curl` and `cu${x}rl` run curl."""
-    return [piece for piece in word if not piece.variable or piece.variable in known]
 
 
 def _has_background(node: Node) -> bool:
@@ -325,23 +264,3 @@ def _has_background(node: Node) -> bool:
             return True
         todo.extend(child.children)
     return False
-
-
-def _file_key(name: str) -> str:
-    return name.removeprefix("./")
-
-
-def commands(walk: Walk, finish: Callable[[Command], Command]) -> tuple[Command, ...]:
-    """The drafts as commands, one for each value its variables may have; `finish` adds what they start."""
-    found: list[Command] = []
-    for draft in walk.drafts:
-        forms: list[tuple[str, ...]] = variants(draft.words, walk.known) or [()]
-        if walk.known and draft.words and any(piece.variable for piece in draft.words[0]):
-            forms += variants([_emptied(draft.words[0], walk.known), *draft.words[1:]], walk.known)
-        for argv in forms:
-            if argv or draft.assignments or draft.redirections:
-                command = Command(
-                    argv, tuple(draft.redirections), tuple(draft.assignments), draft.joined, stdin=draft.stdin
-                )
-                found.append(finish(command))
-    return tuple(found)

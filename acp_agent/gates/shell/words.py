@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 
 from tree_sitter import Node
 
@@ -31,6 +31,9 @@ class Piece:
     text: str
     quoted: bool = False
     variable: str = ""
+
+
+Word = list[Piece]
 
 
 def ansi_c(text: str) -> str:
@@ -150,7 +153,7 @@ def variants(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]], lim
     """The argument lists a command may have, given every value its variables were seen to take."""
     names = sorted({piece.variable for word in words for piece in word if piece.variable in known})
     found: list[tuple[str, ...]] = []
-    for choice in product(*(known[name] for name in names)):
+    for choice in islice(product(*(known[name] for name in names)), MAX_FIELDS):
         values = dict(zip(names, choice, strict=True))
         argv = tuple(part for word in words for part in fields(word, values))
         if argv not in found:

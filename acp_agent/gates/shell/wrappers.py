@@ -12,8 +12,6 @@ _FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
 _FD_RUNS = ("-x", "--exec", "-X", "--exec-batch")
 _STDIN_FILES = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
-_PATTERN = set("*?[")
-
 MAX_FED = 16
 """Words of literal input that are tried as arguments of what `xargs` runs."""
 
@@ -87,9 +85,10 @@ class Expander:
             return command if self.guess else replace(command, unclear=f"{command.name} splits a text into words")
         if not peeled.argv:
             return command
-        if not self.guess and (_PATTERN & set("".join(command.argv[: len(command.argv) - len(peeled.argv) + 1]))):
+        before = command.argv[: len(command.argv) - len(peeled.argv) + 1]
+        if not self.guess and not command.patterns.isdisjoint(before):
             return replace(command, unclear=f"{command.name}: what it starts is named by a pattern")
-        inner = self.expand(Command(peeled.argv, stdin=command.stdin), depth + 1)
+        inner = self.expand(Command(peeled.argv, stdin=command.stdin, patterns=command.patterns), depth + 1)
         command = _checked(replace(command, runs=(inner,)))
         return self._fed(command, peeled.argv, depth) if wrapper.appended and self.guess and command.stdin else command
 
@@ -104,6 +103,8 @@ class Expander:
         return tuple(self.expand(Command(command.argv[start:]), depth + 2) for start in starts[:8])
 
     def _shell(self, command: Command, table: Tables) -> Command:
+        if not self.guess and not command.patterns.isdisjoint(command.argv):
+            return replace(command, unclear=f"{command.name}: what it runs is named by a pattern")
         call = shell_call(table, command.argv[1:])
         if call.unclear:
             runs = self._guesses(command, MAX_DEPTH) if self.guess else ()
@@ -143,7 +144,7 @@ class Expander:
                 return self._texts(command, option_texts(table.text[name], args)) if self.guess else command
             case _:
                 return command
-        runs = tuple(self.expand(Command(argv), depth + 1) for argv in inner if argv)
+        runs = tuple(self.expand(Command(argv, patterns=command.patterns), depth + 1) for argv in inner if argv)
         return _checked(replace(command, runs=runs, appended=bool(runs)))
 
     def _texts(

@@ -1,8 +1,8 @@
 import anyio
 import pytest
 
+from acp_agent.core.backends import CommandRequest, RunningCommand
 from acp_agent.core.errors import BackendUnavailable, Refused
-from acp_agent.core.ports import CommandRequest, RunningCommand
 from acp_agent.core.types import Access
 from acp_agent.execution.composite import CompositeFileSystem, CompositeTerminal
 from tests.fakes.fake_terminal import FakeTerminal, Script

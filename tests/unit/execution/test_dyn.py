@@ -7,9 +7,10 @@ from uuid import uuid4
 import anyio
 import pytest
 
+from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.events import Event, ToolFinished, ToolProgress, ToolStarted
-from acp_agent.core.ports import FileSystem, Invocation, ToolContext, ToolExecutor
+from acp_agent.core.ports import Invocation, ToolContext, ToolExecutor
 from acp_agent.core.types import Allow, Ask, Deny, Json, ToolCall, ToolKind, ToolResult, ToolSpec, Verdict
 from acp_agent.core.wrapper import Gate, WrapperExecutor
 from acp_agent.execution.chain import build_chain

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acp_agent.core.backends import EntryKind, GrepQuery
 from acp_agent.core.errors import AgentError, Refused, ToolError, ToolErrorCategory
-from acp_agent.core.ports import EntryKind, GrepQuery
 from acp_agent.execution.atomic_write import replace_file
 from acp_agent.execution.local_files import LocalFileSystem
 from acp_agent.execution.path_errors import path_error

@@ -10,8 +10,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+from acp_agent.core.backends import CommandOutcome, CommandRequest
 from acp_agent.core.errors import ConfigError, ToolError, ToolErrorCategory
-from acp_agent.core.ports import CommandOutcome, CommandRequest
 from acp_agent.execution.local_terminal import LocalTerminal
 from acp_agent.execution.process_tree import system_table
 from tests.unit.execution.processes import LINUX, Caller, ended, exists, subreaper

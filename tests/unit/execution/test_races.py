@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from acp_agent.core.backends import GrepQuery
 from acp_agent.core.errors import Refused, ToolError
-from acp_agent.core.ports import GrepQuery
 from acp_agent.execution.local_files import LocalFileSystem
 from acp_agent.execution.open_beneath import Opener
 from acp_agent.execution.roots import Roots

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_agent.core.ports import GrepMatches, GrepQuery
+from acp_agent.core.backends import GrepMatches, GrepQuery
 from acp_agent.execution.local_files import LocalFileSystem
 from acp_agent.execution.ripgrep import find_ripgrep
 from acp_agent.execution.roots import Roots

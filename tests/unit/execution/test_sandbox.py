@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from acp_agent.core.backends import GrepQuery
 from acp_agent.core.errors import Refused, ToolError
-from acp_agent.core.ports import GrepQuery
 from acp_agent.execution.local_files import LocalFileSystem
 from acp_agent.execution.open_beneath import Opener
 from acp_agent.execution.roots import Roots

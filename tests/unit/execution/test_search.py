@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acp_agent.core.backends import GrepQuery
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
-from acp_agent.core.ports import GrepQuery
 from acp_agent.core.types import Access
 from acp_agent.execution.local_files import LocalFileSystem
 from acp_agent.execution.roots import Roots

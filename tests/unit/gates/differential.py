@@ -251,6 +251,6 @@ def _same(record: tuple[str, ...], command: Command) -> bool:
     """Whether a recorded run is this command. Words that bash expands (globs, tildes) and words from xargs differ."""
     if record[0] != command.name:
         return False
-    if command.appended or any(set(word) & set("*?[~") for word in command.argv):
+    if command.appended or any(word in command.patterns or "~" in word for word in command.argv):
         return True
     return record[1:] == command.argv[1:] or record[1 : len(command.argv)] == command.argv[1:]

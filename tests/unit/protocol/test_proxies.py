@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_agent.core.backends import CommandOutcome, CommandRequest, FileSystem
 from acp_agent.core.errors import BackendUnavailable, Refused
-from acp_agent.core.ports import CommandOutcome, CommandRequest, FileSystem
 from acp_agent.core.types import Access
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.paths import EditorPaths

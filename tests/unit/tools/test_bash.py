@@ -3,9 +3,9 @@
 import anyio
 import pytest
 
+from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.events import ToolProgress
-from acp_agent.core.ports import CommandRequest
 from acp_agent.core.types import CommandSubject, ToolKind
 from tests.fakes.fake_terminal import Script
 from tests.unit.tools.workbench import Workbench

@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
+from acp_agent.core.backends import CommandRequest, Entry, EntryKind, FileSystem, GrepQuery, Terminal
 from acp_agent.core.errors import Refused, ToolError
-from acp_agent.core.ports import CommandRequest, Entry, EntryKind, FileSystem, GrepQuery, Terminal
 from acp_agent.core.types import Access
 from tests.fakes.fake_terminal import FakeTerminal, Script
 from tests.fakes.memory_files import MemoryFileSystem

@@ -1,0 +1,39 @@
+"""A user's folders, private to one test."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class Home:
+    """A user's folders, private to one test: nothing of the machine's configuration, keys or history is seen."""
+
+    root: Path
+    extra: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.root.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config.toml"
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "HOME": str(self.root),
+            "XDG_CONFIG_HOME": str(self.root / "xdg-config"),
+            "XDG_DATA_HOME": str(self.root / "xdg-data"),
+            "XDG_CACHE_HOME": str(self.root / "xdg-cache"),
+            "XDG_STATE_HOME": str(self.root / "xdg-state"),
+            "ACP_AGENT_CONFIG": str(self.config),
+            "ACP_AGENT_DATA_DIR": str(self.data),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **self.extra,
+        }
