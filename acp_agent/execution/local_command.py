@@ -1,5 +1,6 @@
 """One command on this machine, from its start to its last process (T2.2-T2.9, A13.7)."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -72,6 +73,7 @@ class LocalCommand:
                 await to_thread.run_sync(self._tree.end)
                 await self._exited()
             self._finished.set()
+        self._tree.tidy_up_later(asyncio.get_running_loop().call_later)
         for fd in (*self._pipes.values(), *(() if self._pidfd is None else (self._pidfd,))):
             os.close(fd)
         self._pipes, self._pidfd = {}, None

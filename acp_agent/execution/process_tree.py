@@ -119,12 +119,22 @@ class Unclaimed:
         self._since: dict[int, float] = {}
 
     def note(self, zombies: Iterable[int]) -> None:
-        """Reap those that were already noted long ago."""
+        """These are all there are now. Those that were already noted long ago are reaped."""
         now = self._clock()
         self._since = {pid: self._since.get(pid, now) for pid in zombies}
-        for pid, since in self._since.items():
-            if now - since > _UNCLAIMED:
-                reap(pid)
+        self.review()
+
+    def review(self) -> None:
+        """Reap those whose time is over."""
+        now, since = self._clock(), self._since
+        over = {pid for pid, noted in since.items() if now - noted > _UNCLAIMED}
+        for pid in over:
+            reap(pid)
+        self._since = {pid: noted for pid, noted in since.items() if pid not in over}
+
+    def next_review(self) -> float | None:
+        """In how many seconds to review, or None when there is nothing to."""
+        return _UNCLAIMED + 1 if self._since else None
 
 
 class ProcessTree:
@@ -164,9 +174,15 @@ class ProcessTree:
         tops = [pid for pid, status in ours.items() if status.parent not in ours]
         below = [self._table.status(pid) for pid in descendants(self._table, tops)]
         members = [status for status in below if status is not None and not status.zombie]
-        self._sessions.update(status.session for status in members)
+        self._sessions |= {status.session for status in members} - {0, self._own_session}
         self._bury([status for status in statuses if status.zombie])
         return [status.pid for status in members]
+
+    def tidy_up_later(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
+        """Have dead children reaped that nobody claims, should no other command come along to do it."""
+        seconds = self._unclaimed.next_review()
+        if seconds is not None:
+            call_later(seconds, self._unclaimed.review)
 
     def wait(self, patience: float) -> None:
         """Give what is alive `patience` seconds to end by itself. Blocks."""

@@ -118,6 +118,8 @@ class PermissionGate(Gate):
         return await self.wrapped.execute(invocation)
 
     async def _ask(self, invocation: Invocation) -> ToolResult:
+        if invocation.flaw is not None:
+            return invocation.flaw  # whatever the answer, it could not be done: not worth a question
         if self._approver is None:
             return ToolResult.refused(_NOBODY, ToolErrorCategory.CONFIRMATION_REQUIRED)
         async with self._one_question:

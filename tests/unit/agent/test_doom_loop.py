@@ -30,9 +30,9 @@ def test_another_output_in_between_starts_the_count_again() -> None:
         ("3 passed in 0.03s", "3 passed in 0.12s", "3 passed in 1s"),
         ("took 12 ms", "took 7 ms", "took 120ms"),
         (
-            "stored as overflow:" + str(uuid4()),
-            "stored as overflow:" + str(uuid4()),
-            "stored as overflow:" + str(uuid4()),
+            "stored as overflow:1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed",
+            "stored as overflow:9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d",
+            "stored as overflow:6ec0bd7f-11c0-43da-975e-2a8ad9ebae0b",
         ),
         ("at 2025-01-02T03:04:05Z", "at 2025-01-02T03:04:06.123Z", "at 2026-11-12 13:14:15+01:00"),
         ("12:00:01 fail", "12:00:02 fail", "12:00:03.5 fail"),

@@ -2,15 +2,17 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
 import pytest
 
 from acp_agent.execution.process_signals import pidfd_works, signal_and_wait
-from acp_agent.execution.process_table import LinuxProcessTable, Status
+from acp_agent.execution.process_table import MARK, LinuxProcessTable, ProcessTable, Status
 from acp_agent.execution.process_tree import ProcessTree, Unclaimed, system_table
-from tests.unit.execution.processes import LINUX, Caller, exists, subreaper
+from acp_agent.execution.psutil_table import PsutilProcessTable
+from tests.unit.execution.processes import LINUX, Caller, ended, exists, subreaper
 
 pytestmark = pytest.mark.anyio
 
@@ -110,13 +112,42 @@ def test_a_dead_child_that_nobody_claims_is_reaped_in_the_end():
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     now = [100.0]
     unclaimed = Unclaimed(clock=lambda: now[0])
+    assert unclaimed.next_review() is None
     for now[0] in (100.0, 101.0, 104.0):
         unclaimed.note([process.pid])
         assert exists(process.pid)
-    now[0] = 106.0
-    unclaimed.note([process.pid])
+    seconds = unclaimed.next_review()
+    assert seconds is not None
+    now[0] = 100.0 + seconds
+    unclaimed.review()
     assert not exists(process.pid)
+    assert unclaimed.next_review() is None
     process.wait()
+
+
+def marked_shell(command: str, mark: str) -> "subprocess.Popen[bytes]":
+    environment = {"PATH": os.environ["PATH"], MARK: mark}
+    return subprocess.Popen(["sh", "-c", command], start_new_session=True, env=environment)
+
+
+@pytest.mark.parametrize("orphans_fall_to_us", [pytest.param(True, marks=linux_only), False])
+@pytest.mark.parametrize("make_table", [system_table, PsutilProcessTable])
+async def test_a_tree_is_found_by_any_table_and_ended_with_its_daemons(
+    tmp_path: Path, make_table: Callable[[], ProcessTable], orphans_fall_to_us: bool
+):
+    child, daemon = Caller(tmp_path, "child"), Caller(tmp_path, "daemon")
+    with subreaper(orphans_fall_to_us):
+        tree = ProcessTree(Unclaimed(), table=make_table())
+        command = f"{child.program} &\n(setsid {daemon.program} </dev/null >/dev/null 2>&1 &)\nwait"
+        shell = marked_shell(command, tree.mark)
+        tree.started(shell.pid, frozenset())
+        pids = [await child.pid(), await daemon.pid()]
+        assert tree.living()[0] in (shell.pid, pids[1])
+        assert set(tree.living()) == {shell.pid, *pids}
+        assert tree.end() == 3
+        shell.wait()
+        assert tree.living() == []
+        assert all(ended(pid) for pid in pids)
 
 
 class Counting(LinuxProcessTable):

@@ -184,7 +184,7 @@ A = (
     ("> out evil", ("git *",)),
     ("git log $(evil)", ("git *",)),
     ("git log `evil`", ("git *",)),
-    ("git log \"$(evil)\"", ("git *",)),
+    ('git log "$(evil)"', ("git *",)),
     ("git log <(evil)", ("git *",)),
     ("git log > >(evil)", ("git *",)),
     ("git log <<< $(evil)", ("git *",)),
@@ -275,7 +275,7 @@ A = (
     ("fd x -x evil", ("fd *",)),
     ("read x; $x", ("read *",)),
     ("printf -v PATH . ; git log", ("printf *", "git *")),
-)  # fmt: skip
+)
 
 B = (
     ("git -c core.pager=evil log", ("git *",)),
@@ -405,7 +405,7 @@ B = (
     ("pnpm dlx evil", ("pnpm *",)),
     ("uv tool run evil", ("uv *",)),
     ("xargs -a list rm", ("xargs *",)),
-)  # fmt: skip
+)
 
 C = (
     ("cat /etc/passwd", ("cat *",)),
@@ -479,4 +479,4 @@ C = (
     ("printenv", ("printenv *",)),
     ("dd if=x of=../y", ("dd *",)),
     ("dd of=/tmp/x", ("dd *",)),
-)  # fmt: skip
+)

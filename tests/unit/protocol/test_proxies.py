@@ -41,12 +41,15 @@ class Editor:
         self.peer = peer
         self.answers = {name.replace("_", "/", 1): answer for name, answer in answers.items()}
         self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.grown = anyio.Event()
 
     async def serve(self, other: OtherEnd) -> None:
         while True:
             request = await other.receive()
             method, params = request["method"], request["params"]
             self.requests.append((method, params))
+            self.grown.set()
+            self.grown = anyio.Event()
             answer = self.answers.get(method, {})
             if answer is self.NEVER:
                 continue
@@ -219,7 +222,7 @@ async def test_a_command_goes_as_a_private_script_and_comes_back_whole(tmp_path:
 async def settled(editing: Editor, count: int) -> None:
     with anyio.fail_after(5):
         while len(editing.requests) < count:
-            await anyio.sleep(0)
+            await editing.grown.wait()
 
 
 async def test_a_folder_with_special_characters_makes_the_command_an_argument(tmp_path: Path) -> None:

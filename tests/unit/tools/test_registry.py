@@ -132,7 +132,9 @@ async def test_very_many_problems_are_not_all_listed():
         await Workbench().understand("read", **{f"key{n}": n for n in range(20)})
 
 
-@pytest.mark.parametrize("error", [Refused("no"), BackendUnavailable("editor", "gone"), ToolError("timeout", "slow")])
+@pytest.mark.parametrize(
+    "error", [Refused("no"), BackendUnavailable("editor", "gone"), ToolError(ToolErrorCategory.TIMEOUT, "slow")]
+)
 async def test_a_preview_that_fails_shows_nothing_and_the_run_reports(error: AgentError):
     bench = Workbench({"a": "x\n"})
     bench.files.fail("a", error)
@@ -145,8 +147,19 @@ async def test_a_preview_that_fails_shows_nothing_and_the_run_reports(error: Age
         invocation = await bench.understand(name, path="a", **arguments)
 
         assert (invocation.diffs, invocation.locations) == ((), ())
+        assert (invocation.flaw is None) is isinstance(error, BackendUnavailable)  # another backend may be found
         with pytest.raises(type(error)):
             await bench.execute(invocation)
+
+
+async def test_an_edit_that_cannot_match_is_known_to_fail_before_anybody_is_asked():
+    bench = Workbench({"a": "def one():\n    return first_value\n"})
+
+    invocation = await bench.understand("edit", path="a", old_string="    return frist_value", new_string="3")
+
+    assert invocation.flaw == await bench.execute(invocation)
+    assert invocation.flaw is not None
+    assert "return first_value" in invocation.flaw.text
 
 
 def test_two_tools_of_one_name_are_refused():

@@ -1,0 +1,158 @@
+"""The blocklist: unconditional, first, by whole commands."""
+
+import pytest
+
+from acp_agent.core.conduct import AutoApprove, Conduct
+from acp_agent.core.errors import ToolErrorCategory
+from acp_agent.core.ports import Decision
+from acp_agent.core.types import Allow, Ask, CallOrigin, Deny
+from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy, Substitution, find_blocked_command, judge
+from tests.unit.gates import everyday, hostile
+from tests.unit.gates.chain import Chain, Recorder, ScriptedApprover, call, command, rules
+
+pytestmark = pytest.mark.anyio
+DEFAULT = BlocklistPolicy()
+
+
+@pytest.mark.parametrize("text", hostile.U, ids=lambda text: text[:60])
+def test_what_must_never_run_is_refused(text: str):
+    assert isinstance(judge(text, DEFAULT), Deny)
+
+
+@pytest.mark.parametrize("text", [*everyday.COMMANDS, *everyday.CONSTRUCTS], ids=lambda text: text[:60])
+def test_everyday_commands_are_not_refused(text: str):
+    assert judge(text, DEFAULT) == Allow()
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        ("ls && sudo x", "sudo"),
+        ("mkfs.ext4 /dev/sda", "mkfs"),
+        ("rm -r -f /", "rm -rf /"),
+        ("curl x", "curl"),
+        ("dd if=a of=b", "dd if="),
+        (":(){ :|:& };:", "fork bomb"),
+        ("cat x > /dev/sda", "> /dev/sda"),
+        ("systemctl reboot", "systemctl reboot"),
+    ],
+)
+def test_the_refusal_names_the_pattern_that_matched(text: str, pattern: str):
+    assert find_blocked_command(text, DEFAULT) == pattern
+    verdict = judge(text, DEFAULT)
+    assert isinstance(verdict, Deny)
+    assert f"'{pattern}'" in verdict.reason
+    assert verdict.category is ToolErrorCategory.POLICY_BLOCKED
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("terraform", "terraform plan"),
+        ("terraform", "/usr/local/bin/terraform plan"),
+        ("TERRAFORM", "echo; terraform apply"),
+        ("terraform apply", "terraform apply -auto-approve"),
+        ("git push --force", "git push origin main --force"),
+        ("git push --force", "git -C sub push --force"),
+        ("git push --force", "git push --forc"),
+        ("git push -f", "git push -uf origin"),
+        ("npm publish", "npm --tag x publish"),
+        ("rm -rf /data", "rm -rf /data"),
+        ("rm -rf /data/", "rm -rf /data/x"),
+        ("docker run --privileged", "env A=1 docker run --rm --privileged x"),
+        ("shred", "bash -c 'shred x'"),
+        ("vault*", "vault-x read"),
+    ],
+)
+def test_blocked_commands_add_patterns_that_match_in_every_spelling(pattern: str, text: str):
+    assert judge(text, DEFAULT) == Allow()
+    assert isinstance(judge(text, BlocklistPolicy(blocked=(pattern,))), Deny)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("terraform", "echo terraform"),
+        ("terraform", "terraformer x"),
+        ("git push --force", "git push"),
+        ("git push", "git stash"),
+        (" ", "ls"),
+    ],
+)
+def test_blocked_commands_do_not_match_more_than_they_say(pattern: str, text: str):
+    assert judge(text, BlocklistPolicy(blocked=(pattern,))) == Allow()
+
+
+def test_allowed_commands_lift_only_the_configurable_part():
+    lifted = BlocklistPolicy(
+        allowed=("CURL", "wget", "dd if=", "sudo", "rm -rf /", "rm", "mkfs", "reboot", "fork bomb")
+    )
+    for text in ("curl https://x", "wget x", "dd if=a of=b"):
+        assert judge(text, lifted) == Allow()
+    for text in (
+        "nc x 1",
+        "sudo ls",
+        "rm -rf /",
+        "mkfs.ext4 x",
+        "reboot",
+        ":(){ :|:& };:",
+        "dd if=a of=/dev/sda",
+        "curl x > /dev/sda",
+    ):
+        assert isinstance(judge(text, lifted), Deny), text
+
+
+def test_a_command_both_blocked_and_allowed_is_blocked():
+    assert isinstance(judge("curl x", BlocklistPolicy(blocked=("curl",), allowed=("curl",))), Deny)
+
+
+def test_substitution_is_blocked_inspected_or_asked_about():
+    inspect = BlocklistPolicy(substitution=Substitution.INSPECT)
+    ask = BlocklistPolicy(substitution=Substitution.ASK)
+    good, bad, dark = 'git commit -m "$(cat msg)"', "echo $(sudo ls)", "echo $($x)"
+    assert isinstance(judge(good, DEFAULT), Deny)
+    assert judge(good, inspect) == Allow()
+    assert isinstance(judge(dark, inspect), Deny)
+    assert judge(good, ask) == Ask("uses a command substitution $(…)")
+    for policy in (DEFAULT, inspect, ask):
+        assert isinstance(judge(bad, policy), Deny)
+        assert judge("echo '$(date)'", policy) == Allow()
+
+
+def test_what_cannot_be_read_is_refused():
+    for text in ("x" * 300 * 1024, "a;" * 5000, "(" * 200 + "a" + ")" * 200, "ls\0sudo"):
+        verdict = judge(text, DEFAULT)
+        assert isinstance(verdict, Deny)
+        assert verdict.reason.startswith("blocklist: the command ")
+
+
+async def test_it_holds_against_rules_grants_full_auto_the_user_and_the_confirmed_path(tmp_path):
+    chain = Chain(
+        str(tmp_path),
+        str(tmp_path / "grants.toml"),
+        rules("*", "sudo *"),
+        Conduct(auto_approve=AutoApprove.FULL_AUTO),
+        approver=ScriptedApprover(*[Decision.ALLOW_ALWAYS] * 9),
+    )
+    for sent in (command("sudo ls"), command("sudo ls", origin=CallOrigin.USER)):
+        for path in (chain.blocklist.execute, chain.blocklist.execute_confirmed):
+            result = await path(sent)
+            assert result.failure is not None
+            assert result.failure.category is ToolErrorCategory.POLICY_BLOCKED
+        assert not chain.blocklist.requires_confirmation(sent)
+    assert chain.approver is not None
+    assert chain.approver.questions == []
+    assert chain.recorder.ran == chain.recorder.confirmed == []
+
+
+async def test_a_new_policy_takes_effect_with_the_next_call():
+    recorder = Recorder()
+    gate = BlocklistGate(recorder, DEFAULT)
+    assert (await gate.execute(command("terraform plan"))).failure is None
+    gate.policy = BlocklistPolicy(blocked=("terraform",))
+    assert (await gate.execute(command("terraform plan"))).failure is not None
+    assert len(recorder.ran) == 1
+
+
+async def test_tools_without_a_command_pass():
+    assert (await BlocklistGate(Recorder(), DEFAULT).execute(call("read", arguments={"path": "sudo"}))).failure is None

@@ -1,0 +1,194 @@
+"""What `analyse` proves, and what it leaves alone."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from acp_agent.gates.command import MAX_BYTES, MAX_DEPTH, Command, Opaque, Plain, Redirection, analyse
+from tests.unit.gates import everyday, hostile
+
+
+def argvs(text: str) -> list[list[str]]:
+    """Every argument list of a plain text, nested ones included."""
+    verdict = analyse(text)
+    assert isinstance(verdict, Plain), verdict
+    return [list(each.argv) for command in verdict.commands for each in command.walk()]
+
+
+def only(text: str) -> Command:
+    verdict = analyse(text)
+    assert isinstance(verdict, Plain), verdict
+    assert len(verdict.commands) == 1
+    return verdict.commands[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("git status", [["git", "status"]]),
+        ("  ls\t-la  ", [["ls", "-la"]]),
+        ("ls 'a b' \"c d\" e'f'\"g\"", [["ls", "a b", "c d", "efg"]]),
+        ("ls '' \"\"", [["ls", "", ""]]),
+        ("a; b && c || d | e |& f & g\nh", [[name] for name in "abcdefgh"]),
+        ("(a; b); { c; }; ! d", [["a"], ["b"], ["c"], ["d"]]),
+        ("ls # comment; evil", [["ls"]]),
+        ("git show stash@{0} HEAD^{tree}", [["git", "show", "stash@{0}", "HEAD^{tree}"]]),
+        ("git log 'a;b' \"c&&d\"", [["git", "log", "a;b", "c&&d"]]),
+        ("git commit -m 'one\ntwo'", [["git", "commit", "-m", "one\ntwo"]]),
+        ('grep "a\\.b" x', [["grep", "a\\.b", "x"]]),
+        ("find . -exec cat {} \\;", [["find", ".", "-exec", "cat", "{}", ";"], ["cat", "{}"]]),
+        ("> out cat x", [["cat", "x"]]),
+        ("cat > out x y", [["cat", "x", "y"]]),
+        (
+            "timeout -k 3 5s nice -n5 ls",
+            [["timeout", "-k", "3", "5s", "nice", "-n5", "ls"], ["nice", "-n5", "ls"], ["ls"]],
+        ),
+        ("bash -lc 'a; b'", [["bash", "-lc", "a; b"], ["a"], ["b"]]),
+        ("bash -e -o pipefail -c 'a' x", [["bash", "-e", "-o", "pipefail", "-c", "a", "x"], ["a"]]),
+        ("eval 'a b' c", [["eval", "a b", "c"], ["a", "b", "c"]]),
+        ("xargs -0 -n1 wc -l", [["xargs", "-0", "-n1", "wc", "-l"], ["wc", "-l"]]),
+        ("command -v sudo", [["command", "-v", "sudo"]]),
+        ("nice ls --", [["nice", "ls", "--"], ["ls", "--"]]),
+        ("uv run -q pytest -x", [["uv", "run", "-q", "pytest", "-x"], ["pytest", "-x"]]),
+    ],
+)
+def test_a_plain_text_gives_every_command_word_for_word(text: str, expected: list[list[str]]):
+    assert argvs(text) == expected
+
+
+def test_redirections_and_assignments_are_told_apart_from_words():
+    command = only("A=1 B='x y' ls -l > out 2>&1 < in")
+    assert command.argv == ("ls", "-l")
+    assert command.assignments == ("A=1", "B=x y")
+    assert command.redirections == (Redirection(">", "out"), Redirection(">&", "1", "2"), Redirection("<", "in"))
+    assert [each.harmless for each in command.redirections] == [False, True, False]
+    assert only("ls 2>/dev/null").redirections[0].harmless
+    assert not only("ls >&2file").redirections[0].harmless
+
+
+def test_each_command_knows_the_operator_before_it():
+    verdict = analyse("a && b || c; d | e & f\ng")
+    assert isinstance(verdict, Plain)
+    assert [command.joined for command in verdict.commands] == ["", "&&", "||", ";", "|", "&", ";"]
+
+
+def test_words_that_bash_may_replace_by_file_names_are_marked():
+    assert only("ls *.py '*.md'").patterns == {"*.py"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("ls $(x)", "command substitution"),
+        ("ls `x`", "command substitution"),
+        ("ls <(x)", "process substitution"),
+        ("cat <<< x", "here-string"),
+        ("cat <<E\nx\nE", "here-document"),
+        ("ls $HOME", "variable"),
+        ('ls "$HOME"', "variable"),
+        ("ls $'x'", "escaped string"),
+        ("ls {a,b}", "braces"),
+        ("for x in a; do b; done", "loop"),
+        ("while a; do b; done", "loop"),
+        ("if a; then b; fi", "condition"),
+        ("case x in y) z;; esac", "case"),
+        ("f() { a; }", "function"),
+        ("[ -f x ]", "test"),
+        ("[[ -f x ]]", "test"),
+        ("export A=1", "changes the shell"),
+        ("a=(1 2)", "array"),
+        ("a[1]=x y", "array"),
+        ("a; ; b", "syntax error"),
+        ("ls \x01", "control"),
+        ("ls\r", "control"),
+        ("ls \u202e", "invisible"),
+        ("ls \u00a0", "word that is not plain"),
+        ("ls\n\\x", "not plain"),
+        ("ls\n\\\nx", "skipped"),
+        ("s\\u x", "not plain"),
+        ("g*t x", "pattern"),
+        ("then x", "shell word"),
+        ("", "nothing"),
+        ("# only a comment", "nothing"),
+        ("\ud800", "not valid text"),
+        ("ls " + "x" * MAX_BYTES, "longer than 64 KiB"),
+        ("( " * 300 + "ls" + " )" * 300, "nested too deep"),
+        ("a;" * 2000, "more than 1000 commands"),
+    ],
+)
+def test_what_cannot_be_proven_is_opaque_and_says_why(text: str, reason: str):
+    verdict = analyse(text)
+    assert isinstance(verdict, Opaque)
+    assert reason in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "env --no-such-option ls",
+        "env -S 'ls -l'",
+        "xargs -I% sh -c 'ls %'",
+        "find . -exec sh -c 'ls {}' \\;",
+        "bash",
+        "bash -s",
+        "bash --rcfile x -c ls",
+        "bash -c 'ls $x'",
+        "fish -c ls",
+        "timeout * ls",
+        "env *x",
+        "/usr/bin/time -v ls",
+    ],
+)
+def test_a_command_whose_inside_cannot_be_told_is_marked_unclear(text: str):
+    verdict = analyse(text)
+    assert isinstance(verdict, Plain)
+    assert any(each.unclear for command in verdict.commands for each in command.walk())
+
+
+def test_shells_inside_shells_are_read_to_the_fifth():
+    assert argvs("eval " * MAX_DEPTH + "evil")[-1] == ["evil"]
+    deeper = analyse("eval " * (MAX_DEPTH + 2) + "evil")
+    assert isinstance(deeper, Plain)
+    assert any("too many" in each.unclear for command in deeper.commands for each in command.walk())
+
+
+def test_base_names_and_folders_of_programs():
+    assert only("/usr/bin/git log").name == "git"
+    assert only("/usr/bin/git log").standard
+    assert not only("/tmp/git log").standard
+    assert not only("./git log").standard
+    assert only("timeout 5 git log").own == ("5",)
+
+
+def test_the_parser_is_not_loaded_before_the_first_command():
+    code = (
+        "import sys; from acp_agent.gates import blocklist, mode, permission, sandbox;"
+        "assert not any(name.startswith('tree_sitter') for name in sys.modules), 'loaded too early';"
+        "from acp_agent.gates.command import analyse; analyse('ls');"
+        "assert 'tree_sitter' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_garbage_takes_bounded_time_and_never_raises():
+    for unit in ("(", "$(", "<<A ", '"$(', "[[", "{", "a<<E\n", "if ", "'", "\\\n", "x=$x$x;", "eval f()", "a{1,2}"):
+        text = (unit * MAX_BYTES)[:MAX_BYTES]
+        analyse(text)
+
+
+def test_analysing_a_command_is_quick():
+    texts = [*everyday.COMMANDS, *everyday.CONSTRUCTS, *(text for text in hostile.U if len(text) < 4096)]
+    texts += [text for table in (hostile.A, hostile.B, hostile.C) for text, _ in table]
+    analyse("ls")
+    taken: list[float] = []
+    for text in texts:
+        start = time.thread_time()
+        analyse(text)
+        taken.append((time.thread_time() - start) * 1000)
+    taken.sort()
+    half, most = taken[len(taken) // 2], taken[len(taken) * 99 // 100]
+    print(f"\nanalyse: {len(taken)} commands, p50 {half:.2f} ms, p99 {most:.2f} ms")
+    # Generous: this says that nothing is quadratic; the figure itself is printed.
+    assert sum(taken) / len(taken) < 20

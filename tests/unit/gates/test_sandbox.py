@@ -1,0 +1,141 @@
+"""Paths of calls and commands against the roots of a session."""
+
+import os
+
+import pytest
+
+from acp_agent.core.errors import ToolErrorCategory
+from acp_agent.core.types import Access, Allow, Ask, Deny, PathSubject
+from acp_agent.gates.sandbox import MAX_WORDS, SandboxGate
+from tests.unit.gates.chain import Recorder, call, command, inside
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def gate(tmp_path):
+    root = tmp_path / "work"
+    (root / "a" / "b").mkdir(parents=True)
+    (root / "src").mkdir()
+    (tmp_path / "other").mkdir()
+    (root / "link-out").symlink_to(tmp_path / "other")
+    (root / "link-in").symlink_to(root / "src")
+    return SandboxGate(Recorder(), inside(str(root)))
+
+
+async def test_a_tools_own_path_must_resolve_inside(gate: SandboxGate):
+    for path in ("src/x.py", "src/../a/new", "link-in/x"):
+        assert gate.check(call("write", PathSubject(path, Access.WRITE))) == Allow()
+    for path in ("/etc/passwd", "../x", "a/../../x", "link-out/x", "link-out"):
+        result = await gate.execute(call("read", PathSubject(path, Access.READ)))
+        assert result.failure is not None
+        assert result.failure.category is ToolErrorCategory.POLICY_BLOCKED
+        assert path in result.failure.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cat src/x.py",
+        "cat ./src/x.py a/b/../c",
+        "cat link-in/x",
+        "ls > /dev/null 2>&1 < /dev/null",
+        "cat /dev/urandom | head -c 5",
+        "cd a && cat ../src/x.py",
+        "cd a && cd b && cat ../../src/x.py",
+        "(cd a && cat ../src/x)",
+        "bash -c 'cd a && cat ../src/x'",
+        "grep -rn '../x' src",
+        "grep -rn -- /etc/passwd-like src",
+        "sed -n '/start/,/../p' src/x",
+        "awk '/..\\/x/' src/x",
+        "rg '/usr/include' src",
+        "echo ../x /etc/passwd",
+        "git log HEAD~2..HEAD -- src",
+        "git diff main...dev",
+        "curl https://example.com/../x",
+        "/usr/bin/git status",
+        "git commit -m 'see a/../../b, not /etc'",
+        "find . -path './a/*'",
+    ],
+)
+def test_ordinary_commands_are_not_asked_about(gate: SandboxGate, text: str):
+    assert gate.check(command(text)) == Allow()
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("cat /etc/passwd", "/etc/passwd"),
+        ("ls /usr/include", "/usr/include"),
+        ("cat ~/.ssh/id_rsa", "~/.ssh/id_rsa"),
+        ("cat ~nobody/x", "~nobody/x"),
+        ("cat link-out/x", "link-out/x"),
+        ("cat link-out", "link-out"),
+        ("cat < /etc/passwd", "/etc/passwd"),
+        ("echo x > /etc/motd", "/etc/motd"),
+        ("gcc -I/usr/include x.c", "/usr/include"),
+        ("git --git-dir=/other/.git log", "/other/.git"),
+        ("dd of=/tmp/x", "/tmp/x"),
+        ("gcc @/etc/x", "/etc/x"),
+        ("/tmp/evil/git log", "/tmp/evil/git"),
+        ("cd /etc && ls", "/etc"),
+        ("timeout 5 cat /etc/passwd", "/etc/passwd"),
+        ("bash -c 'cat /etc/passwd'", "/etc/passwd"),
+        ("find /etc -exec cat {} +", "/etc"),
+        ("find . -exec cp {} /tmp/x \\;", "/tmp/x"),
+        ("xargs -a /etc/passwd echo", "/etc/passwd"),
+        ("cat $HOME/.netrc", "~/.netrc"),
+        ("if true; then cat /etc/passwd; fi", "/etc/passwd"),
+        ("grep -f /etc/passwd src", "/etc/passwd"),
+        ("cd a; cat ../x ../../y/z", "../../y/z"),
+        ("cd a || cat ../x", "../x"),
+        ("(cd a && ls) && cat ../x", "../x"),
+    ],
+)
+def test_a_path_outside_is_asked_about_by_name(gate: SandboxGate, text: str, path: str):
+    verdict = gate.check(command(text))
+    assert isinstance(verdict, Ask)
+    assert path in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cat ../x",
+        "cat src/../../x",
+        "ls ..",
+        "cd .. && ls",
+        "cat x > ../out",
+        "cd a && cat ../../x",
+        "../tool x",
+        "tar -C.. -cf x .",
+        "cp --target-directory=../x a",
+        "bash -c 'cat ../x'",
+        "for f in a; do cat ../x; done",
+    ],
+)
+async def test_climbing_out_is_refused(gate: SandboxGate, text: str):
+    result = await gate.execute(command(text))
+    assert result.failure is not None
+    assert result.failure.category is ToolErrorCategory.POLICY_BLOCKED
+    assert "leads out of the workspace" in result.failure.message
+
+
+def test_a_flood_of_paths_is_asked_about(gate: SandboxGate):
+    verdict = gate.check(command("ls " + " ".join(f"f{number}" for number in range(MAX_WORDS + 1))))
+    assert isinstance(verdict, Ask)
+    assert "more than" in verdict.reason
+
+
+def test_many_outside_paths_make_one_short_question(gate: SandboxGate):
+    verdict = gate.check(command("cat " + " ".join(f"/etc/{number}" for number in range(9))))
+    assert isinstance(verdict, Ask)
+    assert "and 4 more" in verdict.reason
+
+
+def test_the_home_folder_is_inside_when_it_is_the_root(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", os.fspath(tmp_path))
+    gate = SandboxGate(Recorder(), inside(str(tmp_path)))
+    assert gate.check(command("cat ~/x")) == Allow()
+    assert isinstance(gate.check(command("cat ~/../x")), (Ask, Deny))

@@ -1,0 +1,155 @@
+"""What `survey` finds: everything, understood or not."""
+
+import pytest
+
+from acp_agent.gates.command import Construct, survey
+
+
+def names(text: str) -> set[str]:
+    return {command.name for command in survey(text).walk()}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if evil; then :; fi",
+        "while evil; do :; done",
+        "for x in 1; do evil; done",
+        "for x in evil; do $x; done",
+        "case x in y) evil;; esac",
+        "f() { evil; }",
+        "function f { (evil); }",
+        "[[ -n $(evil) ]]",
+        "x=$(evil)",
+        'echo "$(evil)"',
+        "echo `evil`",
+        "echo $((`evil`))",
+        "cat <(evil)",
+        "cat <<E\n$(evil)\nE",
+        "cat <<< $(evil)",
+        "bash <<E\nevil\nE",
+        "cat <<E | bash\nevil\nE",
+        "bash <<< evil",
+        "echo evil | sh",
+        "printf '%s' 'evil' | bash -",
+        "printf '\\x65vil' | sh",
+        "echo evil > f; sh f",
+        "cat > f.sh <<E\nevil\nE\n. ./f.sh",
+        "echo evil | tee f | cat; bash f",
+        "sh -c 'sh -c \"sh -c evil\"'",
+        "eval evil",
+        "eval $'ev\\x69l'",
+        "trap evil EXIT",
+        "alias x=evil",
+        "a=ev; b=il; $a$b",
+        'x=evil; "$x"',
+        "${x:-evil}",
+        'set -- evil; "$@"',
+        'a=(evil); "${a[@]}"',
+        "bash -c '$0' evil",
+        "bash -c '\"$@\"' _ evil",
+        "ev{il,}",
+        "{evil,x}",
+        "$x evil",
+        "e''v\"i\"\\l",
+        "e\\\nvil",
+        "ｅｖｉｌ",
+        "e\u200bvil",
+        "ls\n\\evil",
+        "ls\n\\\nevil",
+        "ls\revil",
+        "env --strange evil",
+        "nice -n 5 timeout 1 evil",
+        "env -S 'evil x'",
+        "find . -exec evil {} +",
+        "echo evil | xargs -I% sh -c %",
+        "exec 3<>x; evil",
+        "{fd}>x evil",
+        "git -c alias.x='!evil' x",
+        "tar cf x . --checkpoint-action=exec=evil",
+        "watch 'evil x'",
+        "coproc evil",
+        "! evil",
+        "evil) (",
+        "echo 'unclosed; evil",
+    ],
+)
+def test_a_command_is_found_wherever_it_hides(text: str):
+    assert "evil" in names(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo evil",
+        "echo 'x; evil'",
+        'git commit -m "evil; evil"',
+        "cat > notes <<E\nevil\nE",
+        "command -v evil",
+        "grep 'a|evil' x",
+        "ls # evil",
+    ],
+)
+def test_a_word_that_runs_nothing_is_no_command(text: str):
+    assert "evil" not in names(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "construct"),
+    [
+        ("ls $(x)", Construct.COMMAND_SUBSTITUTION),
+        ('ls "`x`"', Construct.BACKTICK),
+        ("ls <(x)", Construct.PROCESS_SUBSTITUTION),
+        ("ls > >(x)", Construct.PROCESS_SUBSTITUTION),
+        ("cat <<< x", Construct.HERE_STRING),
+        ("cat <<E\n$(x)\nE", Construct.COMMAND_SUBSTITUTION),
+        ("bash -c 'ls $(x)'", Construct.COMMAND_SUBSTITUTION),
+        ("a; ; $(b)", Construct.COMMAND_SUBSTITUTION),
+    ],
+)
+def test_substitutions_are_found_in_the_tree(text: str, construct: Construct):
+    assert construct in survey(text).constructs
+
+
+@pytest.mark.parametrize(
+    "text", ["echo '$(x)'", "echo '`x` <(y) <<<z'", "echo \\$\\(x", "cat <<'E'\n$(x)\nE", "echo $((1 + 2))", "ls < x"]
+)
+def test_quoted_substitutions_are_text(text: str):
+    assert not survey(text).constructs
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ":(){ :|:& };:",
+        "f() { f | f & }; f",
+        "f(){ f& f& };f",
+        "$0 & $0 &",
+        "base64 -d x | sh",
+        "echo x | rev | bash",
+        "find / | xargs rm -rf",
+    ],
+)
+def test_dangerous_shapes_are_named(text: str):
+    assert survey(text).hazards
+
+
+@pytest.mark.parametrize(
+    "text", ["walk() { ls; walk x && ls; }", "base64 -d x | cat", "find . | xargs rm", "f() { ls & }; f"]
+)
+def test_ordinary_shapes_are_not(text: str):
+    assert not survey(text).hazards
+
+
+def test_a_survey_that_did_not_get_to_the_end_says_so():
+    assert "longer" in survey("x" * (300 * 1024)).unread
+    assert "deep" in survey("( " * 300 + "x" + " )" * 300).unread
+    assert "commands" in survey("a;" * 2000).unread
+    assert "shells" in survey("eval " * 10 + "x").unread
+    assert "wrappers" in survey("env " * 50 + "x").unread
+    assert survey("ls").unread == ""
+
+
+def test_values_of_variables_do_not_grow_without_end():
+    found = survey("x=aaaa;" + "x=$x$x;" * 300)
+    assert max(len(word) for command in found.commands for word in command.assignments) < 10_000
