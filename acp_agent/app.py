@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import anyio
 import anyio.to_thread
@@ -25,7 +25,7 @@ from acp_agent.protocol.stdio import LineReader, MessageWriter
 
 if TYPE_CHECKING:
     from acp_agent.boot import Handover
-    from acp_agent.compose import Workshop
+    from acp_agent.compose.workshop import Workshop
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LAST_RESORT = 1.3
@@ -33,12 +33,12 @@ _LAST_RESORT = 1.3
 _NO_MCP = "The MCP servers this editor passed on are not used: this version does not connect to MCP servers."
 
 
-def main(handover: "Handover", argv: Sequence[str] = ()) -> int:
-    """Serve until the end; the exit code is 0, or 128 + n after signal n."""
+def main(handover: "Handover", argv: Sequence[str] = ()) -> NoReturn:
+    """Serve until the end, then leave: 0, or 128 + n after signal n."""
     app = App(handover, Flags.from_argv(argv))
     code = anyio.run(app.run)
     app.close()
-    return code
+    os._exit(code)  # an import that a head start abandoned would hold up an orderly exit for a second
 
 
 class App:
@@ -114,7 +114,7 @@ class App:
         if workshop is None:
             # In a thread, so that the editor is served meanwhile; abandoned by a cancel, which must not wait.
             module = await anyio.to_thread.run_sync(
-                importlib.import_module, "acp_agent.compose", abandon_on_cancel=True
+                importlib.import_module, "acp_agent.compose.workshop", abandon_on_cancel=True
             )
             workshop = self._workshop = self._workshop or module.Workshop(loaded)
         return workshop

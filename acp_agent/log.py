@@ -46,10 +46,10 @@ class Log:
             getattr(structlog.get_logger(), level)(event, **{**fields, "log": self._name})
 
 
-def configure(level: str, file: str | None = None, secrets: Iterable[str] = ()) -> None:
+def configure(level: str, file: str | None = None, secrets: Iterable[str] = ()) -> str:
     """Start logging: from `level` (debug, info, warning, error) upwards, as text on stderr or as JSON lines in a file.
 
-    `secrets` are taken out of every line. A file that cannot be opened is replaced by stderr, with a warning there.
+    `secrets` are taken out of every line. A file that cannot be opened is replaced by stderr; returns why, or "".
     """
     import structlog  # noqa: PLC0415 - 10 ms or more, which no start has to wait for
 
@@ -72,6 +72,8 @@ def configure(level: str, file: str | None = None, secrets: Iterable[str] = ()) 
     )
     if trouble:
         Log(__name__).warning("the log file cannot be opened, so the log is here", file=file, error=trouble)
+        return f"{file}: cannot be opened ({trouble}); the log is on stderr"
+    return ""
 
 
 def _open(file: str) -> int:

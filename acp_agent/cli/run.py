@@ -11,10 +11,10 @@ import sys
 import anyio
 import anyio.to_thread
 
-from acp_agent.cli.demo.screen import Screen
 from acp_agent.cli.editor.client import Editor
 from acp_agent.cli.editor.connection import AgentGone
 from acp_agent.cli.editor.frames import JsonRpcError, Recording, at, objects_at, text_at
+from acp_agent.cli.screen import Screen
 from acp_agent.core.types import JsonObject
 
 _KEYS = {"y": "allow_once", "a": "allow_always", "n": "reject_once", "v": "reject_always"}

@@ -124,8 +124,7 @@ class Question:
 
     title       what would happen, control and bidi characters made visible
     reasons     why it is asked, one line each
-    always      what "always" would cover, in words ("git status …"); empty = the two always options
-                still show but bind to this exact call only
+    always      what "always" would cover, in words ("git status …")
     """
 
     call_id: str

@@ -69,7 +69,7 @@ class DynExecutor:
         try:
             invocation = await self._catalogue.understand(call, self._files)
         except (ToolError, Refused) as error:
-            await self._emit(_started_unknown(call))
+            await self._emit(self._not_understood(call))
             result = ToolResult.failed(error.failure)
             await self._emit(ToolFinished(call.id, call.name, result, monotonic() - begun))
             return result
@@ -112,6 +112,13 @@ class DynExecutor:
             defer=self._deferred.setdefault(invocation.call.id, []).append,
         )
 
+    def _not_understood(self, call: ToolCall) -> ToolStarted:
+        """A call with arguments that do not fit, or of a tool nobody knows, shows all the same."""
+        spec = next((spec for spec in self._catalogue.specs() if spec.name == call.name), None)
+        raw_input: JsonObject = {"arguments": call.raw_arguments} if call.arguments is None else call.arguments
+        kind = ToolKind.OTHER if spec is None else spec.kind
+        return ToolStarted(call.id, call.name, call.name or "unnamed tool", kind, raw_input)
+
     async def _progress(self, event: ToolProgress) -> None:
         await self._emit(event)
 
@@ -126,8 +133,3 @@ def _started(invocation: Invocation) -> ToolStarted:
         locations=invocation.locations,
         diffs=invocation.diffs,
     )
-
-
-def _started_unknown(call: ToolCall) -> ToolStarted:
-    raw_input: JsonObject = {"arguments": call.raw_arguments} if call.arguments is None else call.arguments
-    return ToolStarted(call.id, call.name, call.name or "unnamed tool", ToolKind.OTHER, raw_input)

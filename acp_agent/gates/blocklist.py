@@ -46,8 +46,8 @@ class Substitution(StrEnum):
 class BlocklistPolicy:
     """What is blocked beside the fixed core. Immutable: a new one is swapped in on a change (T2.15).
 
-    blocked   further patterns: a program name, or a program with words that must follow ("git push --force");
-              case does not matter, options match in any order
+    blocked   further patterns: a program name (`vault*` too), or a program with words that must follow
+              ("git push --force"); case does not matter, options match in any order
     allowed   lifts the configurable part only: the network programs and `dd if=`
     """
 
@@ -170,7 +170,8 @@ def _named(name: str, names: frozenset[str]) -> str:
 def _matches(pattern: str, command: Command) -> bool:
     """Whether a configured pattern matches: as the beginning of the command, or its words in any order."""
     words = pattern.casefold().split()
-    if not words or not _named(command.name.casefold(), frozenset(words[:1])):
+    name = command.name.casefold()
+    if not words or not (_named(name, frozenset(words[:1])) or fnmatchcase(name, words[0])):
         return False
     args = [word.casefold() for word in command.argv[1:]]
     line = " ".join((words[0], *args))

@@ -44,7 +44,7 @@ def build(invocation: Invocation, reasons: tuple[str, ...], always: str, digest:
     """
     command = next((subject.command for subject in invocation.subjects if isinstance(subject, CommandSubject)), None)
     title = invocation.title if command is None else command
-    lines = [*reasons, *(_details(command, bound=not always, digest=digest) if command is not None else ())]
+    lines = [*reasons, *(_details(command) if command is not None else ())]
     arguments = invocation.call.arguments
     return Question(
         call_id=invocation.call.id,
@@ -52,13 +52,13 @@ def build(invocation: Invocation, reasons: tuple[str, ...], always: str, digest:
         kind=invocation.spec.kind,
         raw_input=arguments if arguments is not None else {"arguments": invocation.call.raw_arguments},
         reasons=tuple(dict.fromkeys(clipped(line) for line in lines)),
-        always=visible(always),
+        always=visible(always) or f"exactly this text in this folder, sha256 {digest[:16]}",
         diffs=invocation.diffs,
         locations=_locations(invocation),
     )
 
 
-def _details(command: str, *, bound: bool, digest: str) -> list[str]:
+def _details(command: str) -> list[str]:
     lines: list[str] = []
     code = sorted({each.name for each in survey(command).walk() if runs_code(each)})
     if code:
@@ -68,8 +68,6 @@ def _details(command: str, *, bound: bool, digest: str) -> list[str]:
         lines += [f"runs: {_argv(each)}" for each in analysis.commands[:_MAX_LINES]]
         if len(analysis.commands) > _MAX_LINES:
             lines.append(f"runs {len(analysis.commands) - _MAX_LINES} more commands")
-    if bound:
-        lines.append(f"'always' covers exactly this text in this folder, sha256 {digest[:16]}")
     return lines
 
 

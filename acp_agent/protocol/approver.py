@@ -38,9 +38,7 @@ class EditorApprover:
             return Decision.REJECT_ONCE
 
     def _tool_call(self, question: Question) -> JsonObject:
-        lines = list(question.reasons)
-        if question.always:
-            lines.append(f"“Always” covers: {question.always}")
+        lines = [*question.reasons, f"“Always” covers {question.always}"]
         update: JsonObject = {
             "toolCallId": question.call_id,
             "title": question.title,

@@ -65,11 +65,11 @@ def set_option(conduct: Conduct, config_id: Json, value: Json) -> None:
     """Raise RpcError on an unknown option or value (A15.3)."""
     match config_id:
         case "mode":
-            if value not in set(Mode):
+            if not isinstance(value, str) or value not in set(Mode):
                 raise invalid_params("value", f"unknown mode: expected one of {', '.join(Mode)}")
             conduct.mode = Mode(value)
         case "auto_approve":
-            if value not in set(AutoApprove):
+            if not isinstance(value, str) or value not in set(AutoApprove):
                 raise invalid_params("value", f"unknown level: expected one of {', '.join(AutoApprove)}")
             conduct.auto_approve = AutoApprove(value)
         case _:

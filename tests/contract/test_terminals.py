@@ -75,7 +75,7 @@ async def run(
 
 async def test_a_command_runs_in_its_directory_and_its_output_comes_back(terminal: Terminal, tmp_path: Path):
     outcome = await run(terminal, "pwd; echo done", tmp_path)
-    assert outcome.output == f"{os.path.realpath(tmp_path)}\ndone\n"  # noqa: ASYNC240 - a path of the test's own
+    assert outcome.output == f"{os.path.realpath(tmp_path)}\ndone\n"
     assert (outcome.exit_code, outcome.signal, outcome.timed_out, outcome.truncated) == (0, None, False, False)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.cli.demo.paragraph import Paragraph
+from acp_agent.cli.paragraph import Paragraph
 from acp_agent.cli.demo.steps import STEPS, Evidence
 from acp_agent.cli.editor.frames import Recording
 from tests.fakes.editor import AGENT_CWD

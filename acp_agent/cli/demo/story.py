@@ -13,11 +13,11 @@ import anyio
 
 import acp_agent
 from acp_agent.cli.demo.project import changes, make_project
-from acp_agent.cli.demo.screen import Screen
 from acp_agent.cli.demo.steps import STEPS, Evidence
 from acp_agent.cli.editor.client import Editor
 from acp_agent.cli.editor.connection import AgentGone
 from acp_agent.cli.editor.frames import JsonRpcError, Recording, objects_at, text_at
+from acp_agent.cli.screen import Screen
 from acp_agent.core.types import JsonObject
 
 PROMPT = "A test of this inventory fails. Find out why, mend it, and show me that it passes."

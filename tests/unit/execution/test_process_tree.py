@@ -142,9 +142,10 @@ async def test_a_tree_is_found_by_any_table_and_ended_with_its_daemons(
         shell = marked_shell(command, tree.mark)
         tree.started(shell.pid, frozenset())
         pids = [await child.pid(), await daemon.pid()]
-        assert tree.living()[0] in (shell.pid, pids[1])
-        assert set(tree.living()) == {shell.pid, *pids}
-        assert tree.end() == 3
+        found = tree.living()  # perhaps with the subshell that started the daemon
+        assert {shell.pid, *pids} <= set(found)
+        assert found.index(shell.pid) < found.index(pids[0])
+        assert tree.end() >= 3
         shell.wait()
         assert tree.living() == []
         assert all(ended(pid) for pid in pids)

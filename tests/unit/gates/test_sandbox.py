@@ -20,7 +20,7 @@ def gate(tmp_path):
     (tmp_path / "other").mkdir()
     (root / "link-out").symlink_to(tmp_path / "other")
     (root / "link-in").symlink_to(root / "src")
-    return SandboxGate(Recorder(), inside(str(root)))
+    return SandboxGate(Recorder(), inside(str(root)), inside(str(root)))
 
 
 async def test_a_tools_own_path_must_resolve_inside(gate: SandboxGate):
@@ -136,6 +136,15 @@ def test_many_outside_paths_make_one_short_question(gate: SandboxGate):
 
 def test_the_home_folder_is_inside_when_it_is_the_root(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", os.fspath(tmp_path))
-    gate = SandboxGate(Recorder(), inside(str(tmp_path)))
+    gate = SandboxGate(Recorder(), inside(str(tmp_path)), inside(str(tmp_path)))
     assert gate.check(command("cat ~/x")) == Allow()
     assert isinstance(gate.check(command("cat ~/../x")), (Ask, Deny))
+
+
+def test_tools_and_commands_have_sandboxes_of_their_own(tmp_path):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "shell").mkdir()
+    gate = SandboxGate(Recorder(), inside(str(tmp_path / "files")), inside(str(tmp_path / "shell")))
+    path = str(tmp_path / "shell" / "x")
+    assert isinstance(gate.check(call("read", PathSubject(path, Access.READ))), Deny)
+    assert gate.check(command(f"cat {path}")) == Allow()

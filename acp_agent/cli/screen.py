@@ -5,8 +5,8 @@ import os
 import shutil
 from typing import TextIO
 
-from acp_agent.cli.demo.paragraph import Paragraph
 from acp_agent.cli.editor.frames import Direction, Frame, at, objects_at, text_at
+from acp_agent.cli.paragraph import Paragraph
 from acp_agent.core.types import JsonObject, OutputStats
 from acp_agent.output.pipeline import stats_line
 
