@@ -35,7 +35,7 @@ _PATH_START = re.compile(r"(?:/|~|\.\.?(?:/|$))")
 _CLIMBS = re.compile(r"(?![/~])(?:.*/)?\.\.(?:/|$)", re.DOTALL)
 _UNKNOWN = re.compile(r"[$`]")
 _VALUE = re.compile(r"(?:--?[\w-]+|[A-Za-z_]\w*)=(.+)", re.DOTALL)
-_ATTACHED = re.compile(r"-[A-Za-z]((?:/|~/|\.\.?/).*)", re.DOTALL)
+_ATTACHED = re.compile(r"-[A-Za-z]((?:/|~/|\.\.?/).*|\.\.)", re.DOTALL)
 _MAX_WORD = 4096
 
 MAX_WORDS = 1000

@@ -190,7 +190,8 @@ def _word(audit: _Audit, node: Node) -> None:
 def _concatenation(audit: _Audit, node: Node, text: str) -> None:
     """Parts without a gap. Braces only in forms bash never expands: `{}`, `stash@{0}`, `HEAD^{tree}`."""
     _adjacent(node)
-    if "{" in text or "}" in text:
+    unquoted = "".join(audit.parsed.text(child) for child in node.children if child.type in ("word", "number"))
+    if "{" in unquoted or "}" in unquoted:
         rest = _BRACED.sub("x", text)
         if "," in text or ".." in text or not _WORD.fullmatch(rest):
             raise _NotPlain("uses braces")

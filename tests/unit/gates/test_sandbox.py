@@ -88,7 +88,7 @@ def test_ordinary_commands_are_not_asked_about(gate: SandboxGate, text: str):
         ("cat $HOME/.netrc", "~/.netrc"),
         ("if true; then cat /etc/passwd; fi", "/etc/passwd"),
         ("grep -f /etc/passwd src", "/etc/passwd"),
-        ("cd a; cat ../x ../../y/z", "../../y/z"),
+        ("cd a; cat ../x", "../x"),
         ("cd a || cat ../x", "../x"),
         ("(cd a && ls) && cat ../x", "../x"),
     ],

@@ -1,0 +1,31 @@
+"""Against a real bash: what it runs was listed, and what must not run was refused."""
+
+import shutil
+
+import pytest
+
+from acp_agent.core.types import Deny
+from acp_agent.gates.blocklist import BlocklistPolicy, judge
+from tests.unit.gates.differential import Bash, escapes, strings
+
+pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+
+
+@pytest.mark.timeout(300)
+def test_bash_runs_nothing_that_a_plain_verdict_does_not_list(tmp_path):
+    plain, ran, escaped = escapes(Bash.install(tmp_path), list(strings(2025, 5000)))
+    print(f"\n5000 strings: {plain} plain, {ran} programs run, {len(escaped)} escapes")
+    assert plain > 500
+    assert ran > 500
+    assert escaped == []
+
+
+@pytest.mark.timeout(300)
+def test_bash_runs_nothing_blocked_that_was_not_refused(tmp_path):
+    bash = Bash.install(tmp_path)
+    texts = [text for text in strings(7, 2500) if "sudo" in text or "curl" in text]
+    records = bash.run(texts)
+    ran = [text for text, each in zip(texts, records, strict=True) if {"sudo", "curl"} & {record[0] for record in each}]
+    print(f"\n{len(texts)} strings with a blocked word, {len(ran)} ran it")
+    assert len(ran) > 50
+    assert [text for text in ran if not isinstance(judge(text, BlocklistPolicy()), Deny)] == []

@@ -1,0 +1,167 @@
+"""What the user said "always" to survives restarts, damage and other processes."""
+
+import os
+import stat
+import subprocess
+import sys
+import tomllib
+
+import anyio
+import pytest
+
+from acp_agent.gates.grants import MAX_BYTES, Grant, GrantKind, GrantStore
+from tests.unit.gates.chain import Warnings
+
+pytestmark = pytest.mark.anyio
+PUSH = Grant("bash", GrantKind.PREFIX, "git push", allowed=True)
+
+
+HANDWRITTEN = """
+[tools]
+read = "allow"
+fetch = "reject"
+odd = "perhaps"
+worse = 3
+[tools.bash]
+default = "deny"
+[tools.bash.patterns]
+git = "allow"
+ls = "maybe"
+[other]
+x = 1
+"""
+
+
+def put(path: str, content: bytes) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(content)
+
+
+def get(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+@pytest.fixture
+def path(tmp_path) -> str:
+    return os.fspath(tmp_path / "data" / "grants.toml")
+
+
+async def test_grants_of_every_kind_survive_a_restart(path: str):
+    odd = 'a "b" \\ \t\x7f é\u2028 # = [x]'
+    grants = (
+        PUSH,
+        Grant("bash", GrantKind.PREFIX, odd, allowed=False),
+        Grant("bash", GrantKind.PAYLOAD, "ab" * 32, allowed=True),
+        Grant("write", GrantKind.TOOL, "", allowed=True),
+        Grant("mcp_a.b c", GrantKind.TOOL, "", allowed=False),
+    )
+    warnings = Warnings()
+    await GrantStore(path, warnings).remember(*grants)
+    again = GrantStore(path, warnings)
+    for grant in grants:
+        assert again.find(grant.tool, grant.kind, grant.key) is grant.allowed
+    assert again.find("bash", GrantKind.PREFIX, "git") is None
+    assert warnings.lines == []
+
+
+async def test_the_file_is_private_and_has_the_documented_shape(path: str):
+    await GrantStore(path, Warnings()).remember(PUSH, Grant("edit", GrantKind.TOOL, "", allowed=False))
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
+    tools = tomllib.loads(get(path).decode())["tools"]
+    assert tools == {"bash": {"patterns": {"git push": "allow"}}, "edit": {"default": "deny"}}
+    assert sorted(os.listdir(os.path.dirname(path))) == ["grants.toml", "grants.toml.lock"]
+
+
+async def test_a_handwritten_file_is_understood(path: str):
+    put(path, HANDWRITTEN.encode())
+    warnings = Warnings()
+    store = GrantStore(path, warnings)
+    assert store.find("read", GrantKind.TOOL) is True
+    assert store.find("fetch", GrantKind.TOOL) is False
+    assert store.find("odd", GrantKind.TOOL) is None
+    assert store.find("bash", GrantKind.TOOL) is False
+    assert store.find("bash", GrantKind.PREFIX, "git") is True
+    assert store.find("bash", GrantKind.PREFIX, "ls") is None
+    assert warnings.lines == []
+
+
+@pytest.mark.parametrize(
+    "content", [b"not toml [", b"\xff\xfe\x00", b"tools = 3\n", b"# " + b"x" * MAX_BYTES, b"[" * 100_000]
+)
+async def test_a_damaged_file_is_set_aside_with_a_warning_and_nothing_is_granted(path: str, content: bytes):
+    put(path, content)
+    warnings = Warnings()
+    store = GrantStore(path, warnings)
+    assert store.find("bash", GrantKind.PREFIX, "git push") is None
+    assert len(warnings.lines) == 1
+    assert get(f"{path}.damaged-1") == content
+    await store.remember(PUSH)
+    assert GrantStore(path, warnings).find("bash", GrantKind.PREFIX, "git push") is True
+    assert len(warnings.lines) == 1
+
+
+async def test_a_missing_file_is_nothing_to_warn_about(path: str):
+    warnings = Warnings()
+    assert GrantStore(path, warnings).find("bash", GrantKind.TOOL) is None
+    assert warnings.lines == []
+
+
+async def test_a_decision_that_cannot_be_kept_holds_until_the_end_and_is_told(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    warnings = Warnings()
+    store = GrantStore(os.fspath(tmp_path / "file" / "grants.toml"), warnings)
+    warnings.lines.clear()
+    await store.remember(PUSH)
+    assert store.find("bash", GrantKind.PREFIX, "git push") is True
+    assert "could not be kept" in warnings.lines[0]
+
+
+async def test_the_later_answer_replaces_the_earlier(path: str):
+    store = GrantStore(path, Warnings())
+    await store.remember(PUSH)
+    await store.remember(Grant(PUSH.tool, PUSH.kind, PUSH.key, allowed=False))
+    assert store.find("bash", GrantKind.PREFIX, "git push") is False
+    assert GrantStore(path, Warnings()).find("bash", GrantKind.PREFIX, "git push") is False
+
+
+async def test_keys_with_nul_are_never_kept(path: str):
+    store = GrantStore(path, Warnings())
+    await store.remember(Grant("bash", GrantKind.PREFIX, "a\0b", allowed=True))
+    assert store.find("bash", GrantKind.PREFIX, "a\0b") is None
+
+
+async def test_sessions_of_one_process_write_at_once_and_lose_nothing(path: str):
+    store = GrantStore(path, Warnings())
+    async with anyio.create_task_group() as group:
+        for number in range(40):
+            group.start_soon(store.remember, Grant("bash", GrantKind.PREFIX, f"tool{number}", allowed=True))
+    again = GrantStore(path, Warnings())
+    assert all(again.find("bash", GrantKind.PREFIX, f"tool{number}") for number in range(40))
+
+
+def test_processes_write_at_once_and_lose_nothing(path: str):
+    os.makedirs(os.path.dirname(path))
+    code = (
+        "import sys, anyio\n"
+        "from acp_agent.gates.grants import Grant, GrantKind, GrantStore\n"
+        "async def main():\n"
+        "    store = GrantStore(sys.argv[1], lambda line: sys.exit(line))\n"
+        "    for number in range(15):\n"
+        "        await store.remember(Grant('bash', GrantKind.PREFIX, f'p{sys.argv[2]}-{number}', allowed=True))\n"
+        "anyio.run(main)\n"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", code, path, str(process)]) for process in range(3)]
+    assert [process.wait(timeout=50) for process in running] == [0, 0, 0]
+    again = GrantStore(path, Warnings())
+    assert all(again.find("bash", GrantKind.PREFIX, f"p{p}-{number}") for p in range(3) for number in range(15))
+
+
+async def test_what_another_process_wrote_is_seen_after_the_next_change(path: str):
+    first, second = GrantStore(path, Warnings()), GrantStore(path, Warnings())
+    await first.remember(PUSH)
+    await second.remember(Grant("bash", GrantKind.PREFIX, "ls", allowed=True))
+    assert second.find("bash", GrantKind.PREFIX, "git push") is True
+    assert GrantStore(path, Warnings()).find("bash", GrantKind.PREFIX, "git push") is True

@@ -1,0 +1,160 @@
+"""Rules against command lines: segment by segment, and what turns an allow back into a question."""
+
+import pytest
+
+from acp_agent.gates.judgement import Judgement, judge
+from acp_agent.gates.rules import Action, Rule
+from tests.unit.gates.chain import rules
+
+
+def nothing(_prefix: str) -> bool | None:
+    return None
+
+
+def action(text: str, *given: Rule | str, granted=nothing) -> Action | None:
+    return decide(text, *given, granted=granted).action
+
+
+def decide(text: str, *given: Rule | str, granted=nothing) -> Judgement:
+    compiled = tuple(rule if isinstance(rule, Rule) else rules(rule)[0] for rule in given)
+    return judge(text, compiled, granted)
+
+
+def deny(pattern: str) -> Rule:
+    return rules(pattern, action=Action.DENY)[0]
+
+
+def ask(pattern: str) -> Rule:
+    return rules(pattern, action=Action.ASK)[0]
+
+
+def test_all_segments_must_be_allowed():
+    assert action("git status", "git *") is Action.ALLOW
+    assert action("git status && ls", "git *", "ls *") is Action.ALLOW
+    assert action("git status && ls", "git *") is None
+    assert action("ls", "git *") is None
+    assert action("ls") is None
+
+
+def test_one_denied_segment_denies_all():
+    assert action("git status; git push", deny("git push*"), "git *") is Action.DENY
+    assert action("for x in 1; do git push; done", deny("git push*")) is Action.DENY
+    assert action("echo $(git push)", deny("git push*")) is Action.DENY
+    assert action("timeout 5 git push", deny("git push*")) is Action.DENY
+    assert action("bash -c 'git push'", deny("git push*")) is Action.DENY
+    assert action("git -C sub push", deny("git push*")) is Action.DENY
+    assert action("/usr/bin/git push", deny("git push*")) is Action.DENY
+    assert action("G\\it push", deny("git push*")) is Action.DENY
+    assert action("echo 'drop table x'", deny("*drop table*"), "echo *") is Action.DENY
+
+
+def test_the_first_matching_rule_wins():
+    assert action("git push", "git *", deny("git push*")) is Action.ALLOW
+    assert action("git push", deny("git push*"), "git *") is Action.DENY
+    assert action("git push", ask("git push*"), "git *") is Action.ASK
+    assert decide("git push", ask("git push*"), "git *").pattern == "git push*"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("git log > out", "writes to out"),
+        ("git log >> out", "writes to out"),
+        ("git log < in", "reads in"),
+        ("A=1 git log", "sets A=1"),
+        ("env A=1 git log", "sets A=1"),
+        ("git log --output=x", "--output"),
+        ("git -c a=b log", "-c"),
+        ("git log $x", "cannot be checked"),
+        ("export A=1", "cannot be checked"),
+        ("eval git log", "eval changes"),
+        ("exec git log", "exec changes"),
+        ("set -e; git log", "set changes"),
+        ("git clone https://example.com/x", "network"),
+        ("git diff *", "called like an option"),
+    ],
+)
+def test_an_allowed_command_is_asked_about_when_it_does_more(text: str, why: str):
+    judgement = decide(text, "git *", "eval *", "exec *", "set *", "env *", "export *")
+    assert judgement.action is None
+    assert any(why in reason for reason in judgement.reasons)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "git log 2>&1",
+        "git log >/dev/null",
+        "git log 2>/dev/null",
+        "CI=1 git log",
+        "RUST_BACKTRACE=1 git log",
+        "NO_COLOR=1 git log",
+        "cd sub && git log",
+        "git log; true",
+    ],
+)
+def test_harmless_additions_stay_silent(text: str):
+    assert action(text, "git *") is Action.ALLOW
+
+
+def test_commands_that_need_no_rule_do_not_allow_by_themselves():
+    assert action("cd sub") is None
+    assert action("cd sub", "cd *") is Action.ALLOW
+
+
+def test_a_rule_that_names_the_option_outright_allows_it():
+    assert action("git -c a=b log", "git -c *") is Action.ALLOW
+    assert action("npm install x", "npm *") is None
+    assert action("npm install x", "npm install *") is Action.ALLOW
+    assert action("git fetch https://example.com/x", "git fetch https://example.com/*") is Action.ALLOW
+
+
+def test_wrappers_are_seen_through():
+    assert action("timeout 5 nice git log", "git *") is Action.ALLOW
+    assert action("timeout 5 evil", "timeout *") is None
+    assert action("timeout 5 evil", "timeout 5 evil*") is Action.ALLOW
+    assert action("timeout --what 5 git log", "git *", "timeout *") is None
+    assert action("chroot . git log", "git *") is None
+    assert action("bash -c 'git log; git diff'", "git *") is Action.ALLOW
+    assert action("bash -c 'git log; evil'", "git *", "bash *") is None
+
+
+def test_what_xargs_and_find_run_is_judged_with_its_unknown_words():
+    assert action("git ls-files | xargs wc -l", "git *", "xargs wc *") is Action.ALLOW
+    assert action("git ls-files | xargs wc -l", "git *", "xargs *") is Action.ALLOW
+    assert action("cat list | xargs wc -l", "cat *", "xargs wc *") is None
+    assert action("git ls-files | xargs rm", "git *", "xargs *", "rm *") is None
+    assert action("find . -exec grep x {} +", "find *") is Action.ALLOW
+    assert action("find . -exec rm {} +", "find *", "rm *") is None
+
+
+def test_only_standard_folders_count_as_the_program_itself():
+    assert action("/usr/bin/git log", "git *") is Action.ALLOW
+    assert action("/tmp/git log", "git *") is None
+    assert action("./git log", "git *") is None
+    assert action("./gradlew test", "./gradlew *") is Action.ALLOW
+
+
+def test_a_word_with_a_blank_is_one_word_to_an_allowing_rule():
+    assert action("git 'log x'", "git log *") is None
+    assert action("git log 'a b'", "git log *") is Action.ALLOW
+    assert action("git commit -m 'a\nb'", "git commit *") is Action.ALLOW
+
+
+def test_grants_work_like_rules_for_their_prefix_and_never_for_more():
+    def granted(prefix: str) -> bool | None:
+        return {"git status": True, "git push": False}.get(prefix)
+
+    assert action("git status -s", granted=granted) is Action.ALLOW
+    assert action("git status; evil", granted=granted) is None
+    assert action("git status > out", granted=granted) is None
+    assert action("git push", "git *", granted=granted) is Action.DENY
+    assert action("git status", ask("git *"), granted=granted) is Action.ALLOW
+
+
+def test_the_prefixes_an_approval_would_need():
+    assert decide("git add x && git commit -m x").needed == ("git add", "git commit")
+    assert decide("git add x && git commit -m x", "git add *").needed == ("git commit",)
+    assert decide("git add x && python y.py").needed == ()
+    assert decide("git add x > y").needed == ()
+    assert decide("git add $x").needed == ()

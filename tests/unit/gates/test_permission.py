@@ -1,0 +1,362 @@
+"""The last gate: who is asked, when, and what becomes of the answer."""
+
+import os
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from acp_agent.core.conduct import AutoApprove, Conduct
+from acp_agent.core.errors import ToolErrorCategory
+from acp_agent.core.ports import Decision, Invocation, Question
+from acp_agent.core.types import Access, Ask, CallOrigin, McpSubject, PathSubject, ToolResult, UrlSubject
+from acp_agent.gates.grants import GrantKind
+from acp_agent.gates.rules import Action, Rule
+from tests.unit.gates.chain import SPECS, Chain, ScriptedApprover, call, command, rules
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def root(tmp_path) -> str:
+    (tmp_path / "work" / "src").mkdir(parents=True)
+    return os.fspath(tmp_path / "work")
+
+
+@pytest.fixture
+def make(root: str, tmp_path):
+    def chain(
+        *answers: Decision,
+        level: AutoApprove = AutoApprove.SUGGEST,
+        allow: tuple[Rule, ...] = (),
+        tool: str = "bash",
+    ) -> Chain:
+        conduct, approver = Conduct(auto_approve=level), ScriptedApprover(*answers)
+        return Chain(root, os.fspath(tmp_path / "grants.toml"), allow, conduct, approver=approver, tool=tool)
+
+    return chain
+
+
+def asked(chain: Chain) -> list[Question]:
+    assert chain.approver is not None
+    return chain.approver.questions
+
+
+def write(path: str = "src/x", number: int = 1) -> Invocation:
+    return call("write", PathSubject(path, Access.WRITE), arguments={"path": path}, number=number)
+
+
+CALLS = {
+    "read": call("read", PathSubject("src/x", Access.READ)),
+    "grep": call("grep"),
+    "fetch": call("fetch", UrlSubject("https://example.com")),
+    "write": write(),
+    "move": call("move_path", PathSubject("a", Access.WRITE), PathSubject("b", Access.WRITE)),
+    "delete": call("delete_path", PathSubject("a", Access.WRITE)),
+    "command": command("ls"),
+    "mcp": call("mcp_x_y", McpSubject("x", "y")),
+}
+
+
+@pytest.mark.parametrize(
+    ("level", "asking"),
+    [
+        (AutoApprove.SUGGEST, {"write", "move", "delete", "command", "mcp"}),
+        (AutoApprove.AUTO_EDIT, {"delete", "command", "mcp"}),
+        (AutoApprove.FULL_AUTO, set()),
+    ],
+)
+async def test_each_level_asks_for_its_kinds_and_says_so_beforehand(make, level: AutoApprove, asking: set[str]):
+    for name, invocation in CALLS.items():
+        chain = make(Decision.REJECT_ONCE, level=level)
+        assert chain.blocklist.requires_confirmation(invocation) == (name in asking), name
+        result = await chain.run(invocation)
+        assert bool(asked(chain)) == (name in asking), name
+        assert (result.failure is not None) == (name in asking), name
+
+
+async def test_allow_once_runs_once(make):
+    chain = make(Decision.ALLOW_ONCE)
+    assert (await chain.run(write())).failure is None
+    assert len(chain.recorder.confirmed) == 1
+    assert (await chain.run(write())).failure is not None
+    assert len(asked(chain)) == 2
+
+
+async def test_reject_once_is_policy_blocked_and_not_kept(make):
+    chain = make(Decision.REJECT_ONCE, Decision.ALLOW_ONCE)
+    result = await chain.run(write())
+    assert result.failure is not None
+    assert result.failure.category is ToolErrorCategory.POLICY_BLOCKED
+    assert result.failure.message == "denied by the user"
+    assert not result.failure.retryable
+    assert (await chain.run(write())).failure is None
+
+
+async def test_a_cancelled_question_is_cancelled(make):
+    result = await make(Decision.CANCELLED).run(write())
+    assert result.failure is not None
+    assert result.failure.category is ToolErrorCategory.CANCELLED
+
+
+async def test_with_nobody_to_ask_the_call_needs_confirmation(root: str, tmp_path):
+    chain = Chain(root, os.fspath(tmp_path / "grants.toml"), approver=None)
+    result = await chain.run(write())
+    assert result.failure is not None
+    assert result.failure.category is ToolErrorCategory.CONFIRMATION_REQUIRED
+    assert (await chain.run(CALLS["read"])).failure is None
+
+
+async def test_allow_always_covers_the_tool_and_survives_a_restart(make):
+    assert (await make(Decision.ALLOW_ALWAYS).run(write())).failure is None
+    chain = make()
+    assert (await chain.run(write("src/other"))).failure is None
+    assert asked(chain) == []
+    assert (await chain.run(call("edit", PathSubject("x", Access.WRITE)))).failure is not None
+
+
+async def test_reject_always_denies_the_tool_for_ever_and_hides_it(make):
+    await make(Decision.REJECT_ALWAYS).run(write())
+    chain = make(level=AutoApprove.FULL_AUTO)
+    assert (await chain.run(write())).failure is not None
+    assert asked(chain) == []
+    assert not chain.permission.allows(SPECS["write"])
+    assert chain.permission.allows(SPECS["edit"])
+    user = replace(write(), call=replace(write().call, origin=CallOrigin.USER))
+    assert (await chain.run(user)).failure is not None
+
+
+@pytest.mark.parametrize(
+    ("approved", "silent", "asking"),
+    [
+        (
+            "git status",
+            ["git status -s", "timeout 5 git status", "/usr/bin/git status"],
+            ["git push", "git status > x", "git status; evil", "git -c a=b status", "./git status"],
+        ),
+        ("git add x && git commit -m y", ["git add z", "git commit -m w; git add q"], ["git push"]),
+        ("make test", ["make test -j4"], ["make deploy", "make test deploy"]),
+        ("npm run build", ["npm run build"], ["npm run deploy", "npm install"]),
+        ("python x.py", ["python x.py"], ["python y.py", "python x.py y", "python  x.py"]),
+        ("bash -c 'evil 1'", ["bash -c 'evil 1'"], ["bash -c 'evil 2'", "evil 1"]),
+        ("timeout 5 evil", ["timeout 5 evil"], ["timeout 6 evil", "evil"]),
+        ("for x in 1; do evil; done", ["for x in 1; do evil; done"], ["for x in 2; do evil; done", "evil"]),
+        ("git log | python x.py", ["git log | python x.py"], ["git log", "python x.py"]),
+        ("cat /etc/hostname", ["cat /etc/hostname"], ["cat /etc/passwd", "cat x"]),
+        ("ls > out", ["ls > out"], ["ls", "ls > out2"]),
+    ],
+)
+async def test_allow_always_for_commands_covers_a_prefix_or_the_exact_text(
+    make, approved: str, silent: list[str], asking: list[str]
+):
+    first = make(Decision.ALLOW_ALWAYS)
+    assert (await first.run(command(approved))).failure is None
+    chain = make()
+    for text in silent:
+        assert await chain.fate(command(text)) == "silent", text
+    for text in asking:
+        assert await chain.fate(command(text)) == "asked", text
+
+
+async def test_an_exact_approval_holds_in_its_own_folder_only(make, tmp_path):
+    await make(Decision.ALLOW_ALWAYS).run(command("python x.py"))
+    (tmp_path / "elsewhere").mkdir()
+    other = Chain(os.fspath(tmp_path / "elsewhere"), os.fspath(tmp_path / "grants.toml"))
+    assert await other.fate(command("python x.py")) == "asked"
+
+
+async def test_reject_always_for_a_command_denies_its_prefix_and_for_several_the_exact_text(make):
+    await make(Decision.REJECT_ALWAYS).run(command("git push"))
+    await make(Decision.REJECT_ALWAYS).run(command("git add x; git commit -m y"))
+    chain = make(level=AutoApprove.FULL_AUTO)
+    for text in ("git push origin", "true && git push", "for x in 1; do git push; done", "git add x; git commit -m y"):
+        assert await chain.fate(command(text)) == "refused", text
+    assert await chain.fate(command("git add x")) == "silent"
+    assert chain.permission.allows(SPECS["bash"])
+
+
+async def test_the_question_says_what_always_would_cover(make):
+    chain = make()
+    await chain.run(command("git add x && git commit -m y"))
+    await chain.run(command("python x.py"))
+    await chain.run(write())
+    first, second, third = (question.always for question in asked(chain))
+    assert first == "git add …, git commit …"
+    assert second.startswith("exactly this text in this folder, sha256 ")
+    assert third == "every use of write"
+
+
+async def test_one_question_settles_the_asks_of_all_gates(make):
+    chain = make(Decision.ALLOW_ONCE)
+    invocation = command("cat /etc/hostname > out").asking(Ask("an earlier gate wonders"))
+    assert (await chain.run(invocation)).failure is None
+    (question,) = asked(chain)
+    assert question.reasons[:3] == ("an earlier gate wonders", "outside the workspace: /etc/hostname", "writes to out")
+
+
+async def test_an_ask_of_another_gate_is_not_silenced_by_a_rule_but_by_full_auto(make):
+    invocation = call("read").asking(Ask("why"))
+    chain = make(allow=rules("*"), tool="read")
+    assert await chain.fate(invocation) == "asked"
+    assert asked(chain)[0].always.startswith("exactly this text")
+    assert await make(level=AutoApprove.FULL_AUTO).fate(invocation) == "silent"
+    await make(Decision.ALLOW_ALWAYS).run(invocation)
+    assert await make().fate(invocation) == "silent"
+    assert await make().fate(call("read", arguments={"path": "other"}).asking(Ask("why"))) == "asked"
+
+
+async def test_what_the_user_typed_is_not_asked_about_but_denied_all_the_same(make):
+    chain = make(allow=rules("git push*", action=Action.DENY))
+    assert await chain.fate(command("python x.py > /tmp/y", origin=CallOrigin.USER)) == "silent"
+    assert await chain.fate(command("git push", origin=CallOrigin.USER)) == "refused"
+    assert await chain.fate(command("sudo ls", origin=CallOrigin.USER)) == "blocked"
+    assert await chain.fate(command("cat ../x", origin=CallOrigin.USER)) == "refused"
+
+
+async def test_the_confirmed_path_skips_the_question_and_nothing_else(make):
+    chain = make(allow=rules("git push*", action=Action.DENY))
+    assert (await chain.blocklist.execute_confirmed(command("python x.py"))).failure is None
+    assert (await chain.blocklist.execute_confirmed(command("git push"))).failure is not None
+    assert asked(chain) == []
+    assert len(chain.recorder.confirmed) == 1
+
+
+async def test_deny_rules_hold_at_every_level_and_hide_whole_tools(make):
+    for level in AutoApprove:
+        chain = make(level=level, allow=rules("*", action=Action.DENY), tool="write")
+        assert await chain.fate(write()) == "refused"
+        assert not chain.permission.allows(SPECS["write"])
+        assert not chain.blocklist.requires_confirmation(write())
+
+
+async def test_path_rules_see_the_real_path(make, root: str):
+    os.symlink(os.path.join(root, "src"), os.path.join(root, "link"))
+    chain = make(allow=(*rules("src/secret*", action=Action.DENY), *rules("src/*")), tool="write")
+    assert await chain.fate(write("src/x")) == "silent"
+    assert await chain.fate(write(os.path.join(root, "src/x"))) == "silent"
+    assert await chain.fate(write("link/x")) == "silent"
+    assert await chain.fate(write("src/../y")) == "asked"
+    for path in ("src/secret", "link/secret", "src/./secret1", os.path.join(root, "src/secret")):
+        assert await chain.fate(write(path)) == "refused", path
+
+
+async def test_every_path_of_a_call_must_be_allowed(make):
+    chain = make(allow=rules("src/*"), tool="move_path")
+    both = call("move_path", PathSubject("src/a", Access.WRITE), PathSubject("src/b", Access.WRITE))
+    one = call("move_path", PathSubject("src/a", Access.WRITE), PathSubject("b", Access.WRITE))
+    assert await chain.fate(both) == "silent"
+    assert await chain.fate(one) == "asked"
+
+
+async def test_rules_match_urls_and_arguments_of_other_tools(make):
+    chain = make(allow=rules("https://example.com/*", action=Action.DENY), tool="fetch")
+    assert await chain.fate(call("fetch", UrlSubject("https://EXAMPLE.com/x"))) == "refused"
+    assert await chain.fate(call("fetch", UrlSubject("https://example.org/x"))) == "silent"
+    chain = make(allow=rules('{"a":1,"b":*}'), tool="mcp_x_y")
+    assert await chain.fate(call("mcp_x_y", McpSubject("x", "y"), arguments={"b": 2, "a": 1})) == "silent"
+    assert await chain.fate(call("mcp_x_y", McpSubject("x", "y"), arguments={"a": 2})) == "asked"
+
+
+async def test_a_handwritten_approval_of_the_whole_shell_still_asks_about_what_is_unclear(make, tmp_path):
+    (tmp_path / "grants.toml").write_text('[tools]\nbash = "allow"\n')
+    chain = make()
+    assert await chain.fate(command("git log && ls")) == "silent"
+    assert await chain.fate(command("python x.py")) == "asked"
+    assert await chain.fate(command("git log > x")) == "asked"
+    assert await chain.fate(command("x=1; $x")) == "asked"
+
+
+async def test_rules_may_be_replaced_while_a_session_runs(make):
+    chain = make()
+    assert await chain.fate(command("ls")) == "asked"
+    chain.permission.rules = {"bash": rules("ls *")}
+    assert await chain.fate(command("ls")) == "silent"
+
+
+class SlowApprover:
+    """Answers when told to, and counts how many questions are open at once."""
+
+    def __init__(self, decision: Decision) -> None:
+        self.decision = decision
+        self.asked = 0
+        self.open = 0
+        self.most = 0
+        self.first = anyio.Event()
+        self.answer = anyio.Event()
+
+    async def ask(self, question: Question) -> Decision:
+        self.asked += 1
+        self.open += 1
+        self.most = max(self.most, self.open)
+        self.first.set()
+        await self.answer.wait()
+        self.open -= 1
+        return self.decision
+
+
+async def together(chain: Chain, approver: SlowApprover, *invocations: Invocation) -> list[ToolResult]:
+    results: list[ToolResult] = []
+
+    async def run(invocation: Invocation) -> None:
+        results.append(await chain.run(invocation))
+
+    async with anyio.create_task_group() as group:
+        for invocation in invocations:
+            group.start_soon(run, invocation)
+        await approver.first.wait()
+        await anyio.wait_all_tasks_blocked()
+        approver.answer.set()
+    return results
+
+
+async def test_questions_of_one_session_are_asked_one_after_another(make):
+    chain = make()
+    approver = SlowApprover(Decision.ALLOW_ONCE)
+    chain.permission._approver = approver
+    results = await together(chain, approver, *(write(number=number) for number in range(3)))
+    assert approver.asked == 3
+    assert approver.most == 1
+    assert all(result.failure is None for result in results)
+
+
+async def test_always_answers_the_questions_that_were_waiting(make):
+    chain = make()
+    approver = SlowApprover(Decision.ALLOW_ALWAYS)
+    chain.permission._approver = approver
+    results = await together(chain, approver, *(write(number=number) for number in range(3)))
+    assert approver.asked == 1
+    assert all(result.failure is None for result in results)
+    assert chain.grants.find("write", GrantKind.TOOL) is True
+
+
+async def test_a_call_that_runs_does_not_hold_up_the_next_question(make):
+    chain = make()
+    approver = SlowApprover(Decision.ALLOW_ONCE)
+    approver.answer.set()
+    chain.permission._approver = approver
+    running, done = anyio.Event(), anyio.Event()
+
+    async def slow(invocation: Invocation) -> ToolResult:
+        if invocation.call.id == "call-1":
+            running.set()
+            await done.wait()
+        return ToolResult("ran")
+
+    chain.recorder.execute_confirmed = slow
+    async with anyio.create_task_group() as group:
+        group.start_soon(chain.run, write(number=1))
+        await running.wait()
+        assert (await chain.run(write(number=2))).failure is None
+        done.set()
+
+
+async def test_a_cancelled_turn_leaves_the_next_question_possible(make):
+    chain = make()
+    approver = SlowApprover(Decision.ALLOW_ONCE)
+    chain.permission._approver = approver
+    async with anyio.create_task_group() as group:
+        group.start_soon(chain.run, write())
+        await approver.first.wait()
+        group.cancel_scope.cancel()
+    approver.answer.set()
+    assert (await chain.run(write())).failure is None

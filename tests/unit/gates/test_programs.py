@@ -1,0 +1,206 @@
+"""The packaged tables, and what an approval of a program covers."""
+
+import re
+import tomllib
+from importlib.resources import files
+
+import pytest
+
+from acp_agent.gates.command import Command, Plain, analyse
+from acp_agent.gates.program_table import Program, program_table
+from acp_agent.gates.programs import Programs
+from acp_agent.gates.shell.scripts import MAX_SCRIPT, awk_asks, sed_asks
+from acp_agent.gates.shell.tables import Wrapper, tables
+
+PROGRAMS = Programs(program_table())
+
+
+def plain(text: str) -> Command:
+    verdict = analyse(text)
+    assert isinstance(verdict, Plain)
+    return verdict.commands[0]
+
+
+def test_every_key_of_the_program_table_is_known():
+    data = tomllib.loads(files("acp_agent.gates").joinpath("programs.toml").read_text(encoding="utf-8"))
+    known = set(Program.__dataclass_fields__) - {"exceptions"} | {"except"}
+    for name, table in data["programs"].items():
+        assert set(table) <= known, name
+        for sub, inner in table.get("sub", {}).items():
+            assert set(inner) <= known, (name, sub)
+    assert set(data["aliases"].values()) <= set(data["programs"])
+    for program in program_table().programs.values():
+        assert program.key in ("program", "subcommand", "targets", "payload")
+
+
+def test_every_key_of_the_wrapper_table_is_known():
+    data = tomllib.loads(files("acp_agent.gates.shell").joinpath("tables.toml").read_text(encoding="utf-8"))
+    known = set(Wrapper.__dataclass_fields__)
+    for name, table in data["wrappers"].items():
+        assert set(table) <= known, name
+    for name, commands in data["commands"].items():
+        for sub, table in commands.items():
+            assert set(table) <= known, (name, sub)
+    assert set(tables().danger) == set(data["danger"])
+
+
+@pytest.mark.parametrize(
+    ("text", "prefix"),
+    [
+        ("git status -s", "git status"),
+        ("/usr/bin/git -C sub log", "git log"),
+        ("git --no-pager diff", "git diff"),
+        ("cargo test --release", "cargo test"),
+        ("npm run build -- --x", "npm run build"),
+        ("npm test", "npm test"),
+        ("docker compose up -d", "docker compose up"),
+        ("make -j4 test lint", "make lint test"),
+        ("make", "make"),
+        ("go vet ./...", "go vet"),
+        ("kubectl get pods", "kubectl get"),
+        ("pip list", "pip list"),
+        ("ls -la", "ls"),
+        ("unheard-of x y", "unheard-of"),
+        ("pytest -x", "pytest"),
+    ],
+)
+def test_an_approval_covers_a_program_and_what_belongs_to_its_name(text: str, prefix: str):
+    assert " ".join(PROGRAMS.prefix(plain(text))) == prefix
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python x.py",
+        "python3.12 -m pytest",
+        "node x.js",
+        "bash x.sh",
+        "sh -c ls",
+        "perl x",
+        "awk 1 x",
+        "timeout 5 ls",
+        "env ls",
+        "xargs ls",
+        "find . -exec ls {} +",
+        "npx tsc",
+        "ssh host ls",
+        "rm x",
+        "tar xf x",
+        "./build.sh",
+        "/tmp/git status",
+        "git",
+        "uv run pytest",
+        "eval ls",
+        "make 'a b'",
+    ],
+)
+def test_interpreters_runners_wrappers_and_the_irreversible_bind_to_the_whole_text(text: str):
+    assert PROGRAMS.prefix(plain(text)) == ()
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "p",
+        "1,5p",
+        "$d",
+        "/a/,/b/p",
+        "s/a/b/g",
+        "s#a/b#c#;p",
+        "1~2d",
+        "/x/!d",
+        "y/abc/def/",
+        "s/a/\\n/2p",
+        "\\,x,d",
+        "=",
+        "5q",
+        "s/a\\/b/c/",
+        "10p\n20p",
+    ],
+)
+def test_plain_sed_scripts(script: str):
+    assert sed_asks(("-n", script, "file")) == ""
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "e",
+        "1e ls",
+        "s/a/b/e",
+        "s/a/b/w x",
+        "w x",
+        "r /etc/passwd",
+        "R x",
+        "1!w x",
+        "a\\\ntext",
+        "i x",
+        "{p}",
+        "p;w x",
+        "p\nw x",
+        "s/a/b/;e",
+        "F;W x",
+        "p" * (MAX_SCRIPT + 1),
+    ],
+)
+def test_sed_scripts_that_run_read_or_write(script: str):
+    assert sed_asks(("-n", script, "file")) != ""
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("-f", "x"),
+        ("--file=x", "y"),
+        ("-nf", "x"),
+        ("-e", "p", "-e", "w x"),
+        ("--expression=e",),
+        ("-ne", "e"),
+        ("--fol", "p"),
+        ("-i", "", "w x"),
+    ],
+)
+def test_sed_options_that_bring_scripts(args: tuple[str, ...]):
+    assert sed_asks(args) != ""
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("{print $1}", "x"),
+        ("-F,", "NR>1", "x"),
+        ("-v", "a=1", "$1 > a || $2 == 3"),
+        ("--", "{ s += $1 } END { print s }"),
+    ],
+)
+def test_plain_awk_scripts(args: tuple[str, ...]):
+    assert awk_asks(args) == ""
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ('{system("x")}',),
+        ('{print | "x"}',),
+        ('{"x" | getline}',),
+        ('{print > "x"}',),
+        ('{printf "a" >> "x"}',),
+        ("-f", "x"),
+        ("-i", "x"),
+        ("@load 'x'",),
+        ("{print ENVIRON[1]}",),
+        ("BEGIN{ARGV[1]=1}",),
+        (" " * (MAX_SCRIPT + 1),),
+    ],
+)
+def test_awk_scripts_that_run_read_or_write(args: tuple[str, ...]):
+    assert awk_asks(args) != ""
+
+
+def test_no_regular_expression_of_the_tables_is_slow():
+    long = ["a" * 20_000, "://" * 5000, "=" * 20_000, "\n." * 8000, "e" * 20_000, "@:" * 9000]
+    for program in program_table().programs.values():
+        for pattern in (*program.words, *program.args):
+            assert isinstance(pattern, re.Pattern)
+            for text in long:
+                pattern.fullmatch(text)
