@@ -46,9 +46,11 @@ CHECKED = $(shell $(PYTHON) -c 'import sys; from importlib.util import find_spec
 REFUSAL = acp-agent needs python3 3.11 or newer with venv, but $(PYTHON) is $(or $(CHECKED),not there): \
 	name another with make PYTHON=... (Debian, Ubuntu: apt install python3-venv)
 
+# "compat" puts the folder on the path; the default hooks the import system, which costs every start ten milliseconds.
 $(READY): requirements.lock pyproject.toml
 	@$(if $(filter ok,$(CHECKED)),,$(error $(REFUSAL)))echo "Setting up $(VENV) ..."
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+		--config-settings editable_mode=compat -e .
 	@touch $@

@@ -1,5 +1,6 @@
 """The syntax tree of a shell text, by tree-sitter-bash, with caps on size and time."""
 
+import re
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +11,7 @@ from tree_sitter import Language, Node, Parser
 from acp_agent.gates.command import MAX_SECONDS
 
 _CHUNK = 4096
+_NOT_ASCII = re.compile(rb"[\x80-\xff]")
 
 MAX_TREE_DEPTH = 100
 """Nodes inside one another that are still walked; deeper texts count as unread."""
@@ -45,14 +47,17 @@ def parse(text: str, max_bytes: int, until: float) -> Parsed | str:
         return "is not valid text"
     if len(source) > max_bytes:
         return f"is longer than {max_bytes // 1024} KiB"
-    if len(source) <= _CHUNK:
-        return Parsed(Parser(_language()).parse(source).root_node, source)
+    # tree-sitter-bash 0.25.1 asks the C library about each character behind a brace, which crashes the process for
+    # most of Unicode. To bash, whatever is not ASCII is a letter like any other; so is it to the parser now.
+    letters = _NOT_ASCII.sub(b"x", source)
+    if len(letters) <= _CHUNK:
+        return Parsed(Parser(_language()).parse(letters).root_node, source)
     late = False
 
     def chunk(offset: int, _point: object) -> bytes:
         nonlocal late
         late = late or time.monotonic() > until
-        return b"" if late else source[offset : offset + _CHUNK]
+        return b"" if late else letters[offset : offset + _CHUNK]
 
     root = Parser(_language()).parse(chunk).root_node
     return "takes too long to parse" if late else Parsed(root, source)
