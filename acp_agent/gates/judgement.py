@@ -155,8 +155,10 @@ class _Court:
     def needed(self, commands: tuple[Command, ...]) -> tuple[str, ...]:
         """The prefixes that would have to be granted; empty when a prefix cannot cover one of the commands."""
         found: list[str] = []
+        all_neutral = all(self.command(command).neutral for command in commands)
         for command in commands:
-            if self.command(command).action is Action.ALLOW or self.command(command).neutral:
+            verdict = self.command(command)
+            if verdict.action is Action.ALLOW or (verdict.neutral and not all_neutral):
                 continue
             prefix = " ".join(self.programs.prefix(command))
             if not prefix or any(True for _ in self._doubts(command)):

@@ -1,6 +1,5 @@
 """TurnEngine: from the params of `session/prompt` to a stop reason."""
 
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Protocol, assert_never
 from uuid import uuid4
@@ -44,10 +43,6 @@ class TurnEngine:
         self._files = files
         self._emit = emit
         self._since_last_turn: list[TextPart] = []
-
-    async def warm_up(self) -> None:
-        with contextlib.suppress(AgentError):  # told at the first prompt
-            await self._loop()
 
     async def answer(self, params: JsonObject) -> Answer:
         prompt = await read_prompt(wire.prompt_blocks(params), self._files)

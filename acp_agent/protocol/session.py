@@ -47,10 +47,6 @@ class Answer:
 class Engine(Protocol):
     """What answers prompts."""
 
-    async def warm_up(self) -> None:
-        """Load what the first prompt will need. Raises nothing the user should hear of now."""
-        ...
-
     async def answer(self, params: JsonObject) -> Answer:
         """Run one turn on the raw `session/prompt` params. Raises RpcError for params that are no prompt."""
         ...
@@ -110,7 +106,7 @@ class Session:
             await anyio.sleep(_ZED_REPEAT)
             await self.update(commands.advertised())
         try:
-            await (await self.engine()).warm_up()
+            await self.engine()
         except Exception as error:  # noqa: BLE001 - only a head start: the first prompt meets the same and tells
             _log.warning("no engine yet", session=self.id, reason=str(error))
 
