@@ -32,7 +32,7 @@ EXTERNALS = {
 # Distributions whose import name is another.
 IMPORT_NAMES = {"agent-client-protocol": "acp", "google-re2": "re2"}
 # Where everything may go wrong and one answer is owed all the same: a tool's call, a turn, a request.
-CATCH_ALL = {"execution/run_tool.py", "protocol/session.py", "protocol/peer.py"}
+CATCH_ALL = {"execution/dyn.py", "protocol/session.py", "protocol/peer.py"}
 # What runs before the first answer.
 LIGHT = ["__init__.py", "__main__.py", "boot.py", "capabilities.py"]
 

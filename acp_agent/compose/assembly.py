@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from acp_agent.compose.loop import SessionLoop
-from acp_agent.config import Loaded, PermissionRule, permission_file
+from acp_agent.config import Loaded, PermissionRule, data_dir, permission_file
 from acp_agent.config.rules import guarded
 from acp_agent.core.backends import FileSystem, Terminal
 from acp_agent.core.errors import BackendUnavailable, ConfigError
@@ -20,6 +20,7 @@ from acp_agent.execution.dyn import DynExecutor
 from acp_agent.execution.local_files import LocalFileSystem
 from acp_agent.execution.local_terminal import LocalTerminal
 from acp_agent.execution.output import OutputExecutor
+from acp_agent.execution.own_files import OwnFiles
 from acp_agent.execution.roots import Roots
 from acp_agent.execution.run_tool import RunTool
 from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy, Substitution
@@ -54,14 +55,18 @@ class Assembly:
         self._loaded = loaded
         self._settings = loaded.settings
         self._offering: list[Callable[[ToolSpec], bool]] = []
-        self._grants = workshop.grants(permission_file(loaded.settings.acp.permission_file, os.environ))
+        self._permission_file = permission_file(loaded.settings.acp.permission_file, os.environ)
+        self._grants = workshop.grants(self._permission_file)
         self._tools = default_tools() if self._settings.tools.enabled else ()
         self._rules = self._permission_rules()
-        self._shell_roots = self._roots(self._settings.tools.shell.allowed_paths)
+        tools = self._settings.tools
+        self._file_roots = self._roots(tools.file.allowed_paths)
+        same = tools.shell.allowed_paths == tools.file.allowed_paths
+        self._shell_roots = self._file_roots if same else self._roots(tools.shell.allowed_paths)
 
     def engine(self) -> TurnEngine:
         """The whole of it."""
-        roots = self._roots(self._settings.tools.file.allowed_paths)
+        roots = self._file_roots
         files = self._files(roots)
         toolset = DynExecutor(
             Registry(self._tools),
@@ -77,7 +82,8 @@ class Assembly:
 
     def _roots(self, allowed: Sequence[str]) -> Roots:
         place = self._session.place
-        return Roots(place.cwd, (*place.additional, *filter(os.path.isdir, allowed)))
+        own = OwnFiles((data_dir(os.environ), self._loaded.file, self._permission_file))
+        return Roots(place.cwd, (*place.additional, *filter(os.path.isdir, allowed)), policy=own)
 
     # ------------------------------------------------------------------------------------- backends
 
@@ -121,11 +127,9 @@ class Assembly:
         pipeline = Pipeline(self._settings.tools.overflow.threshold, DISPLAY_LIMIT)
         return build_chain(
             RunTool(context_for),
-            gates=[
-                partial(BlocklistGate, policy=self._blocklist()),
-                self._mode,
-                partial(SandboxGate, resolve=files.resolve, resolve_command=self._shell_roots.resolve),
-            ],
+            blocklist=partial(BlocklistGate, policy=self._blocklist()),
+            mode=self._mode,
+            sandbox=partial(SandboxGate, resolve=files.resolve, resolve_command=self._shell_roots.resolve),
             permission=partial(self._permission, files),
             output=partial(OutputExecutor, apply=pipeline.apply),
         )

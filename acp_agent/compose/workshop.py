@@ -77,7 +77,13 @@ class Workshop:
         return self._catalogs[settings.providers].build(parse_model(settings.model))
 
     def script_folder(self) -> str:
-        """A private folder for scripts the editor's terminal runs."""
+        """A private folder for scripts the editor's terminal runs; a new one when a tmp cleaner took the last.
+
+        Raises OSError where no folder can be made.
+        """
+        if self._scripts is not None and not os.path.isdir(self._scripts.name):
+            self._scripts.cleanup()  # nothing is there; it only ends the object's own watch over the name
+            self._scripts = None
         if self._scripts is None:
             self._scripts = tempfile.TemporaryDirectory(prefix="acp-agent-", ignore_cleanup_errors=True)
         return self._scripts.name

@@ -104,13 +104,14 @@ class Toolset(Protocol):
 
 
 class Decision(StrEnum):
-    """What the user said. CANCELLED also stands for a turn that ended before the answer."""
+    """What the user said. CANCELLED: the question was withdrawn. UNANSWERED: what came back was no answer."""
 
     ALLOW_ONCE = "allow_once"
     ALLOW_ALWAYS = "allow_always"
     REJECT_ONCE = "reject_once"
     REJECT_ALWAYS = "reject_always"
     CANCELLED = "cancelled"
+    UNANSWERED = "unanswered"
 
     @property
     def allowed(self) -> bool:
@@ -141,7 +142,7 @@ class Approver(Protocol):
     """Someone who can be asked."""
 
     async def ask(self, question: Question) -> Decision:
-        """The user's answer. Anything unknown, late or malformed is REJECT_ONCE, never a grant."""
+        """The user's answer. Anything unknown or malformed is UNANSWERED, never a grant."""
         ...
 
 

@@ -5,7 +5,7 @@ permission gate is the last gate: it settles the questions the others collected.
 that whatever comes back is cleaned before anybody sees it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import reduce
 from typing import TypeAlias
 
@@ -14,7 +14,9 @@ from acp_agent.core.ports import ToolExecutor
 Link: TypeAlias = Callable[[ToolExecutor], ToolExecutor]
 
 
-def build_chain(innermost: ToolExecutor, *, gates: Sequence[Link], permission: Link, output: Link) -> ToolExecutor:
-    """Wrap `innermost`. `gates` are in the order they judge: blocklist, mode, sandbox, ..."""
-    outermost_first = [*gates, permission, output]
+def build_chain(
+    innermost: ToolExecutor, *, blocklist: Link, mode: Link, sandbox: Link, permission: Link, output: Link
+) -> ToolExecutor:
+    """Wrap `innermost` in its gates and wrappers."""
+    outermost_first = (blocklist, mode, sandbox, permission, output)
     return reduce(lambda wrapped, link: link(wrapped), reversed(outermost_first), innermost)

@@ -15,9 +15,13 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory, ToolFai
 from acp_agent.core.events import EventSink, ToolFinished, ToolProgress, ToolStarted
 from acp_agent.core.ports import Invocation, ToolContext, ToolExecutor
 from acp_agent.core.types import JsonObject, ToolCall, ToolKind, ToolResult, ToolSpec
+from acp_agent.log import Log
+from acp_agent.tools.visible import title
 
 _CLEAN_UP = 5.0
 """Seconds a call that was cancelled gets to say so and to give its terminal back."""
+
+_log = Log(__name__)
 
 
 class Catalogue(Protocol):
@@ -77,13 +81,23 @@ class DynExecutor:
         result = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] operation aborted"))
         try:
             result = await self.execute(invocation)
+        except Exception as error:  # noqa: BLE001 - a bug in a tool or gate costs the call, not the turn
+            _log.error("tool call crashed", exc_info=True, tool=invocation.spec.name)
+            result = ToolResult.failed(ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, f"internal error: {error!r}"))
         finally:
-            # Also on the way out of a cancelled turn: a card left spinning is worse than a late one (A12.16).
-            with anyio.move_on_after(_CLEAN_UP, shield=True):
-                await self._emit(ToolFinished(call.id, invocation.spec.name, result, monotonic() - begun))
-                for give_back in self._deferred.pop(call.id, []):
-                    await give_back()
+            await self._finish(ToolFinished(call.id, invocation.spec.name, result, monotonic() - begun))
         return result
+
+    async def _finish(self, event: ToolFinished) -> None:
+        """Tell the end, then give back. Also on the way out of a cancelled turn: a card must not spin on (A12.16)."""
+        deferred = self._deferred.pop(event.call_id, [])
+        try:
+            with anyio.move_on_after(_CLEAN_UP, shield=True):
+                await self._emit(event)
+        finally:
+            with anyio.CancelScope(shield=True):
+                for give_back in deferred:
+                    await give_back()
 
     # ------------------------------------------------------------- ToolExecutor: delegates everything
 
@@ -117,7 +131,7 @@ class DynExecutor:
         spec = next((spec for spec in self._catalogue.specs() if spec.name == call.name), None)
         raw_input: JsonObject = {"arguments": call.raw_arguments} if call.arguments is None else call.arguments
         kind = ToolKind.OTHER if spec is None else spec.kind
-        return ToolStarted(call.id, call.name, call.name or "unnamed tool", kind, raw_input)
+        return ToolStarted(call.id, title(call.name), title(call.name) or "unnamed tool", kind, raw_input)
 
     async def _progress(self, event: ToolProgress) -> None:
         await self._emit(event)

@@ -1,13 +1,10 @@
-"""The innermost executor: runs the tool and turns whatever happens into a ToolResult."""
+"""The innermost executor: runs the tool and turns its errors into results."""
 
 from collections.abc import Callable
 
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import ToolResult
-from acp_agent.log import Log
-
-_log = Log(__name__)
 
 
 class RunTool:
@@ -17,18 +14,13 @@ class RunTool:
         self._context_for = context_for
 
     async def execute(self, invocation: Invocation) -> ToolResult:
-        """Never raises but for cancellation."""
+        """Raises what is a bug in the tool; the front door tells it."""
         try:
             return await invocation.run(self._context_for(invocation))
         except (ToolError, Refused) as error:
             return ToolResult.failed(error.failure)
         except BackendUnavailable as error:
             return ToolResult.failed(ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, str(error)))
-        except Exception as error:  # noqa: BLE001 - a bug in a tool costs the call, not the turn
-            _log.error("tool crashed", exc_info=True, tool=invocation.spec.name)
-            return ToolResult.failed(
-                ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, f"internal error in {invocation.spec.name}: {error!r}")
-            )
 
     async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
         """The same: whoever asks stands further out."""

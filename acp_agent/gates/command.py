@@ -22,6 +22,9 @@ MAX_SECONDS = 1.0
 MAX_DEPTH = 5
 """How many shells inside one another are read (`bash -c "sh -c '…'"`)."""
 
+DAMAGED = "is damaged"
+"""Why a command is unclear that was only guessed from a text with a syntax error, quotes ignored."""
+
 _STANDARD_FOLDERS = frozenset(
     ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin")
 )

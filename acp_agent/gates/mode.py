@@ -4,7 +4,7 @@ from typing import assert_never
 
 from acp_agent.core.conduct import Conduct, Mode
 from acp_agent.core.ports import Invocation, ToolExecutor
-from acp_agent.core.types import Allow, Deny, ToolKind, ToolSpec, Verdict
+from acp_agent.core.types import Allow, CommandSubject, Deny, ToolKind, ToolSpec, Verdict
 from acp_agent.core.wrapper import Gate
 
 # "other" is what the seeds call find_path, list_directory and memory_search (requirements 4, row 60).
@@ -38,7 +38,8 @@ class ModeGate(Gate):
                 assert_never(mode)
 
     def check(self, invocation: Invocation) -> Verdict:
-        if self.allows(invocation.spec):
-            return Allow()
         mode, name = self._conduct.mode, invocation.spec.name
+        executes = any(isinstance(subject, CommandSubject) for subject in invocation.subjects)
+        if self.allows(invocation.spec) and (mode is Mode.CODE or not executes):
+            return Allow()
         return Deny(f"'{name}' is not available in {mode} mode; the user can switch the mode to code")

@@ -37,6 +37,7 @@ from acp_agent.gates.tool_rules import Resolve, arguments_text, rule_action
 
 _RULE_DENIES = "a permission rule denies this call"
 _USER_DENIED = "denied by the user"
+_NO_ANSWER = "the editor gave no usable answer to the question whether this may run, so it did not"
 _NOBODY = "this call needs the user's approval, and there is nobody to ask"
 
 
@@ -106,7 +107,7 @@ class PermissionGate(Gate):
             case Deny():
                 return False
             case Ask():
-                return True
+                return invocation.flaw is None
             case Allow():
                 return self.wrapped.requires_confirmation(invocation)
             case _:
@@ -144,6 +145,8 @@ class PermissionGate(Gate):
                 return ToolResult.refused(_USER_DENIED)
             case Decision.CANCELLED:
                 return ToolResult.refused("the question was cancelled", ToolErrorCategory.CANCELLED)
+            case Decision.UNANSWERED:
+                return ToolResult.refused(_NO_ANSWER, ToolErrorCategory.CONFIRMATION_REQUIRED)
             case _:
                 assert_never(decision)
 
@@ -154,7 +157,7 @@ class PermissionGate(Gate):
             case Decision.REJECT_ALWAYS:
                 assert settlement.denial is not None
                 await self._grants.remember(replace(settlement.denial, allowed=False))
-            case Decision.ALLOW_ONCE | Decision.REJECT_ONCE | Decision.CANCELLED:
+            case Decision.ALLOW_ONCE | Decision.REJECT_ONCE | Decision.CANCELLED | Decision.UNANSWERED:
                 return
             case _:
                 assert_never(decision)
@@ -195,7 +198,8 @@ class PermissionGate(Gate):
         action = rule_action(invocation, self.rules.get(spec.name, ()), self._resolve)
         digest = self._digest(spec.name, arguments_text(invocation))
         exact = self._grants.find(spec.name, GrantKind.PAYLOAD, digest)
-        denial = self._denial(action is Action.DENY, exact is False or stored is False)
+        denied = action is Action.DENY or self._reading_denied(invocation)
+        denial = self._denial(denied, exact is False or stored is False)
         if denial is not None:
             return Settlement(denial)
         if self._free(invocation) or exact or not self._asks(invocation, action, stored=stored):
@@ -207,6 +211,12 @@ class PermissionGate(Gate):
             return Settlement(verdict, reasons, "", (payload,), payload)
         tool = Grant(spec.name, GrantKind.TOOL, "", allowed=True)
         return Settlement(verdict, (), f"every use of {spec.name}", (tool,), tool)
+
+    def _reading_denied(self, invocation: Invocation) -> bool:
+        """What may not be read may not be edited or searched either: the result would show it (T4.9)."""
+        read = tuple(s for s in invocation.subjects if isinstance(s, PathSubject) and s.access is Access.READ)
+        rules = self.rules.get("read", ())
+        return bool(read) and rule_action(replace(invocation, subjects=read), rules, self._resolve) is Action.DENY
 
     def _asks(self, invocation: Invocation, action: Action | None, *, stored: bool | None) -> bool:
         if invocation.asks:

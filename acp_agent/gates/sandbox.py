@@ -22,7 +22,7 @@ from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import Access, Allow, Ask, CommandSubject, Deny, PathSubject, Verdict
 from acp_agent.core.wrapper import Gate
-from acp_agent.gates.command import Command, Plain, analyse, survey
+from acp_agent.gates.command import DAMAGED, Command, Plain, analyse, survey
 
 _DEVICES = re.compile(r"/dev/(?:null|zero|full|u?random|tty|stdin|stdout|stderr|fd/\d+)")
 _PATTERN_FIRST = frozenset(
@@ -81,7 +81,7 @@ class SandboxGate(Gate):
         outside: list[str] = []
         folders = Folders()
         judged = 0
-        for command in (each for outer in commands for each in outer.walk()):
+        for command in (each for outer in commands for each in outer.walk() if outer.unclear != DAMAGED):
             folders.enter(command)
             for word in path_words(command):
                 judged += 1

@@ -3,6 +3,7 @@
 from acp_agent.core.ports import Decision, Question
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol import wire
+from acp_agent.protocol.bounds import bounded_input
 from acp_agent.protocol.errors import RpcError
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
@@ -26,7 +27,7 @@ class EditorApprover:
         self._paths = paths
 
     async def ask(self, question: Question) -> Decision:
-        """Only a known option of a selected outcome counts; everything else rejects (A20.3)."""
+        """Only a known option of a selected outcome counts; everything else is no answer (A20.3)."""
         params: JsonObject = {
             "sessionId": self._session_id,
             "toolCall": self._tool_call(question),
@@ -35,7 +36,7 @@ class EditorApprover:
         try:
             return wire.decision(await self._peer.request("session/request_permission", params))
         except RpcError:
-            return Decision.REJECT_ONCE
+            return Decision.UNANSWERED
 
     def _tool_call(self, question: Question) -> JsonObject:
         lines = [*question.reasons, f"“Always” covers {question.always}"]
@@ -44,7 +45,7 @@ class EditorApprover:
             "title": question.title,
             "kind": question.kind.value,
             "status": "pending",
-            "rawInput": question.raw_input,
+            "rawInput": bounded_input(question.raw_input),
             "content": tool_content(self._paths, question.diffs, "\n\n".join(lines)),
         }
         if question.locations:

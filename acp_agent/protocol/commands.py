@@ -32,11 +32,10 @@ COMMANDS = (
 
 def parse(text: str) -> tuple[Name, str] | None:
     """The command a prompt starts with and its argument; None for text that is for the model."""
-    stripped = text.strip()
-    name, _, argument = stripped.removeprefix("/").partition(" ")
-    if not stripped.startswith("/") or name not in set(Name):
+    name, *argument = text.strip().split(maxsplit=1) or [""]
+    if not name.startswith("/") or name[1:] not in set(Name):
         return None
-    return Name(name), argument.strip()
+    return Name(name[1:]), argument[0] if argument else ""
 
 
 def advertised() -> JsonObject:

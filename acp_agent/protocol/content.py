@@ -5,6 +5,7 @@ Nothing in a block can end the prompt but its size: what cannot be used is left 
 
 import base64
 import binascii
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -28,7 +29,8 @@ IMAGE_LIMIT = 20 * 1024 * 1024
 LINK_LIMIT = 1024 * 1024
 """Bytes of one linked file (A24.8)."""
 _IMAGE_TYPES = {"image/jpeg", "image/jpg", "image/png", "image/gif", "image/webp"}
-_PRIVATE_FOLDERS = {"proc", "sys", "dev", ".ssh", ".gnupg", ".aws"}
+_KEY_FOLDERS = {".ssh", ".gnupg", ".aws"}
+_KERNEL_FOLDERS = {"proc", "sys", "dev"}
 
 
 @dataclass(slots=True)
@@ -89,7 +91,7 @@ class _Reading:
         elif not _is_base64(block.data):
             self.skipped.append("image: its data is not base64")
         else:
-            self.images.append(ImagePart(block.data, block.mime_type))
+            self.images.append(ImagePart(block.data, block.mime_type.replace("image/jpg", "image/jpeg")))
 
     def _add_embedded(self, block: wire.Embedded) -> None:
         resource = block.resource
@@ -116,7 +118,7 @@ class _Reading:
         except AgentError as error:
             self.skipped.append(f"{block.uri}: {error}")
             return
-        if len(text) > LINK_LIMIT:
+        if len(text.encode("utf-8", "replace")) > LINK_LIMIT:
             self.skipped.append(f"{block.uri}: over {LINK_LIMIT} bytes")
             return
         self._add_text(_resource(block.uri, text))
@@ -126,7 +128,10 @@ def file_path(uri: str) -> str | None:
     """The path of a file:// URI, or of the bare absolute path some clients send; None for anything else."""
     if uri.startswith("/"):
         return uri
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # http://[
+        return None
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         return None
     return unquote(parts.path)
@@ -137,13 +142,14 @@ class _Private(AgentError):
 
 
 def _refuse_private(path: str) -> None:
-    if _PRIVATE_FOLDERS & set(PurePosixPath(path).parts):
+    parts = PurePosixPath(path).parts[1:]
+    if _KEY_FOLDERS & set(parts) or (parts and parts[0] in _KERNEL_FOLDERS):
         raise _Private("in a private folder")
 
 
 def _resource(uri: str, text: str) -> str:
     # The body could otherwise close the element and speak as the user (A24.13).
-    body = text.replace("</resource", "&lt;/resource")
+    body = re.sub("</(?=resource)", "&lt;/", text, flags=re.IGNORECASE)
     return f'<resource uri="{escape(uri)}">\n{body}\n</resource>'
 
 

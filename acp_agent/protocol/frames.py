@@ -23,6 +23,10 @@ RESOURCE_NOT_FOUND = -32002
 RequestId: TypeAlias = int | str
 
 
+class NotJson(ValueError):
+    """Python's parser takes it, JSON does not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """The peer wants an answer. The id is echoed as received."""
@@ -73,6 +77,8 @@ def parse(line: bytes) -> Frame:
         return Ignored()
     try:
         value = cast("Json", json.loads(line.decode("utf-8"), parse_constant=_refuse_constant))
+        if rb"\u" in line:
+            value = _without_lone_surrogates(value)
     except RecursionError:
         return Malformed(None, PARSE_ERROR, "Parse error: nested too deeply")
     except ValueError as error:  # bad UTF-8, bad JSON, NaN, numbers of thousands of digits
@@ -80,7 +86,7 @@ def parse(line: bytes) -> Frame:
     if not isinstance(value, dict):
         what = "batches are not part of ACP" if isinstance(value, list) else "a message is a JSON object"
         return Malformed(None, INVALID_REQUEST, f"Invalid request: {what}")
-    return _classify(_without_lone_surrogates(value) if rb"\u" in line else value)
+    return _classify(value)
 
 
 def _classify(message: JsonObject) -> Frame:
@@ -117,20 +123,28 @@ def _response(message: JsonObject, known_id: RequestId | None) -> Frame:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
+    raise NotJson(f"{name} is not JSON")
 
 
 def _short(error: ValueError) -> str:
     # Never the input itself: it may hold secrets, and the answer goes to a log.
-    return error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
+    match error:
+        case json.JSONDecodeError():
+            return f"{error.msg} at character {error.pos}"
+        case UnicodeDecodeError():
+            return f"not UTF-8 at byte {error.start}"
+        case NotJson():
+            return str(error)
+        case _:
+            return "a number too long"
 
 
-def _without_lone_surrogates(value: JsonObject) -> JsonObject:
+def _without_lone_surrogates(value: Json) -> Json:
     """Replace half characters (a high surrogate alone), which no UTF-8 file or socket could carry on."""
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
-        return cast("JsonObject", _scrub(value))
+        return _scrub(value)
     return value
 
 

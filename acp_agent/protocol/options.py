@@ -2,7 +2,7 @@
 
 from acp_agent.core.conduct import AutoApprove, Conduct, Mode
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.protocol.errors import invalid_params
+from acp_agent.protocol.errors import invalid_request
 
 _MODES = {
     Mode.CODE: ("Code", "Reads, edits and runs commands"),
@@ -57,7 +57,7 @@ def config_options(conduct: Conduct) -> list[Json]:
 def set_mode(conduct: Conduct, mode_id: Json) -> None:
     """Raise RpcError on an unknown mode (A14.2)."""
     if not isinstance(mode_id, str) or mode_id not in set(Mode):
-        raise invalid_params("modeId", f"unknown mode: expected one of {', '.join(Mode)}")
+        raise invalid_request(f"unknown mode: {_shown(mode_id)}; expected one of {', '.join(Mode)}")
     conduct.mode = Mode(mode_id)
 
 
@@ -66,11 +66,15 @@ def set_option(conduct: Conduct, config_id: Json, value: Json) -> None:
     match config_id:
         case "mode":
             if not isinstance(value, str) or value not in set(Mode):
-                raise invalid_params("value", f"unknown mode: expected one of {', '.join(Mode)}")
+                raise invalid_request(f"unknown mode: {_shown(value)}; expected one of {', '.join(Mode)}")
             conduct.mode = Mode(value)
         case "auto_approve":
             if not isinstance(value, str) or value not in set(AutoApprove):
-                raise invalid_params("value", f"unknown level: expected one of {', '.join(AutoApprove)}")
+                raise invalid_request(f"unknown level: {_shown(value)}; expected one of {', '.join(AutoApprove)}")
             conduct.auto_approve = AutoApprove(value)
         case _:
-            raise invalid_params("configId", "unknown config_id: expected one of mode, auto_approve")
+            raise invalid_request(f"unknown config_id: {_shown(config_id)}; expected one of mode, auto_approve")
+
+
+def _shown(value: Json) -> str:
+    return repr(value)[:80]

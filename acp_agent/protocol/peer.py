@@ -59,6 +59,7 @@ class Peer:
         self._reader = reader
         self._writer = writer
         self._requests: Mapping[str, RequestHandler] = {}
+        self._admit: Callable[[str], None] = lambda _method: None
         self._notifications: Mapping[str, NotificationHandler] = {}
         self._incoming: dict[frames.RequestId, Incoming] = {}
         self._pending: dict[int, _Pending] = {}
@@ -74,14 +75,16 @@ class Peer:
         self,
         requests: Mapping[str, RequestHandler],
         notifications: Mapping[str, NotificationHandler],
+        admit: Callable[[str], None],
         on_end: Callable[[], None],
     ) -> None:
-        """Serve until the stream ends, in either direction.
+        """Serve until the stream ends, in either direction. `admit` raises RpcError for what may not be asked now.
 
         Then questions to the editor fail, `on_end` is told, what is being served gets a moment to answer,
         and the rest is cancelled.
         """
         self._requests = requests
+        self._admit = admit
         self._notifications = {**notifications, "$/cancel_request": self._cancel_request}
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._write)
@@ -142,6 +145,7 @@ class Peer:
             callback()
 
     async def _serve_one(self, request: frames.Request, incoming: Incoming) -> JsonObject:
+        self._admit(request.method)
         handler = self._requests.get(request.method)
         if handler is None:
             raise method_not_found(request.method)
@@ -161,9 +165,8 @@ class Peer:
 
     async def _cancel_request(self, params: JsonObject) -> None:
         request_id = params.get("requestId")
-        incoming = self._incoming.get(request_id) if isinstance(request_id, int | str) else None
-        if incoming is not None:
-            incoming.cancel()
+        if isinstance(request_id, int | str) and not isinstance(request_id, bool) and request_id in self._incoming:
+            self._incoming[request_id].cancel()
 
     def _refuse(self, request_id: frames.RequestId | None, error: RpcError) -> None:
         _log.warning("malformed message", code=error.code, reason=error.message)

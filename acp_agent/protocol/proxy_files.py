@@ -1,24 +1,32 @@
 """ProxyFileSystem: read and write through the editor, unsaved buffers included (A22, A23; ACP "File System")."""
 
+import os
 from typing import Never
 
+from anyio import to_thread
+
 from acp_agent.core.backends import Entry, FileSystem, FoundPaths, GrepMatches, GrepQuery
-from acp_agent.core.errors import BackendUnavailable
+from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Json, JsonObject
+from acp_agent.execution.text_files import binary_error
 from acp_agent.protocol import frames, wire
 from acp_agent.protocol.client import Client
-from acp_agent.protocol.errors import RpcError
+from acp_agent.protocol.errors import ConnectionLost, NoAnswer, RpcError
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
 
 _BACKEND = "editor files"
+_BOM = "\ufeff"
+_REPLACEMENT = "\ufffd"
+"""What an editor that reads like node gives for bytes that are no UTF-8."""
 
 
 class ProxyFileSystem:
     """The two operations ACP has, each only when the client offers it; everything else is another backend's.
 
-    `local` decides what a path means and whether it may be touched; the editor is only told paths that passed.
-    `timeout` in seconds bounds every request, so that an editor that never answers costs one wait.
+    `local` decides what a path means, whether it may be touched, and whether a file on disk is text at all; the
+    editor is only told paths that passed. `timeout` in seconds bounds every request, so that an editor that
+    never answers costs one wait for each of the two operations.
     """
 
     def __init__(
@@ -30,6 +38,8 @@ class ProxyFileSystem:
         self._local = local
         self._paths = paths
         self._timeout = timeout
+        self._marked = set[str]()
+        self._silent = False
 
     def resolve(self, path: str, access: Access) -> str:
         return self._local.resolve(path, access)
@@ -38,18 +48,49 @@ class ProxyFileSystem:
         if not self._client.read_text_file:
             _not_offered("fs/read_text_file")
         resolved = self._local.resolve(path, Access.READ)
-        answer = await self._ask("fs/read_text_file", {"path": self._paths.spell(resolved)})
         try:
-            return wire.file_text(answer).removeprefix("\ufeff")
+            text = wire.file_text(await self._request("fs/read_text_file", {"path": self._paths.spell(resolved)}))
+        except NoAnswer as error:
+            raise BackendUnavailable(_BACKEND, error.message, permanent=True) from None
         except RpcError as error:
-            raise BackendUnavailable(_BACKEND, f"fs/read_text_file: {error.message}") from None
+            raise _unavailable("fs/read_text_file", error) from None
+        if "\0" in text:
+            raise binary_error(path)
+        if _REPLACEMENT in text:
+            await self._judge(path, resolved)
+        self._remember_mark(resolved, text)
+        return text.removeprefix(_BOM)
 
     async def write_text(self, path: str, text: str) -> None:
+        """As FileSystem says; ToolError where nobody can tell whether the editor wrote, never a second write."""
         if not self._client.write_text_file:
             _not_offered("fs/write_text_file")
+        if self._silent:
+            raise BackendUnavailable(_BACKEND, "fs/write_text_file was not answered before", permanent=True)
         resolved = self._local.resolve(path, Access.WRITE)
-        # The editor must create the file, but no page says it makes folders; and some answer null (acp.md 4.6).
-        await self._ask("fs/write_text_file", {"path": self._paths.spell(resolved), "content": text})
+        await self._judge(path, resolved)
+        if resolved in self._marked:
+            text = _BOM + text.removeprefix(_BOM)
+        try:
+            # The editor must create the file, but no page says it makes folders; and some answer null (acp.md 4.6).
+            await self._request("fs/write_text_file", {"path": self._paths.spell(resolved), "content": text})
+        except (NoAnswer, ConnectionLost) as error:
+            self._silent = True
+            raise _unknown(path, error, self._timeout) from None
+        except RpcError as error:
+            raise _unavailable("fs/write_text_file", error) from None
+
+    async def _judge(self, path: str, resolved: str) -> None:
+        """Raise what the local backend says of a file on disk that is no text. No file: nothing to destroy."""
+        if await to_thread.run_sync(os.path.lexists, resolved):
+            await self._local.read_text(path)
+
+    def _remember_mark(self, resolved: str, text: str) -> None:
+        """Whether the editor shows the file's BOM: then its text needs one to keep it; else the editor sees to it."""
+        if text.startswith(_BOM):
+            self._marked.add(resolved)
+        else:
+            self._marked.discard(resolved)
 
     async def list_directory(self, path: str) -> tuple[Entry, ...]:
         _not_offered(path)
@@ -61,15 +102,30 @@ class ProxyFileSystem:
     async def grep(self, query: GrepQuery) -> GrepMatches:
         _not_offered(query.path)
 
-    async def _ask(self, method: str, params: JsonObject) -> Json:
-        try:
-            return await self._peer.request(method, {"sessionId": self._session_id, **params}, timeout=self._timeout)
-        except RpcError as error:
-            # Not found is an ordinary answer, also for files outside the editor's project; the local backend
-            # knows better, and there is nothing to tell the user.
-            quiet = error.code == frames.RESOURCE_NOT_FOUND
-            permanent = error.code == frames.METHOD_NOT_FOUND
-            raise BackendUnavailable(_BACKEND, f"{method}: {error.message}", permanent=permanent, quiet=quiet) from None
+    async def _request(self, method: str, params: JsonObject) -> Json:
+        return await self._peer.request(method, {"sessionId": self._session_id, **params}, timeout=self._timeout)
+
+
+def _unavailable(method: str, error: RpcError) -> BackendUnavailable:
+    """An error answer: the local backend should do it.
+
+    Not found is an ordinary answer, also for files outside the editor's project; the local backend knows better,
+    and there is nothing to tell the user.
+    """
+    quiet = error.code == frames.RESOURCE_NOT_FOUND
+    permanent = error.code == frames.METHOD_NOT_FOUND
+    return BackendUnavailable(_BACKEND, f"{method}: {error.message}", permanent=permanent, quiet=quiet)
+
+
+def _unknown(path: str, error: NoAnswer | ConnectionLost, timeout: float) -> ToolError:
+    """A write nobody answered: a second one could undo what the user does in the editor once it wakes up."""
+    suggestion = "Read the file before writing it again."
+    if isinstance(error, NoAnswer):
+        why = f"the editor did not answer fs/write_text_file within {timeout:g} s"
+        category = ToolErrorCategory.TIMEOUT
+    else:
+        why, category = error.message, ToolErrorCategory.PERMANENT_FAILURE
+    return ToolError(category, f"{why}; it is unknown whether {path} was written", suggestion)
 
 
 def _not_offered(operation: str) -> Never:

@@ -14,10 +14,10 @@ from collections.abc import Callable
 import anyio
 
 from acp_agent.core.backends import CommandOutcome, CommandRequest, OnOutput
-from acp_agent.core.errors import BackendUnavailable
+from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol import wire
-from acp_agent.protocol.errors import RpcError
+from acp_agent.protocol.errors import ConnectionLost, NoAnswer, RpcError
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
 
@@ -25,6 +25,9 @@ _BACKEND = "editor terminal"
 _POLL = 0.2
 _KILL_GRACE = 5.0
 _DELTA_LIMIT = 64 * 1024
+_OUTPUT_LIMIT = 1024 * 1024
+"""Bytes the editor is asked to keep. Every poll carries them all, five times a second; and TypeScript clients
+close the connection at lines over 32 MiB, which escaped output gets to at a sixth of that."""
 _OVERLAP = 4096
 """Characters by which two readings of a terminal are matched when it dropped its oldest output."""
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
@@ -43,7 +46,7 @@ class ProxyTerminal:
     form       "script" hands over a private script file, the one form every client runs right; "exec" passes
                the line as an argument of the shell; "line" passes it as the command
     folder     where scripts go, mode 0700
-    timeout    seconds a command may take unless it says otherwise; 0 = no limit
+    timeout    seconds a command may take; its request can only ask for less. 0 = what the request says
     """
 
     def __init__(
@@ -66,23 +69,28 @@ class ProxyTerminal:
         self._shell = shell
         self._timeout = timeout
         self._request_timeout = request_timeout
+        self._silent = False
 
     async def start(self, request: CommandRequest) -> "EditorCommand":
+        """As Terminal says; ToolError where nobody can tell whether the editor started it, never a second start."""
+        if self._silent:
+            raise BackendUnavailable(_BACKEND, "terminal/create was not answered before", permanent=True)
         script = self._write_script(request.command) if self._form == "script" else None
         params: JsonObject = {
             "sessionId": self._session_id,
             **self._invocation(request.command, script),
             "env": _ENVIRONMENT,
             "cwd": self._paths.spell(request.cwd),
-            "outputByteLimit": request.output_limit,
+            "outputByteLimit": min(request.output_limit, _OUTPUT_LIMIT),
         }
         try:
             terminal_id = await self._create(params)
         except BaseException:
             _remove(script)
             raise
-        timeout = self._timeout if request.timeout is None else request.timeout
-        return EditorCommand(self._peer, self._session_id, terminal_id, timeout or None, script)
+        # The user's limit, which the model may shorten and not stretch; for both, 0 is none.
+        timeout = min((limit for limit in (request.timeout, self._timeout) if limit), default=None)
+        return EditorCommand(self._peer, self._session_id, terminal_id, timeout, script)
 
     async def _create(self, params: JsonObject) -> str:
         try:
@@ -91,6 +99,9 @@ class ProxyTerminal:
                     "terminal/create", params, timeout=self._request_timeout, on_late=self._give_back
                 )
             )
+        except (NoAnswer, ConnectionLost) as error:
+            self._silent = True
+            raise _unknown(error, self._request_timeout) from None
         except RpcError as error:
             # One refusal stands for all: asking again would only annoy whoever refused.
             raise BackendUnavailable(_BACKEND, f"terminal/create: {error.message}", permanent=True) from None
@@ -110,15 +121,12 @@ class ProxyTerminal:
         return {"command": self._shell, "args": ["-c", command]}
 
     def _write_script(self, command: str) -> str | None:
-        """The path of a new private script, or None where no path without special characters is to be had."""
-        path = os.path.join(self._folder(), f"{os.urandom(8).hex()}.sh")
-        if _PLAIN_PATH.fullmatch(path) is None:
-            return None
-        with open(
-            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w", encoding="utf-8"
-        ) as file:
-            file.write(command + "\n")
-        return path
+        """The path of a new private script, or None where none is to be had without special characters in it."""
+        for _ in range(2):  # a cleaner of old files may have taken the folder: the second time it is a new one
+            with contextlib.suppress(OSError):
+                path = os.path.join(self._folder(), f"{os.urandom(8).hex()}.sh")
+                return _written(path, command) if _PLAIN_PATH.fullmatch(path) else None
+        return None
 
 
 class EditorCommand:
@@ -140,12 +148,13 @@ class EditorCommand:
         return self._terminal_id
 
     async def wait(self, on_output: OnOutput) -> CommandOutcome:
+        status: wire.ExitStatus | None = None
         try:
-            with anyio.move_on_after(self._timeout) as deadline:
+            with anyio.move_on_after(self._timeout):
                 status = await self._watch(on_output)
-                return await self._outcome(status.exit_code, status.signal)
-            assert deadline.cancelled_caught
-            return await self._timed_out()
+            if status is None:
+                return await self._timed_out()
+            return await self._outcome(status.exit_code, status.signal)
         except anyio.get_cancelled_exc_class():
             self._peer.tell("terminal/kill", self._target)
             raise
@@ -177,8 +186,7 @@ class EditorCommand:
         return wire.exit_status(await self._peer.request("terminal/wait_for_exit", self._target))
 
     async def _poll(self, on_output: OnOutput) -> None:
-        while True:
-            await anyio.sleep(_POLL)
+        while True:  # at once the first time: what is seen is all there is when the last reading fails
             try:
                 answer = wire.terminal_output(await self._peer.request("terminal/output", self._target))
             except RpcError:
@@ -186,11 +194,12 @@ class EditorCommand:
             delta, self._seen = _delta(self._seen, answer.output), answer.output
             if delta:
                 await on_output(delta[-_DELTA_LIMIT:])
+            await anyio.sleep(_POLL)
 
     async def _timed_out(self) -> CommandOutcome:
         self._peer.tell("terminal/kill", self._target)
-        with anyio.move_on_after(_KILL_GRACE):
-            await self._wait_for_exit()
+        with anyio.move_on_after(_KILL_GRACE), contextlib.suppress(RpcError):
+            await self._wait_for_exit()  # however that goes, the command has had its time
         outcome = await self._outcome(124, None)
         return CommandOutcome(
             output=outcome.output,
@@ -203,15 +212,22 @@ class EditorCommand:
         )
 
     async def _outcome(self, exit_code: int | None, signal_name: str | None) -> CommandOutcome:
-        answer = wire.terminal_output(await self._peer.request("terminal/output", self._target, timeout=_KILL_GRACE))
-        output = answer.output.replace("\r\n", "\n")  # a terminal is a pty in some editors
+        """The end as known, with all output; with what was seen of it when the editor will not tell any more."""
+        try:
+            answer = wire.terminal_output(
+                await self._peer.request("terminal/output", self._target, timeout=_KILL_GRACE)
+            )
+            text, truncated = answer.output, answer.truncated
+        except RpcError:
+            text, truncated = self._seen, True
+        output = text.replace("\r\n", "\n")  # a terminal is a pty in some editors
         return CommandOutcome(
             output=output,
             stdout=output,
             stderr="",
             exit_code=exit_code if signal_name is None else _signalled(signal_name),
             signal=signal_name,
-            truncated=answer.truncated,
+            truncated=truncated,
         )
 
 
@@ -232,6 +248,32 @@ def _signalled(name: str) -> int | None:
         return 128 + signal.Signals[name if name.startswith("SIG") else f"SIG{name}"]
     except KeyError:
         return None
+
+
+def _unknown(error: NoAnswer | ConnectionLost, timeout: float) -> ToolError:
+    """A create nobody answered: what may start late in the editor must not start here as well."""
+    if isinstance(error, NoAnswer):
+        why = f"the editor did not answer terminal/create within {timeout:g} s"
+        category = ToolErrorCategory.TIMEOUT
+    else:
+        why, category = error.message, ToolErrorCategory.PERMANENT_FAILURE
+    return ToolError(
+        category,
+        f"{why}; the command may still start there",
+        "Look at what the command has done before running it again.",
+    )
+
+
+def _written(path: str, command: str) -> str:
+    """`path`, now a private script. Raises OSError, and leaves nothing then."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(command + "\n")
+    except BaseException:
+        _remove(path)
+        raise
+    return path
 
 
 def _remove(script: str | None) -> None:

@@ -12,6 +12,9 @@ from acp_agent.protocol.errors import invalid_params, invalid_request, session_n
 from acp_agent.protocol.peer import Incoming, Peer, RequestHandler
 from acp_agent.protocol.session import Place, Session
 
+MAX_SESSIONS = 256
+"""Sessions of one process; each holds its folder open."""
+
 OpenSession = Callable[[Place, Client], Session]
 
 
@@ -43,24 +46,20 @@ class Server:
             for session in self._sessions.values():
                 session.cancel()
 
-        requests: dict[str, RequestHandler] = {"initialize": self._initialize}
-        for method, handler in {
+        requests: dict[str, RequestHandler] = {
+            "initialize": self._initialize,
             "authenticate": self._authenticate,
             "session/new": self._new_session,
             "session/prompt": self._prompt,
             "session/set_mode": self._set_mode,
             "session/set_config_option": self._set_config_option,
-        }.items():
-            requests[method] = self._after_initialize(handler)
-        await self._peer.serve(requests, {"session/cancel": self._cancel}, on_end=end)
+        }
+        await self._peer.serve(requests, {"session/cancel": self._cancel}, self._admit, on_end=end)
 
-    def _after_initialize(self, handler: RequestHandler) -> RequestHandler:
-        async def checked(params: JsonObject, incoming: Incoming) -> JsonObject:
-            if self._client is None:
-                raise invalid_request("initialize comes first")
-            return await handler(params, incoming)
-
-        return checked
+    def _admit(self, method: str) -> None:
+        """Whatever the method: nothing is served before `initialize` (A3.10)."""
+        if self._client is None and method != "initialize":
+            raise invalid_request("initialize comes first")
 
     # ------------------------------------------------------------------------------------ connection
 
@@ -79,6 +78,8 @@ class Server:
     async def _new_session(self, params: JsonObject, incoming: Incoming) -> JsonObject:
         assert self._client is not None
         place = Place(_folder(params, "cwd"), _additional_folders(params), len(_list(params, "mcpServers")))
+        if len(self._sessions) >= MAX_SESSIONS:
+            raise invalid_request(f"session limit reached: {MAX_SESSIONS} sessions are open in this process")
         session = self._open_session(place, self._client)
         self._sessions[session.id] = session
         incoming.after_response(lambda: self._warm_up(session))

@@ -10,6 +10,7 @@ from typing import assert_never
 
 from acp_agent.core import events
 from acp_agent.core.types import Diff, Json, JsonObject, Location, ToolKind, ToolResult
+from acp_agent.protocol.bounds import bounded_diff, bounded_input
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.paths import EditorPaths
 
@@ -72,7 +73,7 @@ class Updates:
             "name": event.name,
             "kind": event.kind.value,
             "status": "in_progress",
-            "rawInput": event.raw_input,
+            "rawInput": bounded_input(event.raw_input),
             "_meta": meta,
         }
         return update | self._optional(content, event.locations)
@@ -142,8 +143,14 @@ def tool_content(paths: EditorPaths, diffs: tuple[Diff, ...], text: str) -> list
 
 def diff_content(paths: EditorPaths, diffs: tuple[Diff, ...]) -> list[Json]:
     """ACP diffs; `oldText` null for a new file."""
-    spelled = map(paths.diff, diffs)
-    return [{"type": "diff", "path": d.path, "oldText": d.old_text, "newText": d.new_text} for d in spelled]
+    content: list[Json] = []
+    for diff in map(paths.diff, diffs):
+        shown = bounded_diff(diff)
+        if shown is None:
+            content.append(_text(f"The change of {diff.path} is too large to be shown."))
+        else:
+            content.append({"type": "diff", "path": shown.path, "oldText": shown.old_text, "newText": shown.new_text})
+    return content
 
 
 def locations(paths: EditorPaths, places: tuple[Location, ...]) -> list[Json]:

@@ -69,5 +69,5 @@ def decision(value: Json) -> Decision:
     outcome = answer(schema.RequestPermissionResponse, value).outcome
     if isinstance(outcome, schema.DeniedOutcome):
         return Decision.CANCELLED
-    options = {known.value: known for known in Decision if known is not Decision.CANCELLED}
-    return options.get(outcome.option_id, Decision.REJECT_ONCE)
+    offered = (Decision.ALLOW_ONCE, Decision.ALLOW_ALWAYS, Decision.REJECT_ONCE, Decision.REJECT_ALWAYS)
+    return next((known for known in offered if known.value == outcome.option_id), Decision.UNANSWERED)

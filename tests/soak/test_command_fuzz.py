@@ -1,6 +1,8 @@
 """The differential fuzz at length: `make soak`."""
 
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -34,3 +36,21 @@ def test_bash_runs_nothing_blocked_that_was_not_refused(tmp_path, seed: int):
             if ran and not isinstance(judge(text, BlocklistPolicy()), Deny):
                 missed.append(text)
     assert missed == []
+
+
+PARSER = """
+import random, sys
+from acp_agent.gates.command import analyse, survey
+from tests.unit.gates.differential import MARKS, WORDS
+choose = random.Random(int(sys.argv[1]))
+tokens = [*MARKS, *WORDS, *map(chr, range(1, 128)), "é", "漢", "\\U000b5566", "{\\U0010ffff", "<<é\\n"]
+for _ in range(20000):
+    text = "".join(choose.choice(tokens) for _ in range(choose.choice((3, 8, 20, 60, 200))))
+    analyse(text)
+    survey(text)
+"""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_text_ends_the_process(seed: int):
+    subprocess.run([sys.executable, "-c", PARSER, str(seed)], check=True, timeout=1200)

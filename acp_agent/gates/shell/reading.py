@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from acp_agent.gates.command import MAX_BYTES, MAX_DEPTH, Analysis, Command, Construct, Opaque, Plain, Survey
+from acp_agent.gates.command import DAMAGED, MAX_BYTES, MAX_DEPTH, Analysis, Command, Construct, Opaque, Plain, Survey
 from acp_agent.gates.shell.audit import why_not_plain
 from acp_agent.gates.shell.drafts import Guesses, commands
 from acp_agent.gates.shell.options import shell_call
@@ -15,7 +15,7 @@ from acp_agent.gates.shell.walk import Walk
 from acp_agent.gates.shell.wrappers import Expander, Nested
 
 SURVEY_BYTES = 4 * MAX_BYTES
-"""Longer texts stay unread by a survey: a gate that forbids must then forbid."""
+"""Longer texts stay unread by a survey: a gate that forbids must then forbid. A here-document may be long."""
 
 _WELL_KNOWN = {
     "IFS": (" ",),
@@ -163,9 +163,9 @@ def _reads_script(command: Command) -> bool:
 
 def _loose(text: str) -> list[Command]:
     """Commands of a text the parser could not make sense of: every segment, quotes ignored, wrappers peeled."""
-    expander = Expander(lambda _text, _values: Nested(unclear="is damaged"), guess=True, files={})
+    expander = Expander(lambda _text, _values: Nested(unclear=DAMAGED), guess=True, files={})
     return [
-        replace(expander.expand(Command(words[skip:])), unclear="is damaged")
+        replace(expander.expand(Command(words[skip:])), unclear=DAMAGED)
         for words in loose_segments(text)
         for skip in _starts(words)
         if words[skip:]

@@ -13,6 +13,9 @@ from acp_agent.gates.command import MAX_SECONDS
 _CHUNK = 4096
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 
+MAX_PIPES = 2000
+"""Pipe characters of a text. The memory tree-sitter-bash takes grows with their square: 15,000 take 2 GB."""
+
 MAX_TREE_DEPTH = 100
 """Nodes inside one another that are still walked; deeper texts count as unread."""
 
@@ -47,6 +50,8 @@ def parse(text: str, max_bytes: int, until: float) -> Parsed | str:
         return "is not valid text"
     if len(source) > max_bytes:
         return f"is longer than {max_bytes // 1024} KiB"
+    if source.count(b"|") > MAX_PIPES:
+        return f"has more than {MAX_PIPES} pipes"
     # tree-sitter-bash 0.25.1 asks the C library about each character behind a brace, which crashes the process for
     # most of Unicode. To bash, whatever is not ASCII is a letter like any other; so is it to the parser now.
     letters = _NOT_ASCII.sub(b"x", source)

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable, Callable
+from functools import reduce
 from uuid import uuid4
 
 import anyio
@@ -13,7 +14,6 @@ from acp_agent.core.events import Event, ToolFinished, ToolProgress, ToolStarted
 from acp_agent.core.ports import Invocation, ToolContext, ToolExecutor
 from acp_agent.core.types import Allow, Ask, Deny, Json, ToolCall, ToolKind, ToolResult, ToolSpec, Verdict
 from acp_agent.core.wrapper import Gate, WrapperExecutor
-from acp_agent.execution.chain import build_chain
 from acp_agent.execution.dyn import DynExecutor
 from acp_agent.execution.run_tool import RunTool
 from tests.fakes.fake_terminal import FakeTerminal
@@ -50,9 +50,7 @@ class Stage:
         self.events: list[Event] = []
         self.executor = DynExecutor(
             Catalogue(body, spec),
-            lambda context_for: build_chain(
-                RunTool(context_for), gates=gates, permission=WrapperExecutor, output=WrapperExecutor
-            ),
+            lambda context_for: reduce(lambda wrapped, gate: gate(wrapped), reversed(gates), RunTool(context_for)),
             files=MemoryFileSystem(),
             terminal=FakeTerminal({}),
             cwd="/project",

@@ -70,11 +70,25 @@ async def test_bytes_that_are_no_utf_8_are_replaced(terminal: LocalTerminal, tmp
     assert (await run(terminal, r"printf 'a\xff\xc3\xa9\xe2'", tmp_path)).output == "a\ufffdé\ufffd"
 
 
-async def test_the_timeout_is_the_requests_else_the_terminals_and_zero_is_none(tmp_path: Path):
-    terminal = LocalTerminal(default_timeout=0.2)
-    assert (await run(terminal, "sleep 1000", tmp_path)).timeout == 0.2
-    assert (await run(terminal, "sleep 1000", tmp_path, timeout=0.1)).timeout == 0.1
-    outcome = await run(terminal, "sleep 0.4; echo done", tmp_path, timeout=0)
+@pytest.mark.parametrize(
+    ("configured", "asked", "taken"),
+    [(0.2, None, 0.2), (0.2, 0.1, 0.1), (0.2, 1000, 0.2), (0.2, 0, 0.2), (0, 0.1, 0.1)],
+)
+async def test_a_request_can_shorten_the_configured_timeout_and_not_stretch_it(
+    tmp_path: Path, configured: float, asked: float | None, taken: float
+):
+    running = await LocalTerminal(default_timeout=configured).start(CommandRequest("sleep 1000", str(tmp_path), asked))
+    with anyio.fail_after(50):
+        outcome = await running.wait(_ignore)
+    await running.release()
+    assert (outcome.timed_out, outcome.timeout) == (True, taken)
+
+
+@pytest.mark.parametrize("asked", [None, 0])
+async def test_where_nobody_sets_a_timeout_there_is_none(tmp_path: Path, asked: float | None):
+    running = await LocalTerminal(default_timeout=0).start(CommandRequest("echo done", str(tmp_path), asked))
+    outcome = await running.wait(_ignore)
+    await running.release()
     assert (outcome.output, outcome.timed_out, outcome.timeout) == ("done\n", False, None)
 
 

@@ -13,8 +13,9 @@ from acp_agent.gates.command import Command, Plain, analyse
 PROGRAMS = ("git", "ls", "cat", "grep", "evil", "evil2", "log", "x", "make", "find", "sudo", "curl", "-n", "1", "a.b")
 REAL = ("env", "timeout", "nice", "nohup", "xargs", "stdbuf", "bash", "sh")
 
-_WORDS = (*PROGRAMS[:12], "log", "x", "-n", "status", "'a b'", '"a b"', "'evil x'", '"evil"', "a'b'", "--", "--x=y")
+WORDS = (*PROGRAMS[:12], "log", "x", "-n", "status", "'a b'", '"a b"', "'evil x'", '"evil"', "a'b'", "--", "--x=y")
 _JOINS = (" ", " ", " ", " ", " ", "  ", "\t", "\n", ";", " && ", " || ", " | ", " & ", "; ", "|", "&&", "|&")
+# Never anything that clears the environment or the search path (`env -`, `command -p`): the recorders stand there.
 _PREFIXES = (
     "A=1 ",
     "env ",
@@ -36,8 +37,20 @@ _PREFIXES = (
     "bash -lc ",
     "builtin ",
     "coproc ",
+    "env -u A ",
+    "timeout -k 1 1 ",
+    "timeout -s KILL 1 ",
+    "timeout --signal=KILL 1 ",
+    "nice -5 ",
+    "nice --adj=5 ",
+    "xargs -n1 ",
+    "xargs -0 -I% ",
+    "bash -ec ",
+    "bash -o pipefail -c ",
+    "sh -c -- ",
+    "stdbuf -o L -e0 ",
 )
-_MARKS = (
+MARKS = (
     "'",
     '"',
     "\\",
@@ -133,7 +146,6 @@ _MARKS = (
     '\\"',
     "''",
     '""',
-    "-",
     "+",
     ":",
     ".",
@@ -156,10 +168,10 @@ def strings(seed: int, count: int) -> Iterator[str]:
         for _ in range(choose.randint(1, 7)):
             if choose.random() < 0.15:
                 parts.append(choose.choice(_PREFIXES))
-            parts.append(choose.choice(_WORDS))
+            parts.append(choose.choice(WORDS))
             parts.append(choose.choice(_JOINS))
         for _ in range(choose.choice((0, 0, 1, 1, 2, 3, 5))):
-            mark = choose.choice(_MARKS)
+            mark = choose.choice(MARKS)
             if choose.random() < 0.3:
                 part = choose.randrange(len(parts))
                 at = choose.randint(0, len(parts[part]))
@@ -221,7 +233,8 @@ def _records(log: bytes, count: int) -> list[list[tuple[str, ...]]]:
     at = 0
     while at < len(fields):
         number, size = int(fields[at]), int(fields[at + 1])
-        ran[number].append(tuple(fields[at + 2 : at + 3 + size]))
+        if fields[at + 2] != "runner":  # a recorder that was sourced, not run
+            ran[number].append(tuple(fields[at + 2 : at + 3 + size]))
         at += 3 + size
     return ran
 

@@ -116,6 +116,7 @@ def test_words_that_bash_may_replace_by_file_names_are_marked():
         ("ls " + "x" * MAX_BYTES, "longer than 64 KiB"),
         ("( " * 300 + "ls" + " )" * 300, "nested too deep"),
         ("a;" * 2000, "more than 1000 commands"),
+        ("a|" * 20_000, "more than 2000 pipes"),
     ],
 )
 def test_what_cannot_be_proven_is_opaque_and_says_why(text: str, reason: str):
@@ -170,6 +171,24 @@ def test_the_parser_is_not_loaded_before_the_first_command():
         "assert 'tree_sitter' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_no_character_ends_the_process():
+    # tree-sitter-bash 0.25.1 alone dies of most characters of the higher planes behind a brace.
+    code = (
+        "from acp_agent.gates.command import analyse, survey\n"
+        "low, high = range(0x80, 0xd800, 97), range(0xe000, 0x110000, 1009)\n"
+        "for point in [*low, *high, 0x10ffff]:\n"
+        "    for text in ('{%c', 'a{%c,b}', '${%c}', '<<%c', '$%c', '%c=1 x', '[[ %c =~ {%c ]]'):\n"
+        "        analyse(text.replace('%c', chr(point))), survey(text.replace('%c', chr(point)))\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_letters_of_other_alphabets_are_words_like_any_other():
+    assert argvs("echo grüße 漢字 🙂 'é' \"ñ\"") == [["echo", "grüße", "漢字", "🙂", "é", "ñ"]]
+    assert isinstance(analyse("é=1 evil"), Opaque)
+    assert isinstance(analyse("echo $é"), Opaque)
 
 
 def test_garbage_takes_bounded_time_and_never_raises():

@@ -4,6 +4,7 @@ import pytest
 
 from acp_agent.core.conduct import Conduct, Mode
 from acp_agent.core.errors import ToolErrorCategory
+from acp_agent.core.types import CommandSubject
 from acp_agent.gates.mode import ModeGate
 from tests.unit.gates.chain import SPECS, Recorder, call
 
@@ -34,3 +35,10 @@ async def test_the_mode_is_read_anew_for_each_call():
     assert (await gate.execute(call("write"))).failure is not None
     conduct.mode = Mode.CODE
     assert (await gate.execute(call("write"))).failure is None
+
+
+async def test_a_reading_tool_that_starts_a_command_runs_in_code_mode_only():
+    invocation = call("list_directory", CommandSubject("tree"))
+    for mode in Mode:
+        result = await ModeGate(Recorder(), Conduct(mode=mode)).execute(invocation)
+        assert (result.failure is None) == (mode is Mode.CODE)

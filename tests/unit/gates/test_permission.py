@@ -75,6 +75,15 @@ async def test_each_level_asks_for_its_kinds_and_says_so_beforehand(make, level:
         assert (result.failure is not None) == (name in asking), name
 
 
+async def test_nobody_is_asked_about_a_call_that_cannot_work(make):
+    chain = make(Decision.ALLOW_ONCE)
+    flawed = replace(write(), flaw=ToolResult.refused("no such text in the file"))
+    assert not chain.blocklist.requires_confirmation(flawed)
+    assert (await chain.run(flawed)).failure is not None
+    assert asked(chain) == []
+    assert chain.recorder.ran == []
+
+
 async def test_allow_once_runs_once(make):
     chain = make(Decision.ALLOW_ONCE)
     assert (await chain.run(write())).failure is None

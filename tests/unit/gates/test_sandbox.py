@@ -141,6 +141,10 @@ def test_the_home_folder_is_inside_when_it_is_the_root(tmp_path, monkeypatch):
     assert isinstance(gate.check(command("cat ~/../x")), (Ask, Deny))
 
 
+def test_a_text_with_a_syntax_error_is_not_refused_for_its_words(gate: SandboxGate):
+    assert not isinstance(gate.check(command("note 'see ../x; ; (")), Deny)
+
+
 def test_tools_and_commands_have_sandboxes_of_their_own(tmp_path):
     (tmp_path / "files").mkdir()
     (tmp_path / "shell").mkdir()

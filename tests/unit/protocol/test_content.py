@@ -113,6 +113,14 @@ async def test_links_that_cannot_be_read_are_left_out_and_the_prompt_goes_on(tmp
     ]
 
 
+async def test_a_project_below_a_folder_called_dev_is_nothing_special(tmp_path: Path) -> None:
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "a.txt").write_text("content")
+    prompt = await read(tmp_path, {"type": "resource_link", "uri": (tmp_path / "dev/a.txt").as_uri(), "name": "a"})
+    assert prompt.skipped == []
+    assert "content" in text_of(prompt)
+
+
 async def test_a_linked_page_or_folder_is_named_and_not_fetched(tmp_path: Path) -> None:
     prompt = await read(
         tmp_path,
@@ -133,6 +141,7 @@ async def test_a_linked_page_or_folder_is_named_and_not_fetched(tmp_path: Path) 
         ("/plain", "/plain"),
         ("https://x/y", None),
         ("untitled:one", None),
+        ("http://[", None),
     ],
 )
 def test_which_uris_are_files(uri: str, path: str | None) -> None:

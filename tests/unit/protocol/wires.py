@@ -55,7 +55,7 @@ async def connected(
     other = OtherEnd(from_agent[0], to_agent[1])
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(peer.serve, requests or {}, notifications or {}, lambda: None)
+            tasks.start_soon(peer.serve, requests or {}, notifications or {}, lambda _method: None, lambda: None)
             await anyio.lowlevel.checkpoint()
             yield peer, other
             other.end()

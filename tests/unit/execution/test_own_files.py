@@ -1,0 +1,39 @@
+"""What decides about asking must not be writable by what is asked about."""
+
+from pathlib import Path
+
+import pytest
+
+from acp_agent.core.errors import Refused
+from acp_agent.core.types import Access
+from acp_agent.execution.local_files import LocalFileSystem
+from acp_agent.execution.own_files import OwnFiles
+from acp_agent.execution.roots import Roots
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["data/acp-permissions.toml", "data", "data/new/file", "config.toml", ".acp-agent/config.toml", "sub/.ACP-Agent/x"],
+)
+async def test_no_tool_writes_them_even_where_the_session_covers_them(tmp_path: Path, path: str) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "sub").mkdir()
+    with Roots(str(tmp_path), policy=OwnFiles((str(tmp_path / "data"), str(tmp_path / "config.toml")))) as roots:
+        with pytest.raises(Refused, match="belongs to the agent"):
+            await LocalFileSystem(roots).write_text(path, "auto_approve = 'full-auto'")
+        await LocalFileSystem(roots).write_text("data.txt", "mine")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["data", "data.txt", "sub"]
+
+
+async def test_reading_them_is_fine(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("x = 1")
+    with Roots(str(tmp_path), policy=OwnFiles((str(tmp_path / "config.toml"),))) as roots:
+        assert await LocalFileSystem(roots).read_text("config.toml") == "x = 1"
+
+
+def test_other_names_are_not_meant() -> None:
+    own = OwnFiles(("/home/u/data",))
+    assert own("/home/u/database", Access.WRITE) is None
+    assert own("/home/u/DATA/x", Access.WRITE) is not None
