@@ -20,6 +20,7 @@ from acp_agent.core.errors import AgentError
 from acp_agent.core.messages import ImagePart, Message, Part, Role, TextPart
 from acp_agent.core.types import Access
 from acp_agent.protocol import wire
+from acp_agent.protocol.diagnostics import DIAGNOSTICS_TYPE, diagnostics
 from acp_agent.protocol.errors import invalid_request
 
 TEXT_LIMIT = 1024 * 1024
@@ -96,7 +97,8 @@ class _Reading:
     def _add_embedded(self, block: wire.Embedded) -> None:
         resource = block.resource
         if isinstance(resource, wire.EmbeddedText):
-            self._add_text(_resource(resource.uri, resource.text))
+            listed = resource.mime_type == DIAGNOSTICS_TYPE
+            self._add_text(diagnostics(resource.text) if listed else _resource(resource.uri, resource.text))
         elif resource.mime_type in _IMAGE_TYPES:
             self._add_image(wire.Image(type="image", data=resource.blob, mime_type=resource.mime_type or ""))
         else:

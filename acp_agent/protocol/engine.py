@@ -15,6 +15,9 @@ from acp_agent.protocol.commands import Name
 from acp_agent.protocol.content import read_prompt
 from acp_agent.protocol.session import Answer
 
+_REMEMBERED = 5
+"""Commands of the user's own that the model hears of at the next turn."""
+
 
 class Loop(Protocol):
     """What runs turns of the model. `failure` is the error that ended the last one, if one did."""
@@ -86,6 +89,7 @@ class TurnEngine:
         call = ToolCall(str(uuid4()), "bash", {"command": command}, origin=CallOrigin.USER)
         result = await self._toolset.run(call)
         self._since_last_turn.append(TextPart(f"[I ran this myself: {command}]\n{result.text}\n"))
+        del self._since_last_turn[:-_REMEMBERED]
         return _outcome(command, result)
 
 

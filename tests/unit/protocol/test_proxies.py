@@ -1,8 +1,9 @@
 """Files and terminals behind the editor: what is sent, in which order, and what becomes of every odd answer."""
 
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import anyio
 import pytest
 
 from acp_agent.core.backends import CommandOutcome, CommandRequest, FileSystem
-from acp_agent.core.errors import BackendUnavailable, Refused
-from acp_agent.core.types import Access
+from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
+from acp_agent.execution.composite import CompositeFileSystem, CompositeTerminal
+from acp_agent.execution.local_files import LocalFileSystem
+from acp_agent.execution.local_terminal import LocalTerminal
+from acp_agent.execution.roots import Roots
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
@@ -42,8 +46,16 @@ class Editor:
         self.answers = {name.replace("_", "/", 1): answer for name, answer in answers.items()}
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.grown = anyio.Event()
+        self.open: dict[str, Any] = {}
+        self.other: OtherEnd | None = None
+
+    def settle(self, method: str, result: Any) -> None:
+        """Answer the last request of this method that was left open."""
+        assert self.other is not None
+        self.other.send(id=self.open.pop(method), result=result)
 
     async def serve(self, other: OtherEnd) -> None:
+        self.other = other
         while True:
             request = await other.receive()
             method, params = request["method"], request["params"]
@@ -52,6 +64,7 @@ class Editor:
             self.grown = anyio.Event()
             answer = self.answers.get(method, {})
             if answer is self.NEVER:
+                self.open[method] = request["id"]
                 continue
             try:
                 result = answer(params) if callable(answer) else answer
@@ -79,6 +92,10 @@ async def quiet(_output: str) -> None:
     pass
 
 
+async def tell_nobody(_error: BackendUnavailable) -> None:
+    pass
+
+
 def refuse(code: int) -> Answer:
     def answer(_params: dict[str, Any]) -> Any:
         raise Refusal(code)
@@ -89,31 +106,35 @@ def refuse(code: int) -> Answer:
 # ------------------------------------------------------------------------------------------- files
 
 
-class Sandbox:
-    """Resolves like the local backend, below one folder."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root.resolve()
-
-    def resolve(self, path: str, access: Access) -> str:
-        resolved = (self.root / path).resolve()
-        if not resolved.is_relative_to(self.root):
-            raise Refused(f"{path} is outside")
-        return str(resolved)
+@pytest.fixture
+def local_files() -> Iterator[Callable[[Path], LocalFileSystem]]:
+    """Makes real local backends, whose folders stay open as long as the test."""
+    with ExitStack() as open_roots:
+        yield lambda folder: LocalFileSystem(open_roots.enter_context(Roots(str(folder))))
 
 
-def proxy_files(editing: Editor, folder: Path, client: Client | None = None) -> FileSystem:
-    client = client or Client(read_text_file=True, write_text_file=True)
-    return ProxyFileSystem(editing.peer, "s1", client, Sandbox(folder), EditorPaths(str(folder)), timeout=2)  # type: ignore[arg-type]
+@pytest.fixture
+def proxy_files(local_files: Callable[[Path], LocalFileSystem]) -> Callable[..., ProxyFileSystem]:
+    def make(editing: Editor, folder: Path, client: Client | None = None, timeout: float = 2) -> ProxyFileSystem:
+        client = client or Client(read_text_file=True, write_text_file=True)
+        local = local_files(folder)
+        return ProxyFileSystem(editing.peer, "s1", client, local, EditorPaths(str(folder)), timeout=timeout)
+
+    return make
 
 
-async def test_a_file_is_read_through_the_editor_by_its_absolute_path(tmp_path: Path) -> None:
+MakeFiles = Callable[..., FileSystem]
+
+
+async def test_a_file_is_read_through_the_editor_by_its_absolute_path(tmp_path: Path, proxy_files: MakeFiles) -> None:
     async with editor(fs_read_text_file={"content": "\ufeffunsaved\r\n"}) as editing:
         assert await proxy_files(editing, tmp_path).read_text("a.txt") == "unsaved\r\n"
     assert editing.requests == [("fs/read_text_file", {"sessionId": "s1", "path": str(tmp_path.resolve() / "a.txt")})]
 
 
-async def test_a_folder_opened_through_a_link_keeps_the_name_the_editor_knows(tmp_path: Path) -> None:
+async def test_a_folder_opened_through_a_link_keeps_the_name_the_editor_knows(
+    tmp_path: Path, proxy_files: MakeFiles
+) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     async with editor(fs_read_text_file={"content": ""}) as editing:
@@ -121,7 +142,7 @@ async def test_a_folder_opened_through_a_link_keeps_the_name_the_editor_knows(tm
     assert editing.requests[0][1]["path"] == str(tmp_path / "link" / "a.txt")
 
 
-async def test_the_editor_is_not_even_told_a_path_outside(tmp_path: Path) -> None:
+async def test_the_editor_is_not_even_told_a_path_outside(tmp_path: Path, proxy_files: MakeFiles) -> None:
     async with editor() as editing:
         with pytest.raises(Refused):
             await proxy_files(editing, tmp_path).read_text("../outside")
@@ -130,7 +151,7 @@ async def test_the_editor_is_not_even_told_a_path_outside(tmp_path: Path) -> Non
     assert editing.requests == []
 
 
-async def test_a_null_answer_to_a_write_is_fine(tmp_path: Path) -> None:
+async def test_a_null_answer_to_a_write_is_fine(tmp_path: Path, proxy_files: MakeFiles) -> None:
     async with editor(fs_write_text_file=None) as editing:
         await proxy_files(editing, tmp_path).write_text("a.txt", "new")
     assert editing.requests[0][1]["content"] == "new"
@@ -145,21 +166,20 @@ async def test_a_null_answer_to_a_write_is_fine(tmp_path: Path) -> None:
         ({"content": 7}, False, False),
         ("nonsense", False, False),
         (None, False, False),
-        (Editor.NEVER, False, False),
+        (Editor.NEVER, True, False),
     ],
 )
 async def test_whatever_else_the_editor_says_another_backend_is_asked(
-    tmp_path: Path, answer: Any, permanent: bool, is_quiet: bool
+    tmp_path: Path, proxy_files: MakeFiles, answer: Any, permanent: bool, is_quiet: bool
 ) -> None:
     async with editor(fs_read_text_file=answer) as editing:
-        files = proxy_files(editing, tmp_path)
-        files._timeout = 0.05  # type: ignore[attr-defined]
+        files = proxy_files(editing, tmp_path, timeout=0.05)
         with pytest.raises(BackendUnavailable) as caught:
             await files.read_text("a.txt")
     assert (caught.value.permanent, caught.value.quiet) == (permanent, is_quiet)
 
 
-async def test_what_was_not_offered_is_not_asked(tmp_path: Path) -> None:
+async def test_what_was_not_offered_is_not_asked(tmp_path: Path, proxy_files: MakeFiles) -> None:
     async with editor() as editing:
         files = proxy_files(editing, tmp_path, Client(read_text_file=True))
         with pytest.raises(BackendUnavailable):
@@ -167,19 +187,123 @@ async def test_what_was_not_offered_is_not_asked(tmp_path: Path) -> None:
     assert editing.requests == []
 
 
+async def test_an_editor_silent_on_a_read_costs_one_wait_and_no_more(
+    tmp_path: Path, proxy_files: MakeFiles, local_files: Callable[[Path], LocalFileSystem]
+) -> None:
+    (tmp_path / "a.txt").write_text("on the disk")
+    async with editor(fs_read_text_file=Editor.NEVER) as editing:
+        files = CompositeFileSystem([proxy_files(editing, tmp_path, timeout=0.05), local_files(tmp_path)], tell_nobody)
+        assert [await files.read_text("a.txt") for _ in range(3)] == ["on the disk"] * 3
+    assert editing.methods == ["fs/read_text_file"]
+
+
+BINARY = b"\x89PNG\r\n\xff\xfe"
+AS_NODE_READS = BINARY.decode("utf-8", "replace")
+
+
+async def test_a_file_with_nul_is_binary_also_when_the_editor_reads_it(tmp_path: Path, proxy_files: MakeFiles) -> None:
+    async with editor(fs_read_text_file={"content": "a\0b"}) as editing:
+        with pytest.raises(ToolError, match="a.bin is a binary file"):
+            await proxy_files(editing, tmp_path).read_text("a.bin")
+
+
+async def test_bytes_the_editor_replaced_make_a_file_binary(tmp_path: Path, proxy_files: MakeFiles) -> None:
+    (tmp_path / "a.png").write_bytes(BINARY)
+    async with editor(fs_read_text_file={"content": AS_NODE_READS}) as editing:
+        with pytest.raises(ToolError, match="a.png is a binary file"):
+            await proxy_files(editing, tmp_path).read_text("a.png")
+
+
+@pytest.mark.parametrize("on_disk", [None, "honest \ufffd"])
+async def test_a_replacement_character_somebody_typed_is_text(
+    tmp_path: Path, proxy_files: MakeFiles, on_disk: str | None
+) -> None:
+    if on_disk is not None:
+        (tmp_path / "a.txt").write_text(on_disk)
+    async with editor(fs_read_text_file={"content": "honest \ufffd"}) as editing:
+        assert await proxy_files(editing, tmp_path).read_text("a.txt") == "honest \ufffd"
+
+
+@pytest.mark.parametrize("content", [BINARY, b"text\0", b"caf\xe9"])
+async def test_the_editor_is_not_asked_to_write_over_a_binary_file(
+    tmp_path: Path, proxy_files: MakeFiles, content: bytes
+) -> None:
+    (tmp_path / "a.bin").write_bytes(content)
+    async with editor() as editing:
+        with pytest.raises(ToolError, match="a.bin is a binary file"):
+            await proxy_files(editing, tmp_path).write_text("a.bin", "new")
+    assert editing.requests == []
+
+
+async def test_the_editor_may_write_new_files_also_below_new_folders_and_over_text(
+    tmp_path: Path, proxy_files: MakeFiles
+) -> None:
+    (tmp_path / "old.txt").write_text("old")
+    async with editor() as editing:
+        files = proxy_files(editing, tmp_path)
+        for path in ("old.txt", "new.txt", "folder/new.txt"):
+            await files.write_text(path, "new")
+    assert editing.methods == ["fs/write_text_file"] * 3
+
+
+@pytest.mark.parametrize(("shown", "written"), [("\ufeffold", "\ufeffnew"), ("old", "new")])
+async def test_a_bom_the_editor_shows_is_written_back_and_one_it_hides_is_its_own(
+    tmp_path: Path, proxy_files: MakeFiles, shown: str, written: str
+) -> None:
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfold")
+    (tmp_path / "link.txt").symlink_to("a.txt")
+    async with editor(fs_read_text_file={"content": shown}) as editing:
+        files = proxy_files(editing, tmp_path)
+        assert await files.read_text("link.txt") == "old"
+        await files.write_text("a.txt", "new")
+        await files.write_text("other.txt", "other")
+    assert [params["content"] for method, params in editing.requests if "write" in method] == [written, "other"]
+
+
+async def test_a_bom_the_user_took_out_meanwhile_stays_out(tmp_path: Path, proxy_files: MakeFiles) -> None:
+    texts = iter(["\ufeffold", "old"])
+    async with editor(fs_read_text_file=lambda _p: {"content": next(texts)}) as editing:
+        files = proxy_files(editing, tmp_path)
+        await files.read_text("a.txt")
+        await files.read_text("a.txt")
+        await files.write_text("a.txt", "new")
+    assert editing.requests[-1][1]["content"] == "new"
+
+
+async def test_a_write_nobody_answers_is_not_done_a_second_time(
+    tmp_path: Path, proxy_files: MakeFiles, local_files: Callable[[Path], LocalFileSystem]
+) -> None:
+    async with editor(fs_write_text_file=Editor.NEVER) as editing:
+        files = CompositeFileSystem([proxy_files(editing, tmp_path, timeout=0.05), local_files(tmp_path)], tell_nobody)
+        with pytest.raises(ToolError, match=r"within 0.05 s; it is unknown whether a.txt was written") as caught:
+            await files.write_text("a.txt", "first")
+        assert caught.value.failure.category is ToolErrorCategory.TIMEOUT
+        assert not (tmp_path / "a.txt").exists()
+        await files.write_text("a.txt", "second")
+    assert editing.methods == ["fs/write_text_file"]
+    assert (tmp_path / "a.txt").read_text() == "second"
+
+
 # --------------------------------------------------------------------------------------- terminals
 
 
-def terminal(editing: Editor, folder: Path, *, form: str = "script", timeout: float = 5) -> ProxyTerminal:
+def terminal(
+    editing: Editor,
+    folder: Path | Callable[[], str],
+    *,
+    form: str = "script",
+    timeout: float = 5,
+    request_timeout: float = 1,
+) -> ProxyTerminal:
     return ProxyTerminal(
         editing.peer,
         "s1",
         EditorPaths("/w"),
         form=form,
-        folder=lambda: str(folder),
+        folder=folder if callable(folder) else lambda: str(folder),
         shell="bash",
         timeout=timeout,
-        request_timeout=1,
+        request_timeout=request_timeout,
     )
 
 
@@ -190,8 +314,10 @@ HAPPY = {
 }
 
 
-async def run(editing: Editor, folder: Path, **more: Any) -> CommandOutcome:
-    command = await terminal(editing, folder, **more).start(CommandRequest("echo 'a b' | cat", "/w"))
+async def run(
+    editing: Editor, folder: Path | Callable[[], str], asked: float | None = None, **more: Any
+) -> CommandOutcome:
+    command = await terminal(editing, folder, **more).start(CommandRequest("echo 'a b' | cat", "/w", asked))
     try:
         return await command.wait(quiet)
     finally:
@@ -208,9 +334,10 @@ async def test_a_command_goes_as_a_private_script_and_comes_back_whole(tmp_path:
 
     async with editor(**{**HAPPY, "terminal_create": create}) as editing:
         outcome = await run(editing, tmp_path)
-        await settled(editing, 4)
+        await settled(editing, 5)
     assert (outcome.output, outcome.exit_code, outcome.truncated) == ("a\nb\n", 3, True)
-    assert editing.methods == ["terminal/create", "terminal/wait_for_exit", "terminal/output", "terminal/release"]
+    assert editing.methods[:2] == ["terminal/create", "terminal/wait_for_exit"]
+    assert editing.methods[2:] == ["terminal/output", "terminal/output", "terminal/release"]
     create_params = editing.requests[0][1]
     assert (create_params["command"], create_params["cwd"], create_params["sessionId"]) == ("bash", "/w", "s1")
     assert create_params["outputByteLimit"] > 0
@@ -240,7 +367,7 @@ async def test_the_line_form_is_one_quoted_command(tmp_path: Path) -> None:
     assert "args" not in editing.requests[0][1]
 
 
-@pytest.mark.parametrize("answer", [refuse(-32603), {"terminalId": None}, "nonsense", Editor.NEVER])
+@pytest.mark.parametrize("answer", [refuse(-32603), {"terminalId": None}, "nonsense"])
 async def test_an_editor_that_gives_no_terminal_is_not_asked_again(tmp_path: Path, answer: Any) -> None:
     async with editor(terminal_create=answer) as editing:
         with pytest.raises(BackendUnavailable) as caught:
@@ -317,7 +444,7 @@ async def test_how_a_command_ended(tmp_path: Path, status: Any, code: int | None
 
 
 async def test_a_terminal_that_breaks_under_a_command_is_an_error_and_still_released(tmp_path: Path) -> None:
-    async with editor(**{**HAPPY, "terminal_output": refuse(-32603)}) as editing:
+    async with editor(**{**HAPPY, "terminal_wait_for_exit": refuse(-32603)}) as editing:
         with pytest.raises(BackendUnavailable):
             await run(editing, tmp_path)
         await settled(editing, 4)
@@ -336,8 +463,128 @@ async def test_a_terminal_that_comes_too_late_is_given_back(tmp_path: Path) -> N
             timeout=5,
             request_timeout=0.01,
         )
-        with pytest.raises(BackendUnavailable):
+        with pytest.raises(ToolError, match="may still start there"):
             await starting.start(CommandRequest("x", "/w"))
         request = await other.receive()
         other.send(id=request["id"], result={"terminalId": "late"})
         assert [(await other.receive())["method"] for _ in range(2)] == ["terminal/kill", "terminal/release"]
+
+
+async def test_a_terminal_that_is_slow_to_come_never_makes_a_command_run_twice(tmp_path: Path) -> None:
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    request = CommandRequest(f"echo ran >> {tmp_path / 'runs'}", str(tmp_path))
+    async with editor(terminal_create=Editor.NEVER) as editing:
+        both = CompositeTerminal([terminal(editing, scripts, request_timeout=0.05), LocalTerminal()], tell_nobody)
+        with pytest.raises(ToolError) as caught:
+            await both.start(request)
+        assert not (tmp_path / "runs").exists()
+        again = await both.start(request)
+        await again.wait(quiet)
+        await again.release()
+    assert caught.value.failure.category is ToolErrorCategory.TIMEOUT
+    assert caught.value.failure.message == (
+        "the editor did not answer terminal/create within 0.05 s; the command may still start there"
+    )
+    assert (tmp_path / "runs").read_text() == "ran\n"
+    assert editing.methods == ["terminal/create"]
+    assert list(scripts.iterdir()) == []
+
+
+async def test_a_script_folder_that_was_swept_away_is_made_again(tmp_path: Path) -> None:
+    made = iter([tmp_path / "swept", tmp_path])
+    async with editor(**HAPPY) as editing:
+        await run(editing, lambda: str(next(made)))
+    [script] = editing.requests[0][1]["args"]
+    assert Path(script).parent == tmp_path
+
+
+async def test_without_any_script_folder_the_command_is_an_argument(tmp_path: Path) -> None:
+    async with editor(**HAPPY) as editing:
+        await run(editing, tmp_path / "swept")
+    assert editing.requests[0][1]["args"] == ["-c", "echo 'a b' | cat"]
+
+
+SWEPT = """
+import os, shutil, anyio
+from acp_agent.compose.workshop import Workshop
+from acp_agent.config import Flags, load
+workshop = Workshop(load(Flags(), {}))
+first = workshop.script_folder()
+assert workshop.script_folder() == first
+shutil.rmtree(first)
+second = workshop.script_folder()
+assert os.stat(second).st_mode & 0o777 == 0o700
+anyio.run(workshop.aclose)
+assert not os.path.exists(second)
+print("good")
+"""
+
+
+async def test_the_workshop_makes_its_script_folder_anew_when_it_is_gone() -> None:
+    # In a process of its own: a workshop changes the one it is in (log, signals, who inherits orphans).
+    done = await anyio.run_process([sys.executable, "-W", "error", "-c", SWEPT], check=False)
+    assert (done.stdout, done.stderr) == (b"good\n", b"")
+
+
+@pytest.mark.parametrize("last", [refuse(-32603), "nonsense"])
+async def test_an_exit_is_remembered_when_the_last_output_fails(tmp_path: Path, last: Any) -> None:
+    async with editor(
+        terminal_create={"terminalId": "t1"},
+        terminal_wait_for_exit=Editor.NEVER,
+        terminal_output={"output": "seen\r\n", "truncated": False},
+    ) as editing:
+
+        async def seen(_output: str) -> None:
+            editing.answers["terminal/output"] = last
+            editing.settle("terminal/wait_for_exit", {"exitCode": 3})
+
+        command = await terminal(editing, tmp_path).start(CommandRequest("x", "/w"))
+        outcome = await command.wait(seen)
+        await command.release()
+    assert (outcome.output, outcome.exit_code, outcome.timed_out, outcome.truncated) == ("seen\n", 3, False, True)
+
+
+@pytest.mark.parametrize("exit_answer", [refuse(-32603), {"exitCode": 0}])
+async def test_a_timeout_is_remembered_when_the_editor_tells_nothing_any_more(tmp_path: Path, exit_answer: Any) -> None:
+    async with editor(
+        terminal_create={"terminalId": "t1"},
+        terminal_wait_for_exit=Editor.NEVER,
+        terminal_output={"output": "seen", "truncated": False},
+    ) as editing:
+
+        def kill(_params: dict[str, Any]) -> Any:
+            editing.answers |= {"terminal/wait_for_exit": exit_answer, "terminal/output": refuse(-32603)}
+            return {}
+
+        editing.answers["terminal/kill"] = kill
+        outcome = await run(editing, tmp_path, timeout=0.15)
+    assert (outcome.timed_out, outcome.exit_code, outcome.timeout) == (True, 124, 0.15)
+    assert (outcome.output, outcome.truncated) == ("seen", True)
+
+
+@pytest.mark.parametrize(("asked", "sent"), [(10 * 1024 * 1024, 1024 * 1024), (1000, 1000)])
+async def test_the_editor_is_asked_to_keep_a_mebibyte_at_most(tmp_path: Path, asked: int, sent: int) -> None:
+    async with editor(**HAPPY) as editing:
+        command = await terminal(editing, tmp_path).start(CommandRequest("x", "/w", output_limit=asked))
+        await command.release()
+    assert editing.requests[0][1]["outputByteLimit"] == sent
+
+
+@pytest.mark.parametrize(
+    ("configured", "asked", "taken"),
+    [(0.1, None, 0.1), (0.1, 0.05, 0.05), (0.1, 600, 0.1), (0.1, 0, 0.1), (0, 0.1, 0.1)],
+)
+async def test_the_model_can_shorten_the_users_timeout_and_not_stretch_it(
+    tmp_path: Path, configured: float, asked: float | None, taken: float
+) -> None:
+    async with editor(**{**HAPPY, "terminal_wait_for_exit": Editor.NEVER}) as editing:
+
+        def kill(_params: dict[str, Any]) -> Any:
+            editing.answers["terminal/wait_for_exit"] = {}
+            return {}
+
+        editing.answers["terminal/kill"] = kill
+        with anyio.fail_after(20):
+            outcome = await run(editing, tmp_path, asked, timeout=configured)
+    assert (outcome.timed_out, outcome.timeout) == (True, taken)
