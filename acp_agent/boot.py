@@ -43,6 +43,8 @@ class Handover:
 def main(argv: Sequence[str] = ()) -> int:
     """Serve one editor on stdin and stdout; `argv` are flags the server understands. Returns the exit code."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the server has its own handlers: end without a traceback
+    if not (_is_open(0) and _is_open(1)):
+        return 0  # the stream has ended before it began, or nobody could hear an answer
     input_fd, output_fd = claim_stdio()
     handover = answer_first_line(input_fd, output_fd)
     from acp_agent import app  # noqa: PLC0415 - the whole point: nothing heavy before the first answer
@@ -53,14 +55,24 @@ def main(argv: Sequence[str] = ()) -> int:
 def claim_stdio() -> tuple[int, int]:
     """Move the protocol away from fds 0 and 1, so that no child and no stray print can touch it.
 
-    Afterwards fd 0 reads nothing and fd 1 is stderr. Returns the private (input, output) fds.
+    Afterwards fd 0 reads nothing and fd 1 is stderr. Returns the private (input, output) fds. Both must be open.
     """
+    if not _is_open(2):  # or a copy of the stream would become stderr
+        os.set_inheritable(os.open(os.devnull, os.O_WRONLY), True)
     input_fd, output_fd = os.dup(0), os.dup(1)  # dup makes them non-inheritable
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
     os.dup2(2, 1)
     return input_fd, output_fd
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
 
 
 def answer_first_line(input_fd: int, output_fd: int) -> Handover:

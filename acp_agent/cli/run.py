@@ -7,15 +7,17 @@ import argparse
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from typing import cast
 
 import anyio
-import anyio.to_thread
 
 from acp_agent.cli.editor.client import Editor
 from acp_agent.cli.editor.connection import AgentGone
 from acp_agent.cli.editor.frames import JsonRpcError, Recording, at, objects_at, text_at
-from acp_agent.cli.screen import Screen
+from acp_agent.cli.screen import Screen, plain
 from acp_agent.core.types import JsonObject
+from acp_agent.execution.process_tree import harden_process
 
 _KEYS = {"y": "allow_once", "a": "allow_always", "n": "reject_once", "v": "reject_always"}
 _CANCELLED = 130
@@ -23,25 +25,28 @@ _CANCELLED = 130
 
 def run(args: argparse.Namespace) -> int:
     """Exit codes: 0 the turn ended as it should, 1 it did not, 130 cancelled with Ctrl-C."""
-    return anyio.run(_Headless(args).run)
+    try:
+        cwd = os.getcwd()
+    except OSError as error:
+        print(f"acp-agent: the current folder cannot be used, go to one that exists: {error.strerror}", file=sys.stderr)
+        return 1
+    harden_process()  # the agent's commands are our grandchildren: our environment is not theirs to read
+    return anyio.run(_Headless(args, cwd).run)
 
 
 class _Headless:
     """One editor session with a person at a terminal, or nobody."""
 
-    def __init__(self, args: argparse.Namespace) -> None:
+    def __init__(self, args: argparse.Namespace, cwd: str) -> None:
         self._args = args
-        self._cwd = os.getcwd()
-        self._screen = Screen(sys.stdout, self._cwd)
+        self._cwd = cwd
+        self._screen = Screen(sys.stdout, cwd)
         self._cancelled = False
-        config = [] if args.config is None else ["--config", os.path.abspath(os.path.expanduser(args.config))]
-        environment = dict(os.environ)
-        if args.model is not None:
-            environment["ACP_AGENT_MODEL"] = args.model
+        self._asking = anyio.Lock()  # one question at a time: there is one keyboard
         self._editor = Editor(
-            [sys.executable, "-m", "acp_agent", *config],
-            environment,
-            self._cwd,
+            _server_command(args, cwd),
+            os.environ,
+            cwd,
             self._decide,
             capabilities={},
             recording=Recording(self._screen.frame),
@@ -53,14 +58,16 @@ class _Headless:
             async with self._editor.running():
                 await self._editor.initialize()
                 session = await self._editor.new_session(self._cwd)
-                await self._set_options(session)
+                await self._allow_without_asking(session)
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._heed_interrupts, session)
                     code = await self._turn(session)
                     tasks.cancel_scope.cancel()
         except* (AgentGone, JsonRpcError, OSError) as group:
-            for error in group.exceptions:
-                print(f"acp-agent: {error}\n{self._editor.log}", file=sys.stderr)
+            self._screen.end()
+            for problem in dict.fromkeys(str(error) for error in _leaves(group)):
+                print(f"acp-agent: {plain(problem)}", file=sys.stderr)
+            print(end=plain(self._editor.log), file=sys.stderr)
         return code
 
     async def _turn(self, session: str) -> int:
@@ -72,12 +79,10 @@ class _Headless:
         reason = text_at(answer, "stopReason")
         return 0 if reason == "end_turn" and at(answer, "_meta", "acp_agent", "failure") is None else 1
 
-    async def _set_options(self, session: str) -> None:
-        chosen = {"mode": self._args.mode, "auto_approve": "full-auto" if self._args.yes else None}
-        for option, value in chosen.items():
-            if value is not None:
-                params: JsonObject = {"sessionId": session, "configId": option, "value": value}
-                await self._editor.agent.request("session/set_config_option", params)
+    async def _allow_without_asking(self, session: str) -> None:
+        if self._args.yes:
+            params: JsonObject = {"sessionId": session, "configId": "auto_approve", "value": "full-auto"}
+            await self._editor.agent.request("session/set_config_option", params)
 
     async def _heed_interrupts(self, session: str) -> None:
         with anyio.open_signal_receiver(signal.SIGINT) as interrupts:
@@ -89,22 +94,68 @@ class _Headless:
 
     async def _decide(self, params: JsonObject) -> str | None:
         options = {text_at(option, "kind"): text_at(option, "optionId") for option in objects_at(params, "options")}
-        if not sys.stdin.isatty():
-            self._screen.question(params, options["reject_once"])
-            self._screen.note("    nobody to ask: stdin is not a terminal; --yes allows without asking")
-            return options["reject_once"]
-        self._screen.question(params, "")
-        chosen = await anyio.to_thread.run_sync(_read_key, abandon_on_cancel=True)
+        async with self._asking:
+            if not _somebody_there():
+                self._screen.question(params, options["reject_once"])
+                self._screen.note("    nobody to ask: stdin is not a terminal; --yes allows without asking")
+                return options["reject_once"]
+            self._screen.question(params, "")
+            chosen = await _read_key()
         return options.get(chosen) if chosen else None
 
 
-def _read_key() -> str:
-    """The kind of the option the person chose; empty at the end of the input."""
+def _server_command(args: argparse.Namespace, cwd: str) -> list[str]:
+    """How to start the server: this Python, and the choices where nothing overrules them, on the command line."""
+    # A module in the user's folder must not stand in for one of ours, unless Python was told to look there.
+    safe = [] if cwd in sys.path or "" in sys.path else ["-P"]
+    given = {
+        "--config": args.config and os.path.abspath(os.path.expanduser(args.config)),
+        "--model": args.model,
+        "--mode": args.mode,
+    }
+    flags = [f"{name}={value}" for name, value in given.items() if value is not None]
+    return [sys.executable, *safe, "-m", "acp_agent", "acp", *flags]
+
+
+def _somebody_there() -> bool:
+    """Whether stdin is a terminal. It is None when it was closed."""
+    return getattr(sys, "stdin", None) is not None and sys.stdin.isatty()
+
+
+async def _read_key() -> str:
+    """The kind of the option the person chose; empty at the end of the input.
+
+    Without a thread: one that waits for a key would keep the process alive after Ctrl-C.
+    """
     while True:
         print("    [y]es once, [a]lways, [n]o, ne[v]er: ", end="", flush=True)
-        line = sys.stdin.readline()
+        line = await _read_line(sys.stdin.fileno())
         if not line:
             return ""
         chosen = _KEYS.get(line.strip().lower()[:1])
         if chosen is not None:
             return chosen
+
+
+async def _read_line(fd: int) -> str:
+    """What was typed up to the next line end; less, or nothing, at the end of the input."""
+    line = b""
+    while not line.endswith(b"\n"):
+        await anyio.wait_readable(fd)
+        try:
+            typed = os.read(fd, 4096)  # a terminal hands out one line at most
+        except OSError:  # it hung up
+            return ""
+        if not typed:
+            break
+        line += typed
+    return line.decode("utf-8", "replace")
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors themselves, without the task groups they passed."""
+    if not isinstance(error, BaseExceptionGroup):
+        yield error
+        return
+    for child in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+        yield from _leaves(child)

@@ -2,26 +2,33 @@
 
 import difflib
 import os
+import re
 import shutil
 from typing import TextIO
 
 from acp_agent.cli.editor.frames import Direction, Frame, at, objects_at, text_at
 from acp_agent.cli.paragraph import Paragraph
-from acp_agent.core.types import JsonObject, OutputStats
+from acp_agent.core.types import Json, JsonObject, OutputStats
 from acp_agent.output.pipeline import stats_line
 
 _BOLD, _DIM, _RED, _GREEN, _YELLOW, _BLUE = "1", "2", "31", "32", "33", "36"
 _SHOWN_LINES = 8  # of a tool's text; what it ran in a terminal is shown whole
 _DEFAULT_WIDTH = 88
 _INDENT = 8  # columns in front of what somebody says
+_OF_LINES = {"text", "oldText", "newText"}  # members of a frame that may have several lines
 
 
 class Screen:
-    """Draws frames as they pass. `root` is the session's folder, left out of the paths shown."""
+    """Draws frames as they pass. `root` is the session's folder, left out of the paths shown.
+
+    Models and files may say anything, so whatever comes from outside is made plain where it comes in, whole:
+    `frame`, `question` and `terminal_output` never look at the original.
+    """
 
     def __init__(self, out: TextIO, root: str) -> None:
         self._out = out
-        self._root = root
+        folder = re.escape(_one_line(root).rstrip("/"))  # never a part of a longer path
+        self._root = re.compile(rf"(?<![\w./~-]){folder}(?:(/)|(?![\w.-]))") if folder else None
         self._colour = out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         columns = shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns if out.isatty() else _DEFAULT_WIDTH
         self._width = min(max(columns, 60), 100)
@@ -61,7 +68,7 @@ class Screen:
         """Draw what a frame shows the user, if anything."""
         if frame.direction is Direction.TO_AGENT:
             return
-        update = frame.update
+        update, params = _plain_object(frame.update), _plain_object(frame.params)
         match text_at(update, "sessionUpdate") or frame.method:
             case "agent_message_chunk":
                 self._say("agent", _BOLD, text_at(update, "content", "text"))
@@ -72,7 +79,7 @@ class Screen:
             case "tool_call_update":
                 self._tool_call_update(update, frame.time)
             case "fs/read_text_file" | "fs/write_text_file":
-                self._request(frame.method, self._short(text_at(frame.params, "path")))
+                self._request(frame.method, self._short(text_at(params, "path")))
             case "terminal/create":
                 self._request(frame.method, "runs in the editor's terminal")
             case _:
@@ -80,12 +87,13 @@ class Screen:
 
     def terminal_output(self, terminal_id: str, text: str) -> None:
         """What a terminal prints, line by line."""
-        *lines, self._partial[terminal_id] = (self._partial.get(terminal_id, "") + text).split("\n")
+        *lines, self._partial[terminal_id] = (self._partial.get(terminal_id, "") + plain(text)).split("\n")
         for line in lines:
-            self._bar(line.rstrip("\r"))
+            self._bar(line)
 
     def question(self, params: JsonObject, chosen: str) -> None:
-        """A permission question with the answer given."""
+        """A permission question with the answer given: the id of an option, or nothing yet."""
+        params, chosen = _plain_object(params), _one_line(chosen)
         call_id, title = text_at(params, "toolCall", "toolCallId"), text_at(params, "toolCall", "title")
         self._line(f"  {self._paint('?', _YELLOW)} {self._paint('May it?', _BOLD)}  {self._short(title)}")
         self._diffs(call_id, objects_at(params, "toolCall", "content"))
@@ -154,7 +162,7 @@ class Screen:
             self._speaker, self._message = who, Paragraph(self._out, _INDENT, self._width)
             self._out.write("\n" + self._paint(who.ljust(_INDENT), style))
         if self._message is not None:
-            self._message.write(_plain(text))
+            self._message.write(text)
 
     def end(self) -> None:
         """Finish the line somebody was saying."""
@@ -172,17 +180,34 @@ class Screen:
         self._out.flush()
 
     def _cut(self, line: str, indent: int) -> str:
-        line = _plain(line)
+        line = plain(line)
         room = self._width - indent
         return line if len(line) <= room else line[: room - 1] + "…"
 
     def _short(self, text: str) -> str:
-        return text.replace(self._root + "/", "").replace(self._root, ".")
+        return text if self._root is None else self._root.sub(lambda found: "" if found[1] else ".", text)
 
     def _paint(self, text: str, style: str) -> str:
         return f"\x1b[{style}m{text}\x1b[0m" if self._colour else text
 
 
-def _plain(text: str) -> str:
-    """Without what could move a terminal's cursor or hide what is there: models and files may say anything."""
+def plain(text: str) -> str:
+    """Without what could move a terminal's cursor or hide what is there; line ends and tabs stay."""
     return "".join(c for c in text if c.isprintable() or c in "\n\t")
+
+
+def _one_line(text: str) -> str:
+    return plain(text).replace("\n", " ").replace("\t", " ")
+
+
+def _plain_object(message: JsonObject) -> JsonObject:
+    return {name: _plain_value(name, value) for name, value in message.items()}
+
+
+def _plain_value(name: str, value: Json) -> Json:
+    """The value of a member with every string in it plain, and on one line unless such a member may have more."""
+    if isinstance(value, str):
+        return plain(value) if name in _OF_LINES else _one_line(value)
+    if isinstance(value, list):
+        return [_plain_value(name, item) for item in value]
+    return _plain_object(value) if isinstance(value, dict) else value

@@ -19,6 +19,8 @@ MAX_BYTES = 64 * 1024
 MAX_SECONDS = 1.0
 """Texts that take longer to parse are Opaque."""
 
+TOO_DEEP = "nests too deeply"
+
 MAX_DEPTH = 5
 """How many shells inside one another are read (`bash -c "sh -c '…'"`)."""
 
@@ -95,13 +97,14 @@ class Command:
     @property
     def own(self) -> tuple[str, ...]:
         """The arguments that do not belong to a command it starts: ("5",) for `timeout 5 git status`."""
-        args = self.argv[1:]
-        for inner in self.runs:
+        args, kept, position = self.argv[1:], list[str](), 0
+        for inner in self.runs:  # in the order they stand in, so one pass is enough
             size = len(inner.argv)
-            start = next((at for at in range(len(args)) if args[at : at + size] == inner.argv), None)
+            start = next((at for at in range(position, len(args)) if args[at : at + size] == inner.argv), None)
             if start is not None:
-                args = args[:start] + args[start + size :]
-        return args
+                kept.extend(args[position:start])
+                position = start + size
+        return (*kept, *args[position:])
 
     def walk(self) -> "Iterator[Command]":
         """The command, then everything it starts, outermost first."""
@@ -166,11 +169,17 @@ def analyse(text: str) -> Analysis:
     """
     from acp_agent.gates.shell import reading  # noqa: PLC0415 - the parser loads at the first command (design rule 6)
 
-    return reading.analyse(text)
+    try:
+        return reading.analyse(text)
+    except RecursionError:
+        return Opaque(TOO_DEEP)
 
 
 def survey(text: str) -> Survey:
     """Every command that stands in a text, for gates that forbid. Never raises."""
     from acp_agent.gates.shell import reading  # noqa: PLC0415 - the parser loads at the first command (design rule 6)
 
-    return reading.survey(text)
+    try:
+        return reading.survey(text)
+    except RecursionError:
+        return Survey(unread=TOO_DEEP)

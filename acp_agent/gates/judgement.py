@@ -5,7 +5,7 @@ A command that is allowed is asked about after all when it redirects to files, s
 or uses options that run programs (`programs.toml`). What the parser could not prove is never allowed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from acp_agent.gates.command import Command, Opaque, analyse, survey
@@ -64,9 +64,9 @@ def judge(text: str, rules: tuple[Rule, ...], granted: Granted) -> Judgement:
     asking = next((verdict for verdict in verdicts if verdict.action is Action.ASK), None)
     if asking is None and all(verdict.neutral or verdict.action is Action.ALLOW for verdict in verdicts):
         deciding = not all(verdict.neutral for verdict in verdicts)
-        return Judgement(Action.ALLOW if deciding else None, needed=court.needed(analysis.commands))
+        return Judgement(Action.ALLOW if deciding else None, needed=court.needed(analysis.commands, verdicts))
     pattern = asking.pattern if asking else ""
-    return Judgement(asking and asking.action, reasons, pattern, court.needed(analysis.commands))
+    return Judgement(asking and asking.action, reasons, pattern, court.needed(analysis.commands, verdicts))
 
 
 def _denied(text: str, found: tuple[Command, ...], rules: tuple[Rule, ...], granted: Granted) -> Judgement | None:
@@ -152,12 +152,11 @@ class _Court:
                     yield Doubt(f"sets {assignment[:80]}")
             yield from self.programs.doubts(each)
 
-    def needed(self, commands: tuple[Command, ...]) -> tuple[str, ...]:
+    def needed(self, commands: tuple[Command, ...], verdicts: Sequence[_Verdict]) -> tuple[str, ...]:
         """The prefixes that would have to be granted; empty when a prefix cannot cover one of the commands."""
         found: list[str] = []
-        all_neutral = all(self.command(command).neutral for command in commands)
-        for command in commands:
-            verdict = self.command(command)
+        all_neutral = all(verdict.neutral for verdict in verdicts)
+        for command, verdict in zip(commands, verdicts, strict=True):
             if verdict.action is Action.ALLOW or (verdict.neutral and not all_neutral):
                 continue
             prefix = " ".join(self.programs.prefix(command))

@@ -19,6 +19,7 @@ from acp_agent.cli.editor.connection import AgentGone
 from acp_agent.cli.editor.frames import JsonRpcError, Recording, objects_at, text_at
 from acp_agent.cli.screen import Screen
 from acp_agent.core.types import JsonObject
+from acp_agent.execution.process_tree import harden_process
 
 PROMPT = "A test of this inventory fails. Find out why, mend it, and show me that it passes."
 MODEL = "scripted:demo"
@@ -85,6 +86,7 @@ def _play(home: Path, project: Path) -> int:
     screen.heading("acp-agent demo")
     screen.note("An editor starts the agent and talks to it over pipes. Only the model is a script.")
     performance = Performance(screen, home, project)
+    harden_process()  # the agent's commands are our grandchildren: our environment is not theirs to read
     stop_reason = anyio.run(performance.play)
     if has_git:
         screen.heading("\n$ git diff")

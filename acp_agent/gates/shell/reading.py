@@ -163,7 +163,11 @@ def _reads_script(command: Command) -> bool:
 
 def _loose(text: str) -> list[Command]:
     """Commands of a text the parser could not make sense of: every segment, quotes ignored, wrappers peeled."""
-    expander = Expander(lambda _text, _values: Nested(unclear=DAMAGED), guess=True, files={})
+
+    def words_of(inner: str, _values: Mapping[str, tuple[str, ...]]) -> Nested:
+        return Nested((Command(tuple(inner.split())),))
+
+    expander = Expander(words_of, guess=True, files={})
     return [
         replace(expander.expand(Command(words[skip:])), unclear=DAMAGED)
         for words in loose_segments(text)

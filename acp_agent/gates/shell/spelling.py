@@ -4,6 +4,7 @@ import re
 import unicodedata
 
 _DESCRIPTOR = re.compile(r"\{\w+\}(?=[<>])")
+_LONE_DOLLAR = re.compile(r"\$(?=\s)")
 _CONTINUATION = re.compile(r"\\\r?\n")
 _NEEDLESS = re.compile(r"\\([A-Za-z0-9_./-])")
 _SINGLE_QUOTED = re.compile(r"\\.|'[^']*'", re.DOTALL)
@@ -36,8 +37,10 @@ def spellings(text: str) -> tuple[str, ...]:
     """The text and, where they differ, its normalised form and that without needless backslashes."""
     found = [text]
     clean = text if text.isascii() and text.isprintable() else normalised(text)
-    # tree-sitter knows neither <>, which opens a file to read and write, nor {name}>, which names a descriptor.
-    for form in (clean, _NEEDLESS.sub(r"\1", clean), _DESCRIPTOR.sub("", clean).replace("<>", ">")):
+    # tree-sitter knows neither <>, which opens a file to read and write, nor {name}>, which names a descriptor, and
+    # takes a lone $ and the word on the next line for a variable.
+    strange = _LONE_DOLLAR.sub("", _DESCRIPTOR.sub("", clean)).replace("<>", ">")
+    for form in (clean, _NEEDLESS.sub(r"\1", clean), strange):
         if form not in found:
             found.append(form)
     return tuple(found)

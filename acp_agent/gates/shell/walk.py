@@ -161,11 +161,14 @@ class Walk:
         before = len(self.drafts)
         redirects = [child for child in node.children if child.type.endswith("_redirect")]
         for child in node.children:
-            if child not in redirects:
+            if not child.type.endswith("_redirect"):
                 self._visit(child, depth + 1)
         if len(self.drafts) == before:
             self.drafts.append(Draft(joined=self._joined()))
         draft = self.drafts[-1]
+        if len(redirects) > MAX_COMMANDS:
+            self.unread = f"has more than {MAX_COMMANDS} redirections"
+            return
         for child in redirects:
             self._redirect(draft, child, depth)
         self._emitted(draft)

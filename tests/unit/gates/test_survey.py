@@ -72,6 +72,8 @@ def names(text: str) -> set[str]:
         "! evil",
         "evil) (",
         "echo 'unclosed; evil",
+        "x ) ; sh -c evil",
+        "ls $\nevil",
     ],
 )
 def test_a_command_is_found_wherever_it_hides(text: str):

@@ -203,14 +203,14 @@ AS_NODE_READS = BINARY.decode("utf-8", "replace")
 
 async def test_a_file_with_nul_is_binary_also_when_the_editor_reads_it(tmp_path: Path, proxy_files: MakeFiles) -> None:
     async with editor(fs_read_text_file={"content": "a\0b"}) as editing:
-        with pytest.raises(ToolError, match="a.bin is a binary file"):
+        with pytest.raises(ToolError, match=r"a\.bin is a binary file"):
             await proxy_files(editing, tmp_path).read_text("a.bin")
 
 
 async def test_bytes_the_editor_replaced_make_a_file_binary(tmp_path: Path, proxy_files: MakeFiles) -> None:
     (tmp_path / "a.png").write_bytes(BINARY)
     async with editor(fs_read_text_file={"content": AS_NODE_READS}) as editing:
-        with pytest.raises(ToolError, match="a.png is a binary file"):
+        with pytest.raises(ToolError, match=r"a\.png is a binary file"):
             await proxy_files(editing, tmp_path).read_text("a.png")
 
 
@@ -230,7 +230,7 @@ async def test_the_editor_is_not_asked_to_write_over_a_binary_file(
 ) -> None:
     (tmp_path / "a.bin").write_bytes(content)
     async with editor() as editing:
-        with pytest.raises(ToolError, match="a.bin is a binary file"):
+        with pytest.raises(ToolError, match=r"a\.bin is a binary file"):
             await proxy_files(editing, tmp_path).write_text("a.bin", "new")
     assert editing.requests == []
 
@@ -275,7 +275,7 @@ async def test_a_write_nobody_answers_is_not_done_a_second_time(
 ) -> None:
     async with editor(fs_write_text_file=Editor.NEVER) as editing:
         files = CompositeFileSystem([proxy_files(editing, tmp_path, timeout=0.05), local_files(tmp_path)], tell_nobody)
-        with pytest.raises(ToolError, match=r"within 0.05 s; it is unknown whether a.txt was written") as caught:
+        with pytest.raises(ToolError, match=r"within 0\.05 s; it is unknown whether a\.txt was written") as caught:
             await files.write_text("a.txt", "first")
         assert caught.value.failure.category is ToolErrorCategory.TIMEOUT
         assert not (tmp_path / "a.txt").exists()
