@@ -82,9 +82,17 @@ class Guesses:
             self.files.update(dict.fromkeys((_file_key(target) for target in targets), written))
 
 
-def _emptied(word: Word, known: dict[str, tuple[str, ...]]) -> Word:
-    """The word that names a program, with unknown variables empty: `$x curl` and `cu${x}rl` run curl."""
-    return [piece for piece in word if not piece.variable or piece.variable in known]
+def _emptied(words: list[Word], known: dict[str, tuple[str, ...]]) -> list[Word]:
+    """The words with unknown variables empty: in the program's name, and where one is a whole word.
+
+    `$x curl`, `cu${x}rl` and `sh -c $x curl` run curl. Elsewhere they stay: `rm -rf $folder/` is no `rm -rf /`.
+    """
+    first = [piece for piece in words[0] if not piece.variable or piece.variable in known]
+    return [first, *(word for word in words[1:] if not _vanishes(word, known))]
+
+
+def _vanishes(word: Word, known: dict[str, tuple[str, ...]]) -> bool:
+    return all(piece.variable and not piece.quoted and piece.variable not in known for piece in word)
 
 
 def _file_key(name: str) -> str:
@@ -96,8 +104,8 @@ def commands(drafts: list[Draft], guesses: Guesses, finish: Callable[[Command], 
     found: list[Command] = []
     for draft in drafts:
         forms: list[tuple[str, ...]] = variants(draft.words, guesses.known) or [()]
-        if guesses.known and draft.words and any(piece.variable for piece in draft.words[0]):
-            forms += variants([_emptied(draft.words[0], guesses.known), *draft.words[1:]], guesses.known)
+        if guesses.known and any(piece.variable for word in draft.words for piece in word):
+            forms += variants(_emptied(draft.words, guesses.known), guesses.known)
         patterns = frozenset(_pattern(word) for word in draft.words) - {""}
         for argv in forms:
             if argv or draft.assignments or draft.redirections:

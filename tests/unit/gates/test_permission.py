@@ -369,3 +369,39 @@ async def test_a_cancelled_turn_leaves_the_next_question_possible(make):
         group.cancel_scope.cancel()
     approver.answer.set()
     assert (await chain.run(write())).failure is None
+
+
+async def test_what_may_not_be_read_may_not_be_edited_nor_searched_either(tmp_path):
+    """An edit that does not match answers with what the file holds."""
+    chain = Chain(str(tmp_path), str(tmp_path / "grants"), rules("*.env", action=Action.DENY), tool="read")
+    flaw = ToolResult("SECRET=not-a-real-one")
+    edit = call("edit", PathSubject(".env", Access.READ), PathSubject(".env", Access.WRITE))
+    grep = call("grep", PathSubject(".env", Access.READ))
+
+    for invocation in (replace(edit, flaw=flaw), edit, grep):
+        result = await chain.run(invocation)
+        assert result.failure is not None
+        assert "SECRET" not in result.text
+    assert chain.approver is not None
+    assert chain.approver.questions == []
+
+
+async def test_a_call_that_is_known_to_fail_is_answered_without_a_question(tmp_path):
+    chain = Chain(str(tmp_path), str(tmp_path / "grants"))
+    flaw = ToolResult("old_string was not found")
+
+    assert await chain.run(replace(call("edit", PathSubject("a", Access.WRITE)), flaw=flaw)) is flaw
+    assert chain.approver is not None
+    assert chain.approver.questions == []
+    assert chain.recorder.ran == chain.recorder.confirmed == []
+
+
+async def test_an_answer_that_is_none_does_not_count_as_the_users_no(tmp_path):
+    chain = Chain(str(tmp_path), str(tmp_path / "grants"), approver=ScriptedApprover(Decision.UNANSWERED))
+
+    result = await chain.run(command("make"))
+
+    assert result.failure is not None
+    assert result.failure.category is ToolErrorCategory.CONFIRMATION_REQUIRED
+    assert "user" not in result.failure.message
+    assert chain.recorder.confirmed == []

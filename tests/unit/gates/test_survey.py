@@ -51,6 +51,7 @@ def names(text: str) -> set[str]:
         "ev{il,}",
         "{evil,x}",
         "$x evil",
+        "sh -c $x evil",
         "e''v\"i\"\\l",
         "e\\\nvil",
         "ｅｖｉｌ",
