@@ -57,7 +57,11 @@ class Assembly:
         self._offering: list[Callable[[ToolSpec], bool]] = []
         self._permission_file = permission_file(loaded.settings.acp.permission_file, os.environ)
         self._grants = workshop.grants(self._permission_file)
-        self._tools = default_tools() if self._settings.tools.enabled else ()
+        self._tools = (
+            default_tools(command_seconds=loaded.settings.tools.shell.max_timeout)
+            if loaded.settings.tools.enabled
+            else ()
+        )
         self._rules = self._permission_rules()
         tools = self._settings.tools
         self._file_roots = self._roots(tools.file.allowed_paths)

@@ -22,8 +22,16 @@ class ShellSettings(Section):
     """`[tools.shell]`: the bash tool (T2)."""
 
     timeout: Annotated[
-        Seconds, Field(description="Seconds a command may run locally; then its whole process tree is killed."), SMALLER
+        Seconds,
+        Field(
+            description="Seconds a command may run locally when it asks for no other time; then its whole process "
+            "tree is killed."
+        ),
+        SMALLER,
     ] = 30.0
+    max_timeout: Annotated[
+        Seconds, Field(description="Most seconds a command may ask for, here or in the editor."), SMALLER
+    ] = 600.0
     allowed_paths: Annotated[
         Paths,
         Field(

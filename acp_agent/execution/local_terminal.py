@@ -18,7 +18,7 @@ from acp_agent.execution.shell import check, spawn
 class LocalTerminal:
     """The Terminal on this machine: one new shell a command, in its own session, without input.
 
-    default_timeout   seconds a command may take; its request can only ask for less. 0 = what the request says
+    default_timeout   seconds a command may take when its request names none; 0 = no limit
     env_allow         names of variables that commands may see beside the usual ones (`child_environment`);
                       ConfigError for one that may not be passed on
     pidfds            for tests: whether to wait for ends by pidfd
@@ -42,7 +42,7 @@ class LocalTerminal:
         process, pipes = spawn(self._shell, request, {**self._environment, MARK: tree.mark})
         tree.started(process.pid, frozenset(os.fstat(fd).st_ino for fd in pipes.values()))
         # The user's limit, which the model may shorten and not stretch; for both, 0 is none.
-        timeout = min((limit for limit in (request.timeout, self._default_timeout) if limit), default=None)
+        timeout = (self._default_timeout if request.timeout is None else request.timeout) or None
         pidfd = _pidfd(process.pid) if self._pidfds else None
         return LocalCommand(process, pipes, tree, Transcript(request.output_limit), timeout, pidfd)
 

@@ -46,7 +46,7 @@ class ProxyTerminal:
     form       "script" hands over a private script file, the one form every client runs right; "exec" passes
                the line as an argument of the shell; "line" passes it as the command
     folder     where scripts go, mode 0700
-    timeout    seconds a command may take; its request can only ask for less. 0 = what the request says
+    timeout    seconds a command may take when its request names none; 0 = no limit
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ProxyTerminal:
             _remove(script)
             raise
         # The user's limit, which the model may shorten and not stretch; for both, 0 is none.
-        timeout = min((limit for limit in (request.timeout, self._timeout) if limit), default=None)
+        timeout = (self._timeout if request.timeout is None else request.timeout) or None
         return EditorCommand(self._peer, self._session_id, terminal_id, timeout, script)
 
     async def _create(self, params: JsonObject) -> str:

@@ -31,18 +31,25 @@ class BashParams(Params):
 
 
 class Bash(Tool[BashParams]):
-    """Runs a command in the session's terminal, the editor's or ours, and streams its output."""
+    """Runs a command in the session's terminal, the editor's or ours, and streams its output.
+
+    longest   seconds a command may ask for; it gets no more
+    """
 
     name = "bash"
     kind = ToolKind.EXECUTE
     mutates = True
     params = BashParams
 
+    def __init__(self, longest: float = 600) -> None:
+        self._longest = longest
+
     def subjects(self, params: BashParams) -> tuple[Subject, ...]:
         return (CommandSubject(params.command),)
 
     async def run(self, params: BashParams, context: ToolContext) -> ToolResult:
-        request = CommandRequest(params.command, context.cwd, params.timeout)
+        asked = None if params.timeout is None else min(params.timeout, self._longest)
+        request = CommandRequest(params.command, context.cwd, asked)
         command = await context.terminal.start(request)
         context.defer(command.release)
         if command.terminal_id is not None:

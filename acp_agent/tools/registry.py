@@ -22,6 +22,7 @@ from acp_agent.tools.write import Write
 
 def default_tools(
     *,
+    command_seconds: float = 600,
     read_lines: int = 2000,
     line_chars: int = 2000,
     match_chars: int = 500,
@@ -32,6 +33,7 @@ def default_tools(
 ) -> tuple[Tool[Any], ...]:
     """The built-in tools, in the order the model sees them.
 
+    command_seconds             most seconds a command may ask for
     read_lines, line_chars      most lines of one read, and characters of one line
     match_chars, grep_matches   characters of a matching line, and most matches of one grep
     found_paths                 find_path's results when the model names no number
@@ -40,7 +42,7 @@ def default_tools(
     """
     search = ToolKind.SEARCH if rich_kinds else ToolKind.OTHER
     return (
-        Bash(),
+        Bash(command_seconds),
         Read(max_lines=read_lines, max_line_chars=line_chars),
         Write(max_bytes=write_bytes),
         Edit(max_bytes=write_bytes),

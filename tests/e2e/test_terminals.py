@@ -125,13 +125,13 @@ async def test_a_nonsense_terminal_is_fallen_back_from_too(tmp_path):
             assert "here" in editor.calls[-1].text, nonsense
 
 
-async def test_a_terminal_that_is_never_made_costs_one_wait_and_no_turn(tmp_path):
+async def test_a_terminal_that_is_never_made_is_an_error_and_the_command_is_not_run_twice(tmp_path):
     script = [uses(("bash", {"command": "echo here"})), says("ok")]
     async with editing(tmp_path, script, config="[acp]\nrequest_timeout_secs = 0.2\n") as editor:
         editor.overrides["terminal/create"] = never
         assert await editor.say(await editor.open(), "run") == "end_turn"
-    assert editor.call.status == "completed"
-    assert "here" in editor.call.text
+    assert editor.call.status == "failed"
+    assert "may still start there" in editor.call.text
 
 
 async def test_a_terminal_that_comes_too_late_is_given_back(tmp_path):
@@ -143,7 +143,7 @@ async def test_a_terminal_that_comes_too_late_is_given_back(tmp_path):
             late = await create.next()
         await late.serve()
         await editor.requested("terminal/release")
-        assert editor.call.status == "completed"
+        assert editor.call.status == "failed"
 
 
 async def test_a_command_over_its_time_is_killed_in_the_editor_and_reported_with_what_it_printed(tmp_path):

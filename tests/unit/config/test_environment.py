@@ -16,6 +16,7 @@ VALUES = {
     "llm.model": ("scripted:hello", "scripted:hello"),
     "tools.enabled": ("off", False),
     "tools.shell.timeout": ("2.5", 2.5),
+    "tools.shell.max_timeout": ("90", 90.0),
     "tools.shell.allowed_paths": ("/a, /b", ("/a", "/b")),
     "tools.shell.blocked_commands": ('["a b", "c"]', ("a b", "c")),
     "tools.shell.allowed_commands": ("curl", ("curl",)),

@@ -15,7 +15,7 @@ GOOD = "[logging]\nlevel = 'debug'\n"
     [
         ("top = 1", "top = 1: expected one of agent, llm, tools, acp, logging"),
         ("[agnet]\nx = 1", 'agnet = {"x": 1}: expected one of agent, llm, tools, acp, logging'),
-        ("[tools.shell]\ntime = 3", "tools.shell.time = 3: expected one of timeout, allowed_paths, blocked_commands, "),
+        ("[tools.shell]\ntime = 3", "tools.shell.time = 3: expected one of timeout, max_timeout, allowed_paths, "),
         ("agent = 3", "agent = 3: expected a table"),
         ('"tools.shell.timeout" = 3', "tools.shell.timeout = 3: expected one of agent, llm, tools, acp, logging"),
         ("[tools.permissions]\n'a b' = []", "tools.permissions.a b = []: expected a tool's name in front of its rules"),

@@ -46,6 +46,7 @@ VALUES = {
     "llm.providers": st.just([{"name": "evil", "type": "openai", "base_url": "http://evil"}]),
     "tools.enabled": st.booleans(),
     "tools.shell.timeout": seconds,
+    "tools.shell.max_timeout": seconds,
     "tools.shell.allowed_paths": paths,
     "tools.shell.blocked_commands": words,
     "tools.shell.allowed_commands": words,

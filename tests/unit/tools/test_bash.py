@@ -7,6 +7,7 @@ from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.events import ToolProgress
 from acp_agent.core.types import CommandSubject, ToolKind
+from acp_agent.tools.registry import default_tools
 from tests.fakes.fake_terminal import Script
 from tests.unit.tools.workbench import Workbench
 
@@ -249,3 +250,13 @@ async def test_a_timeout_out_of_range_is_refused_with_the_range(seconds: int):
 async def test_a_command_with_a_nul_is_refused():
     with pytest.raises(ToolError, match="command contains a NUL character at offset 5"):
         await Workbench().understand("bash", command="echo \0")
+
+
+async def test_a_command_gets_no_more_time_than_the_settings_allow():
+    bench = Workbench(tools=default_tools(command_seconds=20))
+    bench.command("true", Script())
+
+    await bench.run("bash", command="true", timeout=600)
+    await bench.run("bash", command="true", timeout=5)
+
+    assert [request.timeout for request in bench.terminal.requests] == [20, 5]

@@ -1,0 +1,239 @@
+"""`acp-agent run` as people run it: a real process, with a terminal and without."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.fakes.editor import AGENT_CWD
+from tests.fakes.held import PATIENCE, Fifo, processes_ended
+from tests.fakes.home import Home
+from tests.fakes.model_script import Script, says, uses, write_script
+
+pytestmark = pytest.mark.anyio
+
+COMMAND = [sys.executable, "-m", "acp_agent"]
+EDIT = [uses(("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"})), says("done")]
+HOLD = [uses(("bash", {"command": "sh hold.sh"})), says("never said")]
+LIMIT = 50  # seconds; something hangs
+
+
+class Folder:
+    """A home and a folder to work in."""
+
+    def __init__(self, base: Path) -> None:
+        self.home = Home(base / "home", {"PYTHONPATH": AGENT_CWD})
+        self.work = base / "work"
+        self.work.mkdir()
+        (self.work / "a.txt").write_text("one\n")
+
+    def model(self, script: Script) -> None:
+        self.home.config.write_text(f'[llm]\nmodel = "{write_script(self.home.root, script)}"\n')
+
+    def run(self, *arguments: str, start=COMMAND) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [*start, "run", *arguments],
+            check=False, cwd=self.work, env=self.home.environment(), stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=LIMIT,
+        )  # fmt: skip
+
+    @contextmanager
+    def started(self, *arguments: str, **options) -> Iterator["subprocess.Popen[bytes]"]:
+        """A run under way; its output in a pipe."""
+        command = [*COMMAND, "run", *arguments]
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        with subprocess.Popen(command, cwd=self.work, env=self.home.environment(), **pipes) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+
+@pytest.fixture
+def folder(tmp_path) -> Folder:
+    return Folder(tmp_path)
+
+
+@pytest.fixture
+def held(folder) -> Iterator[Fifo]:
+    """The command of HOLD: it says its pid, and its child's, and sleeps."""
+    fifo = Fifo(folder.work / "alive")
+    (folder.work / "hold.sh").write_text('sleep 60 &\necho "$$ $!" > alive\nwait\n')
+    yield fifo
+    fifo.close()
+
+
+def server_of(pid: int) -> int:
+    """The only child of a run."""
+    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(child)
+
+
+def test_yes_does_the_edit_and_exits_0(folder):
+    folder.model(EDIT)
+    done = folder.run("--yes", "mend it")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (folder.work / "a.txt").read_text() == "two\n"
+    assert "+two" in done.stdout
+    assert "done" in done.stdout
+
+
+def test_without_a_terminal_it_rejects_and_says_how_to_allow(folder):
+    folder.model([uses(("bash", {"command": "touch touched"})), says("so be it")])
+    done = folder.run("do it")
+    assert not (folder.work / "touched").exists()
+    assert "May it?" in done.stdout
+    assert "--yes allows without asking" in done.stdout
+    assert done.stderr == ""
+
+
+def test_without_a_model_it_exits_1_with_the_advice(folder):
+    done = folder.run("hello")
+    assert done.returncode == 1
+    assert "ACP_AGENT_MODEL" in done.stdout
+    assert "ANTHROPIC_API_KEY" in done.stdout
+
+
+def test_the_model_and_the_mode_of_the_command_line_win_over_the_environment(folder):
+    chosen = write_script(folder.home.root, EDIT)
+    folder.home.extra |= {"ACP_AGENT_LLM__MODEL": "openai:another", "ACP_AGENT_ACP__MODE": "code"}
+    assert folder.run("--yes", "--model", chosen, "mend it").returncode == 0
+    assert (folder.work / "a.txt").read_text() == "two\n"
+    (folder.work / "a.txt").write_text("one\n")
+    folder.run("--yes", "--model", chosen, "--mode", "ask", "mend it")
+    assert (folder.work / "a.txt").read_text() == "one\n"
+
+
+async def test_sigint_cancels_the_command_and_exits_130(folder, held):
+    folder.model(HOLD)
+    with folder.started("--yes", "wait") as process:
+        pids = [int(word) for word in (await held.line()).split()]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=LIMIT)
+        assert process.returncode == 130
+    await processes_ended(pids)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+async def test_a_command_cannot_read_the_keys_in_the_environment_of_run(folder, held):
+    folder.home.extra["OPENAI_API_KEY"] = "obviously-fake"
+    folder.model(HOLD)
+    with folder.started("--yes", "wait") as process:
+        await held.line()
+        for pid in (process.pid, server_of(process.pid)):
+            with pytest.raises(PermissionError):
+                Path(f"/proc/{pid}/environ").read_bytes()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=LIMIT)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+@pytest.mark.parametrize("words", [["run", "--yes", "wait"], ["demo"]], ids=["run", "demo"])
+def test_run_and_demo_cannot_be_dumped_before_they_start_an_agent(folder, words):
+    seen = folder.work / "seen"
+    # `anyio.run` is reached only after the hardening: there the process looks at itself.
+    look = (
+        "import ctypes, pathlib, sys\nimport anyio\n"
+        "def look(*_):\n"
+        f"    pathlib.Path({str(seen)!r}).write_text(str(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)))\n"
+        "    sys.exit(0)\n"
+        "anyio.run = look\n"
+        f"from acp_agent.__main__ import main\nsys.exit(main({words!r}))\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", look], cwd=folder.work, env=folder.home.environment(), timeout=LIMIT, check=True
+    )
+    assert seen.read_text() == "0"
+
+
+async def test_ctrl_c_at_the_question_ends_at_once_with_130(folder):
+    folder.model([uses(("bash", {"command": "touch touched"})), says("no")])
+    ours, theirs = os.openpty()
+    try:
+        with folder.started("do it", stdin=theirs, stdout=theirs) as process:
+            await shown(ours, b"[y]es once")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(LIMIT) == 130
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert not (folder.work / "touched").exists()
+
+
+@pytest.mark.parametrize(("typed", "touched"), [(b"what?\ny\n", True), (b"n\n", False), (b"\x04", False)])
+async def test_the_answer_typed_on_the_terminal_counts(folder, typed, touched):
+    folder.model([uses(("bash", {"command": "touch touched"})), says("the end")])
+    ours, theirs = os.openpty()
+    try:
+        with folder.started("do it", stdin=theirs, stdout=theirs) as process:
+            await shown(ours, b"[y]es once")
+            os.write(ours, typed)
+            process.wait(LIMIT)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert (folder.work / "touched").exists() is touched
+
+
+async def test_an_agent_killed_in_mid_turn_is_one_clear_line(folder, held):
+    folder.model(HOLD)
+    with folder.started("--yes", "wait") as process:
+        pids = [int(word) for word in (await held.line()).split()]
+        os.kill(server_of(process.pid), signal.SIGKILL)
+        _, stderr = process.communicate(timeout=LIMIT)
+        for pid in pids:  # nobody was left to end them
+            os.kill(pid, signal.SIGKILL)
+    assert process.returncode == 1
+    assert stderr == b"acp-agent: no answer to session/prompt\n"
+
+
+def test_a_folder_that_was_deleted_is_one_clear_line(folder):
+    gone = folder.work / "gone"
+    gone.mkdir()
+    start = ["sh", "-c", 'cd gone && rmdir ../gone && exec "$@"', "sh", sys.executable, "-P", "-m", "acp_agent"]
+    done = folder.run("hello", start=start)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("acp-agent: the current folder cannot be used")
+
+
+def test_a_module_in_the_users_folder_is_not_run(folder):
+    folder.model([says("fine")])
+    (folder.work / "json.py").write_text("open('ran', 'w').close()\n")
+    assert folder.run("hello", start=[sys.executable, "-P", "-m", "acp_agent"]).returncode == 0
+    assert not (folder.work / "ran").exists()
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("arguments", ["", " acp --mode ask"])
+def test_a_server_without_a_stream_has_nothing_to_serve(folder, closed, arguments):
+    command = f'"{sys.executable}" -m acp_agent{arguments} {closed}'
+    options = {"capture_output": True, "text": True, "timeout": LIMIT, "input": ""}
+    done = subprocess.run(["sh", "-c", command], check=False, cwd=folder.work, env=folder.home.environment(), **options)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_server_without_stderr_still_answers_on_stdout(folder):
+    ask = '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}\n'
+    options = {"capture_output": True, "text": True, "timeout": LIMIT, "input": ask}
+    command = f'"{sys.executable}" -m acp_agent 2>&-'
+    done = subprocess.run(["sh", "-c", command], check=False, cwd=folder.work, env=folder.home.environment(), **options)
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 1
+    assert '"protocolVersion":1' in done.stdout
+
+
+async def shown(fd: int, text: bytes) -> None:
+    """Wait until a terminal was sent a text."""
+    seen = b""
+    with anyio.fail_after(PATIENCE):
+        while text not in seen:
+            await anyio.wait_readable(fd)
+            seen += os.read(fd, 4096)

@@ -1,0 +1,96 @@
+"""What the terminal may be sent: nothing a model or a file chose can move its cursor or hide a text."""
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_agent.cli.editor.frames import Direction, Frame
+from acp_agent.cli.screen import Screen
+
+HOSTILE = "a\x1b[2Jb\x1b]0;owned\x07c\u202ed\u200be\x9bf\rg\x08h\u2028i"
+
+
+def seen(*updates, question=None, terminal="", root="/home/me/project") -> str:
+    out = io.StringIO()
+    screen = Screen(out, root)
+    for update in updates:
+        message = {"method": "session/update", "params": {"update": update}}
+        screen.frame(Frame(Direction.FROM_AGENT, message, 0.0))
+    if terminal:
+        screen.terminal_output("t", terminal)
+    if question is not None:
+        screen.question(question, "once")
+    screen.end()
+    return out.getvalue()
+
+
+def plain(text: str) -> bool:
+    return all(c.isprintable() or c == "\n" for c in text)
+
+
+def content(text: str):
+    return [
+        {"type": "content", "content": {"type": "text", "text": text}},
+        {"type": "diff", "path": text, "oldText": "old", "newText": text},
+    ]
+
+
+def everything(text: str) -> str:
+    """All the screen can draw, with `text` wherever an agent chooses one."""
+    call = {"toolCallId": text, "title": text, "name": text, "kind": text, "content": content(text)}
+    return seen(
+        {"sessionUpdate": "agent_message_chunk", "content": {"text": text}},
+        {"sessionUpdate": "agent_thought_chunk", "content": {"text": text}},
+        {"sessionUpdate": "tool_call", **call},
+        {
+            "sessionUpdate": "tool_call_update",
+            **call,
+            "status": "completed",
+            "_meta": {"acp_agent": {"rawLines": 9, "shownLines": 1}, "claudeCode": {"toolName": text}},
+        },
+        question={"toolCall": {**call, "toolCallId": "another"}, "options": [{"optionId": "once", "name": text}]},
+        terminal=text + "\nunfinished " + text,
+    )
+
+
+def test_no_control_or_bidi_character_of_a_frame_reaches_the_terminal():
+    shown = everything(HOSTILE)
+    assert plain(shown)
+    assert shown.count("a[2Jb]0;ownedcdefghi") >= 8
+
+
+@given(st.text())
+def test_whatever_an_agent_says_the_terminal_gets_plain_text(text):
+    assert plain(everything(text))
+
+
+@pytest.mark.parametrize("member", ["title", "name"])
+def test_a_name_of_several_lines_cannot_draw_a_line_of_its_own(member):
+    forged = "ls\n  ? May it?  nothing to see"
+    shown = seen({"sessionUpdate": "tool_call", "toolCallId": "1", member: forged})
+    assert not any(line.startswith("  ? May it?") for line in shown.splitlines())
+
+
+def test_an_options_name_and_the_questions_title_stay_on_their_lines():
+    options = [{"optionId": "once", "name": "Allow\nonce"}]
+    shown = seen(question={"toolCall": {"toolCallId": "1", "title": "a\nb"}, "options": options})
+    assert shown == "  ? May it?  a b\n    [Allow once]\n"
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [
+        ("/home/me/project/a.py", "a.py"),
+        ("ls /home/me/project", "ls ."),
+        ("ls /home/me/project2/a", "ls /home/me/project2/a"),
+        ("ls /backup/home/me/project/a", "ls /backup/home/me/project/a"),
+    ],
+)
+def test_the_sessions_folder_is_left_out_of_its_own_paths_only(title, shown):
+    assert seen(question={"toolCall": {"title": title}}).splitlines()[0] == f"  ? May it?  {shown}"
+
+
+def test_at_the_root_of_the_disk_paths_stay_as_they_are():
+    assert seen(question={"toolCall": {"title": "rm /etc/x"}}, root="/").splitlines()[0] == "  ? May it?  rm /etc/x"
