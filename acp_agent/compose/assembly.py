@@ -12,8 +12,9 @@ from acp_agent.config.rules import guarded
 from acp_agent.core.backends import FileSystem, Terminal
 from acp_agent.core.errors import BackendUnavailable, ConfigError
 from acp_agent.core.events import Notice, Severity
-from acp_agent.core.ports import Invocation, ToolContext, ToolExecutor
+from acp_agent.core.ports import Backends, Invocation, ToolContext, ToolExecutor
 from acp_agent.core.types import ToolSpec
+from acp_agent.core.web import Egress, Web
 from acp_agent.execution.chain import build_chain
 from acp_agent.execution.composite import CompositeFileSystem, CompositeTerminal
 from acp_agent.execution.dyn import DynExecutor
@@ -28,6 +29,8 @@ from acp_agent.gates.mode import ModeGate
 from acp_agent.gates.permission import PermissionGate
 from acp_agent.gates.rules import Action, Rule
 from acp_agent.gates.sandbox import SandboxGate
+from acp_agent.log import Log
+from acp_agent.net.web import GuardedWeb, WebLimits
 from acp_agent.output.pipeline import Pipeline
 from acp_agent.protocol.approver import EditorApprover
 from acp_agent.protocol.engine import TurnEngine
@@ -40,6 +43,8 @@ from acp_agent.tools.registry import Registry, default_tools
 
 if TYPE_CHECKING:
     from acp_agent.compose.workshop import Workshop
+
+_log = Log(__name__)
 
 DISPLAY_LIMIT = 8 * 1024
 """Characters of each text an editor is shown."""
@@ -72,11 +77,11 @@ class Assembly:
         """The whole of it."""
         roots = self._file_roots
         files = self._files(roots)
+        local_terminal = self._local_terminal()
         toolset = DynExecutor(
             Registry(self._tools),
             partial(self._chain, files),
-            files=files,
-            terminal=self._terminal(),
+            backends=Backends(files, self._terminal(local_terminal), programs=local_terminal, web=self._web()),
             cwd=roots.cwd,
             emit=self._session.emit,
             offers=self._offers,
@@ -98,15 +103,17 @@ class Assembly:
             return local
         timeout = self._settings.acp.request_timeout_secs
         proxy = ProxyFileSystem(self._peer, self._session.id, client, local, self._session.paths, timeout)
-        return CompositeFileSystem([proxy, local], self._fallen_back)
+        return CompositeFileSystem([proxy], local, self._fallen_back)
 
-    def _terminal(self) -> Terminal:
+    def _local_terminal(self) -> LocalTerminal:
         shell = self._settings.tools.shell
         try:
-            local = LocalTerminal(shell.env_allow, default_timeout=shell.timeout)
+            return LocalTerminal(shell.env_allow, default_timeout=shell.timeout)
         except ConfigError as error:
             self._warn(str(error))
-            local = LocalTerminal(default_timeout=shell.timeout)
+            return LocalTerminal(default_timeout=shell.timeout)
+
+    def _terminal(self, local: Terminal) -> Terminal:
         if not self._session.client.terminal:
             return local
         acp = self._settings.acp
@@ -121,6 +128,16 @@ class Assembly:
             request_timeout=acp.request_timeout_secs,
         )
         return CompositeTerminal([proxy, local], self._fallen_back)
+
+    def _web(self) -> Web:
+        scrape = self._settings.tools.scrape
+        return GuardedWeb(
+            WebLimits(scrape.timeout, scrape.max_body_bytes),
+            allowed_domains=scrape.allowed_domains,
+            denied_domains=scrape.denied_domains,
+            ports=scrape.ports,
+            record=_record_egress,
+        )
 
     async def _fallen_back(self, error: BackendUnavailable) -> None:
         await self._session.emit(Notice(Severity.WARNING, f"{error}; done without the editor instead"))
@@ -187,3 +204,21 @@ class Assembly:
     def _offers(self, spec: ToolSpec) -> bool:
         """What a gate would refuse whatever the arguments, the model need not see."""
         return all(offers(spec) for offers in self._offering)
+
+
+def _record_egress(egress: Egress) -> None:
+    """What left this machine for the web, and what was kept from it (T5.11)."""
+    _log.info(
+        "egress",
+        tool=egress.caller.tool,
+        call_id=egress.caller.call_id,
+        url=egress.url,
+        host=egress.host,
+        hop=egress.hop,
+        address=egress.address,
+        status=egress.status,
+        duration_ms=round(egress.duration * 1000),
+        response_bytes=egress.response_bytes,
+        blocked=egress.block_reason is not None,
+        block_reason=egress.block_reason and egress.block_reason.value,
+    )

@@ -63,6 +63,17 @@ def _subset(user: object, project: object) -> Tightened:
     return Tightened(tuple(word for word in wanted if word in had), tuple(word for word in wanted if word not in had))
 
 
+def _some(user: object, project: object) -> Tightened:
+    """Like `_subset`, where none at all would mean everything."""
+    tightened = _subset(user, project)
+    return tightened if tightened.value else Tightened(user, tightened.refused)
+
+
+def _narrower(user: object, project: object) -> Tightened:
+    """For a list of all that is allowed, which allows everything when it is empty."""
+    return _some(user, project) if _words(user) else Tightened(project)
+
+
 def _inside(user: object, project: object) -> Tightened:
     """Folders at or below the user's ones, links resolved so that a link in the repository leads nowhere new."""
     roots = [os.path.realpath(root) for root in _words(user)]
@@ -92,4 +103,6 @@ SMALLER_OR_UNLIMITED = ProjectMay(_smaller_or_unlimited, "a smaller number (0 is
 OFF = ProjectMay(_off, "false")
 ADDED = ProjectMay(_added, "more entries")
 SUBSET = ProjectMay(_subset, "some of the user's entries")
+SOME = ProjectMay(_some, "some of the user's entries")
+NARROWER = ProjectMay(_narrower, "some of the user's entries, or a list where the user has none")
 INSIDE = ProjectMay(_inside, "folders inside the user's")

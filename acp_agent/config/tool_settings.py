@@ -7,7 +7,7 @@ from pydantic import Field
 
 from acp_agent.config.rules import PROJECT_RULES, Rules, ToolName
 from acp_agent.config.section import Paths, Seconds, Section, Words
-from acp_agent.config.tighter import ADDED, INSIDE, OFF, SMALLER, SUBSET, no_looser
+from acp_agent.config.tighter import ADDED, INSIDE, NARROWER, OFF, SMALLER, SOME, SUBSET, no_looser
 
 
 class Substitution(StrEnum):
@@ -70,6 +70,13 @@ class ShellSettings(Section):
     ] = Substitution.BLOCK
 
 
+class ReadRule(StrEnum):
+    """What `allow_read` means beside `deny_read` (requirements section 4 row 21)."""
+
+    STRICT = "strict"
+    CARVE_OUT = "carve_out"
+
+
 class FileSettings(Section):
     """`[tools.file]`: the file tools (T4)."""
 
@@ -81,6 +88,67 @@ class FileSettings(Section):
         ),
         INSIDE,
     ] = ()
+    deny_read: Annotated[
+        Words,
+        Field(
+            description="Globs of files that no file tool shows: absolute, ~/..., **/..., below the session's folders "
+            "(secrets/*), or a bare name (.env) at any depth. A folder that matches is denied whole.",
+            examples=[["**/.env", "~/.ssh"]],
+        ),
+        ADDED,
+    ] = ()
+    allow_read: Annotated[
+        Words,
+        Field(
+            description="Globs of the only files that may be shown. Empty: all. What deny_read denies stays denied, "
+            "unless read_policy is carve_out.",
+            examples=[["src/**"]],
+        ),
+        SOME,
+    ] = ()
+    read_policy: Annotated[
+        ReadRule,
+        Field(
+            strict=False,
+            description="strict: deny_read always wins and a non-empty allow_read is a whitelist. carve_out: "
+            "allow_read makes exceptions to deny_read and does nothing else.",
+        ),
+        no_looser(ReadRule.CARVE_OUT, ReadRule.STRICT),
+    ] = ReadRule.STRICT
+
+
+class ScrapeSettings(Section):
+    """`[tools.scrape]`: the web tools (T5)."""
+
+    timeout: Annotated[Seconds, Field(description="Seconds a page may take, redirects included."), SMALLER] = 15.0
+    max_body_bytes: Annotated[
+        int, Field(ge=1024, le=64 * 1024 * 1024, description="Bytes a page may have once it is unpacked."), SMALLER
+    ] = 1024 * 1024
+    allowed_domains: Annotated[
+        Words,
+        Field(
+            description="Hosts that may be reached; *.example.com means one name in front. Empty: every public host.",
+            examples=[["docs.python.org", "*.readthedocs.io"]],
+        ),
+        NARROWER,
+    ] = ()
+    denied_domains: Annotated[
+        Words, Field(description="Hosts that are never reached; written likewise.", examples=[["*.example.net"]]), ADDED
+    ] = ()
+    ports: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=65535)], ...],
+        Field(strict=False, min_length=1, description="Ports that may be reached."),
+        SOME,
+    ] = (443,)
+
+
+class DiagnosticsSettings(Section):
+    """`[tools.diagnostics]`: what compilers and checkers say (T6)."""
+
+    max_diagnostics: Annotated[
+        int, Field(ge=1, le=1000, description="Problems the model is told of at most."), SMALLER
+    ] = 50
+    timeout: Annotated[Seconds, Field(description="Seconds a checker may run."), SMALLER] = 120.0
 
 
 class OverflowSettings(Section):
@@ -99,6 +167,8 @@ class ToolSettings(Section):
     enabled: Annotated[bool, Field(description="Whether the model gets any tools at all."), OFF] = True
     shell: ShellSettings = ShellSettings()
     file: FileSettings = FileSettings()
+    scrape: ScrapeSettings = ScrapeSettings()
+    diagnostics: DiagnosticsSettings = DiagnosticsSettings()
     overflow: OverflowSettings = OverflowSettings()
     permissions: Annotated[dict[ToolName, Rules], PROJECT_RULES] = Field(
         default_factory=dict[ToolName, Rules],

@@ -37,38 +37,76 @@ class FoundPaths:
 
 
 @dataclass(frozen=True, slots=True)
+class Lines:
+    """A stretch of a file's lines, without their ends; `first` is its 0-based number, `total` counts the file's."""
+
+    lines: tuple[str, ...]
+    first: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What `delete` took away: the kind of the entry, and how many entries there were below it."""
+
+    kind: EntryKind
+    below: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What `copy` made: the kind of the source, the files written, and how many links, devices and the like it left."""
+
+    kind: EntryKind
+    files: int
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
 class GrepQuery:
-    """A search for a regular expression in files below a path."""
+    """A search for a regular expression in files below a path.
+
+    context      lines to show before and after each matching line
+    glob         names of the files to search; as in `find`, but a pattern without a slash means any depth
+    file_type    a language or format such as "py" or "rust": only its files
+    files_only   only which files match: one match a file, its first
+    limit        most matching lines, or files
+    """
 
     pattern: str
     path: str
     case_sensitive: bool = True
     limit: int = 100
+    context: int = 0
+    glob: str | None = None
+    file_type: str | None = None
+    files_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GrepMatch:
-    """One matching line: absolute path, 1-based line, the text without its newline."""
+    """One line: absolute path, 1-based number, the text without its newline. `matched` is false for context."""
 
     path: str
     line: int
     text: str
+    matched: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class GrepMatches:
-    """What a search found, in path and line order; `more` when the limit cut it."""
+    """What a search found, in path and line order, no line twice; `more` when the limit cut it."""
 
     matches: tuple[GrepMatch, ...]
     more: bool
 
 
-class FileSystem(Protocol):
-    """Files of the session's roots, as the user sees them: unsaved editor buffers included where offered.
+class TextFiles(Protocol):
+    """Text files as the user sees them: what an editor can offer, unsaved buffers included.
 
-    Every method takes a path as the model wrote it (relative = the session's cwd) and resolves it itself,
-    so that no caller can forget to. Raises, all methods:
-        Refused             the path is outside the roots or protected
+    Every method, here and in FileSystem, takes a path as the model wrote it (relative = the session's cwd) and
+    resolves it itself, so that no caller can forget to. Raises, all methods:
+        Refused             the path is outside the roots, protected, or not to be read
         ToolError           not found, not a file, not text, not permitted, disk full, ...
         BackendUnavailable  this backend cannot do it (another may)
     """
@@ -81,12 +119,56 @@ class FileSystem(Protocol):
         """The whole text of a regular file: UTF-8 without its BOM, line endings as they are."""
         ...
 
+    async def read_lines(self, path: str, offset: int, limit: int) -> Lines:
+        """At most `limit` lines from the 0-based `offset`, which counts from the end when negative.
+
+        Of a file of any size: only the lines asked for are kept.
+        """
+        ...
+
     async def write_text(self, path: str, text: str) -> None:
         """Replace or create a file, parents too, all or nothing. Mode and BOM of an old file are kept."""
         ...
 
+
+class FileSystem(TextFiles, Protocol):
+    """All that can be done to the files of the session's roots. Raises as TextFiles does."""
+
+    async def kind(self, path: str) -> EntryKind | None:
+        """What is at the path, links followed; None for nothing."""
+        ...
+
+    async def read_bytes(self, path: str, limit: int) -> bytes:
+        """The whole of a regular file of any format. ToolError when it has more than `limit` bytes."""
+        ...
+
+    async def make_directory(self, path: str) -> bool:
+        """Make a directory, parents too. False when it is there already; ToolError when something else is."""
+        ...
+
+    async def delete(self, path: str, *, recursive: bool) -> Deleted:
+        """Take a file, a link (not its target) or a directory away; with `recursive` also one that is not empty.
+
+        Refused for a root, for what a root lies below, and when anything below the path is protected.
+        """
+        ...
+
+    async def move(self, source: str, destination: str) -> None:
+        """Give an entry (a link: itself) another path, parents made. Never replaces anything: ToolError.
+
+        Refused like `delete`, and when anything of it may not be read.
+        """
+        ...
+
+    async def copy(self, source: str, destination: str) -> Copied:
+        """Copy a file, or a directory with its files; links and special files below it are left out.
+
+        Never replaces anything: ToolError. All or nothing.
+        """
+        ...
+
     async def list_directory(self, path: str) -> tuple[Entry, ...]:
-        """Entries by lstat, sorted by name."""
+        """Entries by lstat, sorted by name; those that may not be read are left out (T4.21)."""
         ...
 
     async def find(self, path: str, pattern: str, limit: int) -> FoundPaths:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from acp_agent.core.types import JsonObject
+from acp_agent.core.types import ImagePart, JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +16,6 @@ class TextPart:
     """Words."""
 
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ImagePart:
-    """A picture: base64 data and its MIME type."""
-
-    data: str
-    mime_type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +42,12 @@ class ToolUsePart:
 
 @dataclass(frozen=True, slots=True)
 class ToolResultPart:
-    """The answer to one ToolUsePart; every tool use gets exactly one (L1.6)."""
+    """The answer to one ToolUsePart; every tool use gets exactly one (L1.6). `images` stand beside the text."""
 
     id: str
     text: str
     is_error: bool = False
+    images: tuple[ImagePart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

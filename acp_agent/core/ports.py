@@ -19,8 +19,23 @@ from acp_agent.core.types import (
     ToolResult,
     ToolSpec,
 )
+from acp_agent.core.web import Web
 
 # ------------------------------------------------------------------------------------------ tools
+
+
+@dataclass(frozen=True, slots=True)
+class Backends:
+    """A session's ways to the world.
+
+    terminal    where the user's commands run: the editor's, when it offers one
+    programs    where a tool runs a program for its own reading: this machine, out of the user's sight
+    """
+
+    files: FileSystem
+    terminal: Terminal
+    programs: Terminal
+    web: Web
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +51,14 @@ class ToolContext:
     call_id: str
     cwd: str
     previewed: tuple[Diff, ...]
-    files: FileSystem
-    terminal: Terminal
+    backends: Backends
     progress: Callable[[ToolProgress], Awaitable[None]]
     defer: Callable[[Callable[[], Awaitable[None]]], None]
+
+    @property
+    def files(self) -> FileSystem:
+        """The session's files."""
+        return self.backends.files
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,30 @@ class ToolKind(StrEnum):
 
 
 class Access(StrEnum):
-    """What a call does to a path."""
+    """What a call does to a path.
+
+    READ     shows what is in a file
+    LIST     shows names below a directory, and whether there is anything at the path
+    WRITE    makes or changes what is there
+    MOVE     takes the entry itself away to another name: a link at the end is not followed
+    DELETE   takes the entry itself away, with all below it: a link at the end is not followed
+    """
 
     READ = "read"
+    LIST = "list"
     WRITE = "write"
+    MOVE = "move"
+    DELETE = "delete"
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything is different afterwards."""
+        return self not in (Access.READ, Access.LIST)
+
+    @property
+    def of_the_entry(self) -> bool:
+        """Whether a link at the end of the path is itself what is meant."""
+        return self in (Access.MOVE, Access.DELETE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +137,14 @@ class Diff:
 
 
 @dataclass(frozen=True, slots=True)
+class ImagePart:
+    """A picture: base64 data and its MIME type."""
+
+    data: str
+    mime_type: str
+
+
+@dataclass(frozen=True, slots=True)
 class OutputStats:
     """What the output pipeline did to a text (requirements O1.14)."""
 
@@ -134,6 +162,7 @@ class ToolResult:
     display     the user reads it; None means the same as `text`
     envelope    machines read it: ACP rawOutput and the audit (for bash: output, stdout, stderr,
                 exit_code, signal, truncated)
+    images      pictures beside the text, for the model and the user
     """
 
     text: str
@@ -141,6 +170,7 @@ class ToolResult:
     envelope: JsonObject | None = None
     diffs: tuple[Diff, ...] = ()
     locations: tuple[Location, ...] = ()
+    images: tuple[ImagePart, ...] = ()
     failure: ToolFailure | None = None
     stats: OutputStats | None = None
 

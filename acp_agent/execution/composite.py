@@ -10,13 +10,18 @@ from typing import Generic, TypeAlias, TypeVar
 
 from acp_agent.core.backends import (
     CommandRequest,
+    Copied,
+    Deleted,
     Entry,
+    EntryKind,
     FileSystem,
     FoundPaths,
     GrepMatches,
     GrepQuery,
+    Lines,
     RunningCommand,
     Terminal,
+    TextFiles,
 )
 from acp_agent.core.errors import BackendUnavailable
 from acp_agent.core.types import Access
@@ -29,11 +34,8 @@ OnFallback: TypeAlias = Callable[[BackendUnavailable], Awaitable[None]]
 
 
 class _Operation(StrEnum):
-    READ_TEXT = "read_text"
-    WRITE_TEXT = "write_text"
-    LIST_DIRECTORY = "list_directory"
-    FIND = "find"
-    GREP = "grep"
+    READ = "read"
+    WRITE = "write"
     RUN = "run"
 
 
@@ -71,28 +73,53 @@ class _Fallback(Generic[B]):
 
 
 class CompositeFileSystem:
-    """A FileSystem of several. What a path means is always the last one's word: the local sandbox."""
+    """A FileSystem of several: texts go through the first of `editors` that takes them, everything else is local.
 
-    def __init__(self, backends: Sequence[FileSystem], on_fallback: OnFallback) -> None:
-        self._backends = _Fallback(backends, on_fallback)
+    What a path means is always the local sandbox's word.
+    """
+
+    def __init__(self, editors: Sequence[TextFiles], local: FileSystem, on_fallback: OnFallback) -> None:
+        self._texts = _Fallback[TextFiles]([*editors, local], on_fallback)
+        self._local = local
 
     def resolve(self, path: str, access: Access) -> str:
-        return self._backends.last.resolve(path, access)
+        return self._local.resolve(path, access)
 
     async def read_text(self, path: str) -> str:
-        return await self._backends.call(_Operation.READ_TEXT, lambda files: files.read_text(path))
+        return await self._texts.call(_Operation.READ, lambda files: files.read_text(path))
+
+    async def read_lines(self, path: str, offset: int, limit: int) -> Lines:
+        return await self._texts.call(_Operation.READ, lambda files: files.read_lines(path, offset, limit))
 
     async def write_text(self, path: str, text: str) -> None:
-        await self._backends.call(_Operation.WRITE_TEXT, lambda files: files.write_text(path, text))
+        await self._texts.call(_Operation.WRITE, lambda files: files.write_text(path, text))
+
+    async def kind(self, path: str) -> EntryKind | None:
+        return await self._local.kind(path)
+
+    async def read_bytes(self, path: str, limit: int) -> bytes:
+        return await self._local.read_bytes(path, limit)
+
+    async def make_directory(self, path: str) -> bool:
+        return await self._local.make_directory(path)
+
+    async def delete(self, path: str, *, recursive: bool) -> Deleted:
+        return await self._local.delete(path, recursive=recursive)
+
+    async def move(self, source: str, destination: str) -> None:
+        await self._local.move(source, destination)
+
+    async def copy(self, source: str, destination: str) -> Copied:
+        return await self._local.copy(source, destination)
 
     async def list_directory(self, path: str) -> tuple[Entry, ...]:
-        return await self._backends.call(_Operation.LIST_DIRECTORY, lambda files: files.list_directory(path))
+        return await self._local.list_directory(path)
 
     async def find(self, path: str, pattern: str, limit: int) -> FoundPaths:
-        return await self._backends.call(_Operation.FIND, lambda files: files.find(path, pattern, limit))
+        return await self._local.find(path, pattern, limit)
 
     async def grep(self, query: GrepQuery) -> GrepMatches:
-        return await self._backends.call(_Operation.GREP, lambda files: files.grep(query))
+        return await self._local.grep(query)
 
 
 class CompositeTerminal:

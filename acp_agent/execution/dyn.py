@@ -10,10 +10,10 @@ from typing import Protocol
 
 import anyio
 
-from acp_agent.core.backends import FileSystem, Terminal
+from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.events import EventSink, ToolFinished, ToolProgress, ToolStarted
-from acp_agent.core.ports import Invocation, ToolContext, ToolExecutor
+from acp_agent.core.ports import Backends, Invocation, ToolContext, ToolExecutor
 from acp_agent.core.types import JsonObject, ToolCall, ToolKind, ToolResult, ToolSpec
 from acp_agent.log import Log
 from acp_agent.tools.visible import title
@@ -48,15 +48,13 @@ class DynExecutor:
         catalogue: Catalogue,
         chain: Callable[[Callable[[Invocation], ToolContext]], ToolExecutor],
         *,
-        files: FileSystem,
-        terminal: Terminal,
+        backends: Backends,
         cwd: str,
         emit: EventSink,
         offers: Callable[[ToolSpec], bool],
     ) -> None:
         self._catalogue = catalogue
-        self._files = files
-        self._terminal = terminal
+        self._backends = backends
         self._cwd = cwd
         self._emit = emit
         self._offers = offers
@@ -71,7 +69,7 @@ class DynExecutor:
     async def run(self, call: ToolCall) -> ToolResult:
         begun = monotonic()
         try:
-            invocation = await self._catalogue.understand(call, self._files)
+            invocation = await self._catalogue.understand(call, self._backends.files)
         except (ToolError, Refused) as error:
             await self._emit(self._not_understood(call))
             result = ToolResult.failed(error.failure)
@@ -120,8 +118,7 @@ class DynExecutor:
             call_id=invocation.call.id,
             cwd=self._cwd,
             previewed=invocation.diffs,
-            files=self._files,
-            terminal=self._terminal,
+            backends=self._backends,
             progress=self._progress,
             defer=self._deferred.setdefault(invocation.call.id, []).append,
         )

@@ -7,10 +7,21 @@ from typing import TypeVar
 
 from anyio import to_thread
 
-from acp_agent.core.backends import Entry, EntryKind, FoundPaths, GrepMatches, GrepQuery
+from acp_agent.core.backends import (
+    Copied,
+    Deleted,
+    Entry,
+    EntryKind,
+    FoundPaths,
+    GrepMatches,
+    GrepQuery,
+    Lines,
+)
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
+from acp_agent.execution import tree_change
 from acp_agent.execution.atomic_write import replace_file
+from acp_agent.execution.file_lines import read_lines
 from acp_agent.execution.path_errors import told_as
 from acp_agent.execution.roots import Place, Roots
 from acp_agent.execution.text_files import BOM, decode_text, encode_text, read_bounded
@@ -48,8 +59,29 @@ class LocalFileSystem:
     async def read_text(self, path: str) -> str:
         return await _in_thread(lambda: self._read(path))
 
+    async def read_lines(self, path: str, offset: int, limit: int) -> Lines:
+        return await _in_thread(lambda: read_lines(self._roots.place(path, Access.READ), offset, limit))
+
+    async def read_bytes(self, path: str, limit: int) -> bytes:
+        return await _in_thread(lambda: self._read_bytes(path, limit))
+
+    async def kind(self, path: str) -> EntryKind | None:
+        return await _in_thread(lambda: self._kind(path))
+
     async def write_text(self, path: str, text: str) -> None:
         await _in_thread(lambda: self._write(path, text))
+
+    async def make_directory(self, path: str) -> bool:
+        return await _in_thread(lambda: tree_change.make_directory(self._roots, path))
+
+    async def delete(self, path: str, *, recursive: bool) -> Deleted:
+        return await _in_thread(lambda: tree_change.delete(self._roots, path, recursive=recursive))
+
+    async def move(self, source: str, destination: str) -> None:
+        await _in_thread(lambda: tree_change.move(self._roots, source, destination))
+
+    async def copy(self, source: str, destination: str) -> Copied:
+        return await _in_thread(lambda: tree_change.copy(self._roots, source, destination))
 
     async def list_directory(self, path: str) -> tuple[Entry, ...]:
         return await _in_thread(lambda: self._list(path))
@@ -66,15 +98,14 @@ class LocalFileSystem:
 
     def _read(self, path: str) -> str:
         place = self._roots.place(path, Access.READ)
-        return decode_text(self._bytes_of(place, os.O_RDONLY)[0], place.given)
+        return decode_text(_bytes_of(place, self._read_limit), place.given)
 
-    def _bytes_of(self, place: Place, flags: int) -> tuple[bytes, os.stat_result]:
-        fd = place.open_regular(flags)
-        try:
-            with told_as(place.given):
-                return read_bounded(fd, self._read_limit, place.given), os.fstat(fd)
-        finally:
-            os.close(fd)
+    def _read_bytes(self, path: str, limit: int) -> bytes:
+        return _bytes_of(self._roots.place(path, Access.READ), limit)
+
+    def _kind(self, path: str) -> EntryKind | None:
+        status = self._roots.place(path, Access.LIST).status()
+        return None if status is None else kind_of(status.st_mode)
 
     def _write(self, path: str, text: str) -> None:
         place = self._roots.place(path, Access.WRITE)
@@ -113,15 +144,29 @@ class LocalFileSystem:
             os.close(fd)
 
     def _list(self, path: str) -> tuple[Entry, ...]:
-        place = self._roots.place(path, Access.READ)
+        place = self._roots.place(path, Access.LIST)
         with told_as(place.given):
             fd = place.root.open_directory(place.relative)
             try:
                 with os.scandir(fd) as entries:
-                    found = [_entry(entry) for entry in entries]
+                    found = [_entry(entry) for entry in entries if self._may_show(place, entry)]
             finally:
                 os.close(fd)
         return tuple(sorted((entry for entry in found if entry is not None), key=lambda entry: entry.name))
+
+    def _may_show(self, place: Place, entry: "os.DirEntry[str]") -> bool:
+        """A directory that may be listed, anything else that may be read (T4.21)."""
+        access = Access.LIST if entry.is_dir(follow_symlinks=False) else Access.READ
+        return self._roots.allows(os.path.join(place.path, entry.name), access)
+
+
+def _bytes_of(place: Place, limit: int) -> bytes:
+    fd = place.open_regular()
+    try:
+        with told_as(place.given):
+            return read_bounded(fd, limit, place.given)
+    finally:
+        os.close(fd)
 
 
 def _make_parents(place: Place) -> list[str]:

@@ -18,7 +18,7 @@ class OwnFiles:
         self._paths = tuple(os.path.realpath(path).casefold() for path in paths)
 
     def __call__(self, path: str, access: Access) -> str | None:
-        if access is Access.READ:
+        if not access.changes:
             return None
         folded = path.casefold()
         own = any(folded == mine or folded.startswith(f"{mine}/") for mine in self._paths)

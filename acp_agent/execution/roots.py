@@ -75,6 +75,17 @@ class Root:
         """A new fd of a directory, good for reading it and for `dir_fd`."""
         return self.open(relative, os.O_RDONLY | os.O_DIRECTORY | _GENTLY)
 
+    def status(self, relative: str) -> os.stat_result:
+        """What lstat says of an entry."""
+        if relative == ".":
+            return os.fstat(self._fd)
+        parent, name = os.path.split(relative)
+        fd = self.open_directory(parent or ".")
+        try:
+            return os.stat(name, dir_fd=fd, follow_symlinks=False)
+        finally:
+            os.close(fd)
+
     def make_directories(self, relative: str) -> list[str]:
         """Create `relative` and what is missing above it. Returns what was created, outermost first.
 
@@ -158,6 +169,14 @@ class Place:
         with told_as(self.given):
             return self.root.open_directory(self.relative)
 
+    def status(self) -> os.stat_result | None:
+        """What lstat says of it, None when there is nothing. Raises ToolError or Refused."""
+        with told_as(self.given):
+            try:
+                return self.root.status(self.relative)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
 
 class Roots:
     """The directories of a session: its cwd and `extra`. Close it with the session.
@@ -200,12 +219,16 @@ class Roots:
         return self.place(path, access).path
 
     def place(self, path: str, access: Access) -> Place:
-        """Where `path` is, if it may be touched. It need not exist. Raises ToolError or Refused."""
+        """Where `path` is, if it may be touched. It need not exist. Raises ToolError or Refused.
+
+        A link at the end is followed, but where the access is to the entry itself.
+        """
         given = check_text(path)
         wanted = expansion_wanted(given)
         if wanted is not None and not os.path.lexists(os.path.join(self.cwd, given.split("/", 1)[0])):
             raise wanted
-        resolved = _real(os.path.join(self.cwd, given), given)
+        resolve = _real_entry if access.of_the_entry else _real
+        resolved = resolve(os.path.join(self.cwd, given), given)
         for root in self._roots:
             relative = root.relative(resolved)
             if relative is not None:
@@ -218,6 +241,10 @@ class Roots:
     def allows(self, resolved: str, access: Access) -> bool:
         """Whether the policy lets a path be touched that a search met below a place."""
         return self._policy(resolved, access) is None
+
+    def holds_root(self, resolved: str) -> bool:
+        """Whether a root is at this path or below it."""
+        return any(root.path == resolved or root.path.startswith(f"{resolved}/") for root in self._roots)
 
 
 def _real(absolute: str, given: str) -> str:
@@ -239,6 +266,14 @@ def _real(absolute: str, given: str) -> str:
     if rest and _is_link(os.path.join(real, rest[0])):
         raise Refused(f"{given}: leads through a link to something that does not exist")
     return os.path.join(real, *rest)
+
+
+def _real_entry(absolute: str, given: str) -> str:
+    """Like `_real`, for the entry itself: what its name points at does not matter."""
+    parent, name = os.path.split(absolute.rstrip("/"))
+    if name in ("", ".", ".."):
+        return _real(absolute, given)
+    return os.path.join(_real(parent, given), name)
 
 
 def _unresolvable(error: OSError, given: str) -> ToolError | Refused:

@@ -2,6 +2,7 @@
 
 import os
 
+from acp_agent.core.backends import Lines
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 
 BOM = b"\xef\xbb\xbf"
@@ -61,6 +62,15 @@ def encode_text(text: str, given: str, limit: int) -> bytes:
         msg = f"{given}: the content is {len(data)} bytes; at most {limit} can be written"
         raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
     return data
+
+
+def stretch(text: str, offset: int, limit: int) -> Lines:
+    """The lines of a text that FileSystem.read_lines gives. A line ends with LF or CRLF and with nothing else."""
+    total = text.count("\n") + (text != "" and not text.endswith("\n"))
+    first = min(offset, total) if offset >= 0 else max(total + offset, 0)
+    end = min(first + limit, total)
+    lines = text.split("\n", end)[first:end]  # what follows is not split
+    return Lines(tuple(line.removesuffix("\r") for line in lines), first, total)
 
 
 def _too_large(given: str, size: int, limit: int) -> ToolError:

@@ -16,7 +16,7 @@ from acp_agent.llm.exchange import event_object, event_stream, rest
 from acp_agent.llm.failure import broken_stream, stream_failure
 from acp_agent.llm.json_wire import as_object
 from acp_agent.llm.sse import ServerEvent
-from acp_agent.net import HttpClient
+from acp_agent.net.client import HttpClient
 
 API_VERSION: Final = "2023-06-01"
 DEFAULT_MAX_TOKENS: Final = 8192  # the API wants a number

@@ -20,7 +20,7 @@ from acp_agent.llm.script import load_script
 from acp_agent.llm.scripted import ScriptedProvider
 
 if TYPE_CHECKING:
-    from acp_agent.net import HttpClient
+    from acp_agent.net.client import HttpClient
 
 MODEL_FORM: Final = "PROVIDER:MODEL, such as anthropic:claude-sonnet-5-5 or ollama:qwen3:8b"
 # The most an answer is asked to be when nobody said: longer ones take minutes and eat into the window.
@@ -135,7 +135,7 @@ class Catalog:
 
     def _client(self) -> "HttpClient":
         if self._http is None:
-            make: Callable[[], HttpClient] = importlib.import_module("acp_agent.net").HttpClient
+            make: Callable[[], HttpClient] = importlib.import_module("acp_agent.net.client").HttpClient
             self._http = make()
         return self._http
 

@@ -13,7 +13,7 @@ from acp_agent.llm.endpoint import Endpoint
 from acp_agent.llm.failure import broken_stream, http_failure, wrong_content
 from acp_agent.llm.json_wire import read_object, write
 from acp_agent.llm.sse import EventTooLarge, ServerEvent, server_events
-from acp_agent.net import HttpClient, Post
+from acp_agent.net.client import HttpClient, Post
 
 # Types no event stream ever has. Others pass: compatible servers are careless with this header.
 _NOT_EVENTS: Final = ("text/html", "application/xhtml", "application/json", "application/problem", "image/")

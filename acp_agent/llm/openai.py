@@ -14,7 +14,7 @@ from acp_agent.llm.failure import broken_stream, stream_failure
 from acp_agent.llm.openai_reply import Reply
 from acp_agent.llm.openai_request import Quirk, quirk_in, request_body
 from acp_agent.llm.sse import ServerEvent
-from acp_agent.net import HttpClient
+from acp_agent.net.client import HttpClient
 
 _DONE: Final = "[DONE]"
 _PATIENCE: Final = 1.0  # seconds for usage and [DONE] to follow the finish reason

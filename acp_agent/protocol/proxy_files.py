@@ -1,14 +1,11 @@
 """ProxyFileSystem: read and write through the editor, unsaved buffers included (A22, A23; ACP "File System")."""
 
-import os
 from typing import Never
 
-from anyio import to_thread
-
-from acp_agent.core.backends import Entry, FileSystem, FoundPaths, GrepMatches, GrepQuery
+from acp_agent.core.backends import FileSystem, Lines
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Json, JsonObject
-from acp_agent.execution.text_files import binary_error
+from acp_agent.execution.text_files import binary_error, stretch
 from acp_agent.protocol import frames, wire
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.errors import ConnectionLost, NoAnswer, RpcError
@@ -22,7 +19,7 @@ _REPLACEMENT = "\ufffd"
 
 
 class ProxyFileSystem:
-    """The two operations ACP has, each only when the client offers it; everything else is another backend's.
+    """The texts ACP can read and write, each way only when the client offers it.
 
     `local` decides what a path means, whether it may be touched, and whether a file on disk is text at all; the
     editor is only told paths that passed. `timeout` in seconds bounds every request, so that an editor that
@@ -61,6 +58,9 @@ class ProxyFileSystem:
         self._remember_mark(resolved, text)
         return text.removeprefix(_BOM)
 
+    async def read_lines(self, path: str, offset: int, limit: int) -> Lines:
+        return stretch(await self.read_text(path), offset, limit)
+
     async def write_text(self, path: str, text: str) -> None:
         """As FileSystem says; ToolError where nobody can tell whether the editor wrote, never a second write."""
         if not self._client.write_text_file:
@@ -82,7 +82,7 @@ class ProxyFileSystem:
 
     async def _judge(self, path: str, resolved: str) -> None:
         """Raise what the local backend says of a file on disk that is no text. No file: nothing to destroy."""
-        if await to_thread.run_sync(os.path.lexists, resolved):
+        if await self._local.kind(resolved) is not None:
             await self._local.read_text(path)
 
     def _remember_mark(self, resolved: str, text: str) -> None:
@@ -91,16 +91,6 @@ class ProxyFileSystem:
             self._marked.add(resolved)
         else:
             self._marked.discard(resolved)
-
-    async def list_directory(self, path: str) -> tuple[Entry, ...]:
-        _not_offered(path)
-
-    async def find(self, path: str, pattern: str, limit: int) -> FoundPaths:
-        del pattern, limit
-        _not_offered(path)
-
-    async def grep(self, query: GrepQuery) -> GrepMatches:
-        _not_offered(query.path)
 
     async def _request(self, method: str, params: JsonObject) -> Json:
         return await self._peer.request(method, {"sessionId": self._session_id, **params}, timeout=self._timeout)

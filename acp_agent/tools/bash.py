@@ -50,7 +50,7 @@ class Bash(Tool[BashParams]):
     async def run(self, params: BashParams, context: ToolContext) -> ToolResult:
         asked = None if params.timeout is None else min(params.timeout, self._longest)
         request = CommandRequest(params.command, context.cwd, asked)
-        command = await context.terminal.start(request)
+        command = await context.backends.terminal.start(request)
         context.defer(command.release)
         if command.terminal_id is not None:
             await context.progress(ToolProgress(context.call_id, terminal_id=command.terminal_id))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.core.backends import Entry, EntryKind, FileSystem, FoundPaths, GrepMatches, GrepQuery
+from acp_agent.core.backends import EntryKind, FileSystem, FoundPaths, GrepQuery, Lines
 from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
 from acp_agent.execution.composite import CompositeFileSystem
@@ -78,17 +78,11 @@ class Nothing:
     async def read_text(self, path: str) -> str:
         raise BackendUnavailable("nothing", "read_text")
 
+    async def read_lines(self, path: str, offset: int, limit: int) -> Lines:
+        raise BackendUnavailable("nothing", "read_lines")
+
     async def write_text(self, path: str, text: str) -> None:
         raise BackendUnavailable("nothing", "write_text", permanent=True)
-
-    async def list_directory(self, path: str) -> tuple[Entry, ...]:
-        raise BackendUnavailable("nothing", "list_directory", permanent=True, quiet=True)
-
-    async def find(self, path: str, pattern: str, limit: int) -> FoundPaths:
-        raise BackendUnavailable("nothing", "find")
-
-    async def grep(self, query: GrepQuery) -> GrepMatches:
-        raise BackendUnavailable("nothing", "grep")
 
 
 @asynccontextmanager
@@ -97,7 +91,7 @@ async def composite(folder: Path) -> AsyncIterator[Tree]:
         assert not error.quiet
 
     with Roots(str(folder)) as roots:
-        yield on_disk(folder, CompositeFileSystem([Nothing(), LocalFileSystem(roots)], ignore))
+        yield on_disk(folder, CompositeFileSystem([Nothing()], LocalFileSystem(roots), ignore))
 
 
 @asynccontextmanager

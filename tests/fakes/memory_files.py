@@ -11,9 +11,10 @@ import re2
 from pathspec import GitIgnoreSpec
 from wcmatch import glob
 
-from acp_agent.core.backends import Entry, EntryKind, FoundPaths, GrepMatch, GrepMatches, GrepQuery
+from acp_agent.core.backends import Entry, EntryKind, FoundPaths, GrepMatch, GrepMatches, GrepQuery, Lines
 from acp_agent.core.errors import AgentError, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
+from acp_agent.execution.text_files import stretch
 
 _BOM = b"\xef\xbb\xbf"
 _MAX_LINKS = 40
@@ -40,7 +41,7 @@ class MemoryFileSystem:
         self.reads: list[str] = []
         self._nodes: dict[str, bytes | _Link | None] = {}  # None is a folder
         self._failures: dict[str, AgentError] = {}
-        self.make_directory(root)
+        self.add_directory(root)
         for path, content in (files or {}).items():
             self.put(path, content)
 
@@ -49,10 +50,10 @@ class MemoryFileSystem:
     def put(self, path: str, content: str | bytes) -> None:
         """Make or replace a file, parents too, past every check."""
         absolute = self._absolute(path)
-        self.make_directory(os.path.dirname(absolute))
+        self.add_directory(os.path.dirname(absolute))
         self._nodes[absolute] = content.encode() if isinstance(content, str) else content
 
-    def make_directory(self, path: str) -> None:
+    def add_directory(self, path: str) -> None:
         """Make a folder and its parents."""
         absolute = self._absolute(path)
         while absolute not in self._nodes:
@@ -62,7 +63,7 @@ class MemoryFileSystem:
     def link(self, path: str, target: str) -> None:
         """Make a symbolic link."""
         absolute = self._absolute(path)
-        self.make_directory(os.path.dirname(absolute))
+        self.add_directory(os.path.dirname(absolute))
         self._nodes[absolute] = _Link(target)
 
     def remove(self, path: str) -> None:
@@ -112,6 +113,19 @@ class MemoryFileSystem:
         if "\0" in text:
             raise _permanent(f"{path} is a binary file")
         return text
+
+    async def read_lines(self, path: str, offset: int, limit: int) -> Lines:
+        return stretch(await self.read_text(path), offset, limit)
+
+    async def read_bytes(self, path: str, limit: int) -> bytes:
+        content = self._file(path, self.resolve(path, Access.READ))
+        if len(content) > limit:
+            raise _permanent(f"{path}: {len(content)} bytes are too large (at most {limit})")
+        return content
+
+    async def kind(self, path: str) -> EntryKind | None:
+        resolved = self.resolve(path, Access.LIST)
+        return self._entry(resolved).kind if resolved in self._nodes else None
 
     async def write_text(self, path: str, text: str) -> None:
         resolved = self.resolve(path, Access.WRITE)

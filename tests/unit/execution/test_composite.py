@@ -33,7 +33,7 @@ def told() -> Told:
 
 async def test_the_first_backend_that_can_do_it_does_it(told: Told):
     editor, local = MemoryFileSystem({"a": "unsaved"}), MemoryFileSystem({"a": "saved"})
-    files = CompositeFileSystem([editor, local], told)
+    files = CompositeFileSystem([editor], local, told)
     assert await files.read_text("a") == "unsaved"
     await files.write_text("a", "new")
     assert (editor.text("a"), local.text("a")) == ("new", "saved")
@@ -43,7 +43,7 @@ async def test_the_first_backend_that_can_do_it_does_it(told: Told):
 async def test_a_backend_that_cannot_is_passed_over_for_this_call_and_asked_again(told: Told):
     editor, local = MemoryFileSystem({"a": "unsaved", "b": "unsaved"}), MemoryFileSystem({"a": "saved"})
     editor.fail("a", unavailable())
-    files = CompositeFileSystem([editor, local], told)
+    files = CompositeFileSystem([editor], local, told)
     assert await files.read_text("a") == "saved"
     assert await files.read_text("b") == "unsaved"
 
@@ -51,7 +51,7 @@ async def test_a_backend_that_cannot_is_passed_over_for_this_call_and_asked_agai
 async def test_a_backend_that_never_will_is_not_asked_again_for_that_operation_only(told: Told):
     editor, local = MemoryFileSystem({"b": "unsaved"}), MemoryFileSystem({"a": "saved", "b": "saved"})
     editor.fail("a", unavailable(permanent=True))
-    files = CompositeFileSystem([editor, local], told)
+    files = CompositeFileSystem([editor], local, told)
     assert await files.read_text("a") == "saved"
     assert await files.read_text("b") == "saved"
     await files.write_text("b", "new")
@@ -62,7 +62,7 @@ async def test_the_user_is_told_once_for_each_kind_of_operation(told: Told):
     editor, local = MemoryFileSystem(), MemoryFileSystem({"a": "x", "b": "x"})
     editor.fail("a", unavailable("one"))
     editor.fail("b", unavailable("two"))
-    files = CompositeFileSystem([editor, local], told)
+    files = CompositeFileSystem([editor], local, told)
     async with anyio.create_task_group() as tasks:
         for path in ("a", "b", "a"):
             tasks.start_soon(files.read_text, path)
@@ -75,7 +75,7 @@ async def test_the_user_is_told_once_for_each_kind_of_operation(told: Told):
 async def test_an_ordinary_no_is_not_worth_telling(told: Told):
     editor, local = MemoryFileSystem({"b": "unsaved"}), MemoryFileSystem({"a": "saved", "b": "saved"})
     editor.fail("a", unavailable("not found", quiet=True))
-    files = CompositeFileSystem([editor, local], told)
+    files = CompositeFileSystem([editor], local, told)
     assert await files.read_text("a") == "saved"
     assert told.errors == []
     editor.fail("b", unavailable("loud"))
@@ -87,14 +87,14 @@ async def test_any_other_error_is_the_answer(told: Told):
     editor, local = MemoryFileSystem(), MemoryFileSystem({"a": "saved"})
     editor.fail("a", Refused("no"))
     with pytest.raises(Refused):
-        await CompositeFileSystem([editor, local], told).read_text("a")
+        await CompositeFileSystem([editor], local, told).read_text("a")
 
 
 async def test_the_last_backend_has_the_last_word(told: Told):
     editor, local = MemoryFileSystem(root="/editor"), MemoryFileSystem(root="/local")
     editor.fail("a", unavailable("one"))
     local.fail("a", unavailable("two", permanent=True))
-    files = CompositeFileSystem([editor, local], told)
+    files = CompositeFileSystem([editor], local, told)
     assert files.resolve("b", Access.READ) == "/local/b"
     for _ in range(2):
         with pytest.raises(BackendUnavailable, match="two"):
@@ -103,7 +103,7 @@ async def test_the_last_backend_has_the_last_word(told: Told):
 
 async def test_a_composite_of_nothing_is_a_mistake(told: Told):
     with pytest.raises(ValueError, match="at least one"):
-        CompositeFileSystem([], told)
+        CompositeTerminal([], told)
 
 
 async def test_a_refused_terminal_is_left_for_the_next_one_for_good(told: Told):

@@ -11,12 +11,13 @@ import pytest
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.events import Event, ToolFinished, ToolProgress, ToolStarted
-from acp_agent.core.ports import Invocation, ToolContext, ToolExecutor
+from acp_agent.core.ports import Backends, Invocation, ToolContext, ToolExecutor
 from acp_agent.core.types import Allow, Ask, Deny, Json, ToolCall, ToolKind, ToolResult, ToolSpec, Verdict
 from acp_agent.core.wrapper import Gate, WrapperExecutor
 from acp_agent.execution.dyn import DynExecutor
 from acp_agent.execution.run_tool import RunTool
 from tests.fakes.fake_terminal import FakeTerminal
+from tests.fakes.fake_web import FakeWeb
 from tests.fakes.memory_files import MemoryFileSystem
 
 pytestmark = pytest.mark.anyio
@@ -51,8 +52,7 @@ class Stage:
         self.executor = DynExecutor(
             Catalogue(body, spec),
             lambda context_for: reduce(lambda wrapped, gate: gate(wrapped), reversed(gates), RunTool(context_for)),
-            files=MemoryFileSystem(),
-            terminal=FakeTerminal({}),
+            backends=Backends(MemoryFileSystem(), FakeTerminal({}), FakeTerminal({}), FakeWeb()),
             cwd="/project",
             emit=self.emit,
             offers=lambda spec: True,

@@ -192,7 +192,7 @@ async def test_an_editor_silent_on_a_read_costs_one_wait_and_no_more(
 ) -> None:
     (tmp_path / "a.txt").write_text("on the disk")
     async with editor(fs_read_text_file=Editor.NEVER) as editing:
-        files = CompositeFileSystem([proxy_files(editing, tmp_path, timeout=0.05), local_files(tmp_path)], tell_nobody)
+        files = CompositeFileSystem([proxy_files(editing, tmp_path, timeout=0.05)], local_files(tmp_path), tell_nobody)
         assert [await files.read_text("a.txt") for _ in range(3)] == ["on the disk"] * 3
     assert editing.methods == ["fs/read_text_file"]
 
@@ -274,7 +274,7 @@ async def test_a_write_nobody_answers_is_not_done_a_second_time(
     tmp_path: Path, proxy_files: MakeFiles, local_files: Callable[[Path], LocalFileSystem]
 ) -> None:
     async with editor(fs_write_text_file=Editor.NEVER) as editing:
-        files = CompositeFileSystem([proxy_files(editing, tmp_path, timeout=0.05), local_files(tmp_path)], tell_nobody)
+        files = CompositeFileSystem([proxy_files(editing, tmp_path, timeout=0.05)], local_files(tmp_path), tell_nobody)
         with pytest.raises(ToolError, match=r"within 0\.05 s; it is unknown whether a\.txt was written") as caught:
             await files.write_text("a.txt", "first")
         assert caught.value.failure.category is ToolErrorCategory.TIMEOUT

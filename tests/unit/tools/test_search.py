@@ -33,7 +33,7 @@ async def test_a_listing_has_folders_files_links_each_sorted():
 
 async def test_an_empty_folder_says_so():
     bench = Workbench()
-    bench.files.make_directory("empty")
+    bench.files.add_directory("empty")
 
     assert (await bench.run("list_directory", path="empty")).text == "Empty directory: empty"
 

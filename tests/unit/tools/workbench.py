@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from acp_agent.core.events import ToolProgress
-from acp_agent.core.ports import Invocation, ToolContext
+from acp_agent.core.ports import Backends, Invocation, ToolContext
 from acp_agent.core.types import JsonObject, ToolCall, ToolResult
 from acp_agent.tools.registry import Registry, default_tools
 from acp_agent.tools.tool import Tool
 from tests.fakes.fake_terminal import FakeTerminal, Script
+from tests.fakes.fake_web import FakeWeb
 from tests.fakes.memory_files import MemoryFileSystem
 
 
@@ -24,6 +25,8 @@ class Workbench:
     ) -> None:
         self.files = MemoryFileSystem(files)
         self.terminal = FakeTerminal()
+        self.programs = FakeTerminal()
+        self.web = FakeWeb()
         self.registry = Registry(default_tools() if tools is None else tools)
         self.progress: list[ToolProgress] = []
         self.deferred: list[Callable[[], Awaitable[None]]] = []
@@ -46,8 +49,7 @@ class Workbench:
             call_id=invocation.call.id,
             cwd=self.files.root,
             previewed=invocation.diffs,
-            files=self.files,
-            terminal=self.terminal,
+            backends=Backends(self.files, self.terminal, self.programs, self.web),
             progress=self._progressed,
             defer=self.deferred.append,
         )

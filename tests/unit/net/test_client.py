@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
-from acp_agent.net import ERROR_BODY_LIMIT, HttpClient, Post, _translated
+from acp_agent.net.client import ERROR_BODY_LIMIT, HttpClient, Post, _translated
 from tests.fakes.scripted_http import Cut, Hang, Reply, Reset, ScriptedHttp, Send
 
 pytestmark = pytest.mark.anyio
@@ -182,7 +182,7 @@ async def test_no_repr_shows_a_key_or_a_conversation() -> None:
 PROXIED = """
 import anyio, sys
 from acp_agent.core.errors import ProviderError
-from acp_agent.net import HttpClient, Post
+from acp_agent.net.client import HttpClient, Post
 
 async def main():
     http = HttpClient()
