@@ -18,19 +18,24 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 EXTERNALS = {
     "acp": {"protocol"},
     "anyio": {"agent", "app", "cli", "compose", "execution", "gates", "llm", "net", "protocol", "tools"},
+    "bs4": {"tools"},
+    "httpcore": {"net"},
     "httpx": {"net"},
+    "idna": {"net"},
+    "lxml": {"tools"},
     "pathspec": {"execution"},
     "platformdirs": {"config"},
     "psutil": {"execution"},
-    "pydantic": {"config", "llm", "protocol", "tools"},
+    "pydantic": {"config", "llm", "protocol", "store", "tools"},
     "pydantic_core": {"config", "tools"},
     "re2": {"execution"},
+    "soupsieve": {"tools"},
     "structlog": {"log"},
     "tree_sitter": {"gates"},
     "tree_sitter_bash": {"gates"},
 }
 # Distributions whose import name is another.
-IMPORT_NAMES = {"agent-client-protocol": "acp", "google-re2": "re2"}
+IMPORT_NAMES = {"agent-client-protocol": "acp", "beautifulsoup4": "bs4", "google-re2": "re2"}
 # Where everything may go wrong and one answer is owed all the same: a tool's call, a turn, a request.
 CATCH_ALL = {"execution/dyn.py", "protocol/session.py", "protocol/peer.py"}
 # What runs before the first answer.
@@ -161,3 +166,102 @@ def test_nothing_is_carried_in_context_variables(path):
 def test_tests_use_fakes_and_not_mocks():
     mocked = [path.name for path in (ROOT / "tests").rglob("*.py") if "unittest.mock" in set(imported(parse(path)))]
     assert not mocked
+
+
+# ------------------------------------------------------------------------- who may open what
+
+# Names a caller may have been given are opened by Root and nothing else (security.md 2.4). Every other file that
+# touches the file system by name is here, with what it touches; none of these names comes from a model or an editor.
+OPENS = {
+    "boot.py": "/dev/null",
+    "cli/commands.py": "--config",
+    "cli/config.py": "the configuration file",
+    "cli/demo/project.py": "the demo's own folder",
+    "cli/demo/steps.py": "the demo's own folder",
+    "cli/demo/story.py": "the demo's own folder",
+    "cli/doctor/folder.py": "the data folder",
+    "cli/doctor/visit.py": "the configuration file",
+    "compose/assembly.py": "folders of the user's configuration",
+    "compose/workshop.py": "our own temporary folder",
+    "config/files.py": "configuration files",
+    "config/places.py": "the data folder",
+    "config/tighter.py": "folders of the configuration",
+    "execution/own_files.py": "our own files",
+    "execution/process_table.py": "/proc",
+    "execution/read_policy.py": "folders of the configuration",
+    "execution/roots.py": "Root itself",
+    "gates/grants.py": "the permission file",
+    "gates/program_table.py": "our own data",
+    "gates/shell/tables.py": "our own data",
+    "llm/limits.py": "our own data",
+    "llm/script.py": "a script the user named as the model",
+    "log.py": "the log file",
+    "protocol/paths.py": "the session's folders",
+    "protocol/proxy_terminal.py": "our own temporary folder",
+    "protocol/server.py": "the session's folders",
+}
+BY_NAME = {
+    "os": {
+        *(
+            "open",
+            "stat",
+            "lstat",
+            "scandir",
+            "listdir",
+            "mkdir",
+            "makedirs",
+            "rmdir",
+            "removedirs",
+            "unlink",
+            "remove",
+        ),
+        *("rename", "renames", "replace", "link", "symlink", "readlink", "truncate", "chmod", "chown", "utime", "walk"),
+        *("fwalk", "access", "mkfifo", "mknod", "chdir", "statvfs", "getxattr", "setxattr", "copy_file_range"),
+    },
+    "os.path": {"exists", "lexists", "isdir", "isfile", "islink", "realpath", "getsize", "getmtime", "samefile"},
+}
+BELOW_AN_FD = {"dir_fd", "src_dir_fd", "dst_dir_fd"}
+PATH_METHODS = {
+    *("read_text", "read_bytes", "write_text", "write_bytes", "exists", "is_dir", "is_file", "is_symlink", "unlink"),
+    *("mkdir", "rmdir", "iterdir", "rglob", "lstat", "touch", "symlink_to", "hardlink_to"),
+}
+
+
+def opens_by_name(path: Path) -> list[int]:
+    """Lines of a file where the file system is touched by name, not below a directory's fd."""
+    tree = parse(path)
+    paths = {alias for module in imported(tree) for alias in [module] if module in {"pathlib", "shutil", "tempfile"}}
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and (_by_name(node) or ("pathlib" in paths and _of_a_path(node)))
+    ]
+
+
+def _by_name(call: ast.Call) -> bool:
+    name = ast.unparse(call.func)
+    module, _, function = name.rpartition(".")
+    if name == "open" or (module in {"shutil", "tempfile", "glob", "anyio.Path", "anyio"} and function in _COPIERS):
+        return True
+    if function not in BY_NAME.get(module, set()):
+        return False
+    if any(keyword.arg in BELOW_AN_FD for keyword in call.keywords):
+        return False
+    # scandir and stat of a number are of an open directory or file
+    return not (call.args and isinstance(call.args[0], ast.Name) and call.args[0].id.endswith("fd"))
+
+
+_COPIERS = {
+    *("copy", "copy2", "copyfile", "copytree", "move", "rmtree", "Path", "open_file", "TemporaryDirectory"),
+    *("NamedTemporaryFile", "TemporaryFile", "mkstemp", "mkdtemp", "glob", "iglob"),
+}
+
+
+def _of_a_path(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr in PATH_METHODS
+
+
+def test_only_root_opens_paths_that_others_have_named():
+    found = {name_of(path): lines for path in SOURCES if (lines := opens_by_name(path))}
+    assert {name: lines for name, lines in found.items() if name not in OPENS} == {}
+    assert set(OPENS) - set(found) == set(), "these open nothing any more"

@@ -28,7 +28,7 @@ from acp_agent.core.messages import (
 )
 
 _BYTES_PER_TOKEN = 4
-_IMAGE_TOKENS = 1_600  # what a picture of the largest useful size costs
+_IMAGE_TOKENS = 1_600  # what a picture of the largest useful size costs, however many bytes it has
 _MESSAGE_TOKENS = 4  # role and separators
 
 
@@ -165,8 +165,10 @@ def _estimate_part(part: Part) -> int:
     match part:
         case ImagePart():
             return _IMAGE_TOKENS
-        case TextPart(text) | ToolResultPart(text=text):
+        case TextPart(text):
             return _tokens(text)
+        case ToolResultPart(text=text, images=images):
+            return _tokens(text) + _IMAGE_TOKENS * len(images)
         case ThoughtPart(text, opaque=opaque):
             return _tokens(text) if opaque is None else _tokens(json.dumps(opaque))
         case ToolUsePart(name=name, arguments=arguments, raw_arguments=raw):

@@ -66,11 +66,12 @@ class ToolCalls:
     """A message's calls. Every one has its own UUID from the start (A19.5), and an answer at any time."""
 
     def __init__(self, uses: Iterable[ToolUsePart], specs: Sequence[ToolSpec], reused: frozenset[str]) -> None:
+        batch = str(uuid4())
         harmless = {spec.name for spec in specs if not spec.mutates}
         self._pending = [
             _Pending(
                 use,
-                ToolCall(str(uuid4()), use.name, use.arguments, use.raw_arguments),
+                ToolCall(str(uuid4()), use.name, use.arguments, use.raw_arguments, batch=batch),
                 alone=use.name not in harmless,
                 result=ToolResult.failed(_REUSED_ID) if use.id in reused else None,
             )
@@ -103,7 +104,7 @@ class ToolCalls:
         return Message(
             Role.USER,
             tuple(
-                ToolResultPart(use.id, result.text, is_error=result.failure is not None)
+                ToolResultPart(use.id, result.text, is_error=result.failure is not None, images=result.images)
                 for use, result in self.outcomes()
             ),
         )

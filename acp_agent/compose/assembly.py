@@ -2,26 +2,27 @@
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from acp_agent.compose.egress import record_egress
 from acp_agent.compose.loop import SessionLoop
-from acp_agent.config import Loaded, PermissionRule, data_dir, permission_file
+from acp_agent.compose.session_roots import session_roots
+from acp_agent.config import Loaded, PermissionRule, permission_file
 from acp_agent.config.rules import guarded
 from acp_agent.core.backends import FileSystem, Terminal
 from acp_agent.core.errors import BackendUnavailable, ConfigError
 from acp_agent.core.events import Notice, Severity
 from acp_agent.core.ports import Backends, Invocation, ToolContext, ToolExecutor
 from acp_agent.core.types import ToolSpec
-from acp_agent.core.web import Egress, Web
+from acp_agent.core.web import Web
 from acp_agent.execution.chain import build_chain
 from acp_agent.execution.composite import CompositeFileSystem, CompositeTerminal
 from acp_agent.execution.dyn import DynExecutor
 from acp_agent.execution.local_files import LocalFileSystem
 from acp_agent.execution.local_terminal import LocalTerminal
 from acp_agent.execution.output import OutputExecutor
-from acp_agent.execution.own_files import OwnFiles
 from acp_agent.execution.roots import Roots
 from acp_agent.execution.run_tool import RunTool
 from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy, Substitution
@@ -29,7 +30,6 @@ from acp_agent.gates.mode import ModeGate
 from acp_agent.gates.permission import PermissionGate
 from acp_agent.gates.rules import Action, Rule
 from acp_agent.gates.sandbox import SandboxGate
-from acp_agent.log import Log
 from acp_agent.net.web import GuardedWeb, WebLimits
 from acp_agent.output.pipeline import Pipeline
 from acp_agent.protocol.approver import EditorApprover
@@ -39,12 +39,10 @@ from acp_agent.protocol.proxy_files import ProxyFileSystem
 from acp_agent.protocol.proxy_terminal import ProxyTerminal
 from acp_agent.protocol.session import Session
 from acp_agent.tools.aliases import ALIASES
-from acp_agent.tools.registry import Registry, default_tools
+from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 
 if TYPE_CHECKING:
     from acp_agent.compose.workshop import Workshop
-
-_log = Log(__name__)
 
 DISPLAY_LIMIT = 8 * 1024
 """Characters of each text an editor is shown."""
@@ -62,37 +60,33 @@ class Assembly:
         self._offering: list[Callable[[ToolSpec], bool]] = []
         self._permission_file = permission_file(loaded.settings.acp.permission_file, os.environ)
         self._grants = workshop.grants(self._permission_file)
-        self._tools = (
-            default_tools(command_seconds=loaded.settings.tools.shell.max_timeout)
-            if loaded.settings.tools.enabled
-            else ()
+        tools = loaded.settings.tools
+        limits = ToolLimits(
+            command_seconds=tools.shell.max_timeout,
+            diagnostics=tools.diagnostics.max_diagnostics,
+            checker_seconds=tools.diagnostics.timeout,
         )
+        self._tools = default_tools(limits, rich_kinds=loaded.settings.acp.rich_kinds) if tools.enabled else ()
         self._rules = self._permission_rules()
-        tools = self._settings.tools
-        self._file_roots = self._roots(tools.file.allowed_paths)
-        same = tools.shell.allowed_paths == tools.file.allowed_paths
-        self._shell_roots = self._file_roots if same else self._roots(tools.shell.allowed_paths)
+        self._file_roots = session_roots(loaded, session.place.cwd, session.place.additional)
+        self._shell_roots = session_roots(loaded, session.place.cwd, session.place.additional, for_shell=True)
 
     def engine(self) -> TurnEngine:
         """The whole of it."""
         roots = self._file_roots
         files = self._files(roots)
         local_terminal = self._local_terminal()
+        web = self._web()
         toolset = DynExecutor(
             Registry(self._tools),
             partial(self._chain, files),
-            backends=Backends(files, self._terminal(local_terminal), programs=local_terminal, web=self._web()),
+            backends=Backends(files, self._terminal(local_terminal), programs=local_terminal, web=web),
             cwd=roots.cwd,
             emit=self._session.emit,
             offers=self._offers,
         )
         loop = SessionLoop(self._workshop, self._session, self._loaded, toolset, roots)
-        return TurnEngine(loop.agent, toolset, files, self._session.emit)
-
-    def _roots(self, allowed: Sequence[str]) -> Roots:
-        place = self._session.place
-        own = OwnFiles((data_dir(os.environ), self._loaded.file, self._permission_file))
-        return Roots(place.cwd, (*place.additional, *filter(os.path.isdir, allowed)), policy=own)
+        return TurnEngine(loop.agent, toolset, files, web, self._session.emit)
 
     # ------------------------------------------------------------------------------------- backends
 
@@ -136,7 +130,7 @@ class Assembly:
             allowed_domains=scrape.allowed_domains,
             denied_domains=scrape.denied_domains,
             ports=scrape.ports,
-            record=_record_egress,
+            record=record_egress,
         )
 
     async def _fallen_back(self, error: BackendUnavailable) -> None:
@@ -204,21 +198,3 @@ class Assembly:
     def _offers(self, spec: ToolSpec) -> bool:
         """What a gate would refuse whatever the arguments, the model need not see."""
         return all(offers(spec) for offers in self._offering)
-
-
-def _record_egress(egress: Egress) -> None:
-    """What left this machine for the web, and what was kept from it (T5.11)."""
-    _log.info(
-        "egress",
-        tool=egress.caller.tool,
-        call_id=egress.caller.call_id,
-        url=egress.url,
-        host=egress.host,
-        hop=egress.hop,
-        address=egress.address,
-        status=egress.status,
-        duration_ms=round(egress.duration * 1000),
-        response_bytes=egress.response_bytes,
-        blocked=egress.block_reason is not None,
-        block_reason=egress.block_reason and egress.block_reason.value,
-    )

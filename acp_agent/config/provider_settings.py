@@ -58,6 +58,9 @@ class ProviderSettings(Section):
         int | None,
         Field(ge=1, le=1_000_000, description="Most tokens of one answer. Unset: what suits the model."),
     ] = None
+    images: Annotated[
+        bool | None, Field(description="Whether its models take pictures. Unset: what is known of them.")
+    ] = None
     timeout: Annotated[
         Seconds, Field(description="Seconds of silence from the server before a call counts as failed.")
     ] = 300.0

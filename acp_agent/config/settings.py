@@ -11,7 +11,7 @@ from pydantic import Field
 
 from acp_agent.config.provider_settings import LlmSettings
 from acp_agent.config.section import PathText, Seconds, Section
-from acp_agent.config.tighter import SMALLER, SMALLER_OR_UNLIMITED, no_looser
+from acp_agent.config.tighter import OFF, SMALLER, SMALLER_OR_UNLIMITED, no_looser
 from acp_agent.config.tool_settings import ToolSettings
 from acp_agent.core.conduct import AutoApprove, Mode
 
@@ -87,6 +87,14 @@ class AcpSettings(Section):
         ),
         no_looser(AutoApprove.FULL_AUTO, AutoApprove.AUTO_EDIT, AutoApprove.SUGGEST),
     ] = AutoApprove.SUGGEST
+    rich_kinds: Annotated[
+        bool,
+        Field(
+            description="Whether editors draw list_directory, find_path, delete_path, move_path and the like as what "
+            "they are, where the default says other."
+        ),
+        OFF,
+    ] = False
     permission_file: Annotated[
         PathText | None,
         Field(

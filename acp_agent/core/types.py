@@ -1,6 +1,6 @@
 """What a tool call is made of, from the model's request to what comes back."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -109,7 +109,7 @@ class ToolCall:
 
     `id` is ours: a UUID made before anything runs, the only id the editor sees (A19.5). The id the
     model uses stays in its `ToolUsePart`. `arguments` is None when the model sent something that is
-    not a JSON object; `raw_arguments` then holds what it sent.
+    not a JSON object; `raw_arguments` then holds what it sent. Calls the model made in one message share `batch`.
     """
 
     id: str
@@ -117,6 +117,7 @@ class ToolCall:
     arguments: JsonObject | None
     raw_arguments: str = ""
     origin: CallOrigin = CallOrigin.MODEL
+    batch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,29 @@ class OutputStats:
     shown_chars: int
 
 
+class ApprovedBy(StrEnum):
+    """Who let a call run (L9): nothing asked, the user now, the user's stored answer, or a rule."""
+
+    AUTO = "auto"
+    USER = "user"
+    ALWAYS = "always"
+    POLICY = "policy"
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """How a call came to run or not: for the audit alone, never for the model or the user (S5.7).
+
+    gate          the gate that ended the call; empty when none did
+    rule          what decided, in its author's words: a pattern, a blocked command; empty when nothing of the kind
+    approved_by   None when the call did not run
+    """
+
+    gate: str = ""
+    rule: str = ""
+    approved_by: ApprovedBy | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """What a call gave: three readers, three fields.
@@ -163,6 +187,7 @@ class ToolResult:
     envelope    machines read it: ACP rawOutput and the audit (for bash: output, stdout, stderr,
                 exit_code, signal, truncated)
     images      pictures beside the text, for the model and the user
+    ruling      what the gates said of the call, for the audit
     """
 
     text: str
@@ -172,6 +197,7 @@ class ToolResult:
     locations: tuple[Location, ...] = ()
     images: tuple[ImagePart, ...] = ()
     failure: ToolFailure | None = None
+    ruling: Ruling | None = None
     stats: OutputStats | None = None
 
     @property
@@ -185,9 +211,14 @@ class ToolResult:
         return cls(text=failure.block(), display=display or failure.message, failure=failure)
 
     @classmethod
-    def refused(cls, reason: str, category: ToolErrorCategory = ToolErrorCategory.POLICY_BLOCKED) -> "ToolResult":
+    def refused(
+        cls,
+        reason: str,
+        category: ToolErrorCategory = ToolErrorCategory.POLICY_BLOCKED,
+        ruling: "Ruling | None" = None,
+    ) -> "ToolResult":
         """A call a gate stopped."""
-        return cls.failed(ToolFailure(category, reason))
+        return replace(cls.failed(ToolFailure(category, reason)), ruling=ruling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +235,15 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """A gate forbids the call. `reason` is for the model and the user alike: no policy internals."""
+    """A gate forbids the call.
+
+    reason   for the model and the user alike: no policy internals
+    rule     what decided, for the audit
+    """
 
     reason: str
     category: ToolErrorCategory = ToolErrorCategory.POLICY_BLOCKED
+    rule: str = ""
 
 
 Verdict: TypeAlias = Allow | Ask | Deny

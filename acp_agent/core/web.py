@@ -57,8 +57,11 @@ class WebPage:
 class Web(Protocol):
     """Reads pages of public hosts over https."""
 
-    async def get(self, url: str, caller: WebCaller, *, redirects: int = 3) -> WebPage:
+    async def get(self, url: str, caller: WebCaller, *, redirects: int = 3, leave_site: bool = False) -> WebPage:
         """The page, after at most so many redirects.
+
+        A redirect to another site (`www.` aside) is followed with `leave_site` only: whoever allowed one host has
+        not allowed what its redirects may carry elsewhere.
 
         Raises Refused for what must not be reached: another scheme, a forbidden host, port or address, at any hop.
         Raises ToolError for everything else: the status by T5.12, no connection, no answer in time, a body that is

@@ -1,9 +1,9 @@
 """The two bases the chain is built from: a wrapper that changes nothing, and a gate."""
 
-from typing import assert_never
+from typing import ClassVar, assert_never
 
 from acp_agent.core.ports import Invocation, ToolExecutor
-from acp_agent.core.types import Allow, Ask, Deny, ToolResult, Verdict
+from acp_agent.core.types import Allow, Ask, Deny, Ruling, ToolResult, Verdict
 
 
 class WrapperExecutor:
@@ -30,7 +30,11 @@ class Gate(WrapperExecutor):
 
     Deny ends the call on both paths. Ask travels on with the invocation and is settled by the permission
     gate, the last one; on the confirmed path it was settled before.
+
+    name   what the audit calls it
     """
+
+    name: ClassVar[str] = "gate"
 
     def check(self, invocation: Invocation) -> Verdict:
         """Allow (no objection), Ask or Deny. Judge `spec` and `subjects`, never argument names."""
@@ -39,8 +43,8 @@ class Gate(WrapperExecutor):
     async def execute(self, invocation: Invocation) -> ToolResult:
         verdict = self.check(invocation)
         match verdict:
-            case Deny(reason, category):
-                return ToolResult.refused(reason, category)
+            case Deny() as denial:
+                return self.refusal(denial)
             case Ask() as ask:
                 return await self.wrapped.execute(invocation.asking(ask))
             case Allow():
@@ -51,8 +55,12 @@ class Gate(WrapperExecutor):
     async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
         verdict = self.check(invocation)
         if isinstance(verdict, Deny):
-            return ToolResult.refused(verdict.reason, verdict.category)
+            return self.refusal(verdict)
         return await self.wrapped.execute_confirmed(invocation)
+
+    def refusal(self, denial: Deny) -> ToolResult:
+        """The result of a call that this gate ends."""
+        return ToolResult.refused(denial.reason, denial.category, Ruling(self.name, denial.rule))
 
     def requires_confirmation(self, invocation: Invocation) -> bool:
         verdict = self.check(invocation)

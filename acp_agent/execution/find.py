@@ -1,6 +1,7 @@
 """find_path on this machine: names that match a glob (T4.17, A22.5)."""
 
 import os
+import stat
 
 from acp_agent.core.backends import EntryKind, FoundPaths
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
@@ -16,10 +17,10 @@ _REPOSITORY = ".git"
 def find_paths(roots: Roots, path: str, pattern: str, limit: int) -> FoundPaths:
     """Files, links and directories below `path` that match, at most `limit`, in the order of the walk.
 
-    Left out: what .gitignore files ignore, .git, and links that lead outside the roots. Raises ToolError or
-    Refused. Runs in a worker thread.
+    Left out: what .gitignore files ignore, .git, what may not be shown, and links that lead there or outside the
+    roots. Raises ToolError or Refused. Runs in a worker thread.
     """
-    base = roots.place(path, Access.READ)
+    base = roots.place(path, Access.LIST)
     os.close(base.open_directory())
     glob = Glob(pattern)
     start = _start(roots, base, glob.prefix)
@@ -47,7 +48,7 @@ def _start(roots: Roots, base: Place, prefix: str) -> Place | None:
     if not prefix:
         return base
     try:
-        start = roots.place(os.path.join(base.path, prefix), Access.READ)
+        start = roots.place(os.path.join(base.path, prefix), Access.LIST)
         os.close(start.open_directory())
     except Refused:
         return None
@@ -59,12 +60,19 @@ def _start(roots: Roots, base: Place, prefix: str) -> Place | None:
 
 
 def _may_show(roots: Roots, start: Place, met: Met) -> bool:
-    """Whether the policy lets the path be read, and a link leads inside the roots."""
+    """Whether the path may be shown: a directory when it may be listed, anything else when it may be read."""
     path = start.root.absolute(met.path)
-    if met.kind is not EntryKind.SYMLINK:
-        return roots.allows(path, Access.READ)
+    if met.kind is EntryKind.SYMLINK:
+        return _leads_to_shown(roots, path)
+    return roots.allows(path, Access.LIST if met.kind is EntryKind.DIRECTORY else Access.READ)
+
+
+def _leads_to_shown(roots: Roots, link: str) -> bool:
+    """Whether a link leads inside the roots to something that may be shown."""
     try:
-        roots.place(path, Access.READ)
+        status = roots.place(link, Access.LIST).status()
+        if status is None or not stat.S_ISDIR(status.st_mode):
+            roots.place(link, Access.READ)
     except (Refused, ToolError):
         return False
     return True

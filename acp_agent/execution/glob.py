@@ -1,10 +1,12 @@
-"""Globs as find_path takes them: `*`, `?`, `[...]`, `{a,b}` within a name, `**` across directories (A22.5, T4.17).
+"""Globs as find_path and settings take them: `*`, `?`, `[...]`, `{a,b}` in a name, `**` across (A22.5, T4.5, T4.17).
 
 `*` and `?` never match a slash and do match a leading dot. A trailing slash asks for directories. Matching is
 linear in the path: a glob becomes an RE2 expression.
 """
 
 import re
+from collections.abc import Iterator
+from itertools import pairwise
 
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.execution.linear_regex import LinearRegex
@@ -14,6 +16,9 @@ _MAGIC = re.compile(r"[*?\[\]{}\\]")
 _SET = re.compile(r"\[([!^]?)(\]?[^\]/]+|\])\]")  # without a partner, or empty, a bracket is itself
 _ANY_DEPTH = "(?:[^/]+/)*"
 _EVERYTHING_BELOW = "[^/]+(?:/[^/]+)*"
+
+NOTHING = r"[^\x00-\x{10FFFF}]"
+"""What a set without members, such as `[z-a]`, becomes."""
 
 
 class Glob:
@@ -28,19 +33,38 @@ class Glob:
         names = _names(pattern)
         self.directories_only = pattern.endswith("/")
         plain = 0
-        while plain < len(names) - 1 and not _MAGIC.search(names[plain]):
+        while plain < len(names) - 1 and is_literal(names[plain]):
             plain += 1
         self.prefix = "/".join(names[:plain])
         rest = "/".join(names[plain:])
         self.depth = None if "**" in rest or "{" in rest else len(names) - plain
         try:
-            self._regex = LinearRegex(_to_regex(rest))
+            self._regex = LinearRegex(to_regex(rest))
         except ValueError as error:
             raise _invalid(pattern, str(error)) from None
 
     def matches(self, path: str) -> bool:
         """Whether a path relative to the prefix matches."""
         return self._regex.matches(path)
+
+
+class FileGlob:
+    """A glob that says which files below a directory are searched (T4.15): without a slash, names at any depth.
+
+    Raises Refused or ToolError as Glob does; there is no "!" that leaves files out.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        if pattern.startswith("!"):
+            raise _invalid(pattern, "leaves files out; name those to search instead")
+        glob = Glob(pattern)  # of the pattern as it was given: errors quote it
+        below = f"{pattern}**" if glob.directories_only else pattern
+        self._glob = Glob(below if "/" in below else f"**/{below}")
+        self._start = f"{self._glob.prefix}/" if self._glob.prefix else ""
+
+    def matches(self, path: str) -> bool:
+        """Whether a file is meant, by its path relative to the searched directory."""
+        return path.startswith(self._start) and self._glob.matches(path[len(self._start) :])
 
 
 def _names(pattern: str) -> list[str]:
@@ -67,8 +91,31 @@ def _invalid(pattern: str, why: str) -> ToolError:
     return ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"pattern {pattern!r}: {why}")
 
 
-def _to_regex(pattern: str) -> str:
-    """The regular expression of a glob, in one pass."""
+def alternatives(pattern: str) -> Iterator[str]:
+    """The patterns a pattern with choices stands for: `a{b,c}` is `ab` and `ac`. There may be very many."""
+    choices = _Choices(pattern)
+    if not choices.opens:
+        yield pattern
+        return
+    cuts, depth = list[int](), 0  # where the first choice begins, its commas, where it ends
+    for at in sorted(choices.opens | choices.commas | choices.closes):
+        depth -= at in choices.closes
+        if depth == 0 or (depth == 1 and at in choices.commas):
+            cuts.append(at)
+        depth += at in choices.opens
+        if at in choices.closes and depth == 0:
+            break
+    for start, end in pairwise(cuts):
+        yield from alternatives(pattern[: cuts[0]] + pattern[start + 1 : end] + pattern[cuts[-1] + 1 :])
+
+
+def is_literal(name: str) -> bool:
+    """Whether a name means itself only."""
+    return _MAGIC.search(name) is None
+
+
+def to_regex(pattern: str) -> str:
+    """The regular expression (RE2) of a glob without empty names, in one pass. Not checked: see `LinearRegex`."""
     choices = _Choices(pattern)
     parts: list[str] = []
     name_starts, outside = True, list[bool]()  # whether a name starts here; and did where each open choice began
@@ -152,7 +199,7 @@ def _set(negated: str, body: str) -> str:
     ranges = "".join(_ranges(body))
     if negated:
         return f"[^/{ranges}]"
-    return f"[{ranges}]" if ranges else r"[^\x00-\x{10FFFF}]"
+    return f"[{ranges}]" if ranges else NOTHING
 
 
 def _ranges(body: str) -> list[str]:

@@ -10,6 +10,7 @@ import re
 from pathspec import GitIgnoreSpec
 
 from acp_agent.execution.roots import Root
+from acp_agent.execution.text_files import BOM
 
 _LARGEST = 1024 * 1024
 
@@ -22,42 +23,37 @@ class IgnoreRules:
 
     def __init__(self, root: Root, base: str) -> None:
         self._root = root
-        self._specs: dict[str, GitIgnoreSpec | None] = {}
+        self._chains: dict[str, tuple[tuple[int, GitIgnoreSpec], ...]] = {}
         self._top = "."
         self._base = base
         steps = [] if base == "." else base.split("/")
         if any(self.ignores("/".join(steps[: depth + 1]), is_directory=True) for depth in range(len(steps))):
             self._top = base
+            self._chains.clear()
 
     @property
     def outer_file(self) -> bool:
         """Whether the root's own .gitignore exists, lies above the base and counts."""
-        return self._top == "." != self._base and self._spec(".") is not None
+        return self._top == "." != self._base and self._read(".") is not None
 
     def ignores(self, path: str, *, is_directory: bool) -> bool:
         """Whether git would leave this entry out, given that it does not leave out the directory it is in."""
-        directory = os.path.dirname(path)
-        while True:
-            spec = self._spec(directory or ".")
-            if spec is not None:
-                inside = path[len(directory) + 1 :] if directory else path
-                verdict = spec.check_file(f"{inside}/" if is_directory else inside).include
-                if verdict is not None:
-                    return verdict
-            if (directory or ".") == self._top or not directory:
-                return False
-            directory = os.path.dirname(directory)
+        for start, spec in self._rules(path.rpartition("/")[0]):
+            verdict = spec.check_file(f"{path[start:]}/" if is_directory else path[start:]).include
+            if verdict is not None:
+                return verdict
+        return False
 
-    def ignores_file_below(self, path: str) -> bool:
-        """Whether a file below the base is left out, by its own name or a directory between."""
-        start = 0 if self._base == "." else len(self._base) + 1
-        cuts = [at for at, character in enumerate(path) if character == "/" and at > start]
-        return any(self.ignores(path[:at], is_directory=True) for at in cuts) or self.ignores(path, is_directory=False)
-
-    def _spec(self, directory: str) -> GitIgnoreSpec | None:
-        if directory not in self._specs:
-            self._specs[directory] = self._read(directory)
-        return self._specs[directory]
+    def _rules(self, directory: str) -> tuple[tuple[int, GitIgnoreSpec], ...]:
+        """What has a say on a directory's entries, nearest first, each with where a path starts for it."""
+        known = self._chains.get(directory)
+        if known is None:
+            spec = self._read(directory or ".")
+            own = ((len(directory) + 1 if directory else 0, spec),) if spec is not None else ()
+            ends = (directory or ".") == self._top or not directory
+            known = own if ends else own + self._rules(directory.rpartition("/")[0])
+            self._chains[directory] = known
+        return known
 
     def _read(self, directory: str) -> GitIgnoreSpec | None:
         name = ".gitignore" if directory == "." else f"{directory}/.gitignore"
@@ -71,7 +67,8 @@ class IgnoreRules:
             return None
         finally:
             os.close(fd)
-        spec = _parse(data.decode("utf-8", "replace").split("\n"))
+        lines = data.removeprefix(BOM).decode("utf-8", "replace").split("\n")
+        spec = _parse([line.removesuffix("\r") for line in lines])
         return spec if len(spec) else None
 
 

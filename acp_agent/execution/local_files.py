@@ -3,9 +3,11 @@
 import os
 import stat
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from anyio import to_thread
+from anyio.from_thread import check_cancelled
 
 from acp_agent.core.backends import (
     Copied,
@@ -19,7 +21,7 @@ from acp_agent.core.backends import (
 )
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
-from acp_agent.execution import tree_change
+from acp_agent.execution import tree_change, tree_copy, tree_delete
 from acp_agent.execution.atomic_write import replace_file
 from acp_agent.execution.file_lines import read_lines
 from acp_agent.execution.path_errors import told_as
@@ -27,6 +29,14 @@ from acp_agent.execution.roots import Place, Roots
 from acp_agent.execution.text_files import BOM, decode_text, encode_text, read_bounded
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The first bytes of a file on disk, and how many it has in all."""
+
+    data: bytes
+    size: int
 
 
 class LocalFileSystem:
@@ -60,10 +70,17 @@ class LocalFileSystem:
         return await _in_thread(lambda: self._read(path))
 
     async def read_lines(self, path: str, offset: int, limit: int) -> Lines:
-        return await _in_thread(lambda: read_lines(self._roots.place(path, Access.READ), offset, limit))
+        return await _in_thread(lambda: read_lines(self._place(path), offset, limit, check_cancelled))
 
     async def read_bytes(self, path: str, limit: int) -> bytes:
         return await _in_thread(lambda: self._read_bytes(path, limit))
+
+    async def head(self, path: str, length: int) -> Head | None:
+        """How a regular file on disk begins; None when there is nothing at the path.
+
+        Not of the port: for a backend before this one, which must know what it would ask its editor for.
+        """
+        return await _in_thread(lambda: self._head(path, length))
 
     async def kind(self, path: str) -> EntryKind | None:
         return await _in_thread(lambda: self._kind(path))
@@ -75,13 +92,13 @@ class LocalFileSystem:
         return await _in_thread(lambda: tree_change.make_directory(self._roots, path))
 
     async def delete(self, path: str, *, recursive: bool) -> Deleted:
-        return await _in_thread(lambda: tree_change.delete(self._roots, path, recursive=recursive))
+        return await _in_thread(lambda: tree_delete.delete(self._roots, path, recursive=recursive))
 
     async def move(self, source: str, destination: str) -> None:
         await _in_thread(lambda: tree_change.move(self._roots, source, destination))
 
     async def copy(self, source: str, destination: str) -> Copied:
-        return await _in_thread(lambda: tree_change.copy(self._roots, source, destination))
+        return await _in_thread(lambda: tree_copy.copy(self._roots, source, destination))
 
     async def list_directory(self, path: str) -> tuple[Entry, ...]:
         return await _in_thread(lambda: self._list(path))
@@ -96,12 +113,26 @@ class LocalFileSystem:
 
         return await search.grep(self._roots, query, self._ripgrep, self._read_limit)
 
+    def _place(self, path: str) -> Place:
+        return self._roots.place(path, Access.READ)
+
     def _read(self, path: str) -> str:
-        place = self._roots.place(path, Access.READ)
+        place = self._place(path)
         return decode_text(_bytes_of(place, self._read_limit), place.given)
 
     def _read_bytes(self, path: str, limit: int) -> bytes:
-        return _bytes_of(self._roots.place(path, Access.READ), limit)
+        return _bytes_of(self._place(path), limit)
+
+    def _head(self, path: str, length: int) -> Head | None:
+        place = self._place(path)
+        if place.status() is None:
+            return None
+        fd = place.open_regular()
+        try:
+            with told_as(place.given):
+                return Head(os.pread(fd, length, 0), os.fstat(fd).st_size)
+        finally:
+            os.close(fd)
 
     def _kind(self, path: str) -> EntryKind | None:
         status = self._roots.place(path, Access.LIST).status()

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable
 
 from acp_agent.core.types import Access
+from acp_agent.execution.read_policy import folded
 
 PROJECT_FOLDER = ".acp-agent"
 
@@ -11,15 +12,22 @@ PROJECT_FOLDER = ".acp-agent"
 class OwnFiles:
     """A PathPolicy: refuses writing to `paths`, to anything below them, and to any project's `.acp-agent`.
 
-    Reading stays allowed. Names are compared without case, as some file systems do, so that no twin slips by.
+    Reading stays allowed. Names are compared without case, as some file systems do, so that no twin slips by. Of a
+    path that is a link, the link is meant and what it leads to.
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
-        self._paths = tuple(os.path.realpath(path).casefold() for path in paths)
+        self._paths = tuple({folded(spelling) for path in paths for spelling in _spellings(path)})
 
     def __call__(self, path: str, access: Access) -> str | None:
         if not access.changes:
             return None
-        folded = path.casefold()
-        own = any(folded == mine or folded.startswith(f"{mine}/") for mine in self._paths)
-        return "belongs to the agent itself" if own or PROJECT_FOLDER in folded.split("/") else None
+        name = folded(path)
+        own = any(name == mine or name.startswith(f"{mine}/") for mine in self._paths)
+        return "belongs to the agent itself" if own or PROJECT_FOLDER in name.split("/") else None
+
+
+def _spellings(path: str) -> tuple[str, str]:
+    """Where a path is and where it leads: a configuration file is often a link into somebody's collection."""
+    folder, name = os.path.split(path)
+    return os.path.join(os.path.realpath(folder), name), os.path.realpath(path)

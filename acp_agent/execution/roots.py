@@ -131,6 +131,10 @@ class Root:
             finally:
                 os.close(fd)
 
+    def is_at(self, status: os.stat_result) -> bool:
+        """Whether this is the status of the root itself, whatever name led to it."""
+        return os.path.samestat(status, os.fstat(self._fd))
+
     def close(self) -> None:
         """Give the fd back. Safe to call twice."""
         self._close()
@@ -245,6 +249,10 @@ class Roots:
     def holds_root(self, resolved: str) -> bool:
         """Whether a root is at this path or below it."""
         return any(root.path == resolved or root.path.startswith(f"{resolved}/") for root in self._roots)
+
+    def is_root(self, status: os.stat_result) -> bool:
+        """Whether this is the status of a root, by identity: it may have been renamed, or have a second name."""
+        return any(root.is_at(status) for root in self._roots)
 
 
 def _real(absolute: str, given: str) -> str:

@@ -1,12 +1,14 @@
 """grep on this machine: lines that match a regular expression (T4.15, T4.16, security.md 2.4).
 
-Patterns are RE2's on every machine. A directory is searched by ripgrep where there is one, else here; one file
-always here. Both leave out the same: hidden and ignored entries, the folders of `SKIPPED`, links, binary and
-very large files, and whatever cannot be read. A path that is named is searched even when it would be left out.
+Patterns are RE2's on every machine, and every file is opened and searched here: ripgrep, where there is one, only says
+which files are worth it. What is left out of a directory: hidden and ignored entries, the folders of `SKIPPED`,
+links, binary and very large files, and whatever may not or cannot be read. A path that is named is searched even
+when it would be left out; a file that is named has any size and is asked for neither glob nor type.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from anyio import to_thread
 from anyio.from_thread import check_cancelled
@@ -14,47 +16,58 @@ from anyio.from_thread import check_cancelled
 from acp_agent.core.backends import EntryKind, GrepMatch, GrepMatches, GrepQuery
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
+from acp_agent.execution.file_types import file_type
+from acp_agent.execution.glob import FileGlob
 from acp_agent.execution.ignore import IgnoreRules
 from acp_agent.execution.linear_regex import LinearRegex
+from acp_agent.execution.matching_lines import matching_lines, text_blocks
 from acp_agent.execution.path_errors import path_error, told_as
-from acp_agent.execution.ripgrep import Candidate, candidates, find_ripgrep
-from acp_agent.execution.roots import Place, Root, Roots
-from acp_agent.execution.text_files import BOM, binary_error, is_binary, read_bounded
+from acp_agent.execution.ripgrep import Bounds, find_ripgrep, scout
+from acp_agent.execution.roots import Place, Roots
+from acp_agent.execution.scout_pattern import scout_pattern
 from acp_agent.execution.tree_walk import Met, walk
 
 SKIPPED = frozenset({"target", "node_modules"})
-_LONGEST_LINE = 64 * 1024
 _LONGEST_PATTERN = 4096
 
 
 async def grep(roots: Roots, query: GrepQuery, ripgrep: str | None, largest: int) -> GrepMatches:
     """The first `query.limit` matching lines in path and line order. Raises ToolError or Refused.
 
-    `ripgrep` is a program to use where it exists; files over `largest` bytes are left out.
+    `ripgrep` is a program to use where it exists; files over `largest` bytes are left out of a directory.
     """
     regex = _compile(query)
-    place, is_directory, program = await to_thread.run_sync(_locate, roots, query.path, ripgrep)
-    search = _Search(roots, place, regex, query.limit, largest)
+    place, is_directory = await to_thread.run_sync(_locate, roots, query.path)
+    search = _Search(place, regex, query, largest)
     if not is_directory:
         return await to_thread.run_sync(search.named_file)
-    if program is not None and "\0" not in query.pattern:  # no argument can have a NUL in it
-        rules = await to_thread.run_sync(IgnoreRules, place.root, place.relative)
-        found = await candidates(program, place, query, largest, SKIPPED, outer_rules=rules.outer_file)
-        if found is not None:
-            return await to_thread.run_sync(search.confirmed, found, rules)
-    return await to_thread.run_sync(search.tree)
+    chosen = await to_thread.run_sync(_Choice, roots, place, query)
+    files = await _scouted(place, query, ripgrep, largest, outer_rules=chosen.outer_rules)
+    return await to_thread.run_sync(search.files, chosen.walked() if files is None else chosen.of(files))
 
 
-def _locate(roots: Roots, path: str, ripgrep: str | None) -> tuple[Place, bool, str | None]:
-    """Where to search, whether that is a directory, and with which program."""
-    place = roots.place(path, Access.READ)
+async def _scouted(
+    place: Place, query: GrepQuery, ripgrep: str | None, largest: int, *, outer_rules: bool
+) -> list[str] | None:
+    """Every file worth a look and perhaps more, in no order; None when nobody can tell."""
+    program = await to_thread.run_sync(find_ripgrep, ripgrep)
+    pattern = scout_pattern(query.pattern, case_sensitive=query.case_sensitive)
+    if program is None or pattern is None:
+        return None
+    bounds = Bounds(largest, SKIPPED, outer_rules)
+    return await scout(program, place, pattern, bounds, case_sensitive=query.case_sensitive)
+
+
+def _locate(roots: Roots, path: str) -> tuple[Place, bool]:
+    """Where to search, and whether that is a directory."""
+    place = roots.place(path, Access.LIST)
     try:
         os.close(place.root.open_directory(place.relative))
     except NotADirectoryError:
-        return place, False, None
+        return roots.place(path, Access.READ), False
     except OSError as error:
         raise path_error(error, place.given) from error
-    return place, True, find_ripgrep(ripgrep)
+    return place, True
 
 
 def _compile(query: GrepQuery) -> LinearRegex:
@@ -71,123 +84,131 @@ def _compile(query: GrepQuery) -> LinearRegex:
         ) from None
 
 
+class _Choice:
+    """Which files below a directory are searched; paths are relative to the root. For a worker thread."""
+
+    def __init__(self, roots: Roots, place: Place, query: GrepQuery) -> None:
+        self._roots = roots
+        self._place = place
+        self._rules = IgnoreRules(place.root, place.relative)
+        self._glob = None if query.glob is None else FileGlob(query.glob)
+        self._type = None if query.file_type is None else file_type(query.file_type)
+        self._below = 0 if place.relative == "." else len(place.relative) + 1
+        self._entered = {"" if place.relative == "." else place.relative: True}
+
+    @property
+    def outer_rules(self) -> bool:
+        """Whether the root's own .gitignore lies above the directory and counts."""
+        return self._rules.outer_file
+
+    def walked(self) -> Iterator[str]:
+        """Every file there is to search, in order."""
+        for met in walk(self._place.root, self._place.relative, self._wants):
+            if met.kind is EntryKind.FILE:
+                yield met.path
+
+    def of(self, files: Iterable[str]) -> Iterator[str]:
+        """Those of the files that a walk would have come to, in its order."""
+        start = self._place.relative + "/" if self._below else ""
+        for path in sorted((path for path in files if path.startswith(start)), key=lambda path: path.split("/")):
+            if self._takes(path) and self._enters(path.rpartition("/")[0]):
+                yield path
+
+    def _wants(self, met: Met) -> bool:
+        if met.kind is EntryKind.DIRECTORY:
+            return self._would_enter(met.path)
+        return met.kind is EntryKind.FILE and self._takes(met.path)
+
+    def _enters(self, directory: str) -> bool:
+        """Whether a walk comes into a directory at or below the place."""
+        if directory not in self._entered:
+            above = directory.rpartition("/")[0]
+            self._entered[directory] = self._enters(above) and self._would_enter(directory)
+        return self._entered[directory]
+
+    def _would_enter(self, directory: str) -> bool:
+        name = directory.rpartition("/")[2]
+        if name.startswith(".") or name in SKIPPED or self._rules.ignores(directory, is_directory=True):
+            return False
+        return self._roots.allows(self._place.root.absolute(directory), Access.LIST)
+
+    def _takes(self, path: str) -> bool:
+        name = path.rpartition("/")[2]
+        if name.startswith(".") or (self._type is not None and not self._type.has(name)):
+            return False
+        if self._glob is not None and not self._glob.matches(path[self._below :]):
+            return False
+        if self._rules.ignores(path, is_directory=False):
+            return False
+        return self._roots.allows(self._place.root.absolute(path), Access.READ)
+
+
 class _Search:
     """One search, in a worker thread."""
 
-    def __init__(self, roots: Roots, place: Place, regex: LinearRegex, limit: int, largest: int) -> None:
-        self._roots = roots
+    def __init__(self, place: Place, regex: LinearRegex, query: GrepQuery, largest: int) -> None:
         self._place = place
         self._regex = regex
-        self._limit = limit
+        self._context = 0 if query.files_only else query.context
+        self._files_only = query.files_only
+        self._limit = query.limit
         self._largest = largest
 
     def named_file(self) -> GrepMatches:
         """Search the place itself, a file; what keeps it from being searched is an error."""
-        place = self._place
-        fd = place.open_regular()
+        fd = self._place.open_regular()
         try:
-            with told_as(place.given):
-                data = read_bounded(fd, self._largest, place.given)
+            with told_as(self._place.given):
+                lines = self._lines(fd, self._place.relative, self._place.given)
         finally:
             os.close(fd)
-        if is_binary(data):
-            raise binary_error(place.given)
-        return self._limited(self._lines(place.path, data))
+        return self._limited([lines])
 
-    def tree(self) -> GrepMatches:
-        """Search everything below the place."""
-        return self._limited(self._tree_lines())
+    def files(self, paths: Iterable[str]) -> GrepMatches:
+        """Search files below the root; one that cannot be searched is passed over."""
+        return self._limited(map(self._file_lines, paths))
 
-    def confirmed(self, found: list[Candidate], rules: IgnoreRules) -> GrepMatches:
-        """Keep the lines another program found that are really there, read by our own fd, and not left out."""
-        return self._limited(self._confirmed_lines(found, rules))
+    def _limited(self, files: Iterable[list[GrepMatch]]) -> GrepMatches:
+        found: list[GrepMatch] = []
+        room = self._limit
+        for lines in files:
+            found += lines
+            room -= sum(line.matched for line in lines)
+            if room < 0:
+                return GrepMatches(_first(found, self._limit, self._context), more=True)
+        return GrepMatches(tuple(found), more=False)
 
-    def _limited(self, lines: Iterator[GrepMatch]) -> GrepMatches:
-        matches: list[GrepMatch] = []
-        for match in lines:
-            if len(matches) == self._limit:
-                return GrepMatches(tuple(matches), more=True)
-            matches.append(match)
-        return GrepMatches(tuple(matches), more=False)
+    def _file_lines(self, path: str) -> list[GrepMatch]:
+        check_cancelled()
+        try:
+            fd = self._place.root.open_regular(path)
+        except OSError:
+            return []
+        try:
+            return self._lines(fd, path, path) if os.fstat(fd).st_size <= self._largest else []
+        except (OSError, ToolError):
+            return []
+        finally:
+            os.close(fd)
 
-    def _tree_lines(self) -> Iterator[GrepMatch]:
-        root, rules = self._place.root, IgnoreRules(self._place.root, self._place.relative)
-
-        def wanted(met: Met) -> bool:
-            is_directory = met.kind is EntryKind.DIRECTORY
-            if met.name.startswith(".") or (is_directory and met.name in SKIPPED):
-                return False
-            return not rules.ignores(met.path, is_directory=is_directory)
-
-        for met in walk(root, self._place.relative, wanted):
-            if met.kind is EntryKind.FILE and self._roots.allows(root.absolute(met.path), Access.READ):
-                check_cancelled()
-                data = _text_bytes(root, met.path, self._largest)
-                if data is not None:
-                    yield from self._lines(root.absolute(met.path), data)
-
-    def _confirmed_lines(self, found: list[Candidate], rules: IgnoreRules) -> Iterator[GrepMatch]:
-        root = self._place.root
-        kept: dict[str, bool] = {}
-        for candidate in found:
-            path = candidate.path
-            if path not in kept:
-                check_cancelled()
-                allowed = self._roots.allows(root.absolute(path), Access.READ)
-                kept[path] = allowed and not rules.ignores_file_below(path)
-            if kept[path] and _is_there(root, candidate):
-                yield GrepMatch(root.absolute(path), candidate.line, _shown(candidate.text))
-
-    def _lines(self, path: str, data: bytes) -> Iterator[GrepMatch]:
-        """The matching lines of a file's bytes."""
-        data = data.removeprefix(BOM).replace(b"\r\n", b"\n")
-        at, number, counted = 0, 1, 0
-        while at < len(data) and (found := self._regex.find(data, at)) is not None:
-            if found == len(data) and data.endswith(b"\n"):
-                break  # an empty match behind the last line
-            start = data.rfind(b"\n", at, found) + 1 or at
-            end = data.find(b"\n", found)
-            end = len(data) if end < 0 else end
-            number += data.count(b"\n", counted, start)
-            counted = start
-            yield GrepMatch(path, number, _shown(data[start : min(end, start + _LONGEST_LINE)]))
-            at = end + 1
+    def _lines(self, fd: int, path: str, given: str) -> list[GrepMatch]:
+        """The file's lines, up to one match more than wanted; only the first match where files are asked for."""
+        lines, left = list[GrepMatch](), 1 if self._files_only else self._limit + 1
+        blocks = text_blocks(fd, self._largest, given)
+        for line in matching_lines(self._place.root.absolute(path), blocks, self._regex, self._context):
+            lines.append(line)
+            left -= line.matched
+            if left == 0:
+                break
+        return lines
 
 
-def _text_bytes(root: Root, path: str, largest: int) -> bytes | None:
-    """The bytes of a text file that is not too large, or None."""
-    try:
-        fd = root.open_regular(path)
-    except OSError:
-        return None
-    try:
-        data = read_bounded(fd, largest, path)
-    except (OSError, ToolError):
-        return None
-    finally:
-        os.close(fd)
-    return None if is_binary(data) else data
-
-
-def _is_there(root: Root, candidate: Candidate) -> bool:
-    """Whether the file below the root has these bytes at this place.
-
-    A searching program follows whatever lies under a name when it looks; the root's own fd does not.
-    """
-    try:
-        fd = root.open_regular(candidate.path)
-    except OSError:
-        return False
-    try:
-        # A BOM that the program took off shifts what follows.
-        shifts = (0, len(BOM)) if os.pread(fd, len(BOM), 0) == BOM else (0,)
-        size = len(candidate.text)
-        return any(os.pread(fd, size, candidate.offset + shift) == candidate.text for shift in shifts)
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
-
-
-def _shown(line: bytes) -> str:
-    return line[:_LONGEST_LINE].rstrip(b"\r\n").decode("utf-8", "replace")
+def _first(lines: list[GrepMatch], limit: int, context: int) -> tuple[GrepMatch, ...]:
+    """The lines up to the limit's last match, and after it only the context that is its own."""
+    *_, last = islice((at for at, line in enumerate(lines) if line.matched), limit)
+    end = last + 1
+    while (
+        (line := lines[end]).path == lines[last].path and not line.matched and line.line <= lines[last].line + context
+    ):
+        end += 1
+    return tuple(lines[:end])

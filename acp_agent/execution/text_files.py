@@ -29,23 +29,24 @@ def is_binary(data: bytes) -> bool:
     return b"\0" in data
 
 
-def binary_error(given: str) -> ToolError:
-    """What the model is told about a file that is no text."""
+def binary_error(given: str, size: int | None = None) -> ToolError:
+    """What the model is told about a file that is no text. `size` in bytes, where known."""
     return ToolError(
         ToolErrorCategory.PERMANENT_FAILURE,
-        f"{given} is a binary file",
-        "Only UTF-8 text can be read here; look at it with a command such as `file` or `xxd`.",
+        f"{given} is a binary file" + ("" if size is None else f" ({size} bytes)"),
+        "Only UTF-8 text can be read, and PNG, JPEG, GIF and WebP pictures of at most 3.75 MiB. For anything else "
+        "use a command: `pdftotext FILE -` for a PDF, `unzip -l` for an archive, or `file` or `xxd`.",
     )
 
 
 def decode_text(data: bytes, given: str) -> str:
     """UTF-8 without its BOM, line ends as they are. Raises ToolError for anything else."""
     if is_binary(data):
-        raise binary_error(given)
+        raise binary_error(given, len(data))
     try:
         return data.removeprefix(BOM).decode()
     except UnicodeDecodeError:
-        raise binary_error(given) from None
+        raise binary_error(given, len(data)) from None
 
 
 def encode_text(text: str, given: str, limit: int) -> bytes:

@@ -106,6 +106,8 @@ def find_blocked_command(text: str, policy: BlocklistPolicy) -> str:
 class BlocklistGate(Gate):
     """Refuses blocked commands. `policy` may be replaced at any time; a call is judged by one policy throughout."""
 
+    name = "blocklist"
+
     def __init__(self, wrapped: ToolExecutor, policy: BlocklistPolicy) -> None:
         super().__init__(wrapped)
         self.policy = policy
@@ -129,7 +131,7 @@ def judge(text: str, policy: BlocklistPolicy) -> Verdict:
     found = survey(text)
     pattern = policy.find(found)
     if pattern:
-        return Deny(f"blocklist: the command matches '{pattern}'")
+        return Deny(f"blocklist: the command matches '{pattern}'", rule=pattern)
     if found.unread:
         return Deny(f"blocklist: the command {found.unread} and cannot be checked")
     if not found.constructs:

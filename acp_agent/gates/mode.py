@@ -20,6 +20,8 @@ class ModeGate(Gate):
     code        everything
     """
 
+    name = "mode"
+
     def __init__(self, wrapped: ToolExecutor, conduct: Conduct) -> None:
         super().__init__(wrapped)
         self._conduct = conduct

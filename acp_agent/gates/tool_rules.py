@@ -56,7 +56,7 @@ def _values(invocation: Invocation, resolve: Resolve) -> list[tuple[tuple[str, .
 def _real(path: str, access: Access, resolve: Resolve) -> tuple[str, ...]:
     """The resolved path, absolute and relative to the session's folder; none when it is not allowed at all."""
     try:
-        real, folder = resolve(path, access), resolve(".", Access.READ)
+        real, folder = resolve(path, access), resolve(".", Access.LIST)
     except (Refused, ToolError):
         return ()
     inside = real.startswith(f"{folder.rstrip('/')}/")

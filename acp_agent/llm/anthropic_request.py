@@ -43,7 +43,7 @@ def request_body(endpoint: Endpoint, request: ModelRequest, default_max_tokens: 
         body["system"] = [{"type": "text", "text": request.system, "cache_control": _CACHE}]
     if request.tools:
         body["tools"] = _tools(request.tools)
-    messages = _messages(endpoint.provider, request.messages)
+    messages = _messages(endpoint.provider, endpoint.shown(request.messages))
     _mark_last_block(messages)
     body["messages"] = messages
     return {**body, **endpoint.extra_body}
@@ -81,8 +81,8 @@ def _block(provider: str, part: Part) -> JsonObject | None:
     match part:
         case TextPart(text):
             return {"type": "text", "text": text} if text.strip() else None
-        case ImagePart(data, mime_type):
-            return {"type": "image", "source": {"type": "base64", "media_type": mime_type, "data": data}}
+        case ImagePart():
+            return _image(part)
         case ThoughtPart():
             return part.opaque if part.provider == provider else None
         case OpaquePart():
@@ -97,11 +97,16 @@ def _block(provider: str, part: Part) -> JsonObject | None:
 
 def _tool_result(part: ToolResultPart) -> JsonObject:
     block: JsonObject = {"type": "tool_result", "tool_use_id": _id(part.id)}
-    if part.text.strip() or part.is_error:
-        block["content"] = part.text if part.text.strip() else "(no output)"  # a failed call must say something
-    if part.is_error:
-        block["is_error"] = True
-    return block
+    if part.is_error:  # must say something, and may say it in words only
+        return {**block, "content": part.text if part.text.strip() else "(no output)", "is_error": True}
+    if part.images:
+        words: list[Json] = [{"type": "text", "text": part.text}] if part.text.strip() else []
+        return {**block, "content": [*words, *map(_image, part.images)]}
+    return {**block, "content": part.text} if part.text.strip() else block
+
+
+def _image(part: ImagePart) -> JsonObject:
+    return {"type": "image", "source": {"type": "base64", "media_type": part.mime_type, "data": part.data}}
 
 
 def _id(model_id: str) -> str:

@@ -45,6 +45,7 @@ class ProviderConfig:
     script          for `scripted`: a packaged name or a path; empty = the model's id is the name
     context_window  tokens; None takes what is known about the model
     max_tokens      tokens of one answer, likewise
+    images          whether its models take pictures, likewise
     extra_body      fields added to every request, such as { temperature = 0.2 }
     """
 
@@ -57,6 +58,7 @@ class ProviderConfig:
     script: str = ""
     context_window: int | None = None
     max_tokens: int | None = None
+    images: bool | None = None
     extra_body: JsonObject = field(default_factory=dict[str, Json])
 
     @classmethod
@@ -72,6 +74,7 @@ class ProviderConfig:
             script=settings.script or "",
             context_window=settings.context_window,
             max_tokens=settings.max_tokens,
+            images=settings.images,
         )
 
 
@@ -165,6 +168,7 @@ def _endpoint(config: ProviderConfig, ref: ModelRef, limits: ModelLimits) -> End
         context_window=config.context_window or limits.context_window,
         max_tokens=max_tokens,
         thinking=limits.thinking,
+        images=limits.images if config.images is None else config.images,
         extra_body=config.extra_body,
     )
 

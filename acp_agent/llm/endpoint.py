@@ -1,8 +1,15 @@
-"""Where a model answers: what an adapter needs to know about one configured model."""
+"""Where a model answers: what an adapter needs to know about one configured model, and what the model may be shown."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
-from acp_agent.core.types import Json, JsonObject
+from acp_agent.core.messages import Message, Part, TextPart, ToolResultPart
+from acp_agent.core.types import ImagePart, Json, JsonObject
+
+_MOST_IMAGES = 20
+"""In one request: with more, Anthropic's API takes none of over 2000 pixels, and refuses the conversation for good."""
+_MOST_IMAGE_CHARS = 16 * 1024 * 1024
+"""Of base64 in one request: the smallest limit of the big APIs (Gemini) is 20 MB with all the words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +24,7 @@ class Endpoint:
     context_window  tokens, input and output together
     max_tokens      tokens of one answer; None leaves it to the server
     thinking        the model takes `thinking: {type: adaptive}` (Anthropic)
+    images          the model takes pictures
     extra_body      fields the user adds to every request body, such as temperature
     """
 
@@ -29,4 +37,59 @@ class Endpoint:
     timeout: float = 300.0
     max_tokens: int | None = None
     thinking: bool = False
+    images: bool = True
     extra_body: JsonObject = field(default_factory=dict[str, Json])
+
+    def shown(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """The conversation as this model may be sent it: a short text in place of each picture it cannot get."""
+        sizes = [len(image.data) for message in messages for part in message.parts for image in _images(part)]
+        left_out = _left_out(sizes) if self.images else len(sizes)
+        why = (
+            "no longer shown: many pictures came after it"
+            if self.images
+            else f"not shown: {self.model} takes no images"
+        )
+        shown: list[Message] = []
+        for message in messages:
+            parts: list[Part] = []
+            for part in message.parts:
+                count = min(len(_images(part)), left_out)
+                left_out -= count
+                parts.append(_without(part, count, why))
+            shown.append(replace(message, parts=tuple(parts)))
+        return shown
+
+
+def _left_out(sizes: Sequence[int]) -> int:
+    """How many pictures, oldest first, a request has no room for.
+
+    When it is full, half of it is emptied at once: each time that happens the provider's prompt cache is lost.
+    """
+    first = total = 0
+    for number, size in enumerate(sizes, 1):
+        total += size
+        if number - first > _MOST_IMAGES or total > _MOST_IMAGE_CHARS:
+            while first < number - 1 and (number - first > _MOST_IMAGES // 2 or total > _MOST_IMAGE_CHARS // 2):
+                total -= sizes[first]
+                first += 1
+    return first
+
+
+def _images(part: Part) -> tuple[ImagePart, ...]:
+    match part:
+        case ImagePart():
+            return (part,)
+        case ToolResultPart():
+            return part.images
+        case _:
+            return ()
+
+
+def _without(part: Part, count: int, why: str) -> Part:
+    """The part without its first `count` pictures."""
+    if count == 0:
+        return part
+    notes = [f"[{image.mime_type} {why}]" for image in _images(part)[:count]]
+    if isinstance(part, ToolResultPart):
+        return replace(part, text="\n".join((part.text, *notes)).lstrip("\n"), images=part.images[count:])
+    return TextPart(notes[0])

@@ -1,4 +1,4 @@
-"""What is known about a model's size, from `models.toml`."""
+"""What is known about a model, from `models.toml`: its size, what it takes."""
 
 import tomllib
 from importlib.resources import files
@@ -7,13 +7,18 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ModelLimits(BaseModel):
-    """`context_window` and `max_output` in tokens; `thinking`: takes Anthropic's adaptive thinking."""
+    """`context_window` and `max_output` in tokens.
+
+    thinking  takes Anthropic's adaptive thinking
+    images    takes pictures
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     context_window: int = Field(gt=0)
     max_output: int = Field(gt=0)
     thinking: bool = False
+    images: bool = False
 
 
 class ModelTable(BaseModel):

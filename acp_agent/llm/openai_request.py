@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final, assert_never
 
@@ -28,20 +29,26 @@ class Quirk(StrEnum):
     NO_STREAM_OPTIONS = "no_stream_options"  # older compatible servers
     MAX_COMPLETION_TOKENS = "max_completion_tokens"  # OpenAI's reasoning models have renamed `max_tokens`
     NO_REASONING = "no_reasoning"  # gpt-5.4 and later: tools on this API only without reasoning
+    NO_IMAGES = "no_images"  # models for text, each server in its own words
 
 
 _REFUSALS: Final = (
-    (re.compile(r"stream_options|include_usage"), Quirk.NO_STREAM_OPTIONS),
-    (re.compile(r"max_completion_tokens"), Quirk.MAX_COMPLETION_TOKENS),
-    (re.compile(r"reasoning_effort"), Quirk.NO_REASONING),
+    (re.compile(r"stream_options|include_usage"), (400, 422), Quirk.NO_STREAM_OPTIONS),
+    (re.compile(r"max_completion_tokens"), (400, 422), Quirk.MAX_COMPLETION_TOKENS),
+    (re.compile(r"reasoning_effort"), (400, 422), Quirk.NO_REASONING),
+    # OpenAI, DeepSeek | Mistral, OpenRouter (404), llama.cpp (500) | LM Studio | vLLM | Groq
+    (
+        re.compile(r"image_url|image input|support images?|0 image|multimodal|content must be a string", re.IGNORECASE),
+        (400, 404, 422, 500),
+        Quirk.NO_IMAGES,
+    ),
 )
 
 
 def quirk_in(error: ProviderError) -> Quirk | None:
     """The change that would make the server take the request, when its refusal names one."""
-    if error.status not in (400, 422):
-        return None
-    return next((quirk for pattern, quirk in _REFUSALS if pattern.search(str(error))), None)
+    text = str(error)
+    return next((quirk for words, codes, quirk in _REFUSALS if error.status in codes and words.search(text)), None)
 
 
 def request_body(endpoint: Endpoint, request: ModelRequest, quirks: frozenset[Quirk]) -> JsonObject:
@@ -49,7 +56,9 @@ def request_body(endpoint: Endpoint, request: ModelRequest, quirks: frozenset[Qu
     messages: list[Json] = []
     if request.system.strip():
         messages.append({"role": "system", "content": request.system})
-    for message in request.messages:
+    if Quirk.NO_IMAGES in quirks:
+        endpoint = replace(endpoint, images=False)
+    for message in endpoint.shown(request.messages):
         messages.extend(_messages(endpoint.provider, message))
     body: JsonObject = {
         "model": endpoint.model,
@@ -73,6 +82,8 @@ def _adapted(body: JsonObject, quirks: Iterable[Quirk]) -> JsonObject:
             case Quirk.MAX_COMPLETION_TOKENS:
                 if "max_tokens" in body:
                     body["max_completion_tokens"] = body.pop("max_tokens")
+            case Quirk.NO_IMAGES:
+                pass  # the messages were made without
             case Quirk.NO_REASONING:
                 body.setdefault("reasoning_effort", "none")  # what the user has set stays, and fails with a message
             case _:
@@ -98,7 +109,10 @@ def _messages(provider: str, message: Message) -> list[JsonObject]:
 
 
 def _user(message: Message) -> list[JsonObject]:
-    """Tool results, one message each and first (L1.6), then what the user said."""
+    """Tool results, one message each and first (L1.6), then their pictures, then what the user said.
+
+    A tool message takes text only, so the pictures stand in the user's, each after a line that says whose it is.
+    """
     out: list[JsonObject] = []
     texts: list[str] = []
     content: list[Json] = []
@@ -106,11 +120,14 @@ def _user(message: Message) -> list[JsonObject]:
         match part:
             case ToolResultPart():
                 out.append({"role": "tool", "tool_call_id": part.id, "content": part.text})
+                if part.images:
+                    content.append({"type": "text", "text": f"From tool call {part.id}:"})
+                    content.extend(map(_image, part.images))
             case TextPart(text) if text:
                 texts.append(text)
                 content.append({"type": "text", "text": text})
-            case ImagePart(data, mime_type):
-                content.append({"type": "image_url", "image_url": {"url": f"data:{mime_type};base64,{data}"}})
+            case ImagePart():
+                content.append(_image(part))
             case TextPart() | ThoughtPart() | ToolUsePart() | OpaquePart():
                 pass  # nothing this API knows in a user's message
             case _:
@@ -121,6 +138,10 @@ def _user(message: Message) -> list[JsonObject]:
         # A plain string: every compatible server takes it, not every one takes parts.
         out.append({"role": "user", "content": "\n\n".join(texts)})
     return out
+
+
+def _image(part: ImagePart) -> JsonObject:
+    return {"type": "image_url", "image_url": {"url": f"data:{part.mime_type};base64,{part.data}"}}
 
 
 def _assistant(provider: str, message: Message) -> list[JsonObject]:

@@ -63,7 +63,7 @@ class Pipeline:
         """The result with text, display, envelope and failure fit to be shown, and `stats` of the text.
 
         `envelope["truncated"]` becomes true when a string of the result was cut (O5.16). Diffs and locations stay as
-        they are: an editor applies them to real files.
+        they are, an editor applies them to real files; and pictures, which hold no words.
         """
         return _Application(self._threshold, self._display_limit, self._stages, spec).apply(result)
 

@@ -9,26 +9,27 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
-from pathlib import PurePosixPath
 from typing import assert_never
 from urllib.parse import unquote, urlsplit
 
-import anyio
-
-from acp_agent.core.backends import FileSystem
+from acp_agent.core.backends import EntryKind, FileSystem
 from acp_agent.core.errors import AgentError
 from acp_agent.core.messages import ImagePart, Message, Part, Role, TextPart
 from acp_agent.core.types import Access
+from acp_agent.core.web import Web
 from acp_agent.protocol import wire
 from acp_agent.protocol.diagnostics import DIAGNOSTICS_TYPE, diagnostics
 from acp_agent.protocol.errors import invalid_request
+from acp_agent.protocol.linked_pages import read_pages
+from acp_agent.tools.untrusted import fence
 
 TEXT_LIMIT = 1024 * 1024
 """Bytes of text in one prompt, before and after links are read (A12.5, A24.14)."""
 IMAGE_LIMIT = 20 * 1024 * 1024
 """Base64 characters of one image (A24.2)."""
 LINK_LIMIT = 1024 * 1024
-"""Bytes of one linked file (A24.8)."""
+"""Bytes of one linked file (A24.8), characters of one linked page."""
+_FRAME = 16 * 1024  # bytes around the text of a linked page, and for escapes in it
 _IMAGE_TYPES = {"image/jpeg", "image/jpg", "image/png", "image/gif", "image/webp"}
 _KEY_FOLDERS = {".ssh", ".gnupg", ".aws"}
 _KERNEL_FOLDERS = {"proc", "sys", "dev"}
@@ -43,11 +44,12 @@ class Prompt:
     skipped: list[str] = field(default_factory=list[str])
 
 
-async def read_prompt(blocks: Sequence[wire.Block], files: FileSystem) -> Prompt:
+async def read_prompt(blocks: Sequence[wire.Block], files: FileSystem, web: Web) -> Prompt:
     """Raises RpcError -32600 "prompt too large". `command` is the first text, where a slash command stands."""
     reading = _Reading(files)
     for block in blocks:
         await reading.add(block)
+    await reading.add_pages(web)
     texts = [block.text for block in blocks if isinstance(block, wire.Text)]
     parts: tuple[Part, ...] = (TextPart("\n".join(reading.texts)), *reading.images)
     return Prompt(Message(Role.USER, parts), texts[0] if texts else "", reading.skipped)
@@ -59,6 +61,7 @@ class _Reading:
     def __init__(self, files: FileSystem) -> None:
         self._files = files
         self._size = 0
+        self._pages: list[tuple[str, int]] = []  # URLs of linked pages, and which text names each
         self.texts: list[str] = []
         self.images: list[Part] = []
         self.skipped: list[str] = []
@@ -107,13 +110,16 @@ class _Reading:
     async def _add_link(self, block: wire.Link) -> None:
         path = file_path(block.uri)
         if path is None:
-            # A page may be fetched by a tool, under the guards of the web tools; a link alone fetches nothing.
             self._add_text(f'<resource_link uri="{escape(block.uri)}" name="{escape(block.name)}"/>')
+            scheme = block.uri.partition("://")[0].lower() if "://" in block.uri else ""
+            if scheme == "https":
+                self._pages.append((block.uri, len(self.texts) - 1))
+            elif scheme == "http":
+                self.skipped.append(f"{block.uri}: only https links are read")
             return
         try:
-            resolved = self._files.resolve(path, Access.READ)
-            _refuse_private(resolved)
-            if await anyio.Path(resolved).is_dir():
+            _refuse_private(self._files.resolve(path, Access.LIST))
+            if await self._files.kind(path) is EntryKind.DIRECTORY:
                 self._add_text(f'<resource_link uri="{escape(block.uri)}" name="{escape(block.name)}" type="folder"/>')
                 return
             text = await self._files.read_text(path)
@@ -124,6 +130,24 @@ class _Reading:
             self.skipped.append(f"{block.uri}: over {LINK_LIMIT} bytes")
             return
         self._add_text(_resource(block.uri, text))
+
+    async def add_pages(self, web: Web) -> None:
+        """Put linked pages in the place of their names, into the room the rest of the prompt has left (A24.14)."""
+        pages = await read_pages([url for url, _ in self._pages], web)
+        for (url, index), page in zip(self._pages, pages, strict=True):
+            if page.failure:
+                self.skipped.append(f"{url}: {page.failure}")
+                continue
+            named = len(self.texts[index].encode("utf-8", "replace"))
+            room = TEXT_LIMIT - self._size + named
+            text = _cut(page.text, room - _FRAME)
+            resource = _resource(url, fence(text, page.url))
+            size = len(resource.encode("utf-8", "replace"))
+            if not text or size > room:
+                self.skipped.append(f"{url}: no room for it in the prompt" if page.text else f"{url}: nothing to read")
+                continue
+            self.texts[index] = resource
+            self._size += size - named
 
 
 def file_path(uri: str) -> str | None:
@@ -144,8 +168,8 @@ class _Private(AgentError):
 
 
 def _refuse_private(path: str) -> None:
-    parts = PurePosixPath(path).parts[1:]
-    if _KEY_FOLDERS & set(parts) or (parts and parts[0] in _KERNEL_FOLDERS):
+    names = path.strip("/").split("/")
+    if _KEY_FOLDERS & set(names) or names[0] in _KERNEL_FOLDERS:
         raise _Private("in a private folder")
 
 
@@ -153,6 +177,12 @@ def _resource(uri: str, text: str) -> str:
     # The body could otherwise close the element and speak as the user (A24.13).
     body = re.sub("</(?=resource)", "&lt;/", text, flags=re.IGNORECASE)
     return f'<resource uri="{escape(uri)}">\n{body}\n</resource>'
+
+
+def _cut(text: str, limit: int) -> str:
+    """At most LINK_LIMIT characters and about `limit` bytes of a page, with a word where it was cut."""
+    kept = text[:LINK_LIMIT].encode("utf-8", "replace")[: max(limit, 0)].decode(errors="ignore")
+    return f"{kept}\n[The page goes on.]" if kept and len(kept) < len(text) else kept
 
 
 def _is_base64(data: str) -> bool:

@@ -10,6 +10,7 @@ from acp_agent.core.events import EventSink, Notice, Severity, TextDelta
 from acp_agent.core.messages import Message, StopReason, TextPart
 from acp_agent.core.ports import Toolset
 from acp_agent.core.types import CallOrigin, JsonObject, ToolCall, ToolResult
+from acp_agent.core.web import Web
 from acp_agent.protocol import commands, wire
 from acp_agent.protocol.commands import Name
 from acp_agent.protocol.content import read_prompt
@@ -39,16 +40,17 @@ class TurnEngine:
     """
 
     def __init__(
-        self, loop: Callable[[], Awaitable[Loop]], toolset: Toolset, files: FileSystem, emit: EventSink
+        self, loop: Callable[[], Awaitable[Loop]], toolset: Toolset, files: FileSystem, web: Web, emit: EventSink
     ) -> None:
         self._loop = loop
         self._toolset = toolset
         self._files = files
+        self._web = web
         self._emit = emit
         self._since_last_turn: list[TextPart] = []
 
     async def answer(self, params: JsonObject) -> Answer:
-        prompt = await read_prompt(wire.prompt_blocks(params), self._files)
+        prompt = await read_prompt(wire.prompt_blocks(params), self._files, self._web)
         for skipped in prompt.skipped:
             await self._emit(Notice(Severity.WARNING, f"left out of the prompt: {skipped}"))
         command = commands.parse(prompt.command)

@@ -2,10 +2,11 @@
 
 from typing import Never
 
-from acp_agent.core.backends import FileSystem, Lines
+from acp_agent.core.backends import Lines
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Json, JsonObject
-from acp_agent.execution.text_files import binary_error, stretch
+from acp_agent.execution.local_files import Head, LocalFileSystem
+from acp_agent.execution.text_files import BOM, binary_error, is_binary, stretch
 from acp_agent.protocol import frames, wire
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.errors import ConnectionLost, NoAnswer, RpcError
@@ -16,6 +17,11 @@ _BACKEND = "editor files"
 _BOM = "\ufeff"
 _REPLACEMENT = "\ufffd"
 """What an editor that reads like node gives for bytes that are no UTF-8."""
+_LARGEST = 8 * 1024 * 1024
+"""Bytes on disk of the largest file that comes through the editor for a few of its lines."""
+_HEAD = 1024
+"""Bytes at the start of a file that show what it is."""
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class ProxyFileSystem:
@@ -27,7 +33,13 @@ class ProxyFileSystem:
     """
 
     def __init__(
-        self, peer: Peer, session_id: str, client: Client, local: FileSystem, paths: EditorPaths, timeout: float
+        self,
+        peer: Peer,
+        session_id: str,
+        client: Client,
+        local: LocalFileSystem,
+        paths: EditorPaths,
+        timeout: float,
     ) -> None:
         self._peer = peer
         self._session_id = session_id
@@ -35,7 +47,7 @@ class ProxyFileSystem:
         self._local = local
         self._paths = paths
         self._timeout = timeout
-        self._marked = set[str]()
+        self._marked = dict[str, bool]()
         self._silent = False
 
     def resolve(self, path: str, access: Access) -> str:
@@ -55,10 +67,20 @@ class ProxyFileSystem:
             raise binary_error(path)
         if _REPLACEMENT in text:
             await self._judge(path, resolved)
-        self._remember_mark(resolved, text)
+        self._marked[resolved] = text.startswith(_BOM)
         return text.removeprefix(_BOM)
 
     async def read_lines(self, path: str, offset: int, limit: int) -> Lines:
+        """As TextFiles says; BackendUnavailable also for what is better read from disk.
+
+        An editor sends whole texts as one JSON string: of a huge file that costs both sides seconds and gigabytes,
+        and of a picture it is rubbish. Changes to a huge file that are not saved yet are the price.
+        """
+        if not self._client.read_text_file:
+            _not_offered("fs/read_text_file")
+        head = await self._local.head(path, _HEAD)
+        if head is not None and _is_for_disk(head):
+            raise BackendUnavailable(_BACKEND, f"{path} is better read from disk", quiet=True)
         return stretch(await self.read_text(path), offset, limit)
 
     async def write_text(self, path: str, text: str) -> None:
@@ -69,7 +91,7 @@ class ProxyFileSystem:
             raise BackendUnavailable(_BACKEND, "fs/write_text_file was not answered before", permanent=True)
         resolved = self._local.resolve(path, Access.WRITE)
         await self._judge(path, resolved)
-        if resolved in self._marked:
+        if await self._has_mark(resolved):
             text = _BOM + text.removeprefix(_BOM)
         try:
             # The editor must create the file, but no page says it makes folders; and some answer null (acp.md 4.6).
@@ -85,15 +107,23 @@ class ProxyFileSystem:
         if await self._local.kind(resolved) is not None:
             await self._local.read_text(path)
 
-    def _remember_mark(self, resolved: str, text: str) -> None:
-        """Whether the editor shows the file's BOM: then its text needs one to keep it; else the editor sees to it."""
-        if text.startswith(_BOM):
-            self._marked.add(resolved)
-        else:
-            self._marked.discard(resolved)
+    async def _has_mark(self, resolved: str) -> bool:
+        """Whether the editor's text needs a BOM for the file to keep its own.
+
+        An editor that showed the text without a BOM sees to it itself; one that never showed it may know of none.
+        """
+        if resolved in self._marked:
+            return self._marked[resolved]
+        head = await self._local.head(resolved, len(BOM))
+        return head is not None and head.data == BOM
 
     async def _request(self, method: str, params: JsonObject) -> Json:
         return await self._peer.request(method, {"sessionId": self._session_id, **params}, timeout=self._timeout)
+
+
+def _is_for_disk(head: Head) -> bool:
+    """Too large, or surely no text; what may be UTF-16 is a matter for the editor."""
+    return head.size > _LARGEST or (is_binary(head.data) and not head.data.startswith(_UTF_16))
 
 
 def _unavailable(method: str, error: RpcError) -> BackendUnavailable:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import assert_never
 
 from acp_agent.core import events
-from acp_agent.core.types import Diff, Json, JsonObject, Location, ToolKind, ToolResult
+from acp_agent.core.types import Diff, ImagePart, Json, JsonObject, Location, ToolKind, ToolResult
 from acp_agent.protocol.bounds import bounded_diff, bounded_input
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.paths import EditorPaths
@@ -17,6 +17,8 @@ from acp_agent.protocol.paths import EditorPaths
 _FENCED = {ToolKind.EXECUTE, ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH}
 _LIVE_TAIL = 8 * 1024
 """Characters of a running local command an editor is shown."""
+IMAGES_LIMIT = 8 * 1024 * 1024
+"""Base64 characters of the pictures in one update; see `bounds` for what happens to long lines."""
 
 
 @dataclass(slots=True)
@@ -125,7 +127,8 @@ class Updates:
             # The text is in rawOutput: content beside a terminal would show everything twice.
             return [{"type": "terminal", "terminalId": card.terminal_id or card.started.call_id}]
         fenced = card is not None and card.started.kind in _FENCED and bool(result.shown)
-        return tool_content(self.paths, result.diffs, _fence(result.shown) if fenced else result.shown)
+        text = _fence(result.shown) if fenced else result.shown
+        return [*tool_content(self.paths, result.diffs, text), *_image_content(result.images)]
 
     def _optional(self, content: list[Json], places: tuple[Location, ...]) -> JsonObject:
         update: JsonObject = {}
@@ -150,6 +153,19 @@ def diff_content(paths: EditorPaths, diffs: tuple[Diff, ...]) -> list[Json]:
             content.append(_text(f"The change of {diff.path} is too large to be shown."))
         else:
             content.append({"type": "diff", "path": shown.path, "oldText": shown.old_text, "newText": shown.new_text})
+    return content
+
+
+def _image_content(images: tuple[ImagePart, ...]) -> list[Json]:
+    content: list[Json] = []
+    left = IMAGES_LIMIT
+    for image in images:
+        if len(image.data) > left:
+            content.append(_text(f"A picture ({image.mime_type}) is too large to be shown."))
+            continue
+        left -= len(image.data)
+        picture: JsonObject = {"type": "image", "data": image.data, "mimeType": image.mime_type}
+        content.append({"type": "content", "content": picture})
     return content
 
 

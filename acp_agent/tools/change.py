@@ -2,7 +2,7 @@
 
 import os
 
-from acp_agent.core.backends import FileSystem
+from acp_agent.core.backends import EntryKind, FileSystem
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Diff
@@ -14,32 +14,26 @@ _PLACEHOLDER = "[REDACTED"
 async def previous_text(files: FileSystem, path: str) -> str | None:
     """The text of the file, or None when there is no such file yet.
 
-    Raises what `read_text` raises for a file that is there but cannot be read: it must not be replaced (A23.2).
+    Raises what `read_text` raises for a file that is there but cannot be read: it must not be replaced (A23.2). Raises
+    Refused where nobody may know what is there, and ToolError where nothing can be: below a file.
     """
-    try:
+    if await files.kind(path) is not None:
         return await files.read_text(path)
-    except ToolError:
-        if await _exists(files, files.resolve(path, Access.WRITE)):
-            raise
-        return None
+    if await _is_below_a_file(files, path):
+        msg = f"{visible(path)}: a part of the path is a file, not a directory"
+        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg)
+    return None
 
 
-async def _exists(files: FileSystem, path: str) -> bool:
-    """Whether the nearest folder that can be listed holds the next name of this absolute path.
-
-    A folder that cannot be listed does not answer; the one above it then tells whether it is there at all.
-    """
-    parent, name = os.path.split(path)
-    while name:
-        try:
-            entries = await files.list_directory(parent)
-        except ToolError:
-            parent, name = os.path.split(parent)
-            continue
-        except Refused:
-            return True
-        return any(entry.name == name for entry in entries)
-    return True
+async def _is_below_a_file(files: FileSystem, path: str) -> bool:
+    """Whether the nearest thing that is there on the way to a path is no directory."""
+    folder = os.path.dirname(files.resolve(path, Access.WRITE))
+    try:
+        while (kind := await files.kind(folder)) is None:
+            folder = os.path.dirname(folder)
+    except Refused:  # writing will tell
+        return False
+    return kind is not EntryKind.DIRECTORY
 
 
 def change(files: FileSystem, path: str, old: str | None, new: str, max_bytes: int) -> Diff:

@@ -1,14 +1,21 @@
 """grep: lines of files that match a regular expression (requirements T4.15)."""
 
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Annotated
+
 from pydantic import Field
 
-from acp_agent.core.backends import GrepMatch, GrepQuery
+from acp_agent.core.backends import GrepMatch, GrepMatches, GrepQuery
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.tools.lines import cut, relative
-from acp_agent.tools.params import Name, Params
+from acp_agent.tools.params import WHOLE, Name, Params
 from acp_agent.tools.tool import Tool
 from acp_agent.tools.visible import visible
+
+_MOST_CONTEXT = 20
+_GAP = "--"
 
 
 class GrepParams(Params):
@@ -17,10 +24,17 @@ class GrepParams(Params):
     pattern: Name = Field(description="RE2 syntax: no look-around, no back-references")
     path: Name = "."
     case_sensitive: bool = True
+    context: Annotated[int, Field(ge=0, le=_MOST_CONTEXT, description="Lines around each match"), WHOLE] = 0
+    glob: Name | None = Field(default=None, description='Only these files, such as "*.{ts,tsx}" or "src/**/test_*.py"')
+    file_type: Name | None = Field(default=None, description="Only this language, such as py, ts or md")
+    files_only: bool = Field(default=False, description="Only name the files that match")
 
 
 class Grep(Tool[GrepParams]):
-    """Searches through the FileSystem port; a match is one line, `path:line: text`."""
+    """Searches through the FileSystem port. A match is `path:12: text`, a line around one `path-12- text`.
+
+    With context, `--` stands between lines that do not follow each other.
+    """
 
     name = "grep"
     kind = ToolKind.SEARCH
@@ -33,19 +47,45 @@ class Grep(Tool[GrepParams]):
         self._max_line_chars = max_line_chars
 
     def subjects(self, params: GrepParams) -> tuple[Subject, ...]:
-        return (PathSubject(params.path, Access.READ),)
+        # The file system asks for each file it reads, and again for a path that is one.
+        return (PathSubject(params.path, Access.LIST),)
 
     async def run(self, params: GrepParams, context: ToolContext) -> ToolResult:
-        query = GrepQuery(params.pattern, params.path, params.case_sensitive, self._max_matches)
+        query = GrepQuery(
+            params.pattern,
+            params.path,
+            case_sensitive=params.case_sensitive,
+            limit=self._max_matches,
+            context=params.context,
+            glob=params.glob,
+            file_type=params.file_type,
+            files_only=params.files_only,
+        )
         found = await context.files.grep(query)
         if not found.matches:
             return ToolResult(f"No matches for: {params.pattern}")
-        base = context.files.resolve(".", Access.READ)
-        lines = [self._line(match, base) for match in found.matches]
-        if found.more:
-            lines.append(f"... and more matches (showing first {len(found.matches)})")
+        base = context.files.resolve(".", Access.LIST)
+        lines = self._files(found, base) if params.files_only else self._lines(found, base, gaps=params.context > 0)
         return ToolResult("\n".join(lines))
 
+    def _lines(self, found: GrepMatches, base: str, *, gaps: bool) -> Iterator[str]:
+        yield self._line(found.matches[0], base)
+        for last, match in pairwise(found.matches):
+            if gaps and (match.path != last.path or match.line != last.line + 1):
+                yield _GAP
+            yield self._line(match, base)
+        if found.more:
+            yield f"... and more matches (showing first {sum(match.matched for match in found.matches)})"
+
     def _line(self, match: GrepMatch, base: str) -> str:
-        text = cut(match.text, self._max_line_chars)
-        return f"{visible(relative(match.path, base))}:{match.line}: {text}"
+        path, text = visible(relative(match.path, base)), cut(match.text, self._max_line_chars)
+        return f"{path}:{match.line}: {text}" if match.matched else f"{path}-{match.line}- {text}"
+
+    def _files(self, found: GrepMatches, base: str) -> Iterator[str]:
+        for match in found.matches:
+            yield visible(relative(match.path, base))
+        count = len(found.matches)
+        if found.more:
+            yield f"... and more files (showing first {count})"
+        else:
+            yield "(1 file matches)" if count == 1 else f"({count} files match)"

@@ -6,6 +6,8 @@
 import os
 from collections.abc import Iterable
 
+_COUNTED = 100_000  # missing characters that are worth a number
+
 
 def split_lines(text: str) -> list[str]:
     """The lines without their ends. A text that ends with a line end has no empty last line."""
@@ -15,14 +17,13 @@ def split_lines(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
-def count_lines(text: str) -> int:
-    """How many lines `split_lines` gives."""
-    return text.count("\n") + (text != "" and not text.endswith("\n"))
-
-
 def cut(line: str, limit: int) -> str:
     """The line, or its first `limit` characters and how many are missing."""
-    return line if len(line) <= limit else f"{line[:limit]}… [{len(line) - limit} more characters]"
+    missing = len(line) - limit
+    if missing <= 0:
+        return line
+    # Of a very long line only the beginning may have been read.
+    return f"{line[:limit]}… [{missing if missing <= _COUNTED else f'over {_COUNTED}'} more characters]"
 
 
 def numbered(lines: Iterable[str], first: int, limit: int) -> str:

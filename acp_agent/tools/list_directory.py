@@ -28,7 +28,7 @@ class ListDirectory(Tool[ListDirectoryParams]):
         self.kind = kind
 
     def subjects(self, params: ListDirectoryParams) -> tuple[Subject, ...]:
-        return (PathSubject(params.path, Access.READ),)
+        return (PathSubject(params.path, Access.LIST),)
 
     async def run(self, params: ListDirectoryParams, context: ToolContext) -> ToolResult:
         entries = await context.files.list_directory(params.path)

@@ -123,6 +123,9 @@ def _expected(parameter: Json) -> str:
     if not isinstance(parameter, dict):
         return "another value"
     low, high = parameter.get("minimum"), parameter.get("maximum")
+    options = parameter.get("enum")
+    if isinstance(options, list):
+        return f"one of {', '.join(map(str, options))}"
     match parameter.get("type"):
         case "integer" if low is not None and high is not None:
             return f"a whole number from {low} to {high}"

@@ -1,6 +1,7 @@
 """From a name and raw arguments to a tool that understands them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
@@ -10,45 +11,75 @@ from acp_agent.core.ports import Invocation
 from acp_agent.core.types import ToolCall, ToolKind, ToolSpec
 from acp_agent.tools.aliases import ALIASES
 from acp_agent.tools.bash import Bash
+from acp_agent.tools.copy_path import CopyPath
+from acp_agent.tools.create_directory import CreateDirectory
+from acp_agent.tools.delete_path import DeletePath
+from acp_agent.tools.diagnostics import Diagnostics
 from acp_agent.tools.edit import Edit
+from acp_agent.tools.fetch import Fetch
 from acp_agent.tools.find_path import FindPath
 from acp_agent.tools.grep import Grep
 from acp_agent.tools.list_directory import ListDirectory
+from acp_agent.tools.move_path import MovePath
 from acp_agent.tools.params import quote
 from acp_agent.tools.read import Read
 from acp_agent.tools.tool import Tool
+from acp_agent.tools.web_scrape import WebScrape
 from acp_agent.tools.write import Write
 
 
-def default_tools(
-    *,
-    command_seconds: float = 600,
-    read_lines: int = 2000,
-    line_chars: int = 2000,
-    match_chars: int = 500,
-    grep_matches: int = 100,
-    found_paths: int = 200,
-    write_bytes: int = 10 * 1024 * 1024,
-    rich_kinds: bool = False,
-) -> tuple[Tool[Any], ...]:
-    """The built-in tools, in the order the model sees them.
+@dataclass(frozen=True, slots=True)
+class ToolLimits:
+    """How far the built-in tools go.
 
     command_seconds             most seconds a command may ask for
     read_lines, line_chars      most lines of one read, and characters of one line
     match_chars, grep_matches   characters of a matching line, and most matches of one grep
     found_paths                 find_path's results when the model names no number
     write_bytes                 most bytes a file may have after write or edit
-    rich_kinds                  list_directory and find_path show as searches (requirements section 4 row 60)
+    diagnostics                 problems diagnostics shows when the model names no number
+    checker_seconds             seconds each of its checkers may take
     """
-    search = ToolKind.SEARCH if rich_kinds else ToolKind.OTHER
+
+    command_seconds: float = 600
+    read_lines: int = 2000
+    line_chars: int = 2000
+    match_chars: int = 500
+    grep_matches: int = 100
+    found_paths: int = 200
+    write_bytes: int = 10 * 1024 * 1024
+    diagnostics: int = 50
+    checker_seconds: float = 120
+
+
+_DEFAULTS = ToolLimits()
+
+
+def default_tools(limits: ToolLimits = _DEFAULTS, *, rich_kinds: bool = False) -> tuple[Tool[Any], ...]:
+    """The built-in tools, in the order the model sees them.
+
+    With `rich_kinds` editors draw every tool as what it is, else as the seeds say, many as "other" (requirements
+    section 4 row 60).
+    """
+
+    def kind(rich: ToolKind) -> ToolKind:
+        return rich if rich_kinds else ToolKind.OTHER
+
     return (
-        Bash(command_seconds),
-        Read(max_lines=read_lines, max_line_chars=line_chars),
-        Write(max_bytes=write_bytes),
-        Edit(max_bytes=write_bytes),
-        ListDirectory(kind=search),
-        FindPath(max_results=found_paths, kind=search),
-        Grep(max_matches=grep_matches, max_line_chars=match_chars),
+        Bash(limits.command_seconds),
+        Read(max_lines=limits.read_lines, max_line_chars=limits.line_chars),
+        Write(max_bytes=limits.write_bytes),
+        Edit(max_bytes=limits.write_bytes),
+        ListDirectory(kind=kind(ToolKind.SEARCH)),
+        FindPath(max_results=limits.found_paths, kind=kind(ToolKind.SEARCH)),
+        Grep(max_matches=limits.grep_matches, max_line_chars=limits.match_chars),
+        CreateDirectory(kind=kind(ToolKind.EDIT)),
+        DeletePath(kind=kind(ToolKind.DELETE)),
+        MovePath(kind=kind(ToolKind.MOVE)),
+        CopyPath(kind=kind(ToolKind.EDIT)),
+        Fetch(),
+        WebScrape(),
+        Diagnostics(max_diagnostics=limits.diagnostics, seconds=limits.checker_seconds),
     )
 
 

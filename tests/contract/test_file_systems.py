@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from acp_agent.core.backends import EntryKind, FileSystem, FoundPaths, GrepQuery, Lines
+from acp_agent.core.backends import Copied, Deleted, EntryKind, FileSystem, FoundPaths, GrepQuery, Lines
 from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
 from acp_agent.execution.composite import CompositeFileSystem
@@ -309,7 +310,7 @@ async def test_ignored_files_are_not_found(tree: Tree):
 # --------------------------------------------------------------------------------------- grepping
 
 
-async def hits(tree: Tree, pattern: str, path: str = ".", **more: bool) -> list[tuple[str, int, str]]:
+async def hits(tree: Tree, pattern: str, path: str = ".", **more: Any) -> list[tuple[str, int, str]]:
     result = await tree.files.grep(GrepQuery(pattern, path, **more))
     assert not result.more
     return [(tree.relative(match.path), match.line, match.text) for match in result.matches]
@@ -339,6 +340,67 @@ async def test_matches_are_cut_at_the_limit(tree: Tree):
         ("b.txt", 1),
     ]
     assert not (await tree.files.grep(GrepQuery("x", ".", limit=10))).more
+
+
+async def around(tree: Tree, context: int, limit: int = 100) -> tuple[list[tuple[str, int, bool]], bool]:
+    result = await tree.files.grep(GrepQuery("x", ".", context=context, limit=limit))
+    return [(tree.relative(line.path), line.line, line.matched) for line in result.matches], result.more
+
+
+async def test_context_comes_with_the_matches_in_order_and_no_line_twice(tree: Tree):
+    tree.put("a.txt", b"1\n2 x\n3\n4 x\n5\n6\n7\n8\n9 x")
+    tree.put("b.txt", b"x\n2\n3\n")
+    one = [("a.txt", 1, False), ("a.txt", 2, True), ("a.txt", 3, False), ("a.txt", 4, True), ("a.txt", 5, False)]
+    two = [("a.txt", 8, False), ("a.txt", 9, True)]
+    three = [("b.txt", 1, True), ("b.txt", 2, False)]
+    assert await around(tree, 1) == ([*one, *two, *three], False)
+    lines = [("a.txt", line, line in (2, 4, 9)) for line in range(1, 10)]
+    assert await around(tree, 20) == ([*lines, *three, ("b.txt", 3, False)], False)
+
+
+async def test_context_is_not_counted_and_that_of_a_match_too_many_not_given(tree: Tree):
+    tree.put("a.txt", b"x\n2\n3\n4\n5\nx\nx\n8\n")
+    first = [("a.txt", 1, True), ("a.txt", 2, False)]
+    assert await around(tree, 1, limit=1) == (first, True)
+    assert await around(tree, 1, limit=2) == ([*first, ("a.txt", 5, False), ("a.txt", 6, True)], True)
+    tree.put("b.txt", b"1\nx\n")
+    last = [("a.txt", 5, False), ("a.txt", 6, True), ("a.txt", 7, True), ("a.txt", 8, False)]
+    assert await around(tree, 1, limit=3) == ([*first, *last], True)
+
+
+async def test_a_glob_chooses_files_at_any_depth_or_with_a_slash_where_it_says(tree: Tree):
+    for path in ("a.py", "b.ts", "src/c.py", "src/deep/d.tsx", "src/deep/test_e.py"):
+        tree.put(path, b"x\n")
+
+    async def chosen(glob: str, path: str = ".") -> list[str]:
+        return [each for each, _, _ in await hits(tree, "x", path, glob=glob)]
+
+    assert await chosen("*.py") == ["a.py", "src/c.py", "src/deep/test_e.py"]
+    assert await chosen("*.{ts,tsx}") == ["b.ts", "src/deep/d.tsx"]
+    assert await chosen("src/*.py") == ["src/c.py"]
+    assert await chosen("src/**/*.py") == ["src/c.py", "src/deep/test_e.py"]
+    assert await chosen("deep/*", "src") == ["src/deep/d.tsx", "src/deep/test_e.py"]
+    assert await chosen("*.rs") == []
+    assert await chosen("*.rs", "a.py") == ["a.py"]
+
+
+async def test_a_file_type_chooses_files_by_language(tree: Tree):
+    for path in ("a.py", "b.PYI", "c.js", "Makefile", "d.go"):
+        tree.put(path, b"x\n")
+    for name, expected in (("py", ["a.py", "b.PYI"]), ("javascript", ["c.js"]), ("make", ["Makefile"]), ("rust", [])):
+        assert [path for path, _, _ in await hits(tree, "x", file_type=name)] == expected
+    with pytest.raises(ToolError, match=r"pyton.* did you mean python") as raised:
+        await hits(tree, "x", file_type="pyton")
+    assert category(raised) is ToolErrorCategory.INVALID_PARAMETERS
+
+
+async def test_files_alone_are_named_once_with_their_first_match(tree: Tree):
+    tree.put("a.txt", b"1\nx 2\nx 3\n")
+    tree.put("b.txt", b"1\n")
+    tree.put("c.txt", b"x\n")
+    assert await hits(tree, "x", files_only=True, context=2) == [("a.txt", 2, "x 2"), ("c.txt", 1, "x")]
+    result = await tree.files.grep(GrepQuery("x", ".", files_only=True, limit=1))
+    assert (len(result.matches), result.more) == (1, True)
 
 
 async def test_a_pattern_that_is_none_is_an_error_naming_it(tree: Tree):
@@ -390,3 +452,193 @@ async def test_a_link_that_leads_nowhere_fails_cleanly_everywhere(tree: Tree):
         ):
             with pytest.raises(AgentError):
                 await attempt()
+
+
+# ------------------------------------------------------------------------------------ tree changes
+
+
+async def names(tree: Tree, path: str = ".") -> list[str]:
+    return [entry.name for entry in await tree.files.list_directory(path)]
+
+
+async def test_a_directory_is_made_with_its_parents_and_once(tree: Tree):
+    assert await tree.files.make_directory("a/b/c")
+    assert await names(tree, "a/b") == ["c"]
+    assert not await tree.files.make_directory("a/b")
+    assert not await tree.files.make_directory(".")
+    tree.link("alias", "a")
+    assert not await tree.files.make_directory("alias/b/c")
+    assert await tree.files.make_directory("alias/d/")
+    assert await names(tree, "a") == ["b", "d"]
+
+
+@pytest.mark.parametrize("path", ["a.txt", "a.txt/x", "a.txt/x/y"])
+async def test_a_directory_cannot_be_made_of_a_file_nor_below_one(tree: Tree, path: str):
+    tree.put("a.txt", b"x")
+    with pytest.raises(ToolError, match=path) as raised:
+        await tree.files.make_directory(path)
+    assert category(raised) is ToolErrorCategory.PERMANENT_FAILURE
+    assert tree.raw("a.txt") == b"x"
+
+
+async def test_a_file_a_link_and_an_empty_directory_are_deleted(tree: Tree):
+    tree.put("real/a.txt", b"x")
+    tree.put("b.txt", b"x")
+    tree.link("alias", "real")
+    tree.link("nowhere", "missing")
+    await tree.files.make_directory("empty")
+    assert await tree.files.delete("b.txt", recursive=False) == Deleted(EntryKind.FILE, 0)
+    assert await tree.files.delete("alias", recursive=True) == Deleted(EntryKind.SYMLINK, 0)
+    assert await tree.files.delete("nowhere", recursive=False) == Deleted(EntryKind.SYMLINK, 0)
+    assert await tree.files.delete("empty", recursive=False) == Deleted(EntryKind.DIRECTORY, 0)
+    assert await names(tree) == ["real"]
+    assert tree.raw("real/a.txt") == b"x"
+
+
+async def test_a_directory_that_is_not_empty_is_deleted_only_with_recursive(tree: Tree):
+    for path in ("d/a", "d/sub/b", "d/sub/deep/c", "kept"):
+        tree.put(path, b"x")
+    tree.link("d/out", "../kept")
+    with pytest.raises(ToolError, match=r"\bd\b.* not empty") as raised:
+        await tree.files.delete("d", recursive=False)
+    assert "recursive=true" in str(raised.value) + raised.value.failure.suggestion
+    assert await names(tree, "d") == ["a", "out", "sub"]
+    assert await tree.files.delete("d", recursive=True) == Deleted(EntryKind.DIRECTORY, 6)
+    assert await names(tree) == ["kept"]
+
+
+@pytest.mark.parametrize("path", [".", "./", "src/..", "ROOT"])
+async def test_the_root_itself_is_neither_deleted_nor_moved(tree: Tree, path: str):
+    tree.put("src/a", b"x")
+    path = path.replace("ROOT", tree.root)
+    for attempt in (lambda: tree.files.delete(path, recursive=True), lambda: tree.files.move(path, "new")):
+        with pytest.raises(Refused):
+            await attempt()
+    assert tree.raw("src/a") == b"x"
+
+
+async def test_a_file_and_a_directory_are_moved_and_parents_made(tree: Tree):
+    tree.put("a.txt", b"a")
+    tree.put("d/sub/b.txt", b"b")
+    tree.link("d/link", "anywhere")
+    await tree.files.move("a.txt", "new/place/c.txt")
+    await tree.files.move("d", "new/d2")
+    assert tree.raw("new/place/c.txt") == b"a"
+    assert tree.raw("new/d2/sub/b.txt") == b"b"
+    assert await names(tree) == ["new"]
+    assert await names(tree, "new/d2") == ["link", "sub"]
+
+
+async def test_a_link_is_moved_itself(tree: Tree):
+    tree.put("real/a.txt", b"a")
+    tree.link("alias", "real")
+    await tree.files.move("alias", "other")
+    assert tree.raw("real/a.txt") == b"a"
+    assert await tree.files.read_text("other/a.txt") == "a"
+    assert await names(tree) == ["other", "real"]
+
+
+async def test_a_file_is_copied_and_so_is_a_directory_without_its_links(tree: Tree):
+    tree.put("d/a.txt", b"a")
+    tree.put("d/sub/blob", b"\0\xff")
+    tree.link("d/link", "a.txt")
+    tree.link("d/sub/out", "/etc")
+    assert await tree.files.copy("d/a.txt", "new/b.txt") == Copied(EntryKind.FILE, 1, 0)
+    assert await tree.files.copy("d", "new/d") == Copied(EntryKind.DIRECTORY, 2, 2)
+    assert (tree.raw("new/b.txt"), tree.raw("new/d/a.txt"), tree.raw("new/d/sub/blob")) == (b"a", b"a", b"\0\xff")
+    assert (await names(tree, "new/d"), await names(tree, "new/d/sub")) == (["a.txt", "sub"], ["blob"])
+    assert await names(tree, "d") == ["a.txt", "link", "sub"]
+
+
+async def test_a_named_link_is_copied_as_what_it_leads_to(tree: Tree):
+    tree.put("real/a.txt", b"a")
+    tree.link("alias", "real")
+    tree.link("file", "real/a.txt")
+    assert await tree.files.copy("alias", "copy") == Copied(EntryKind.DIRECTORY, 1, 0)
+    assert await tree.files.copy("file", "copied.txt") == Copied(EntryKind.FILE, 1, 0)
+    assert (tree.raw("copy/a.txt"), tree.raw("copied.txt")) == (b"a", b"a")
+
+
+@pytest.mark.parametrize("operation", ["move", "copy"])
+async def test_nothing_at_the_destination_is_replaced(tree: Tree, operation: str):
+    tree.put("a.txt", b"a")
+    tree.put("b.txt", b"b")
+    tree.put("d/x", b"x")
+    await tree.files.make_directory("empty")
+    give = getattr(tree.files, operation)
+    for source, destination in (("a.txt", "b.txt"), ("d", "b.txt"), ("a.txt", "a.txt"), ("a.txt", "b.txt/c")):
+        with pytest.raises(ToolError, match=destination) as raised:
+            await give(source, destination)
+        assert category(raised) is ToolErrorCategory.PERMANENT_FAILURE
+    for source, destination, whole in (("a.txt", "empty", "empty/a.txt"), ("d", "empty/", "empty/d")):
+        with pytest.raises(ToolError, match="empty") as raised:
+            await give(source, destination)
+        assert whole in raised.value.failure.suggestion
+    assert await names(tree) == ["a.txt", "b.txt", "d", "empty"]
+    assert await names(tree, "empty") == []
+    assert (tree.raw("a.txt"), tree.raw("b.txt")) == (b"a", b"b")
+
+
+@pytest.mark.parametrize("operation", ["move", "copy"])
+async def test_a_directory_does_not_go_into_itself(tree: Tree, operation: str):
+    tree.put("d/x", b"x")
+    tree.link("alias", "d")
+    tree.put("dx/y", b"y")
+    give = getattr(tree.files, operation)
+    for destination in ("d/new", "d/a/b", "alias/new"):
+        with pytest.raises(ToolError) as raised:
+            await give("d", destination)
+        assert category(raised) is ToolErrorCategory.INVALID_PARAMETERS
+    await give("d", "dx/new")
+    assert tree.raw("dx/new/x") == b"x"
+    assert await names(tree, "dx") == ["new", "y"]
+
+
+@pytest.mark.parametrize("path", ["missing", "missing/x", "a.txt/x"])
+async def test_what_is_not_there_is_not_deleted_moved_or_copied(tree: Tree, path: str):
+    tree.put("a.txt", b"x")
+    for attempt in (
+        lambda: tree.files.delete(path, recursive=True),
+        lambda: tree.files.move(path, "deep/new"),
+        lambda: tree.files.copy(path, "deep/new"),
+    ):
+        with pytest.raises(ToolError, match=path) as raised:
+            await attempt()
+        assert category(raised) is ToolErrorCategory.PERMANENT_FAILURE
+    assert await names(tree) == ["a.txt"]
+
+
+@pytest.mark.parametrize("path", [*OUTSIDE, "/etc/new", "out/new"])
+async def test_no_tree_outside_is_changed_or_copied_from(tree: Tree, path: str):
+    tree.put("src/a.py", b"x\n")
+    tree.link("out", "/etc")
+    entry_itself = path == "out"
+    attempts = [
+        lambda: tree.files.make_directory(path),
+        lambda: tree.files.copy(path, "new"),
+        lambda: tree.files.copy("src", path),
+        lambda: tree.files.move("src", path),
+    ]
+    if not entry_itself:
+        attempts += [lambda: tree.files.delete(path, recursive=True), lambda: tree.files.move(path, "new")]
+    for attempt in attempts:
+        with pytest.raises(Refused):
+            await attempt()
+    assert await names(tree) == ["out", "src"]
+
+
+@pytest.mark.parametrize("path", ["", "a\0b"])
+async def test_what_cannot_be_a_path_changes_no_tree(tree: Tree, path: str):
+    tree.put("a", b"x")
+    for attempt in (
+        lambda: tree.files.make_directory(path),
+        lambda: tree.files.delete(path, recursive=True),
+        lambda: tree.files.move(path, "b"),
+        lambda: tree.files.move("a", path),
+        lambda: tree.files.copy(path, "b"),
+        lambda: tree.files.copy("a", path),
+    ):
+        with pytest.raises(ToolError) as raised:
+            await attempt()
+        assert category(raised) is ToolErrorCategory.INVALID_PARAMETERS
+    assert await names(tree) == ["a"]

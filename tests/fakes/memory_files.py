@@ -5,15 +5,26 @@ and BOM, writes make parents, searches leave ignored files out. Nothing in it to
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import re2
 from pathspec import GitIgnoreSpec
 from wcmatch import glob
 
-from acp_agent.core.backends import Entry, EntryKind, FoundPaths, GrepMatch, GrepMatches, GrepQuery, Lines
+from acp_agent.core.backends import (
+    Copied,
+    Deleted,
+    Entry,
+    EntryKind,
+    FoundPaths,
+    GrepMatch,
+    GrepMatches,
+    GrepQuery,
+    Lines,
+)
 from acp_agent.core.errors import AgentError, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
+from acp_agent.execution.file_types import file_type
 from acp_agent.execution.text_files import stretch
 
 _BOM = b"\xef\xbb\xbf"
@@ -91,13 +102,12 @@ class MemoryFileSystem:
     # ----------------------------------------------------------------------------- the port
 
     def resolve(self, path: str, access: Access) -> str:
-        del access
         if not path or "\0" in path:
             raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"not a path: {path!r}")
         failure = self._failures.get(self._absolute(path))
         if failure is not None:
             raise failure
-        resolved = self._follow(path)
+        resolved = self._entry_path(path) if access.of_the_entry else self._follow(path)
         if resolved != self.root and not resolved.startswith(self.root.rstrip("/") + "/"):
             raise Refused(f"{path} is outside {self.root}")
         return resolved
@@ -132,13 +142,49 @@ class MemoryFileSystem:
         old = self._nodes.get(resolved, b"")
         if not isinstance(old, bytes):
             raise _permanent(f"{path} is not a file")
-        parent = os.path.dirname(resolved)
-        while parent not in self._nodes:
-            parent = os.path.dirname(parent)
-        if self._nodes[parent] is not None:
-            raise _permanent(f"{path}: {parent} is not a directory")
+        self._check_parents(path, resolved)
         self.put(resolved, (_BOM if old.startswith(_BOM) else b"") + text.encode())
         self.writes.append((resolved, text))
+
+    async def make_directory(self, path: str) -> bool:
+        resolved = self.resolve(path, Access.WRITE)
+        if resolved in self._nodes:
+            self._directory(path, resolved)
+            return False
+        self._check_parents(path, resolved)
+        self.add_directory(resolved)
+        return True
+
+    async def delete(self, path: str, *, recursive: bool) -> Deleted:
+        resolved = self.resolve(path, Access.DELETE)
+        kind = self._kind_to_change(path, resolved)
+        below = [each for each in self._nodes if each.startswith(f"{resolved}/")]
+        if below and not recursive:
+            raise _permanent(f"{path} is not empty: recursive=true is needed")
+        for each in (resolved, *below):
+            del self._nodes[each]
+        return Deleted(kind, len(below))
+
+    async def move(self, source: str, destination: str) -> None:
+        old, new = self.resolve(source, Access.MOVE), self.resolve(destination, Access.WRITE)
+        kind = self._kind_to_change(source, old)
+        self._check_free(kind, old, destination, new)
+        self.add_directory(os.path.dirname(new))
+        for each in [path for path in self._nodes if path == old or path.startswith(f"{old}/")]:
+            self._nodes[new + each.removeprefix(old)] = self._nodes.pop(each)
+
+    async def copy(self, source: str, destination: str) -> Copied:
+        old, new = self.resolve(source, Access.READ), self.resolve(destination, Access.WRITE)
+        if old not in self._nodes:
+            raise _permanent(f"{source}: no such file or directory")
+        kind = self._entry(old).kind
+        self._check_free(kind, old, destination, new)
+        self.add_directory(os.path.dirname(new))
+        tree = {path: node for path, node in self._nodes.items() if path == old or path.startswith(f"{old}/")}
+        copied = {path: node for path, node in tree.items() if not isinstance(node, _Link)}
+        self._nodes |= {new + path.removeprefix(old): node for path, node in copied.items()}
+        files = sum(node is not None for node in copied.values())
+        return Copied(kind, files, len(tree) - len(copied))
 
     async def list_directory(self, path: str) -> tuple[Entry, ...]:
         resolved = self.resolve(path, Access.READ)
@@ -161,8 +207,17 @@ class MemoryFileSystem:
             pattern = re2.compile(query.pattern, options)
         except re2.error as error:
             raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"pattern {query.pattern!r}: {error}") from None
-        matches = list(self._matches(pattern.search, query.path, resolved))
-        return GrepMatches(tuple(matches[: query.limit]), len(matches) > query.limit)
+        matches, left = list[GrepMatch](), query.limit
+        for file, lines in self._searched(query, resolved):
+            hits = [at for at, line in enumerate(lines) if pattern.search(line)][: 1 if query.files_only else None]
+            context = 0 if query.files_only else query.context
+            wanted = hits[:left]
+            shown = {at for hit in wanted for at in range(hit - context, hit + context + 1)} - set(hits[left:])
+            matches += [GrepMatch(file, at + 1, line, at in wanted) for at, line in enumerate(lines) if at in shown]
+            left -= len(wanted)
+            if len(hits) > len(wanted):
+                return GrepMatches(tuple(matches), more=True)
+        return GrepMatches(tuple(matches), more=False)
 
     # ------------------------------------------------------------------------------ inside
 
@@ -186,6 +241,41 @@ class MemoryFileSystem:
             at = "/" if target.startswith("/") else at
             todo += [piece for piece in target.split("/") if piece not in ("", ".")][::-1]
         return at
+
+    def _entry_path(self, path: str) -> str:
+        """Like `_follow`, for the entry itself: what its name points at does not matter."""
+        parent, name = os.path.split(path.rstrip("/"))
+        if name in ("", ".", ".."):
+            return self._follow(path)
+        return os.path.join(self._follow(parent or "."), name)
+
+    def _check_parents(self, path: str, resolved: str) -> None:
+        parent = os.path.dirname(resolved)
+        while parent not in self._nodes:
+            parent = os.path.dirname(parent)
+        if self._nodes[parent] is not None:
+            raise _permanent(f"{path}: {parent} is not a directory")
+
+    def _kind_to_change(self, path: str, resolved: str) -> EntryKind:
+        if resolved == self.root:
+            raise Refused(f"{path} is the root")
+        if resolved not in self._nodes:
+            raise _permanent(f"{path}: no such file or directory")
+        return self._entry(resolved).kind
+
+    def _check_free(self, kind: EntryKind, old: str, destination: str, new: str) -> None:
+        if kind is EntryKind.DIRECTORY and new.startswith(f"{old}/"):
+            raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"{old} -> {destination}: into itself")
+        if new in self._nodes and self._nodes[new] is None:
+            whole = os.path.join(destination, os.path.basename(old))
+            raise ToolError(
+                ToolErrorCategory.PERMANENT_FAILURE,
+                f"{destination} is a directory",
+                f"Give the whole new path: {whole}",
+            )
+        if new in self._nodes:
+            raise _permanent(f"{destination} exists already")
+        self._check_parents(destination, new)
 
     def _file(self, path: str, resolved: str) -> bytes:
         if resolved not in self._nodes:
@@ -231,16 +321,23 @@ class MemoryFileSystem:
         content = self._nodes.get(self._absolute(".gitignore"))
         return content.decode().splitlines() if isinstance(content, bytes) else []
 
-    def _matches(self, search: Callable[[str], object], path: str, resolved: str) -> Iterator[GrepMatch]:
+    def _searched(self, query: GrepQuery, resolved: str) -> Iterator[tuple[str, list[str]]]:
+        """The texts grep looks into, as lines; a file that is named is asked for neither glob nor type."""
         if resolved not in self._nodes:
-            raise _permanent(f"{path}: no such file or directory")
-        for file in [resolved] if self._nodes[resolved] is not None else self._walk(resolved):
+            raise _permanent(f"{query.path}: no such file or directory")
+        wanted = None if query.file_type is None else file_type(query.file_type)
+        flags = glob.GLOBSTAR | glob.BRACE | (0 if "/" in (query.glob or "") else glob.MATCHBASE)
+        named = self._nodes[resolved] is not None
+        for file in [resolved] if named else self._walk(resolved):
             content = self._nodes[file]
             if not isinstance(content, bytes) or b"\0" in content:
                 continue
-            for number, line in enumerate(content.removeprefix(_BOM).decode(errors="replace").split("\n"), 1):
-                if search(line.removesuffix("\r")):
-                    yield GrepMatch(file, number, line.removesuffix("\r"))
+            below = os.path.relpath(file, resolved)
+            if not named and query.glob is not None and not glob.globmatch(below, query.glob, flags=flags):
+                continue
+            if named or wanted is None or wanted.has(os.path.basename(file)):
+                text = content.removeprefix(_BOM).decode(errors="replace")
+                yield file, [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n") if text]
 
 
 def _permanent(message: str) -> ToolError:

@@ -170,6 +170,17 @@ def test_the_estimate_grows_with_every_kind_of_part() -> None:
         last = history.estimate()
 
 
+def test_a_picture_costs_what_it_costs_a_model_whatever_its_bytes() -> None:
+    picture = ImagePart("A" * 4_000_000, "image/png")
+    history = History([user("look", picture)])
+    prompt = history.estimate()
+    history.append(assistant(use("a")))
+    before = history.estimate()
+    history.append(user(ToolResultPart("a", "Image: a.png", images=(picture, picture))))
+    assert 1_500 < prompt < 2_000
+    assert 3_000 < history.estimate() - before < 4_000
+
+
 def test_what_the_model_measured_replaces_the_estimate_so_far() -> None:
     history = History([user("x" * 4000), assistant("ok")])
     history.measured(42)

@@ -10,7 +10,7 @@ from acp_agent.agent.turn import Limits
 from acp_agent.core.errors import ProviderError, ProviderErrorKind, ToolErrorCategory, ToolFailure
 from acp_agent.core.events import TextDelta, ThoughtDelta, UsageChanged
 from acp_agent.core.messages import ModelStop, Role, StopReason, TextPart, ThoughtPart, ToolUsePart, Usage
-from acp_agent.core.types import ToolCall, ToolResult
+from acp_agent.core.types import ImagePart, ToolCall, ToolResult
 from tests.fakes.scripted_provider import Step, call, say, use
 from tests.unit.agent.conversation import Conversation
 from tests.unit.agent.conversation_rules import assert_acceptable
@@ -142,6 +142,15 @@ async def test_a_failed_call_is_an_error_for_the_model() -> None:
     await talk.prompt()
     assert talk.results[0].is_error
     assert talk.results[0].text == failure.block()
+
+
+async def test_pictures_of_a_result_reach_the_model_with_it() -> None:
+    picture = ImagePart("QUJD", "image/png")
+    shows = ToolResult("Image: a.png", images=(picture,))
+    talk = Conversation([use(call("read")), say("ok")], {"read": lambda _: shows})
+    await talk.prompt()
+    (result,) = talk.results
+    assert (result.text, result.images) == ("Image: a.png", (picture,))
 
 
 async def test_an_unknown_tool_and_bad_arguments_are_left_to_the_toolset_to_answer() -> None:

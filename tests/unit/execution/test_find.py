@@ -77,6 +77,27 @@ async def test_a_policy_hides_what_may_not_be_read(project: Path):
         assert await found(LocalFileSystem(roots), project, "**") == ["a.py", "d"]
 
 
+async def test_directories_show_when_they_may_be_listed_and_links_when_what_they_lead_to_may_be_shown(project: Path):
+    grow(project, "open/a.txt", "closed/b.txt", "hidden/c.txt")
+    (project / "to-open").symlink_to("open")
+    (project / "to-closed").symlink_to("closed")
+    (project / "to-a").symlink_to("open/a.txt")
+    (project / "to-b").symlink_to("closed/b.txt")
+
+    def policy(path: str, access: Access) -> str | None:
+        if "closed" in path:
+            return "closed"
+        return "no reading" if access is Access.READ and not path.endswith("a.txt") else None
+
+    with Roots(str(project), policy=policy) as roots:
+        files = LocalFileSystem(roots)
+        assert await found(files, project, "**") == ["hidden", "open", "open/a.txt", "to-a", "to-open"]
+        assert await found(files, project, "open/*") == ["open/a.txt"]
+        assert await found(files, project, "closed/*") == []
+        with pytest.raises(Refused, match="closed"):
+            await files.find("closed", "**", 10)
+
+
 async def test_a_pattern_that_climbs_is_refused(files: LocalFileSystem):
     with pytest.raises(Refused, match="leaves"):
         await files.find(".", "../*", 10)

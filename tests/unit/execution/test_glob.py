@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from wcmatch import glob as oracle
 
 from acp_agent.core.errors import AgentError, Refused, ToolError, ToolErrorCategory
-from acp_agent.execution.glob import Glob
+from acp_agent.execution.glob import FileGlob, Glob
 
 FLAGS = oracle.GLOBSTAR | oracle.DOTGLOB | oracle.BRACE
 
@@ -122,3 +122,26 @@ def test_an_escaped_name_matches_itself_and_nothing_else(names: list[str]):
     pattern = "/".join("".join(f"\\{character}" for character in name) for name in names)
     assert matches(pattern, "/".join(names))
     assert not matches(pattern, "/".join(names) + "x")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        ("*.py", ["a.py", "d/e/a.py", ".a.py"], ["a.pyc", "a.py/b"]),
+        ("{a,b}.c", ["a.c", "d/b.c"], ["c.c"]),
+        ("src/*.py", ["src/a.py"], ["a.py", "src/d/a.py", "x/src/a.py"]),
+        ("src/", ["src/a", "src/d/a"], ["src", "x/src/a"]),
+        ("**/test_*.py", ["test_a.py", "d/test_a.py"], ["a.py"]),
+        ("./*.py", ["a.py"], ["d/a.py"]),
+        (r"\!a", ["!a", "d/!a"], ["a"]),
+    ],
+)
+def test_a_glob_for_files_without_a_slash_means_any_depth(pattern: str, yes: list[str], no: list[str]):
+    glob = FileGlob(pattern)
+    assert [path for path in yes if not glob.matches(path)] == []
+    assert [path for path in no if glob.matches(path)] == []
+
+
+def test_a_glob_for_files_cannot_leave_files_out():
+    with pytest.raises(ToolError, match=r"'!\*\.py': leaves files out; name those to search instead"):
+        FileGlob("!*.py")

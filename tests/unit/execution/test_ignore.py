@@ -67,6 +67,13 @@ def test_one_bad_line_costs_only_itself(root: Root, project: Path):
     assert kept(root) == {".gitignore"}
 
 
+def test_a_byte_order_mark_and_carriage_returns_are_no_part_of_a_rule(root: Root, project: Path):
+    for path in ("x.log", "y.tmp", "build/z"):
+        put(project, path)
+    (project / ".gitignore").write_bytes(b"\xef\xbb\xbf*.log\r\n*.tmp\r\nbuild/\r\n")
+    assert kept(root) == {".gitignore"}
+
+
 def test_a_rule_file_that_is_a_link_or_no_text_is_no_reason_to_fail(root: Root, project: Path, outside: Path):
     put(project, "x.log")
     put(outside, "rules", "*.log\n")

@@ -1,5 +1,6 @@
 """What decides about asking must not be writable by what is asked about."""
 
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,24 @@ async def test_reading_them_is_fine(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("x = 1")
     with Roots(str(tmp_path), policy=OwnFiles((str(tmp_path / "config.toml"),))) as roots:
         assert await LocalFileSystem(roots).read_text("config.toml") == "x = 1"
+
+
+@pytest.mark.parametrize("access", [Access.WRITE, Access.MOVE, Access.DELETE])
+def test_of_a_file_that_is_a_link_neither_it_nor_what_it_leads_to_is_touched(tmp_path: Path, access: Access) -> None:
+    (tmp_path / "dotfiles").mkdir()
+    (tmp_path / "dotfiles" / "agent.toml").write_text("")
+    (tmp_path / "config.toml").symlink_to("dotfiles/agent.toml")
+    with Roots(str(tmp_path), policy=OwnFiles((str(tmp_path / "config.toml"),))) as roots:
+        for path in ("config.toml", "dotfiles/agent.toml"):
+            with pytest.raises(Refused, match="belongs to the agent"):
+                roots.resolve(path, access)
+        assert roots.resolve("dotfiles/other.toml", access)
+
+
+def test_twins_of_a_name_are_the_name() -> None:
+    own = OwnFiles((f"/home/{unicodedata.normalize('NFC', 'zoé')}/config",))
+    for twin in (unicodedata.normalize("NFD", "zoé"), "ZOÉ"):
+        assert own(f"/home/{twin}/Config", Access.WRITE) is not None
 
 
 def test_other_names_are_not_meant() -> None:

@@ -29,8 +29,14 @@ nodes = st.one_of(
     st.tuples(st.just("file"), inside_paths, st.just("")),
     st.tuples(st.just("folder"), inside_paths, st.just("")),
     st.tuples(st.just("link"), inside_paths, wild_paths),
+    st.tuples(
+        st.just("link"), inside_paths, st.sampled_from(["OUTSIDE", "OUTSIDE/a", "OUTSIDE/secret", "OUTSIDE/new"])
+    ),
 )
-calls = st.tuples(st.sampled_from(["read", "write", "list", "find", "grep"]), wild_paths)
+any_paths = st.one_of(inside_paths, wild_paths)
+calls = st.tuples(
+    st.sampled_from(["read", "write", "list", "find", "grep", "make", "delete", "move", "copy"]), any_paths, any_paths
+)
 
 
 @dataclass(frozen=True)
@@ -61,25 +67,30 @@ class World:
             return  # a name taken twice; the tree is then a little smaller
 
     def outside_now(self) -> list[tuple[str, int, int, bytes]]:
-        state: list[tuple[str, int, int, bytes]] = []
-        for folder, _, names in os.walk(self.outside):
-            for path in (folder, *(os.path.join(folder, name) for name in names)):
-                status = os.lstat(path)
-                data = Path(path).read_bytes() if stat.S_ISREG(status.st_mode) else b""
-                state.append((path, status.st_mode, status.st_mtime_ns, data))
-        return sorted(state)
+        return state_of(self.outside)
+
+
+def state_of(top: Path) -> list[tuple[str, int, int, bytes]]:
+    """Every path from here on, links not followed: its mode, its time and its bytes."""
+    state: list[tuple[str, int, int, bytes]] = []
+    for folder, _, names in os.walk(top):
+        for path in (folder, *(os.path.join(folder, name) for name in names)):
+            status = os.lstat(path)
+            data = Path(path).read_bytes() if stat.S_ISREG(status.st_mode) else b""
+            state.append((path, status.st_mode, status.st_mtime_ns, data))
+    return sorted(state)
 
 
 def new_world(base: Path) -> World:
     world = World(base / "project", base / "outside")
     (world.outside / "a" / "b").mkdir(parents=True)
     world.project.mkdir()
-    for path in ("secret", "a/secret", "a/b/secret", "c"):
+    for path in ("secret", "a/secret", "a/b/secret", "c", "canary", "a/canary", "a/b/canary"):
         (world.outside / path).write_text("SECRET\n")
     return world
 
 
-async def shown_by(files: LocalFileSystem, call: str, path: str) -> str:
+async def shown_by(files: LocalFileSystem, call: str, path: str, other: str) -> str:
     """Everything an operation tells, its errors included."""
     try:
         match call:
@@ -92,8 +103,16 @@ async def shown_by(files: LocalFileSystem, call: str, path: str) -> str:
                 return repr(await files.list_directory(path))
             case "find":
                 return repr((await files.find(path, "**", 1000)).paths)
-            case _:
+            case "grep":
                 return repr((await files.grep(GrepQuery(".", path))).matches)
+            case "make":
+                return repr(await files.make_directory(path))
+            case "delete":
+                return repr(await files.delete(path, recursive=len(other) % 2 == 0))
+            case "move":
+                return repr(await files.move(path, other))
+            case _:
+                return repr(await files.copy(path, other))
     except (Refused, ToolError) as error:
         return "SECRET" if "SECRET" in str(error) else ""
 
@@ -104,7 +123,7 @@ def test_nothing_outside_is_ever_read_or_changed(
     tmp_path_factory: pytest.TempPathFactory,
     opener: Opener,
     tree: list[tuple[str, str, str]],
-    sequence: list[tuple[str, str]],
+    sequence: list[tuple[str, str, str]],
 ):
     world = new_world(tmp_path_factory.mktemp("world").resolve())
     for kind, path, target in tree:
@@ -114,13 +133,42 @@ def test_nothing_outside_is_ever_read_or_changed(
     async def run() -> None:
         with Roots(str(world.project), opener=opener) as roots:
             files = LocalFileSystem(roots, ripgrep=None)
-            for call, path in sequence:
-                shown = await shown_by(files, call, world.spelled(path))
+            for call, path, other in sequence:
+                shown = await shown_by(files, call, world.spelled(path), world.spelled(other))
                 assert "SECRET" not in shown, (call, path)
+                assert "canary" not in shown, (call, path)
                 if call in ("find", "grep"):
                     assert str(world.outside) not in shown, (call, path)
-                if call == "list":
-                    assert "'secret'" not in shown, (call, path)
 
     anyio.run(run)
     assert world.outside_now() == before
+    assert not [path for path, _, _, data in state_of(world.project) if b"SECRET" in data or "canary" in path]
+
+
+near_paths = st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=2).map("/".join)
+far_places = st.sampled_from(["OUTSIDE", "OUTSIDE/a", "OUTSIDE/secret", "../outside/a/b", "../../outside/c", "..", "."])
+changes = st.tuples(st.sampled_from(["make", "delete", "move", "copy", "copy", "write"]), near_paths, near_paths)
+
+
+@settings(max_examples=150)
+@given(
+    links=st.lists(st.tuples(st.just("link"), near_paths, far_places), min_size=1, max_size=4),
+    sequence=st.lists(changes, min_size=1, max_size=8),
+)
+def test_no_change_of_a_tree_full_of_links_out_takes_anything_in_or_away(
+    tmp_path_factory: pytest.TempPathFactory, links: list[tuple[str, str, str]], sequence: list[tuple[str, str, str]]
+):
+    world = new_world(tmp_path_factory.mktemp("world").resolve())
+    for kind, path, target in links:
+        world.grow(kind, path, target)
+    before = world.outside_now()
+
+    async def run() -> None:
+        with Roots(str(world.project)) as roots:
+            files = LocalFileSystem(roots, ripgrep=None)
+            for call, path, other in sequence:
+                await shown_by(files, call, path, other)
+
+    anyio.run(run)
+    assert world.outside_now() == before
+    assert not [path for path, _, _, data in state_of(world.project) if b"SECRET" in data or "canary" in path]

@@ -1,3 +1,5 @@
+import os
+import re
 import time
 from pathlib import Path
 
@@ -89,13 +91,68 @@ async def test_a_very_long_line_is_cut(files: LocalFileSystem, project: Path):
     assert [(number, len(text)) for number, text in found] == [(1, 65536), (2, 6)]
 
 
-async def test_large_files_are_passed_over_and_named_ones_are_an_error(roots: Roots, project: Path):
+async def test_large_files_are_passed_over_but_searched_when_they_are_named(roots: Roots, project: Path):
     files = LocalFileSystem(roots, read_limit=100, ripgrep=None)
-    (project / "large").write_text("needle\n" * 100)
+    (project / "large").write_text("x\n" * 100 + "needle\n")
     (project / "small").write_text("needle\n")
     assert await lines(files, "needle") == [(1, "needle")]
-    with pytest.raises(ToolError, match="large: 700 bytes"):
-        await lines(files, "needle", "large")
+    assert await lines(files, "needle", "large") == [(101, "needle")]
+
+
+async def test_a_large_file_is_searched_in_blocks_as_if_it_were_one(roots: Roots, project: Path):
+    body = "".join(f"{number} {'x' * 90}\r\n" for number in range(1, 40_000)) + "the end"
+    (project / "log").write_text(f"\ufeff{body}")
+    assert len(body) > 3 * 1024 * 1024
+    files = LocalFileSystem(roots, read_limit=100, ripgrep=None)
+    for pattern in ("^[0-9]*[05]00 x", "the end$", r"\A1 ", r"\A2|^39", "x$", ""):
+        found = await files.grep(GrepQuery(pattern, "log", limit=100_000))
+        by_line = re.compile(pattern.replace(r"\A2|", ""))
+        assert [(match.line, match.text) for match in found.matches] == [
+            (number, line) for number, line in enumerate(body.split("\r\n"), 1) if by_line.search(line)
+        ], pattern
+
+
+async def test_context_crosses_the_blocks_a_file_is_read_in(files: LocalFileSystem, project: Path):
+    (project / "log").write_text("".join(f"{number:09}\n" for number in range(1, 300_001)))
+    edge = 1024 * 1024 // 10  # the first block ends in the line after this one
+    for hit in range(edge - 3, edge + 5):
+        found = await files.grep(GrepQuery(f"^{hit:09}", "log", context=5))
+        assert [match.line for match in found.matches] == list(range(hit - 5, hit + 6))
+        assert [int(match.text) for match in found.matches] == [match.line for match in found.matches]
+
+
+async def test_a_line_longer_than_is_kept_in_memory_keeps_its_number(roots: Roots, project: Path):
+    files = LocalFileSystem(roots, read_limit=1024 * 1024, ripgrep=None)
+    (project / "log").write_text("x" * 5_000_000 + "\nneedle\n")
+    found = await files.grep(GrepQuery("x|needle", "log", context=1))
+    assert [(match.line, match.text[:6], match.matched) for match in found.matches] == [
+        (1, "xxxxxx", True),
+        (2, "needle", True),
+    ]
+
+
+async def test_a_nul_behind_what_matched_makes_the_file_binary_all_the_same(files: LocalFileSystem, project: Path):
+    (project / "blob").write_bytes(b"needle\n" + b"x\n" * 1_000_000 + b"\0")
+    assert await lines(files, "needle") == []
+    with pytest.raises(ToolError, match="blob is a binary file"):
+        await lines(files, "needle", "blob")
+
+
+@pytest.mark.parametrize("glob", ["!*.py", "../*", "/etc/*", "", "a\0", "x" * 2000])
+async def test_a_glob_that_is_none_is_an_error_of_the_caller(files: LocalFileSystem, glob: str):
+    with pytest.raises((Refused, ToolError), match="pattern"):
+        await files.grep(GrepQuery("x", ".", glob=glob))
+
+
+async def test_pipes_links_in_circles_and_very_long_names_are_passed_over(files: LocalFileSystem, project: Path):
+    os.mkfifo(project / "pipe")
+    (project / "self").symlink_to("self")
+    (project / "round").symlink_to(".")
+    (project / "a").write_text("needle\n")
+    assert await lines(files, "needle") == [(1, "needle")]
+    for path, why in (("pipe", "not a regular file"), ("self", "cannot be resolved"), ("n" * 300, "long")):
+        with pytest.raises((Refused, ToolError), match=why):
+            await lines(files, "needle", path)
 
 
 async def test_a_named_binary_file_is_an_error_and_latin_1_is_searched(files: LocalFileSystem, project: Path):
@@ -127,6 +184,26 @@ async def test_a_policy_hides_what_may_not_be_read(project: Path):
         assert await lines(files, "needle") == [(1, "needle 2")]
         with pytest.raises(Refused):
             await lines(files, "needle", "a.key")
+
+
+async def test_a_folder_that_may_not_be_listed_is_not_entered_and_a_file_is_judged_by_reading(project: Path):
+    for path in ("hidden/a", "open/a"):
+        (project / path).parent.mkdir()
+        (project / path).write_text("needle\n")
+
+    def policy(path: str, access: Access) -> str | None:
+        hidden = path.endswith("/hidden") and access is Access.LIST
+        return "secret" if hidden or (path.endswith("open") and access is Access.READ) else None
+
+    for ripgrep in (None, "rg"):
+        with Roots(str(project), policy=policy) as roots:
+            files = LocalFileSystem(roots, ripgrep=ripgrep)
+            found = await files.grep(GrepQuery("needle", "."))
+            assert [match.path for match in found.matches] == [str(project / "open" / "a")]
+            assert await lines(files, "needle", "open") == [(1, "needle")]
+            assert await lines(files, "needle", "hidden/a") == [(1, "needle")]
+            with pytest.raises(Refused, match="secret"):
+                await lines(files, "needle", "hidden")
 
 
 async def test_an_error_in_a_pattern_says_what_is_wrong_and_what_to_do(files: LocalFileSystem):

@@ -183,6 +183,78 @@ def test_a_result_without_output_has_no_content_unless_it_failed() -> None:
     assert message["content"][1]["content"] == "(no output)"
 
 
+PICTURE = ImagePart("QUJD", "image/png")
+BLOCK = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "QUJD"}}
+
+
+def test_pictures_of_a_result_stand_in_it_behind_its_words() -> None:
+    parts = (
+        ToolResultPart("t1", "Image: a.png", images=(PICTURE, PICTURE)),
+        ToolResultPart("t2", " ", images=(PICTURE,)),
+        ToolResultPart("t3", "no", is_error=True, images=(PICTURE,)),
+    )
+    words = {"type": "text", "text": "Image: a.png"}
+    assert sent(user(*parts))[0]["content"] == [
+        {"type": "tool_result", "tool_use_id": "t1", "content": [words, BLOCK, BLOCK]},
+        {"type": "tool_result", "tool_use_id": "t2", "content": [BLOCK]},
+        {"type": "tool_result", "tool_use_id": "t3", "content": "no", "is_error": True, "cache_control": CACHE},
+    ]
+
+
+def test_a_model_without_eyes_reads_what_it_is_not_shown() -> None:
+    blind = Endpoint("acme", "m-1", "http://127.0.0.1:1", 1000, images=False)
+    photo = ImagePart("REVG", "image/jpeg")
+    parts = (ToolResultPart("t1", "Image: a.png", images=(PICTURE, photo)), ToolResultPart("t2", "", images=(PICTURE,)))
+    first, second, third = body(user(*parts, "look", photo), endpoint=blind)["messages"][0]["content"][:3]
+    note = "[image/png not shown: m-1 takes no images]"
+    assert first["content"] == f"Image: a.png\n{note}\n[image/jpeg not shown: m-1 takes no images]"
+    assert (second["content"], third) == (note, {"type": "text", "text": "look"})
+    last = body(user("look", photo), endpoint=blind)["messages"][0]["content"][-1]
+    assert last["text"] == "[image/jpeg not shown: m-1 takes no images]"
+
+
+def shown(*sizes: int) -> list[bool]:
+    """Which of the pictures of these sizes, each the result of a call of its own, are sent."""
+    turns = [
+        message
+        for number, size in enumerate(sizes)
+        for message in (
+            assistant(ToolUsePart(f"t{number}", "read", {})),
+            user(ToolResultPart(f"t{number}", "Image", images=(ImagePart("A" * size, "image/png"),))),
+        )
+    ]
+    results = [message["content"][0]["content"] for message in sent(user("go"), *turns)[2::2]]
+    left_out = "Image\n[image/png no longer shown: many pictures came after it]"
+    assert all(result == left_out for result in results if isinstance(result, str))
+    return [isinstance(result, list) for result in results]
+
+
+def test_a_request_never_has_more_pictures_than_the_apis_take_and_drops_the_oldest_half_at_once() -> None:
+    assert shown(*[4] * 20) == [True] * 20
+    assert shown(*[4] * 21) == [False] * 11 + [True] * 10
+    assert shown(*[4] * 31) == [False] * 11 + [True] * 20
+    assert shown(*[4] * 32) == [False] * 22 + [True] * 10
+
+
+def test_nor_more_bytes_of_them_but_the_newest_is_always_there() -> None:
+    mebi = 1024 * 1024
+    assert shown(*[4 * mebi] * 4) == [True] * 4
+    assert shown(*[4 * mebi] * 5) == [False] * 3 + [True] * 2
+    assert shown(4, 17 * mebi) == [False, True]
+    assert shown(17 * mebi, 4) == [False, True]
+
+
+def test_with_pictures_too_a_longer_conversation_starts_with_the_bytes_of_the_shorter_one() -> None:
+    turns = [user("one", PICTURE)]
+    for number in range(9):
+        turns.append(assistant(ToolUsePart(f"t{number}", "read", {})))
+        turns.append(user(ToolResultPart(f"t{number}", "Image", images=(PICTURE, PICTURE))))
+    bodies = [write(request_body(ENDPOINT, ModelRequest("S", tuple(turns[:n]), TOOLS), 1)) for n in range(1, 20, 2)]
+    bare = [text.replace(b',"cache_control":{"type":"ephemeral"}', b"") for text in bodies]
+    for shorter, longer in itertools.pairwise(bare):
+        assert longer.startswith(shorter.removesuffix(b"]}"))
+
+
 def test_ids_of_other_providers_are_made_acceptable_and_still_pair() -> None:
     messages = sent(
         user("x"), assistant(ToolUsePart("functions.bash:0", "bash", {})), user(ToolResultPart("functions.bash:0", "y"))

@@ -24,6 +24,7 @@ from acp_agent.core.types import ToolKind, ToolSpec
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
 from acp_agent.llm.endpoint import Endpoint
 from acp_agent.llm.json_wire import write
+from acp_agent.llm.limits import load_table
 from acp_agent.llm.openai_reply import Reply
 from acp_agent.llm.openai_request import Quirk, quirk_in, request_body
 from tests.fakes.scripted_http import Reply as HttpReply
@@ -113,6 +114,46 @@ def test_the_whole_conversation_of_a_tool_turn() -> None:
     ]
 
 
+PICTURE = ImagePart("QUJD", "image/png")
+URL = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
+
+
+def words(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
+
+
+def test_pictures_of_results_follow_all_results_of_the_turn_in_one_message() -> None:
+    results = (
+        ToolResultPart("c1", "Image: a.png", images=(PICTURE, PICTURE)),
+        ToolResultPart("c2", "text"),
+        ToolResultPart("c3", "Image: b.png", images=(PICTURE,)),
+    )
+    uses = [ToolUsePart(id_, "read", {}) for id_ in ("c1", "c2", "c3")]
+    messages = body(user("look"), assistant(*uses), user(*results), assistant("ok"))["messages"]
+    pictures = [words("From tool call c1:"), URL, URL, words("From tool call c3:"), URL]
+    assert messages[2:] == [
+        {"role": "tool", "tool_call_id": "c1", "content": "Image: a.png"},
+        {"role": "tool", "tool_call_id": "c2", "content": "text"},
+        {"role": "tool", "tool_call_id": "c3", "content": "Image: b.png"},
+        {"role": "user", "content": pictures},
+        {"role": "assistant", "content": "ok"},
+    ]
+    (last,) = body(user(*results, "and now?"))["messages"][3:]
+    assert last == {"role": "user", "content": [*pictures, words("and now?")]}
+
+
+def test_a_model_without_eyes_reads_what_it_is_not_shown() -> None:
+    blind = Endpoint("acme", "m-1", "http://127.0.0.1:1", 1000, images=False)
+    note = "[image/png not shown: m-1 takes no images]"
+    parts = (ToolResultPart("c1", "Image: a.png", images=(PICTURE,)), "look", PICTURE)
+    seeing_nothing = [
+        {"role": "tool", "tool_call_id": "c1", "content": f"Image: a.png\n{note}"},
+        {"role": "user", "content": f"look\n\n{note}"},
+    ]
+    assert body(user(*parts), endpoint=blind)["messages"] == seeing_nothing
+    assert body(user(*parts), quirks=frozenset({Quirk.NO_IMAGES}))["messages"] == seeing_nothing
+
+
 def test_reasoning_goes_back_under_its_own_name_to_its_own_provider() -> None:
     mine = ThoughtPart("hm", "acme", {"reasoning_content": "hm"})
     rival = ThoughtPart("secret", "rival", {"reasoning_content": "secret"})
@@ -141,6 +182,15 @@ def test_max_tokens_and_the_users_own_fields() -> None:
         (422, "extra fields not permitted: stream_options", Quirk.NO_STREAM_OPTIONS),
         (400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.", Quirk.MAX_COMPLETION_TOKENS),
         (400, "Function tools with reasoning_effort are not supported for gpt-x", Quirk.NO_REASONING),
+        (400, "Invalid content type. image_url is only supported by certain models.", Quirk.NO_IMAGES),
+        (422, "messages[0]: unknown variant `image_url`, expected `text`", Quirk.NO_IMAGES),
+        (404, "No endpoints found that support image input", Quirk.NO_IMAGES),
+        (500, "image input is not supported - hint: you may need to provide the mmproj", Quirk.NO_IMAGES),
+        (400, "Model does not support images. Please use a model that does.", Quirk.NO_IMAGES),
+        (400, "At most 0 image(s) may be provided in one prompt.", Quirk.NO_IMAGES),
+        (400, "m-1 is not a multimodal model", Quirk.NO_IMAGES),
+        (400, "'messages.0' : content must be a string", Quirk.NO_IMAGES),
+        (503, "image input is not supported", None),
         (400, "something else", None),
         (500, "stream_options", None),
     ],
@@ -166,6 +216,53 @@ async def test_a_refused_field_is_left_out_at_once_and_from_then_on() -> None:
     bodies = [json.loads(request.body) for request in server.requests]
     assert ["stream_options" in sent for sent in bodies] == [True, False, False, False]
     assert [sent.get("reasoning_effort") for sent in bodies] == [None, None, "none", "none"]
+
+
+@pytest.mark.anyio
+async def test_pictures_a_server_refuses_are_left_out_at_once_and_from_then_on() -> None:
+    refusal = HttpReply.plain(500, b'{"error": {"message": "image input is not supported"}}')
+    async with ScriptedHttp([refusal, HttpReply.stream(streams.openai(text=["ok"]))]) as server:
+        catalog = Catalog([ProviderConfig("acme", ProviderType.OPENAI, base_url=server.url)])
+        provider = catalog.build(ModelRef("acme", "m"))
+        for _ in range(2):
+            events = [event async for event in provider.stream(ModelRequest("", (user("look", PICTURE),)))]
+            assert isinstance(events[-1], ModelDone)
+        await catalog.aclose()
+    assert [b"QUJD" in request.body for request in server.requests] == [True, False, False]
+    assert b"[image/png not shown: m takes no images]" in server.requests[-1].body
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("type_", "model", "images", "seen"),
+    [
+        (ProviderType.OPENAI, "unheard-of", None, True),
+        (ProviderType.OPENAI, "unheard-of", False, False),
+        (ProviderType.OPENAI, "gpt-5.5", None, True),
+        (ProviderType.OPENAI, "o3-mini", None, False),
+        (ProviderType.OPENAI, "gpt-oss-120b", None, False),
+        (ProviderType.OPENAI, "google/gemini-3-pro", None, True),
+        (ProviderType.OPENAI, "qwen/qwen3-coder", None, False),
+        (ProviderType.OPENAI, "qwen/qwen3-vl-8b", None, True),
+        (ProviderType.OLLAMA, "gemini-3-pro", None, False),
+        (ProviderType.OLLAMA, "gemma3", True, True),
+    ],
+)
+async def test_who_is_shown_pictures(type_: ProviderType, model: str, images: bool | None, seen: bool) -> None:
+    async with ScriptedHttp([HttpReply.stream(streams.openai(text=["ok"]))]) as server:
+        catalog = Catalog([ProviderConfig("acme", type_, base_url=server.url, images=images)])
+        request = ModelRequest("", (user("look", PICTURE),))
+        async for _ in catalog.build(ModelRef("acme", model)).stream(request):
+            pass
+        await catalog.aclose()
+    assert [b"QUJD" in request.body for request in server.requests] == [seen]
+
+
+def test_every_claude_is_shown_pictures_and_so_is_one_nobody_knows() -> None:
+    table = load_table()
+    claudes = [name for name in table.models if name.startswith("claude")]
+    assert claudes
+    assert all(table.limits("anthropic", name).images for name in (*claudes, "unheard-of"))
 
 
 @pytest.mark.anyio

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
-from acp_agent.core.types import Diff, Location, OutputStats, ToolKind, ToolResult, ToolSpec
+from acp_agent.core.types import Diff, ImagePart, Location, OutputStats, ToolKind, ToolResult, ToolSpec
 from acp_agent.output.pipeline import Pipeline, Reader, Source, stats_line
 
 BASH = ToolSpec("bash", "Run a command.", {}, ToolKind.EXECUTE, mutates=True)
@@ -92,6 +92,11 @@ def test_diffs_and_locations_stay_as_they_are() -> None:
     applied = PIPELINE.apply(result, READ)
     assert applied.diffs == (diff,)
     assert applied.locations == result.locations
+
+
+def test_pictures_stay_as_they_are_however_large() -> None:
+    images = (ImagePart("A" * 100_000, "image/png"),)
+    assert PIPELINE.apply(ToolResult("\x1b[0mImage: a.png", images=images), READ).images == images
 
 
 def test_a_failure_is_cleaned_for_the_audit_too() -> None:

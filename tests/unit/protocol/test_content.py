@@ -6,12 +6,17 @@ from typing import Any
 
 import pytest
 
+from acp_agent.core.backends import EntryKind
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.messages import ImagePart, TextPart
 from acp_agent.core.types import Access
+from acp_agent.execution.local_files import LocalFileSystem
+from acp_agent.execution.read_policy import DENIED, NOT_ALLOWED, ReadPolicy
+from acp_agent.execution.roots import Roots
 from acp_agent.protocol import wire
 from acp_agent.protocol.content import IMAGE_LIMIT, TEXT_LIMIT, Prompt, file_path, read_prompt
 from acp_agent.protocol.errors import RpcError
+from tests.fakes.fake_web import FakeWeb
 
 pytestmark = pytest.mark.anyio
 
@@ -29,6 +34,10 @@ class Folder:
             raise Refused(f"{path} is outside the workspace")
         return str(Path(path).resolve())
 
+    async def kind(self, path: str) -> EntryKind | None:
+        there = Path(self.resolve(path, Access.LIST))
+        return EntryKind.DIRECTORY if there.is_dir() else EntryKind.FILE if there.exists() else None
+
     async def read_text(self, path: str) -> str:
         try:
             return Path(self.resolve(path, Access.READ)).read_text()
@@ -38,7 +47,7 @@ class Folder:
 
 async def read(folder: Path, *blocks: dict[str, Any]) -> Prompt:
     parsed = wire.prompt_blocks({"sessionId": "s", "prompt": list(blocks)})
-    return await read_prompt(parsed, Folder(folder))  # type: ignore[arg-type]
+    return await read_prompt(parsed, Folder(folder), FakeWeb())  # type: ignore[arg-type]
 
 
 def text_of(prompt: Prompt) -> str:
@@ -142,15 +151,28 @@ async def test_a_project_below_a_folder_called_dev_is_nothing_special(tmp_path: 
     assert "content" in text_of(prompt)
 
 
-async def test_a_linked_page_or_folder_is_named_and_not_fetched(tmp_path: Path) -> None:
-    prompt = await read(
-        tmp_path,
-        {"type": "resource_link", "uri": "https://example.com/?a=1&b=2", "name": "page"},
-        {"type": "resource_link", "uri": tmp_path.as_uri(), "name": "folder"},
-    )
-    first, second = text_of(prompt).split("\n")
-    assert first == '<resource_link uri="https://example.com/?a=1&amp;b=2" name="page"/>'
-    assert second.endswith('name="folder" type="folder"/>')
+async def test_a_linked_folder_is_named(tmp_path: Path) -> None:
+    prompt = await read(tmp_path, {"type": "resource_link", "uri": tmp_path.as_uri(), "name": "folder"})
+    assert text_of(prompt).endswith('name="folder" type="folder"/>')
+
+
+async def test_what_may_not_be_read_is_not_linked_either(tmp_path: Path) -> None:
+    for folder in ("secrets", "src", "docs"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.txt").write_text(f"in {folder}")
+    (tmp_path / "src" / "alias.txt").symlink_to("../secrets/a.txt")
+    policy = ReadPolicy(["secrets"], ["src"], folders=[str(tmp_path)])
+    links = ["secrets", "secrets/a.txt", "src/alias.txt", "docs/a.txt", "docs", "src/a.txt"]
+    blocks = [{"type": "resource_link", "uri": (tmp_path / link).as_uri(), "name": link} for link in links]
+    with Roots(str(tmp_path), policy=policy) as roots:
+        prompt = await read_prompt(
+            wire.prompt_blocks({"sessionId": "s", "prompt": blocks}), LocalFileSystem(roots, ripgrep=None), FakeWeb()
+        )
+    assert [line.rpartition(": ")[2] for line in prompt.skipped] == [DENIED, DENIED, DENIED, NOT_ALLOWED]
+    assert 'name="docs" type="folder"' in text_of(prompt)
+    assert "in src" in text_of(prompt)
+    assert "in secrets" not in text_of(prompt)
+    assert "in docs" not in text_of(prompt)
 
 
 @pytest.mark.parametrize(

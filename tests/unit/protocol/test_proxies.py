@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_agent.core.backends import CommandOutcome, CommandRequest, FileSystem
+from acp_agent.core.backends import CommandOutcome, CommandRequest, FileSystem, Lines
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.execution.composite import CompositeFileSystem, CompositeTerminal
 from acp_agent.execution.local_files import LocalFileSystem
@@ -268,6 +268,80 @@ async def test_a_bom_the_user_took_out_meanwhile_stays_out(tmp_path: Path, proxy
         await files.read_text("a.txt")
         await files.write_text("a.txt", "new")
     assert editing.requests[-1][1]["content"] == "new"
+
+
+@pytest.mark.parametrize(("old", "written"), [(b"\xef\xbb\xbfold", "\ufeffnew"), (b"old", "new"), (None, "new")])
+async def test_an_editor_that_only_writes_is_given_the_bom_the_file_has(
+    tmp_path: Path, proxy_files: MakeFiles, old: bytes | None, written: str
+) -> None:
+    if old is not None:
+        (tmp_path / "a.txt").write_bytes(old)
+    async with editor() as editing:
+        await proxy_files(editing, tmp_path, Client(write_text_file=True)).write_text("a.txt", "new")
+    assert editing.requests[0][1]["content"] == written
+
+
+async def test_lines_come_through_the_editor_in_one_request(tmp_path: Path, proxy_files: MakeFiles) -> None:
+    (tmp_path / "a.txt").write_text("saved\n")
+    async with editor(fs_read_text_file={"content": "\ufeff1\r\n2\nunsaved"}) as editing:
+        files = proxy_files(editing, tmp_path)
+        assert await files.read_lines("a.txt", -2, 1) == Lines(("2",), 1, 3)
+        assert await files.read_lines("new.txt", 0, 1) == Lines(("1",), 0, 3)
+    assert editing.methods == ["fs/read_text_file"] * 2
+
+
+LARGEST = 8 * 1024 * 1024
+
+
+async def test_lines_of_a_huge_file_come_from_disk_without_a_word(
+    tmp_path: Path, proxy_files: MakeFiles, local_files: Callable[[Path], LocalFileSystem]
+) -> None:
+    told: list[BackendUnavailable] = []
+
+    async def tell(error: BackendUnavailable) -> None:
+        told.append(error)
+
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"x" * (LARGEST - 5) + b"\nend\n")
+    async with editor(fs_read_text_file={"content": "unsaved"}) as editing:
+        files = CompositeFileSystem([proxy_files(editing, tmp_path)], local_files(tmp_path), tell)
+        assert (await files.read_lines("a.txt", -1, 1)).lines == ("unsaved",)
+        with path.open("ab") as file:
+            file.write(b"!")
+        assert (await files.read_lines("a.txt", -1, 1)).lines == ("!",)
+        assert await files.read_text("small.txt") == "unsaved"
+    assert editing.methods == ["fs/read_text_file"] * 2
+    assert told == []
+
+
+async def test_the_editor_is_not_asked_for_the_lines_of_a_binary_file_but_of_utf_16(
+    tmp_path: Path, proxy_files: MakeFiles
+) -> None:
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
+    (tmp_path / "a.txt").write_bytes("text\n".encode("utf-16"))
+    async with editor(fs_read_text_file={"content": "text\n"}) as editing:
+        files = proxy_files(editing, tmp_path)
+        with pytest.raises(BackendUnavailable) as caught:
+            await files.read_lines("a.png", 0, 1)
+        assert (await files.read_lines("a.txt", 0, 1)).lines == ("text",)
+    assert (caught.value.quiet, caught.value.permanent) == (True, False)
+    assert editing.methods == ["fs/read_text_file"]
+
+
+async def test_lines_of_what_is_no_file_or_lies_outside_are_not_asked_for(
+    tmp_path: Path, proxy_files: MakeFiles
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    async with editor() as editing:
+        files = proxy_files(editing, tmp_path)
+        for path in ("pipe", "."):
+            with pytest.raises(ToolError):
+                await files.read_lines(path, 0, 1)
+        with pytest.raises(Refused):
+            await files.read_lines("../outside", 0, 1)
+        with pytest.raises(BackendUnavailable):
+            await proxy_files(editing, tmp_path, Client(write_text_file=True)).read_lines("a", 0, 1)
+    assert editing.requests == []
 
 
 async def test_a_write_nobody_answers_is_not_done_a_second_time(

@@ -4,6 +4,7 @@ from uuid import uuid4
 
 import pytest
 
+from acp_agent.cli.editor.frames import Direction, Frame, Recording
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import (
     Event,
@@ -16,10 +17,11 @@ from acp_agent.core.events import (
     ToolStarted,
     UsageChanged,
 )
-from acp_agent.core.types import Diff, JsonObject, Location, OutputStats, ToolKind, ToolResult
+from acp_agent.core.types import Diff, ImagePart, JsonObject, Location, OutputStats, ToolKind, ToolResult
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.paths import EditorPaths
-from acp_agent.protocol.updates import Updates
+from acp_agent.protocol.updates import IMAGES_LIMIT, Updates
+from tests.wire import schema
 
 CALL = str(uuid4())
 
@@ -153,3 +155,40 @@ def test_a_notice_reaches_clients_that_know_notices_and_those_that_do_not() -> N
     assert plain["sessionUpdate"] == "agent_message_chunk"
     assert "config broken" in plain["content"]["text"]  # type: ignore[index,call-overload,operator]
     assert known == {"sessionUpdate": "notice", "severity": "warning", "title": "config broken"}
+
+
+def text(words: str) -> JsonObject:
+    return {"type": "content", "content": {"type": "text", "text": words}}
+
+
+def image(data: str, mime_type: str = "image/png") -> JsonObject:
+    return {"type": "content", "content": {"type": "image", "data": data, "mimeType": mime_type}}
+
+
+def violations(update: JsonObject) -> list[str]:
+    """What the protocol's schema has against a notification with this update."""
+    message: JsonObject = {
+        "jsonrpc": "2.0",
+        "method": "session/update",
+        "params": {"sessionId": "s1", "update": update},
+    }
+    recording = Recording()
+    recording.add(Frame(Direction.FROM_AGENT, message, 0))
+    return schema.violations(recording)
+
+
+def test_pictures_follow_the_words_and_are_nowhere_else() -> None:
+    pictures = (ImagePart("QUJD", "image/png"), ImagePart("REVG", "image/jpeg"))
+    result = ToolResult("Image: a.png", images=pictures)
+    _, final = updates(started(ToolKind.READ), ToolFinished(CALL, "read", result, 0))
+    assert final["content"] == [fenced("Image: a.png"), image("QUJD"), image("REVG", "image/jpeg")]
+    assert final["rawOutput"] == "Image: a.png"
+    assert violations(final) == []
+
+
+def test_a_picture_too_large_for_one_line_is_named_and_the_others_are_sent() -> None:
+    pictures = tuple(ImagePart("A" * size, "image/png") for size in (4, IMAGES_LIMIT - 8, 8, 4))
+    _, final = updates(started(ToolKind.OTHER), ToolFinished(CALL, "x", ToolResult("", images=pictures), 0))
+    large = text("A picture (image/png) is too large to be shown.")
+    assert final["content"] == [image("AAAA"), image("A" * (IMAGES_LIMIT - 8)), large, image("AAAA")]
+    assert violations(final) == []

@@ -7,7 +7,7 @@ from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.events import ToolProgress
 from acp_agent.core.types import CommandSubject, ToolKind
-from acp_agent.tools.registry import default_tools
+from acp_agent.tools.registry import ToolLimits, default_tools
 from tests.fakes.fake_terminal import Script
 from tests.unit.tools.workbench import Workbench
 
@@ -253,7 +253,7 @@ async def test_a_command_with_a_nul_is_refused():
 
 
 async def test_a_command_gets_no_more_time_than_the_settings_allow():
-    bench = Workbench(tools=default_tools(command_seconds=20))
+    bench = Workbench(tools=default_tools(ToolLimits(command_seconds=20)))
     bench.command("true", Script())
 
     await bench.run("bash", command="true", timeout=600)

@@ -4,7 +4,7 @@ import pytest
 
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Diff, Location, PathSubject
-from acp_agent.tools.registry import default_tools
+from acp_agent.tools.registry import ToolLimits, default_tools
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio
@@ -187,7 +187,7 @@ async def test_a_placeholder_the_old_text_lacks_is_refused():
 
 
 async def test_a_file_may_not_grow_over_the_limit():
-    bench = Workbench({"a": "x\n"}, tools=default_tools(write_bytes=10))
+    bench = Workbench({"a": "x\n"}, tools=default_tools(ToolLimits(write_bytes=10)))
 
     with pytest.raises(ToolError, match="at most 10"):
         await bench.run("edit", path="a", old_string="x", new_string="x" * 20)

@@ -4,19 +4,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.tools.lines import count_lines, first_changed_line, relative, split_lines
+from acp_agent.tools.lines import cut, first_changed_line, relative, split_lines
 
 TEXT = st.text(alphabet="a\n\r\x0c\u2028")
-
-
-@given(TEXT)
-def test_counting_agrees_with_splitting(text: str):
-    assert count_lines(text) == len(split_lines(text))
 
 
 @given(TEXT.filter(lambda text: "\r" not in text))
 def test_lines_joined_again_are_the_text(text: str):
     assert "\n".join(split_lines(text)) == text.removesuffix("\n")
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [(1, "1 more"), (100_000, "100000 more"), (100_001, "over 100000 more")],
+)
+def test_a_line_that_was_cut_says_how_much_is_missing_as_far_as_that_is_known(missing: int, said: str):
+    assert cut("abc" + "x" * missing, 3) == f"abc… [{said} characters]"
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,8 @@ async def test_an_unknown_name_gets_the_names_there_are_and_the_nearest():
 
     assert error.value.failure.category is ToolErrorCategory.TOOL_NOT_FOUND
     assert str(error.value) == (
-        'there is no tool "list_directry"; the tools are bash, read, write, edit, list_directory, find_path, grep; '
-        "did you mean list_directory?"
+        'there is no tool "list_directry"; the tools are bash, read, write, edit, list_directory, find_path, grep, '
+        "create_directory, delete_path, move_path, copy_path, fetch, web_scrape, diagnostics; did you mean list_directory?"
     )
 
 
@@ -111,7 +111,7 @@ async def test_every_problem_is_listed_with_key_value_and_what_was_expected():
     assert error.value.failure.category is ToolErrorCategory.INVALID_PARAMETERS
     assert str(error.value) == (
         "read: path is missing (expected a non-empty string); "
-        'offset = "ten" (expected a whole number from 0 to 1000000000); '
+        'offset = "ten" (expected a whole number from -1000000000 to 1000000000); '
         "limit = 0 (expected a whole number, 1 or more); "
         'unknown key "file_path" (known keys: path, offset, limit)'
     )

@@ -4,7 +4,7 @@ import pytest
 
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, PathSubject, ToolKind
-from acp_agent.tools.registry import Registry, default_tools
+from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +52,7 @@ async def test_found_paths_are_relative_to_the_sessions_folder():
 
 
 async def test_more_results_than_asked_for_are_announced():
-    bench = Workbench({f"f{n}": "" for n in range(5)}, tools=default_tools(found_paths=3))
+    bench = Workbench({f"f{n}": "" for n in range(5)}, tools=default_tools(ToolLimits(found_paths=3)))
 
     more = "... and more results (showing first {})"
     assert (await bench.run("find_path", pattern="*")).text == f"f0\nf1\nf2\n{more.format(3)}"
@@ -60,8 +60,19 @@ async def test_more_results_than_asked_for_are_announced():
     assert (await bench.run("find_path", pattern="*", max_results=5)).text == "f0\nf1\nf2\nf3\nf4"
 
 
+async def test_a_bare_name_that_is_not_in_the_folder_itself_is_looked_for_deeper_and_the_answer_says_so():
+    bench = Workbench(TREE)
+
+    assert (await bench.run("find_path", pattern="*.py")).text == (
+        "None directly in .; deeper, matching **/*.py:\nsrc/app.py\nsrc/lib/util.py"
+    )
+    assert (await bench.run("find_path", pattern="*.py", path="src")).text == "src/app.py"
+    assert (await bench.run("find_path", pattern="lib/*.py")).text == "No files matching: lib/*.py"
+
+
 async def test_no_file_says_which_pattern():
-    assert (await Workbench(TREE).run("find_path", pattern="*.rs")).text == "No files matching: *.rs"
+    assert (await Workbench(TREE).run("find_path", pattern="*.rs")).text == "No files matching: *.rs, at any depth"
+    assert (await Workbench(TREE).run("find_path", pattern="**/*.rs")).text == "No files matching: **/*.rs"
 
 
 @pytest.mark.parametrize("pattern", ["../*", "src/../../*", "/etc/*"])
@@ -96,15 +107,56 @@ async def test_a_file_given_by_name_is_searched_even_if_hidden():
 
 
 async def test_more_matches_than_the_limit_are_announced():
-    bench = Workbench({"a": "x\n" * 5}, tools=default_tools(grep_matches=2))
+    bench = Workbench({"a": "x\n" * 5}, tools=default_tools(ToolLimits(grep_matches=2)))
 
     assert (await bench.run("grep", pattern="x")).text == "a:1: x\na:2: x\n... and more matches (showing first 2)"
 
 
 async def test_a_long_matching_line_is_cut():
-    bench = Workbench({"min.js": "x" * 30}, tools=default_tools(match_chars=10))
+    bench = Workbench({"min.js": "x" * 30}, tools=default_tools(ToolLimits(match_chars=10)))
 
     assert (await bench.run("grep", pattern="x")).text == f"min.js:1: {'x' * 10}… [20 more characters]"
+
+
+async def test_lines_around_a_match_are_told_from_it_and_gaps_are_marked():
+    bench = Workbench({"a": "1\n2\nx 3\n4\n5\n6\nx 7", "b": "x\n"})
+
+    assert (await bench.run("grep", pattern="x", context=1)).text == (
+        "a-2- 2\na:3: x 3\na-4- 4\n--\na-6- 6\na:7: x 7\n--\nb:1: x"
+    )
+    assert "--" not in (await bench.run("grep", pattern="x")).text
+
+
+async def test_context_does_not_count_as_matches():
+    bench = Workbench({"a": "x\n2\n3\nx\nx\n"}, tools=default_tools(ToolLimits(grep_matches=1)))
+
+    assert (await bench.run("grep", pattern="x", context=1)).text == (
+        "a:1: x\na-2- 2\n... and more matches (showing first 1)"
+    )
+
+
+async def test_files_alone_are_listed_and_counted():
+    bench = Workbench({"a": "x\nx\n", "b": "x\n", "c": ""}, tools=default_tools(ToolLimits(grep_matches=2)))
+
+    assert (await bench.run("grep", pattern="x", files_only=True)).text == "a\nb\n(2 files match)"
+    assert (await bench.run("grep", pattern="x", files_only=True, path="a")).text == "a\n(1 file matches)"
+    bench.files.put("c", "x")
+    assert (await bench.run("grep", pattern="x", files_only=True)).text == "a\nb\n... and more files (showing first 2)"
+
+
+async def test_files_are_chosen_by_glob_and_type():
+    bench = Workbench({"a.py": "x", "src/b.py": "x", "src/c.rs": "x"})
+
+    assert (await bench.run("grep", pattern="x", glob="*.rs")).text == "src/c.rs:1: x"
+    assert (await bench.run("grep", pattern="x", glob="src/*", file_type="python")).text == "src/b.py:1: x"
+    with pytest.raises(ToolError, match="file_type 'rst2' is not known; did you mean rst"):
+        await bench.run("grep", pattern="x", file_type="rst2")
+
+
+@pytest.mark.parametrize("context", [-1, 21])
+async def test_context_has_bounds(context: int):
+    with pytest.raises(ToolError, match="expected a whole number from 0 to 20"):
+        await Workbench(TREE).run("grep", pattern="x", context=context)
 
 
 async def test_no_match_says_which_pattern():
@@ -124,7 +176,7 @@ async def test_searches_stay_inside_the_roots(name: str):
 
     invocation = await bench.understand(name, **arguments)
 
-    assert invocation.subjects == (PathSubject("out", Access.READ),)
+    assert invocation.subjects == (PathSubject("out", Access.LIST),)
     with pytest.raises(Refused):
         await bench.execute(invocation)
 

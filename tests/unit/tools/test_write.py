@@ -4,7 +4,7 @@ import pytest
 
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Diff, Location, PathSubject
-from acp_agent.tools.registry import default_tools
+from acp_agent.tools.registry import ToolLimits, default_tools
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio
@@ -144,7 +144,7 @@ async def test_a_nul_is_refused():
 
 
 async def test_too_many_bytes_are_refused_and_counted_as_bytes():
-    bench = Workbench(tools=default_tools(write_bytes=5))
+    bench = Workbench(tools=default_tools(ToolLimits(write_bytes=5)))
 
     await bench.run("write", path="a", content="éé")
     with pytest.raises(ToolError, match="a would be 6 bytes: at most 5 can be written"):

@@ -1,0 +1,112 @@
+"""`acp-agent check path`: what a file tool would meet at a path. Reads no content and changes nothing."""
+
+import errno
+import os
+import stat
+
+from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.types import Access, JsonObject
+from acp_agent.execution.given_path import check_text, expansion_wanted
+from acp_agent.execution.path_errors import told_as
+from acp_agent.execution.roots import Place, Roots
+
+_SPECIAL = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFLNK: "a link",
+}
+
+
+def verdict(path: object, roots: Roots, *, write: bool) -> JsonObject:
+    """Judge one path as `read` or `write` of a session with these roots would.
+
+    path    anything; what is no string is denied as type_mismatch
+
+    Gives path, verdict ("allow" or "deny"), resolved (null when it leads nowhere), access ("read" or "write"),
+    reason and category (null when allowed).
+    """
+    category: str | None = None
+    try:
+        given = check_text(path)
+        reason = _written(roots, given) if write else _read(roots, given)
+    except (ToolError, Refused) as error:
+        reason, category = str(error), error.failure.category.value
+    return {
+        "path": path if isinstance(path, str | int) else None,
+        "verdict": "allow" if category is None else "deny",
+        "resolved": _resolved(path, roots.cwd),
+        "access": (Access.WRITE if write else Access.READ).value,
+        "reason": reason,
+        "category": category,
+    }
+
+
+def _read(roots: Roots, given: str) -> str:
+    """What would be read. Raises ToolError or Refused as opening it does."""
+    place = roots.place(given, Access.READ)
+    _refuse_special(place)
+    os.close(place.open_regular())
+    return "a regular file"
+
+
+def _written(roots: Roots, given: str) -> str:
+    """What would be written. Raises ToolError or Refused.
+
+    The old text counts as read: a tool shows what it would replace.
+    """
+    place = roots.place(given, Access.WRITE)
+    roots.place(given, Access.LIST)
+    if place.relative == "." or given.endswith("/"):
+        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{given}: names a directory, not a file")
+    exists = _refuse_special(place)
+    if exists:
+        roots.place(given, Access.READ)
+        os.close(place.open_regular(os.O_RDWR))
+    missing = _missing_parents(place)
+    if exists:
+        return "replaces a regular file"
+    return f"a new file, below {missing} new director{'y' if missing == 1 else 'ies'}" if missing else "a new file"
+
+
+def _refuse_special(place: Place) -> bool:
+    """Whether there is something, which then is a regular file: nothing else gets opened, to disturb no device."""
+    status = place.status()
+    if status is None:
+        return False
+    special = None if stat.S_ISREG(status.st_mode) else _SPECIAL.get(stat.S_IFMT(status.st_mode), "something special")
+    if special is not None:
+        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{place.given}: is {special}, not a regular file")
+    return True
+
+
+def _missing_parents(place: Place) -> int:
+    """How many directories would have to be made. ToolError when the nearest one there is takes no new entry."""
+    folder, missing = place.parent, 0
+    with told_as(place.given):
+        while True:
+            try:
+                fd = place.root.open_directory(folder)
+                break
+            except FileNotFoundError:
+                folder, missing = os.path.dirname(folder) or ".", missing + 1
+        try:
+            if not os.access(".", os.W_OK | os.X_OK, dir_fd=fd, effective_ids=True):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        finally:
+            os.close(fd)
+    return missing
+
+
+def _resolved(path: object, cwd: str) -> str | None:
+    """Where a path leads whether or not it may: for a person at a terminal, who may look anywhere."""
+    try:
+        given = check_text(path)
+        if expansion_wanted(given) is not None:
+            return None
+        with Roots("/") as everything:
+            return everything.resolve(os.path.join(cwd, given), Access.READ)
+    except (ToolError, Refused):
+        return None

@@ -1,0 +1,41 @@
+"""The directories of a session. Light: `acp-agent check` needs nothing else of this package."""
+
+import os
+from collections.abc import Sequence
+
+from acp_agent.config import Loaded, ProjectLoosens, data_path
+from acp_agent.config.tool_settings import ReadRule
+from acp_agent.core.errors import ConfigError
+from acp_agent.execution.own_files import OwnFiles
+from acp_agent.execution.read_policy import ReadPolicy, all_of
+from acp_agent.execution.roots import Roots
+
+
+def session_roots(loaded: Loaded, cwd: str, additional: Sequence[str] = (), *, for_shell: bool = False) -> Roots:
+    """The directories of a session and what may be touched below them, by file tools or by commands.
+
+    Raises ConfigError when one cannot be opened, or when it is not clear what may not be read.
+    """
+    tools, permissions = loaded.settings.tools, loaded.settings.acp.permission_file
+    allowed = tools.shell.allowed_paths if for_shell else tools.file.allowed_paths
+    folders = (cwd, *additional, *filter(os.path.isdir, allowed))
+    own = OwnFiles((data_path(os.environ), loaded.file, *([permissions] if permissions else [])))
+    reading = _read_policy(loaded, folders, for_shell=for_shell)
+    return Roots(cwd, folders[1:], policy=all_of(own, reading))
+
+
+def _read_policy(loaded: Loaded, folders: Sequence[str], *, for_shell: bool) -> ReadPolicy:
+    """What may be read. Where a part of it could not be understood there is no session: it might have denied."""
+    for problem in loaded.problems:
+        ours = problem.key.startswith("tools.file") and not problem.key.startswith("tools.file.allowed_paths")
+        if ours and not isinstance(problem, ProjectLoosens):
+            raise problem
+    file = loaded.settings.tools.file
+    carve_out = file.read_policy is ReadRule.CARVE_OUT
+    # Any word of a command may be a path: held against a whitelist of files, all would be asked about.
+    allow = file.allow_read if carve_out or not for_shell else ()
+    try:
+        return ReadPolicy(file.deny_read, allow, carve_out=carve_out, folders=folders)
+    except ConfigError as error:
+        where = loaded.origins.get(error.key, error.where)
+        raise ConfigError(where, error.key, error.value, error.expected) from error

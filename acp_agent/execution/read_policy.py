@@ -1,0 +1,213 @@
+"""Which files may be shown: `deny_read`, `allow_read` and what they mean together (T4.4-T4.9, requirements 4 #21).
+
+A pattern is absolute, `~/...`, `**/...`, relative with a slash (below each of the session's folders), or a bare
+name (at any depth). What it matches it matches with all below it. Patterns are held against resolved paths; what a
+pattern names through a link counts by both spellings.
+"""
+
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, takewhile
+from typing import TypeAlias, assert_never
+
+from acp_agent.core.errors import ConfigError
+from acp_agent.core.types import Access
+from acp_agent.execution.given_path import expansion_wanted
+from acp_agent.execution.roots import PathPolicy
+
+DENIED = "may not be read (tools.file.deny_read)"
+NOT_ALLOWED = "may not be read (not in tools.file.allow_read)"
+_LONGEST = 1024
+_MOST_CHOICES = 256
+
+
+def all_of(*policies: PathPolicy) -> PathPolicy:
+    """A policy that refuses what any of these refuses; the first to refuse says why."""
+
+    def judge(path: str, access: Access) -> str | None:
+        return next((reason for policy in policies if (reason := policy(path, access)) is not None), None)
+
+    return judge
+
+
+def folded(text: str) -> str:
+    """One spelling for names that some file system takes for the same: without case, accents composed."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
+
+
+class ReadPolicy:
+    """A PathPolicy over resolved absolute paths. Raises ConfigError for what is no pattern.
+
+    deny        what may not be shown, nor moved to where it could be; compared without case as well
+    allow       when not empty, the only files that may be shown; compared exactly
+    carve_out   `allow` makes exceptions to `deny` instead, and does nothing else
+    folders     the session's, in any spelling
+
+    Directories are listed unless they are denied: a whitelist speaks of files. Writing and deleting are not its
+    business: whoever replaces a file reads it first.
+    """
+
+    def __init__(
+        self, deny: Sequence[str], allow: Sequence[str] = (), *, carve_out: bool = False, folders: Sequence[str]
+    ) -> None:
+        real = [os.path.realpath(folder) for folder in folders]
+        self._carve_out = carve_out
+        self._deny = _Patterns("deny_read", deny, real, (str, folded), os.path.realpath)
+        self._allow = _Patterns("allow_read", allow, real, (str,), lambda path: _entered(path, real))
+        self._whitelist = bool(allow) and not carve_out
+
+    def __call__(self, path: str, access: Access) -> str | None:
+        match access:
+            case Access.WRITE | Access.DELETE:
+                return None
+            case Access.LIST:
+                return DENIED if self._denies(path) else None
+            case Access.READ | Access.MOVE:
+                if self._denies(path):
+                    return DENIED
+                return NOT_ALLOWED if self._whitelist and not self._allow.match(path) else None
+            case _:
+                assert_never(access)
+
+    def _denies(self, path: str) -> bool:
+        return self._deny.match(path) and not (self._carve_out and self._allow.match(path))
+
+
+class _Patterns:
+    """The patterns of one setting: one expression for each spelling they are compared in.
+
+    follow   the second spelling of the folders a pattern begins with: links resolved
+    """
+
+    def __init__(
+        self,
+        setting: str,
+        patterns: Sequence[str],
+        folders: Sequence[str],
+        spellings: Sequence[Callable[[str], str]],
+        follow: Callable[[str], str],
+    ) -> None:
+        self._compiled = ()
+        if not patterns:
+            return
+        from acp_agent.execution.glob import NOTHING  # noqa: PLC0415 - most sessions have no pattern
+        from acp_agent.execution.linear_regex import LinearRegex  # noqa: PLC0415 - likewise
+
+        found = [(pattern, part) for pattern in patterns for part in _parts(setting, pattern, folders, follow)]
+        for pattern, part in found:
+            expression = _expression(part, str)
+            if NOTHING in expression:
+                raise _invalid(setting, pattern, "a glob (a range in it runs backwards)")
+            try:
+                LinearRegex(expression)
+            except ValueError as error:
+                raise _invalid(setting, pattern, f"a glob ({error})") from None
+        if not found:  # all below folders, and there is none
+            return
+        try:
+            self._compiled = tuple(
+                (spell, LinearRegex(f"(?:{'|'.join(_expression(part, spell) for _, part in found)})(?s:/.*)?"))
+                for spell in spellings
+            )
+        except ValueError as error:
+            raise ConfigError(
+                "configuration", f"tools.file.{setting}", "", f"fewer or simpler patterns ({error})"
+            ) from None
+
+    def match(self, path: str) -> bool:
+        """Whether a pattern matches the path or a directory above it."""
+        text = _utf8(path)
+        return any(regex.matches(spell(text)) for spell, regex in self._compiled)
+
+
+_Part: TypeAlias = tuple[str, str]
+"""Literal folders a pattern begins with, absolute; and the glob below them, "" for none."""
+
+
+def _parts(setting: str, pattern: str, folders: Sequence[str], follow: Callable[[str], str]) -> Iterator[_Part]:
+    """Where a pattern's matches are. Raises ConfigError."""
+    from acp_agent.execution.glob import alternatives, is_literal  # noqa: PLC0415 - likewise
+
+    if len(pattern) > _LONGEST:
+        raise _invalid(setting, pattern, f"at most {_LONGEST} characters")
+    choices = list(islice(alternatives(pattern), _MOST_CHOICES + 1))
+    if len(choices) > _MOST_CHOICES:
+        raise _invalid(setting, pattern, f"at most {_MOST_CHOICES} choices")
+    for choice in choices:
+        problem = _problem(choice)
+        if problem:
+            raise _invalid(setting, pattern, problem)
+        for anchor, glob in _anchored(choice, folders):
+            names = [name for name in glob.split("/") if name not in ("", ".")]
+            literal = list(takewhile(is_literal, names))
+            lead, rest = os.path.join(anchor, *literal), "/".join(names[len(literal) :])
+            yield from ((spelling, rest) for spelling in dict.fromkeys((lead, follow(lead))))
+
+
+def _anchored(pattern: str, folders: Sequence[str]) -> Iterator[_Part]:
+    """The folders a pattern without choices is relative to, and the pattern seen from there."""
+    first, _, rest = pattern.partition("/")
+    if _home(first):
+        yield _home(first), rest
+    elif first in ("", "**"):
+        yield "/", pattern
+    elif "/" in pattern.rstrip("/") or first == ".":
+        yield from ((folder, pattern) for folder in folders)
+    else:
+        yield "/", f"**/{pattern}"
+
+
+def _home(name: str) -> str:
+    """The folder `~` or `~somebody` means, "" for any other name."""
+    home = os.path.expanduser(name) if name.startswith("~") else ""
+    return home if os.path.isabs(home) else ""
+
+
+def _problem(pattern: str) -> str:
+    """What was expected instead of a pattern that cannot be meant; "" when there is nothing wrong with it.
+
+    A variable or an unknown `~name` would match nothing, and deny nothing.
+    """
+    if "\0" in pattern or _utf8(pattern) != pattern:
+        return "text that can be part of a path"
+    if ".." in pattern.split("/"):
+        return "a pattern without .."
+    nothing = not pattern.strip("/ ") and pattern != "/"
+    if nothing or (expansion_wanted(pattern) is not None and not _home(pattern.partition("/")[0])):
+        return "an absolute pattern, ~/..., **/..., one below the session's folders, or a bare name"
+    return ""
+
+
+def _invalid(setting: str, pattern: str, expected: str) -> ConfigError:
+    return ConfigError("configuration", f"tools.file.{setting}", f"{pattern[:100]!r}", expected)
+
+
+def _expression(part: _Part, spell: Callable[[str], str]) -> str:
+    """The regular expression (RE2) of one part."""
+    from acp_agent.execution.glob import to_regex  # noqa: PLC0415 - likewise
+
+    lead, glob = part[0].strip("/"), part[1]
+    texts = [re.escape(spell(_utf8(lead)))] if lead else []
+    if glob:
+        texts.append(to_regex(spell(glob)))
+    return "".join(f"/{text}" for text in texts)
+
+
+def _entered(path: str, folders: Sequence[str]) -> str:
+    """The path with links resolved as far as the first of `folders`.
+
+    Beyond it they came with the project: `src -> .` in a repository must not allow what `src` does not hold.
+    """
+    names = path.strip("/").split("/")
+    for depth in range(len(names)):
+        real = os.path.realpath("/" + "/".join(names[:depth]))
+        if any(f"{real}/".startswith(f"{folder.rstrip('/')}/") for folder in folders):
+            return os.path.join(real, *names[depth:])
+    return os.path.realpath(path)
+
+
+def _utf8(text: str) -> str:
+    """The text with what is no UTF-8 replaced: file names may hold anything, and RE2 takes text only."""
+    return text.encode("utf-8", "replace").decode()

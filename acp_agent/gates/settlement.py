@@ -1,0 +1,64 @@
+"""What is to be done about a call, and what the user is asked when he decides (requirements A20, S3)."""
+
+from dataclasses import dataclass
+
+from acp_agent.core.ports import Invocation
+from acp_agent.core.types import Ask, Verdict
+from acp_agent.gates.grants import Grant, GrantKind
+from acp_agent.gates.judgement import Judgement
+from acp_agent.gates.site import host_of
+
+_TITLE = 100  # characters of a URL a title certainly shows
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What is to be done about a call.
+
+    verdict   Ask: its reason joins `reasons` by line ends
+    reasons   why it is asked, one line each
+    always    what "always" would cover, in words; empty when it binds to this exact text
+    grants    what "allow always" would keep
+    denial    what "reject always" would keep, as an approval: of several prefixes nobody knows which one was
+              meant, so it is the exact text then
+    """
+
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()
+    always: str = ""
+    grants: tuple[Grant, ...] = ()
+    denial: Grant | None = None
+
+
+def command_question(invocation: Invocation, judgement: Judgement, digest: str) -> Settlement:
+    """The question about a command; "always" covers prefixes, or the text with this digest."""
+    tool = invocation.spec.name
+    reasons = (*(ask.reason for ask in invocation.asks), *judgement.reasons)
+    # What another gate asks about (a path outside, say) is no part of a prefix: only the exact text covers it.
+    needed = () if invocation.asks else judgement.needed
+    exact = Grant(tool, GrantKind.PAYLOAD, digest, allowed=True)
+    grants = tuple(Grant(tool, GrantKind.PREFIX, prefix, allowed=True) for prefix in needed) or (exact,)
+    always = ", ".join(f"{prefix} …" for prefix in needed)
+    shown = tuple(reason for reason in reasons if not reason.startswith("no rule allows"))
+    verdict = Ask("\n".join(reasons) or "runs a command")
+    return Settlement(verdict, shown, always, grants, grants[0] if len(grants) == 1 else exact)
+
+
+def url_question(invocation: Invocation, urls: tuple[str, ...], sites: tuple[str, ...], digest: str) -> Settlement:
+    """The question about reaching URLs; "always" covers their sites, or this call alone when a site is in doubt."""
+    tool = invocation.spec.name
+    hosts = ", ".join(map(host_of, sites)) if all(sites) else ""
+    reached = f"reaches {hosts}" if hosts else "its host is not plain to see: read the whole address"
+    shown = [f"address: {url}" for url in urls if len(url) > _TITLE or not hosts]  # the title may be cut
+    reasons = (*(ask.reason for ask in invocation.asks), reached, *shown)
+    exact = Grant(tool, GrantKind.PAYLOAD, digest, allowed=True)
+    by_host = bool(hosts) and not invocation.asks
+    grants = tuple(Grant(tool, GrantKind.PREFIX, each, allowed=True) for each in sites) if by_host else (exact,)
+    always = f"pages of {hosts}" if by_host else ""
+    return Settlement(Ask("\n".join(reasons)), reasons, always, grants, grants[0] if len(grants) == 1 else exact)
+
+
+def digest_of(settlement: Settlement) -> str:
+    """The digest of what "always" would cover when it covers one text; else empty."""
+    exact = (grant.key for grant in settlement.grants if grant.kind is GrantKind.PAYLOAD)
+    return next(exact, "")

@@ -1,0 +1,207 @@
+"""Which words of a command name what it may change (security.md, threat 3).
+
+Programs that only read are known; of copiers it is known which word is the destination. Every other program may
+change whatever it names: it is better asked about than guessed at.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from acp_agent.gates.command import Command
+from acp_agent.gates.command_paths import URL, candidates, path_words
+from acp_agent.gates.program_table import program_table
+from acp_agent.gates.programs import find_subcommand
+from acp_agent.gates.shell.danger import has_option, operands
+from acp_agent.gates.shell.options import option_texts
+from acp_agent.gates.shell.scripts import awk_asks, sed_asks
+from acp_agent.gates.shell.tables import tables
+from acp_agent.gates.shell.wrappers import is_runner
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A word that names what is changed; `whole` when a folder goes or comes with all that is in it."""
+
+    word: str
+    whole: bool = False
+
+
+Words: TypeAlias = Iterator[Written]
+
+_READERS = frozenset(
+    (
+        "less", "more", "bat", "batcat", "rg", "ag", "ack", "fd", "fdfind", "zcat", "zless", "jq", "hexdump", "cd",
+        "ssh", "ssh-add", "exit", "return", "test", "[", "[[", "wait", "jobs", "getopts", "readelf", "objdump", "nm",
+        "ldd", "lsof", "fuser", "pgrep", "expr", "print",
+    )
+)  # fmt: skip
+_MAKERS = frozenset(("mkdir", "touch", "chmod", "chown", "chgrp", "gmkdir", "gtouch"))
+_COPIERS = frozenset(("cp", "gcp", "install", "ginstall", "rsync", "scp"))
+_MOVERS = frozenset(("mv", "gmv", "ln", "gln", "link"))
+_FINDERS = frozenset(("find", "gfind", "bfs"))
+_OUTPUT = ("-o", "--output", "--out", "-O", "--log-file", "--LOG-FILE")
+_OUTPUT_READERS = frozenset(("sort", "tree", "less", "git", "jq"))
+_FIND_WRITES = ("-delete", "-fprint", "-fprint0", "-fprintf", "-fls", "-ok", "-okdir")
+_GIT_WRITES = frozenset(
+    ("mv", "rm", "checkout", "restore", "clean", "init", "clone", "worktree", "submodule", "sparse-checkout")
+)
+_SKIPPED = re.compile(r"--(?:exclude|include|ignore|filter)[\w-]*|-[xX]")
+_TAR_FILE = re.compile(r"-?[A-Za-z]*f|--file")
+_TOKEN = re.compile(r"[^\s'\"`;(){}<>|&,=\[\]]{2,}")
+
+MAX_CODE = 16 * 1024
+"""Characters of a program text whose words are looked at."""
+
+
+def written(command: Command) -> Words:
+    """The words of one command, without those of the commands it starts, that name what it may change."""
+    yield from (Written(each.target) for each in command.redirections if each.writes and not each.harmless)
+    name, table = command.name, program_table()
+    interpreter = tables().interpreter(name)
+    if name in tables().wrappers and not (is_runner(command) and command.own):
+        return
+    if name in ("sed", "gsed") or interpreter.endswith("awk"):
+        yield from _editor(command)
+    elif interpreter:
+        yield from _interpreter(command, interpreter)
+    elif name in tables().shells:
+        yield from _named(() if command.runs else _from_second(command))
+    elif name in _FINDERS:
+        yield from _finder(command)
+    elif name == "git":
+        yield from _git(command)
+    elif name in _READERS or name in table.harmless or name in table.state or name in table.neutral:
+        yield from _outputs(command)
+    else:
+        yield from _writer(command)
+
+
+def reads_only(command: Command) -> bool:
+    """Whether a command and all it starts change nothing: fed with names, it is no danger to them."""
+    table = program_table()
+    known = _READERS | table.harmless | table.neutral
+    return all(each.name in known or (each.name in tables().wrappers and each.runs) for each in command.walk())
+
+
+def named(command: Command) -> Words:
+    """Every word that may be a path: what a command prints for another one to change."""
+    return (Written(word, whole=True) for word in (*path_words(command), *_texts(command.argv[1:])))
+
+
+def _writer(command: Command) -> Words:
+    name, args = command.name, command.own
+    match name:
+        case "dd":
+            yield from (Written(word[3:]) for word in args if word.startswith("of="))
+        case "zip":
+            yield from _named(operands(args)[:1])
+        case "tar" | "gtar" | "bsdtar" if _archives(args):
+            yield from _named(args[at + 1] for at, word in enumerate(args[:-1]) if _TAR_FILE.fullmatch(word))
+        case _ if name in _COPIERS:
+            yield from _copied(command, moves=any(word.startswith("--remove") for word in args))
+        case _ if name in _MOVERS:
+            yield from _copied(command, moves=True)
+        case _:
+            whole = name not in _MAKERS
+            kept = (word for at, word in enumerate(args) if not (at and _SKIPPED.fullmatch(args[at - 1])))
+            yield from (Written(each.word, whole) for each in _named(kept))
+
+
+def _copied(command: Command, *, moves: bool) -> Words:
+    """The destination, and each source as it lands in it; what is moved away is changed as well."""
+    args = tuple(word for at, word in enumerate(command.own) if not (at and _SKIPPED.fullmatch(command.own[at - 1])))
+    targets = [word.partition("=")[2] for word in args if word.startswith("--t") and "=" in word]
+    targets += [args[at + 1] for at, word in enumerate(args[:-1]) if word in ("-t", "--target-directory")]
+    paths = operands(args)
+    sources = [path for path in paths if path not in targets] if targets else paths[:-1]
+    whole = moves or command.name == "rsync" or has_option(args, "rRa", "--recursive", "--archive")
+    if moves:
+        yield from (Written(path, whole=True) for path in sources)
+    for target in targets or paths[-1:]:
+        yield Written(target, whole)
+        yield from (Written(posixpath.join(target, posixpath.basename(path.rstrip("/"))), whole) for path in sources)
+
+
+def _archives(args: Sequence[str]) -> bool:
+    """Whether tar makes or lists an archive, and so only reads the files it is given."""
+    first = next(iter(args), "")
+    bundle = "" if first.startswith("--") else first
+    reads = bool(set(bundle) & set("ctru")) and "x" not in bundle
+    long = any(word in ("--create", "--list", "--append", "--update") for word in args)
+    return (reads or long) and not any(word.startswith("--remove") for word in args)
+
+
+def _finder(command: Command) -> Words:
+    """find: what it looks through, when it removes or runs something; not what it is told to leave out."""
+    args = command.argv[1:]
+    harmless = all(reads_only(inner) for inner in command.runs)
+    if harmless and not any(word in _FIND_WRITES for word in args):
+        return
+    runs = {word for inner in command.runs for word in inner.argv}
+    for at, word in enumerate(args):
+        left_out = at > 1 and (args[at - 2] in ("-not", "!") or "-prune" in args[at + 1 : at + 3])
+        if word not in runs and not left_out and not word.startswith("-"):
+            yield Written(word, whole=True)
+
+
+def _git(command: Command) -> Words:
+    known, args = program_table().programs["git"], command.own
+    at, subcommand = find_subcommand(known, args)
+    rest = args[at + 1 :]
+    yield from _outputs(command)
+    only_index = (subcommand == "rm" and "--cached" in rest) or (subcommand == "restore" and "--staged" in rest)
+    if subcommand in _GIT_WRITES and not only_index:
+        yield from (Written(word, whole=True) for word in operands(rest) if word != "HEAD")
+
+
+def _outputs(command: Command) -> Words:
+    """The files that options of a program that else only reads make it write."""
+    args = command.argv[1:]
+    for at, word in enumerate(args):
+        name, equals, value = word.partition("=")
+        if name.startswith("--out") and equals:
+            yield Written(value)
+        elif word in _OUTPUT and command.name in _OUTPUT_READERS:
+            yield from (Written(each) for each in args[at + 1 : at + 2])
+    if command.name == "uniq":
+        yield from (Written(word) for word in operands(args)[1:])
+
+
+def _editor(command: Command) -> Words:
+    """What sed and awk write: their files when these are edited in place, else the names in a script that may write."""
+    args = command.own
+    sed = command.name in ("sed", "gsed")
+    if has_option(args, "i", "--in-place") or (not sed and "inplace" in args):
+        yield from _named(path_words(command))
+    if (sed_asks if sed else awk_asks)(tuple(args)):
+        yield from (Written(token) for token in _tokens("\n".join(args)))
+
+
+def _interpreter(command: Command, known: str) -> Words:
+    """Programs in other languages: whatever their text names, and whatever they are given beside a script."""
+    codes = option_texts(tables().interpreters[known], command.argv[1:])
+    if command.stdin:
+        codes.append(command.stdin)
+    yield from (Written(token) for code in codes for token in _tokens(code))
+    yield from _named(operands(command.own) if codes else _from_second(command))
+
+
+def _from_second(command: Command) -> list[str]:
+    """What a script is given: the first operand is the script itself, which is only run."""
+    return operands(command.own)[1:]
+
+
+def _named(words: "Sequence[str] | Iterator[str]") -> Words:
+    return (Written(text) for text in _texts(words))
+
+
+def _texts(words: "Sequence[str] | Iterator[str]") -> Iterator[str]:
+    """The paths that may be in words: whole, and the values in them. HEAD is a revision first, then a file."""
+    return (each for word in words for each in candidates(word) if each and not URL.match(each) and each != "HEAD")
+
+
+def _tokens(code: str) -> list[str]:
+    return _TOKEN.findall(code[:MAX_CODE])

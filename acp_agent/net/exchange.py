@@ -1,0 +1,148 @@
+"""One request to a judged target, and what its answer comes to: a page, or where to go on.
+
+httpcore's errors end here.
+"""
+
+import os
+import ssl
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import httpcore
+
+from acp_agent import __version__
+from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.web import BlockReason, WebPage
+from acp_agent.net.body import Body, ContentType, too_large
+from acp_agent.net.pinned import Dial, PinnedBackend
+from acp_agent.net.statuses import REDIRECTS, status_error
+from acp_agent.net.target import Judged, Target
+from acp_agent.net.web_url import redirected
+
+_HEADERS: Final = (
+    # No cookies, no credentials, no referrer (T5.8); one connection a request.
+    (b"User-Agent", f"acp-agent/{__version__}".encode()),
+    (b"Accept", b"text/html, application/json, text/*;q=0.9, application/xml;q=0.9, */*;q=0.1"),
+    (b"Accept-Encoding", b"gzip, deflate"),
+    (b"Connection", b"close"),
+)
+
+
+@dataclass(slots=True)
+class Hop:
+    """What is known of one request so far. Becomes its egress record however it ends (T5.11)."""
+
+    number: int
+    url: str
+    host: str = ""
+    address: str | None = None
+    status: int | None = None
+    received: int = 0
+    blocked: BlockReason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """The answer was to ask elsewhere: a URL nobody has judged yet."""
+
+    url: str
+
+
+Answer: TypeAlias = WebPage | Redirect
+
+
+async def ask(judged: Judged, hop: Hop, *, dial: Dial, trust: ssl.SSLContext, limit: int) -> Answer:
+    """GET it, over a connection of its own. `limit` is in bytes of the unpacked body.
+
+    Raises Blocked when the connection leads elsewhere, ToolError for everything else that is no answer.
+    """
+    target = judged.target
+    url = httpcore.URL(scheme=b"https", host=target.host.encode(), port=target.port, target=target.resource)
+    headers = [(b"Host", target.authority.encode()), *_HEADERS]
+    backend = PinnedBackend(judged, dial)
+    try:
+        with _translated(target.host):
+            connection = httpcore.AsyncHTTPConnection(url.origin, ssl_context=trust, network_backend=backend)
+            async with connection.stream("GET", url, headers=headers) as response:
+                backend.head_received()
+                hop.status = response.status
+                return await _answer(target, response, hop, limit)
+    finally:
+        hop.address = backend.address
+        await backend.aclose()
+
+
+async def _answer(target: Target, response: httpcore.Response, hop: Hop, limit: int) -> Answer:
+    """What the answer means. Its body is read only when it is the page that was wanted."""
+    headers = _joined(response.headers)
+    if response.status in REDIRECTS:
+        return Redirect(redirected(target.url, _location(target, response.status, headers)))
+    if not 200 <= response.status <= 299:
+        raise status_error(target.host, response.status, headers.get("retry-after", ""))
+    content_type = ContentType.read(headers.get("content-type", ""))
+    if not content_type.is_text:
+        message = f"the page of {target.host} is {content_type.mime[:80]!r}, and only text can be read"
+        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
+    announced = headers.get("content-length", "0")  # digits, or h11 would have refused the answer
+    if len(announced) > 18 or int(announced) > limit:
+        raise too_large(target.host, limit)
+    body = Body(target.host, headers.get("content-encoding", ""), limit)
+    try:
+        await body.read(response.aiter_stream())
+    finally:
+        hop.received = len(body.data)
+    return WebPage(target.url, content_type.mime or "text/plain", body.text(content_type.charset))
+
+
+def _joined(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    """By lower-case name; a header that came twice is one with a comma (RFC 9110, 5.3)."""
+    joined: dict[str, str] = {}
+    for name, value in headers:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        joined[key] = f"{joined[key]}, {text}" if key in joined else text
+    return joined
+
+
+def _location(target: Target, status: int, headers: dict[str, str]) -> str:
+    try:
+        return headers["location"].encode("latin-1").decode("utf-8")
+    except (KeyError, UnicodeDecodeError):
+        message = f"{target.host} answered {status}, a redirect, without saying where to"
+        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message) from None
+
+
+# ------------------------------------------------------------------------------------ the seam
+
+
+@contextmanager
+def _translated(host: str) -> Generator[None]:
+    """What goes wrong between us and the server, as a ToolError. Only the system's own words are told."""
+    try:
+        yield
+    except httpcore.TimeoutException as error:
+        raise ToolError(ToolErrorCategory.TIMEOUT, f"{host} did not take a connection in time") from error
+    except (httpcore.NetworkError, OSError) as error:
+        raise _broken(host, error) from error
+    except httpcore.ProtocolError as error:
+        message = f"{host} broke off its answer, or sent none that is HTTP"
+        raise ToolError(ToolErrorCategory.NETWORK_ERROR, message) from error
+
+
+def _broken(host: str, error: BaseException) -> ToolError:
+    cause: BaseException | None = error
+    while cause is not None:
+        match cause:
+            case ssl.SSLCertVerificationError():
+                message = f"the certificate of {host} is not valid: {cause.verify_message}"
+                return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Do not use this host. Tell the user.")
+            case ssl.SSLError():
+                said = cause.reason or "handshake failed"
+                return ToolError(ToolErrorCategory.NETWORK_ERROR, f"no secure connection to {host} ({said})")
+            case OSError() if cause.errno:
+                said = os.strerror(cause.errno)
+                return ToolError(ToolErrorCategory.NETWORK_ERROR, f"no connection to {host} ({said})")
+            case _:
+                cause = cause.__cause__ or cause.__context__
+    return ToolError(ToolErrorCategory.NETWORK_ERROR, f"the connection to {host} broke")

@@ -1,0 +1,166 @@
+"""The only way to a web host: connections to addresses that were judged, and to no other (security.md 2.5).
+
+httpcore is handed a network backend that cannot look a name up. The name stays what TLS and the Host header are
+about; the URL is never rewritten to an address.
+"""
+
+import ssl
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeAlias, cast
+
+import anyio
+import httpcore
+import httpx
+
+from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.web import BlockReason
+from acp_agent.net.addresses import read_address
+from acp_agent.net.target import Blocked, Judged
+
+Dial: TypeAlias = Callable[[str, int], Awaitable[httpcore.AsyncNetworkStream]]
+"""Opens a TCP connection to an IP address. Raises OSError or httpcore's ConnectError. The stream's extra info
+`server_addr` is where it really leads (getpeername)."""
+
+CONNECT_TIMEOUT: Final = 4.0
+"""Seconds for one address, so that a dead one leaves time for the next."""
+HEAD_LIMIT: Final = 64 * 1024
+"""Bytes an answer may have before its body, interim answers included."""
+
+_SocketOption: TypeAlias = (
+    tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
+)  # as httpcore names it
+
+
+async def system_dial(address: str, port: int) -> httpcore.AsyncNetworkStream:
+    """A plain TCP connection."""
+    backend = cast("httpcore.AsyncNetworkBackend", httpcore.AnyIOBackend())  # typed as if anyio were missing
+    return await backend.connect_tcp(address, port)
+
+
+def system_trust() -> ssl.SSLContext:
+    """Whom the model APIs are trusted by: certifi's list, or SSL_CERT_FILE's. Reads files. Raises ToolError."""
+    try:
+        return httpx.create_ssl_context()
+    except OSError as error:
+        message = f"the certificates of this machine cannot be read ({type(error).__name__})"
+        suggestion = "Tell the user to check SSL_CERT_FILE and SSL_CERT_DIR."
+        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, suggestion) from error
+
+
+class PinnedBackend(httpcore.AsyncNetworkBackend):
+    """Opens one connection, for one judged target. Close it on every path: a cancelled handshake leaves it open."""
+
+    def __init__(self, judged: Judged, dial: Dial) -> None:
+        self._judged = judged
+        self._dial = dial
+        self._stream: httpcore.AsyncNetworkStream | None = None
+        self._head = Head(judged.target.host)
+        self.address: str | None = None
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[_SocketOption] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Try the judged addresses in order. Raises Blocked, or the error of the last one."""
+        del timeout, local_address, socket_options  # all asked with httpcore's defaults; the deadline is the caller's
+        target = self._judged.target
+        if (host, port) != (target.host, target.port):
+            raise _elsewhere(target.host)
+        failure: Exception = httpcore.ConnectError("no address")
+        for address in self._judged.addresses:
+            try:
+                with anyio.fail_after(CONNECT_TIMEOUT):
+                    self._stream = await self._dial(address, port)
+            except (TimeoutError, httpcore.ConnectTimeout) as error:
+                failure = httpcore.ConnectTimeout(str(error))
+            except (OSError, httpcore.ConnectError) as error:
+                failure = error
+            else:
+                self.address = address
+                if not _leads_to(self._stream, address):
+                    raise _elsewhere(target.host)
+                return _HeadStream(self._stream, self._head)
+        raise failure
+
+    async def connect_unix_socket(
+        self, path: str, timeout: float | None = None, socket_options: Iterable[_SocketOption] | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        """Never: raises Blocked."""
+        del path, timeout, socket_options
+        raise _elsewhere(self._judged.target.host)
+
+    def head_received(self) -> None:
+        """From now on it is the body that comes in, which has a limit of its own."""
+        self._head.left = None
+
+    async def aclose(self) -> None:
+        """Close the connection, also while being cancelled."""
+        if self._stream is not None:
+            with anyio.CancelScope(shield=True):
+                await self._stream.aclose()
+
+
+class Head:
+    """How many bytes may still come before the body; None once it is there."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.left: int | None = HEAD_LIMIT
+
+    def room(self, wanted: int) -> int:
+        """Bytes to read next. Raises ToolError when the head should have ended long ago."""
+        if self.left is None:
+            return wanted
+        if self.left == 0:
+            message = f"{self.host} sent more than {HEAD_LIMIT} bytes of headers"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
+        return min(wanted, self.left)
+
+    def count(self, read: int) -> None:
+        """Note what was read."""
+        if self.left is not None:
+            self.left -= read
+
+
+class _HeadStream(httpcore.AsyncNetworkStream):
+    """Passes everything on and counts what is read, so that headers end (httpcore's own limit is 100 KiB each)."""
+
+    def __init__(self, inner: httpcore.AsyncNetworkStream, head: Head) -> None:
+        self._inner = inner
+        self._head = head
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        data = await self._inner.read(self._head.room(max_bytes), timeout)
+        self._head.count(len(data))
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        await self._inner.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        return _HeadStream(await self._inner.start_tls(ssl_context, server_hostname, timeout), self._head)
+
+    def get_extra_info(self, info: str) -> object:
+        return self._inner.get_extra_info(info)
+
+
+def _leads_to(stream: httpcore.AsyncNetworkStream, address: str) -> bool:
+    """Whether the other end is the address that was dialled."""
+    peer = cast("tuple[str, int] | None", stream.get_extra_info("server_addr"))
+    try:
+        return peer is not None and read_address(peer[0]) == read_address(address)
+    except ValueError:
+        return False
+
+
+def _elsewhere(host: str) -> Blocked:
+    return Blocked(BlockReason.SSRF, f"the connection to {host} led somewhere else and was closed", host=host)

@@ -1,0 +1,111 @@
+"""diagnostics: what a project's own checkers say about it (requirements T6; decided in section 4 row 59)."""
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from anyio import to_thread
+from pydantic import Field
+
+from acp_agent.core.backends import CommandRequest, FileSystem
+from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolError
+from acp_agent.core.ports import Invocation, ToolContext
+from acp_agent.core.types import (
+    Access,
+    CommandSubject,
+    JsonObject,
+    PathSubject,
+    Subject,
+    ToolCall,
+    ToolKind,
+    ToolResult,
+)
+from acp_agent.tools.params import WHOLE, Name, Params
+from acp_agent.tools.tool import Tool
+from acp_agent.tools.visible import title
+
+if TYPE_CHECKING:
+    from acp_agent.tools.checkers.choice import Choice
+    from acp_agent.tools.checkers.report import Finding
+
+_OUTPUT_LIMIT = 10 * 1024 * 1024
+
+
+class DiagnosticsParams(Params):
+    """Find errors and warnings with a project's own checkers: cargo, ruff, pyright or mypy, tsc, go vet."""
+
+    path: Name = Field(default=".", description="Folder of the project")
+    kind: Literal["check", "clippy"] = Field(default="check", description="For Rust: cargo check or cargo clippy")
+    max_diagnostics: Annotated[int, Field(ge=1, le=1000), WHOLE] | None = None
+
+
+class Diagnostics(Tool[DiagnosticsParams]):
+    """Runs the checkers one after the other, out of the user's sight, and makes one list of what they say.
+
+    A check may run code of the project (build scripts, plugins, a checker in .venv or node_modules): the gates see
+    it as the command it is.
+
+    max_diagnostics   how many are shown when the model names no number
+    seconds           one checker may take; what it said until then is kept
+    """
+
+    name = "diagnostics"
+    kind = ToolKind.OTHER
+    mutates = False
+    cacheable = True
+    params = DiagnosticsParams
+
+    def __init__(self, *, max_diagnostics: int = 50, seconds: float = 300) -> None:
+        self._max_diagnostics = max_diagnostics
+        self._seconds = seconds
+
+    def subjects(self, params: DiagnosticsParams) -> tuple[Subject, ...]:
+        return (PathSubject(params.path, Access.LIST),)
+
+    async def understand(self, call: ToolCall, arguments: JsonObject, files: FileSystem) -> Invocation:
+        """As every tool's; the commands are chosen here, so that what the gates judge is what runs."""
+        invocation = await super().understand(call, arguments, files)
+        params = self.parse(arguments)
+        try:
+            choice = await self._choose(params, files)
+        except (ToolError, Refused) as error:
+            return replace(invocation, run=partial(_fail, error), flaw=self.failed(error))
+        except BackendUnavailable as error:
+            return replace(invocation, run=partial(_fail, error))
+        return replace(
+            invocation,
+            title=title("\n".join(choice.commands)) or invocation.title,
+            subjects=(*map(CommandSubject, choice.commands), *invocation.subjects),
+            run=partial(self._check, choice, params),
+        )
+
+    async def run(self, params: DiagnosticsParams, context: ToolContext) -> ToolResult:
+        """Choose and check at once, judged by no gate. An invocation runs what `understand` bound instead."""
+        return await self._check(await self._choose(params, context.files), params, context)
+
+    async def _choose(self, params: DiagnosticsParams, files: FileSystem) -> "Choice":
+        from acp_agent.tools.checkers.choice import choose  # noqa: PLC0415 - 15 ms that few sessions need
+
+        return await choose(files, params.path, clippy=params.kind == "clippy")
+
+    async def _check(self, choice: "Choice", params: DiagnosticsParams, context: ToolContext) -> ToolResult:
+        from acp_agent.tools.checkers.report import finding, report  # noqa: PLC0415 - see above
+
+        findings: list[Finding] = []
+        for check in choice.checks:
+            request = CommandRequest(check.line, choice.folder, self._seconds, _OUTPUT_LIMIT)
+            command = await context.backends.programs.start(request)
+            context.defer(command.release)
+            findings.append(await to_thread.run_sync(finding, check, await command.wait(_unseen)))
+        return await to_thread.run_sync(report, choice, findings, params.max_diagnostics or self._max_diagnostics)
+
+
+async def _unseen(output: str) -> None:
+    """Nobody watches a checker."""
+    del output
+
+
+async def _fail(error: AgentError, context: ToolContext) -> ToolResult:
+    """End as the choosing did. To choose again would run what no gate has judged."""
+    del context
+    raise error

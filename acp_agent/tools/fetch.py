@@ -1,0 +1,37 @@
+"""fetch: a page of the web as text (requirements T5.10)."""
+
+from acp_agent.core.ports import ToolContext
+from acp_agent.core.types import Subject, ToolKind, ToolResult, UrlSubject
+from acp_agent.core.web import WebCaller
+from acp_agent.tools.html_text import readable
+from acp_agent.tools.params import Name, Params
+from acp_agent.tools.tool import Tool
+from acp_agent.tools.untrusted import fence
+
+
+class FetchParams(Params):
+    """Read a web page as text with its links; JSON, Markdown and other text come as they are. Only https."""
+
+    url: Name
+
+
+class Fetch(Tool[FetchParams]):
+    """Reads through the Web port. The model gets the text fenced as data from outside, the user the text alone."""
+
+    name = "fetch"
+    kind = ToolKind.FETCH
+    mutates = False
+    cacheable = True
+    params = FetchParams
+
+    def subjects(self, params: FetchParams) -> tuple[Subject, ...]:
+        return (UrlSubject(params.url),)
+
+    async def run(self, params: FetchParams, context: ToolContext) -> ToolResult:
+        page = await context.backends.web.get(params.url, WebCaller(self.name, context.call_id))
+        text = await readable(page)
+        return ToolResult(
+            fence(text, page.url) if text else f"Nothing to read at {params.url}",
+            display=text or None,
+            envelope={"url": page.url, "content_type": page.content_type, "requested": params.url},
+        )

@@ -1,0 +1,38 @@
+"""move_path: another path for a file or folder (requirements T1, T4.20)."""
+
+from pydantic import Field
+
+from acp_agent.core.ports import ToolContext
+from acp_agent.core.types import Access, PathSubject, Subject, ToolKind, ToolResult
+from acp_agent.tools.params import Name, Params
+from acp_agent.tools.tool import Tool
+from acp_agent.tools.visible import title, visible
+
+
+class MovePathParams(Params):
+    """Move or rename a file or folder, creating folders as needed. Nothing is ever replaced."""
+
+    source: Name
+    destination: Name = Field(description="The whole new path, not the folder to put it in")
+
+
+class MovePath(Tool[MovePathParams]):
+    """Moves through the FileSystem port. A link is moved itself."""
+
+    name = "move_path"
+    mutates = True
+    params = MovePathParams
+
+    def __init__(self, *, kind: ToolKind = ToolKind.OTHER) -> None:
+        self.kind = kind
+
+    def title(self, params: MovePathParams) -> str:
+        """Both paths, each cut for itself: a long source cannot hide the destination."""
+        return f"{title(params.source)} -> {title(params.destination)}"
+
+    def subjects(self, params: MovePathParams) -> tuple[Subject, ...]:
+        return (PathSubject(params.source, Access.MOVE), PathSubject(params.destination, Access.WRITE))
+
+    async def run(self, params: MovePathParams, context: ToolContext) -> ToolResult:
+        await context.files.move(params.source, params.destination)
+        return ToolResult(f"Moved {visible(params.source)} to {visible(params.destination)}")

@@ -1,0 +1,200 @@
+"""Every row of the table, judged at the dialler: which addresses GuardedWeb really tried to connect to."""
+
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Address, IPv6Address
+
+import httpcore
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_agent.core.errors import Refused, ToolError
+from acp_agent.core.web import BlockReason, Egress, WebCaller
+from acp_agent.net.web import GuardedWeb, WebLimits
+from tests.unit.net.ssrf_rows import PUBLIC_HOSTS, ROWS, Row
+
+pytestmark = pytest.mark.anyio
+
+CALLER = WebCaller("fetch", "call-1")
+
+
+class Dialler:
+    """Notes every address and lets nobody in."""
+
+    def __init__(self) -> None:
+        self.addresses: list[str] = []
+
+    async def __call__(self, address: str, port: int) -> httpcore.AsyncNetworkStream:
+        assert port == 443
+        self.addresses.append(address)
+        raise ConnectionRefusedError(111, "refused")
+
+
+class Names:
+    """A resolver that answers from a table, the n-th look-up with the n-th list; `*` stands for every other name."""
+
+    def __init__(self, dns: Mapping[str, Sequence[Sequence[str]]]) -> None:
+        self.dns = dns
+        self.asked: list[str] = []
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        lists = self.dns.get(host, self.dns.get("*", ()))
+        if not lists:
+            raise OSError(f"{host} is unknown")
+        self.asked.append(host)
+        return lists[min(self.asked.count(host), len(lists)) - 1]
+
+
+def name_of(row: Row) -> str:
+    return f"{row.why}: {row.url[:60]!r}".encode("ascii", "backslashreplace").decode()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name_of)
+async def test_only_judged_public_addresses_are_dialled(row: Row) -> None:
+    dial, names, records = Dialler(), Names(row.dns), list[Egress]()
+    web = GuardedWeb(WebLimits(), record=records.append, resolve=names, dial=dial)
+    with pytest.raises(ToolError if row.dials else Refused) as caught:
+        await web.get(row.url, CALLER)
+    assert tuple(dial.addresses) == row.dials
+    assert len(names.asked) <= 1, "a second look-up may answer otherwise"
+    (record,) = records
+    assert (record.block_reason is None) == bool(row.dials)
+    assert record.status is None
+    if isinstance(caught.value, ToolError):
+        assert "Connection refused" in str(caught.value)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name_of)
+async def test_judging_says_what_asking_would_do(row: Row) -> None:
+    dial, names = Dialler(), Names(row.dns)
+    web = GuardedWeb(WebLimits(), record=lambda _: None, resolve=names, dial=dial)
+    if row.dials:
+        judged = await web.judge(row.url)
+        assert judged.addresses == row.dials
+    else:
+        with pytest.raises(Refused):
+            await web.judge(row.url)
+    assert dial.addresses == []
+    assert len(names.asked) <= 1
+
+
+def test_the_table_is_as_long_as_promised() -> None:
+    assert len(ROWS) >= 120
+    assert len(PUBLIC_HOSTS) >= 30
+    assert len({(row.url, str(row.dns)) for row in ROWS}) >= len(ROWS) - 2
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://example.com/", BlockReason.SCHEME),
+        ("https://127.0.0.1/", BlockReason.SSRF),
+        ("https://user@example.com/", BlockReason.SSRF),
+        ("https://bad.example.com/", BlockReason.BLOCKLIST),
+        ("https://other.org/", BlockReason.ALLOWLIST),
+    ],
+)
+async def test_the_record_says_why_a_request_was_not_made(url: str, reason: BlockReason) -> None:
+    records: list[Egress] = []
+    web = GuardedWeb(
+        WebLimits(),
+        allowed_domains=("*.example.com", "127.0.0.1"),
+        denied_domains=("bad.example.com",),
+        record=records.append,
+        resolve=Names({"*": [["93.184.216.34"]]}),
+        dial=Dialler(),
+    )
+    with pytest.raises(Refused):
+        await web.get(url, CALLER)
+    assert [record.block_reason for record in records] == [reason]
+
+
+# ------------------------------------------------------------------- any address, in any spelling
+
+
+def v4_spellings(address: IPv4Address) -> list[str]:
+    number, parts = int(address), address.packed
+    return [
+        str(address),
+        f"{address}.",
+        str(number),
+        hex(number),
+        f"0{number:o}",
+        ".".join(map(hex, parts)),
+        ".".join(f"0{part:o}" for part in parts),
+        ".".join(f"{part:03}" for part in parts),
+        f"{parts[0]}.{number & 0xFFFFFF}",
+        f"{parts[0]}.{parts[1]}.{number & 0xFFFF}",
+        "。".join(map(str, parts)),
+        "".join(chr(0xFF10 + int(c)) if c.isdigit() else c for c in str(address)),
+        f"[::ffff:{address}]",
+        f"[::{address}]",
+        f"[64:ff9b::{address}]",
+        f"[2002:{parts[0]:02x}{parts[1]:02x}:{parts[2]:02x}{parts[3]:02x}::1]",
+    ]
+
+
+def v6_spellings(address: IPv6Address) -> list[str]:
+    return [f"[{address}]", f"[{address.exploded}]", f"[{str(address).upper()}]", f"[{address}%25eth0]"]
+
+
+SPECIAL_V4 = [
+    *("127.0.0.1", "10.0.0.0", "169.254.169.254", "192.168.0.1", "172.16.0.0", "100.64.0.0", "0.0.0.0", "224.0.0.0"),
+    *("240.0.0.0", "198.18.0.0", "192.0.2.0", "203.0.113.0", "198.51.100.0", "192.0.0.0", "192.88.99.0"),
+]
+near_special = st.builds(
+    lambda base, offset: IPv4Address((int(IPv4Address(base)) + offset) % 2**32),
+    st.sampled_from(SPECIAL_V4),
+    st.integers(-300, 70_000),
+)
+v6 = st.builds(
+    lambda prefix, rest: IPv6Address(int(IPv6Address(prefix)) | rest),
+    st.sampled_from(["::", "::ffff:0:0", "64:ff9b::", "2001::", "2002::", "2001:db8::", "3fff::", "fc00::", "fe80::"]),
+    st.integers(0, 2**32 - 1) | st.integers(0, 2**111 - 1),
+)
+
+
+def really_public(text: str) -> bool:
+    """By the standard library's opinion and RFC 6890's list, written another way than in our table."""
+    address = IPv6Address(text) if ":" in text else IPv4Address(text)
+    if address.is_private or address.is_multicast or address.is_reserved or address.is_loopback:
+        return False
+    if isinstance(address, IPv6Address):
+        return address.packed[0] >> 5 == 1 and not (address.teredo or address.sixtofour)
+    first, second, third, _ = address.packed
+    return not (first == 100 and second & 0xC0 == 64) and (first, second, third) not in {(192, 88, 99), (192, 0, 0)}
+
+
+@given(
+    host=st.one_of(
+        (st.ip_addresses(v=4) | near_special).flatmap(lambda address: st.sampled_from(v4_spellings(address))),
+        (st.ip_addresses(v=6) | v6).flatmap(lambda address: st.sampled_from(v6_spellings(address))),
+    ),
+    tail=st.sampled_from(["", "/", ":443/", "/x?y=1#z"]),
+)
+async def test_no_spelling_of_any_address_leads_to_a_forbidden_one(host: str, tail: str) -> None:
+    dial = Dialler()
+    names = Names({"*": [["127.0.0.1"]]})
+    web = GuardedWeb(WebLimits(), record=lambda _: None, resolve=names, dial=dial)
+    with pytest.raises((Refused, ToolError)):
+        await web.get(f"https://{host}{tail}", CALLER)
+    assert all(map(really_public, dial.addresses)), dial.addresses
+    assert names.asked == [], "no spelling of an address is a name"
+
+
+@given(answers=st.lists((st.ip_addresses() | near_special | v6).map(str), max_size=20))
+async def test_no_answer_of_a_resolver_leads_to_a_forbidden_address(answers: list[str]) -> None:
+    dial = Dialler()
+    web = GuardedWeb(WebLimits(), record=lambda _: None, resolve=Names({"*": [answers]}), dial=dial)
+    with pytest.raises((Refused, ToolError)):
+        await web.get("https://host.example.com/", CALLER)
+    assert all(map(really_public, dial.addresses)), dial.addresses
+
+
+@given(url=st.text(max_size=60) | st.from_regex(r"https://[\x21-\uffff]{1,40}", fullmatch=True))
+async def test_whatever_is_sent_as_a_url_is_refused_or_asked_for_and_never_breaks_anything(url: str) -> None:
+    dial = Dialler()
+    web = GuardedWeb(WebLimits(), record=lambda _: None, resolve=Names({"*": [["127.0.0.1"]]}), dial=dial)
+    with pytest.raises((Refused, ToolError)):
+        await web.get(url, CALLER)
+    assert all(map(really_public, dial.addresses)), dial.addresses

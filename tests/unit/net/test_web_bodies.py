@@ -1,0 +1,237 @@
+"""Headers and bodies that are too long, packed, binary or in another character set."""
+
+import asyncio
+import gzip
+import tracemalloc
+import zlib
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+
+from acp_agent.core.errors import ToolError
+from acp_agent.net.body import Body
+from tests.unit.net.tls_site import reply
+from tests.unit.net.world import LIMIT, Category, World
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_headers_that_never_end_are_ended_at_64_kib(world: World) -> None:
+    async def headers(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n")
+        while True:
+            writer.write(b"x-more: y\r\n" * 1000)
+            await writer.drain()
+
+    world.site.replies["/"] = headers
+    category, message = await world.category()
+    assert (category, message) == (Category.PERMANENT_FAILURE, "example.com sent more than 65536 bytes of headers")
+
+
+async def test_interim_answers_that_never_end_count_as_headers(world: World) -> None:
+    async def continues(writer: asyncio.StreamWriter) -> None:
+        while True:
+            writer.write(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" * 50)
+            await writer.drain()
+
+    world.site.replies["/"] = continues
+    _, message = await world.category()
+    assert "65536 bytes of headers" in message
+
+
+async def test_headers_just_under_the_limit_pass(world: World) -> None:
+    world.site.replies["/"] = reply(b"x" * 1000, x_long="y" * 60_000)
+    assert len((await world.get()).text) == 1000
+
+
+async def test_a_body_that_never_ends_is_ended_at_the_limit(world: World) -> None:
+    async def endless(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n")
+        while True:
+            writer.write(b"400\r\n" + b"x" * 1024 + b"\r\n")
+            await writer.drain()
+
+    world.site.replies["/"] = endless
+    category, message = await world.category()
+    assert category is Category.PERMANENT_FAILURE
+    assert message == f"the page of example.com is larger than {LIMIT} bytes, and nothing of it was kept"
+    assert world.records[0].response_bytes == LIMIT
+    with anyio.fail_after(5):
+        await world.site.hung_up.wait()
+
+
+async def test_a_length_over_the_limit_is_refused_before_the_body(world: World) -> None:
+    async def announce(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: %d\r\n\r\n" % (LIMIT + 1))
+        await writer.wait_closed()  # no byte of the body is ever sent
+
+    world.site.replies["/"] = announce
+    _, message = await world.category()
+    assert f"larger than {LIMIT} bytes" in message
+    assert world.records[0].response_bytes == 0
+
+
+async def test_a_body_of_exactly_the_limit_passes(world: World) -> None:
+    world.site.replies["/"] = reply(b"x" * LIMIT)
+    assert len((await world.get()).text) == LIMIT
+
+
+def bomb() -> bytes:
+    """16 MiB of zeros in 16 KiB."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    block = bytes(1 << 20)
+    return b"".join(packer.compress(block) for _ in range(16)) + packer.flush()
+
+
+async def test_a_bomb_is_stopped_at_the_limit(world: World) -> None:
+    packed = bomb()
+    assert len(packed) < LIMIT  # its length gives nothing away
+    world.site.replies["/"] = reply(packed, content_encoding="gzip")
+    category, message = await world.category()
+    assert category is Category.PERMANENT_FAILURE
+    assert f"larger than {LIMIT} bytes" in message
+    assert world.records[0].response_bytes == LIMIT
+
+
+async def test_a_bomb_is_never_unpacked_in_memory() -> None:
+    async def one_chunk() -> AsyncIterator[bytes]:
+        yield packed
+
+    packed = bomb()
+    body = Body("example.com", "gzip", LIMIT)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ToolError, match="larger than"):
+            await body.read(one_chunk())
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 10 * LIMIT
+
+
+BODY = b"packed text " * 500
+GZIP = gzip.compress(BODY, mtime=0)  # no time, so that test ids stay the same
+RAW = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "packed"),
+    [
+        ("gzip", GZIP),
+        ("x-gzip", GZIP),
+        ("GZIP", GZIP),
+        ("gzip", GZIP + b"\0" * 100),
+        ("deflate", zlib.compress(BODY)),
+        ("deflate", RAW.compress(BODY) + RAW.flush()),
+        ("identity", BODY),
+    ],
+    ids=["gzip", "x-gzip", "upper case", "padding behind", "zlib", "bare deflate", "not packed"],
+)
+async def test_packed_bodies_are_unpacked_however_they_are_cut(world: World, encoding: str, packed: bytes) -> None:
+    async def bit_by_bit(writer: asyncio.StreamWriter) -> None:
+        writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-encoding: {encoding}\r\n\r\n".encode())
+        for at in range(0, len(packed), max(1, len(packed) // 50)):
+            writer.write(packed[at : at + max(1, len(packed) // 50)])
+            await writer.drain()
+
+    world.site.replies["/"] = bit_by_bit
+    assert (await world.get()).text.encode() == BODY
+
+
+@pytest.mark.parametrize(
+    ("encoding", "packed"),
+    [
+        ("gzip", b"this is not gzip"),
+        ("gzip", GZIP[:-20]),
+        ("deflate", b"\xff\xff\xff\xff"),
+        ("deflate", b"x"),
+        ("br", b"\x0b\x02\x80hello\x03"),
+        ("zstd", b"\x28\xb5\x2f\xfd"),
+        ("gzip, gzip", gzip.compress(GZIP, mtime=0)),
+    ],
+    ids=["no gzip", "cut", "no deflate", "one byte", "brotli", "zstd", "twice"],
+)
+async def test_a_wrong_content_encoding_is_an_error(world: World, encoding: str, packed: bytes) -> None:
+    world.site.replies["/"] = reply(packed, content_encoding=encoding)
+    category, message = await world.category()
+    assert (category, message) == (
+        Category.PERMANENT_FAILURE,
+        "example.com sent a page with a wrong content-encoding",
+    )
+
+
+async def test_an_empty_body_is_an_empty_text_even_if_packed(world: World) -> None:
+    world.site.replies["/"] = reply(b"", content_encoding="gzip")
+    world.site.replies["/204"] = b"HTTP/1.1 204 No Content\r\n\r\n"
+    assert (await world.get()).text == ""
+    assert (await world.get("https://example.com/204")).text == ""
+
+
+@pytest.mark.parametrize(
+    "mime",
+    [
+        *("text/html", "text/csv", "text/x-made-up", "application/json", "application/ld+json", "application/xml"),
+        *("application/atom+xml", "application/xhtml+xml", "application/javascript", "application/yaml"),
+        *("application/toml", "image/svg+xml", "application/x-ndjson"),
+    ],
+)
+async def test_text_types_are_read(world: World, mime: str) -> None:
+    world.site.replies["/"] = reply(b"x", content_type=f"{mime.upper()} ; a=b")
+    assert (await world.get()).content_type == mime
+
+
+@pytest.mark.parametrize(
+    "mime", ["image/png", "application/pdf", "application/octet-stream", "video/mp4", "application/zip", "nonsense"]
+)
+async def test_other_types_are_not_read(world: World, mime: str) -> None:
+    world.site.replies["/"] = reply(b"x", content_type=mime)
+    category, message = await world.category()
+    assert category is Category.PERMANENT_FAILURE
+    assert message == f"the page of example.com is {mime!r}, and only text can be read"
+    assert world.records[0].response_bytes == 0
+
+
+async def test_a_page_without_a_type_is_text_when_it_is_text(world: World) -> None:
+    world.site.replies["/text"] = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\ngr\xc3\xbcn"
+    world.site.replies["/png"] = b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\n\x89PNG\r\n\x1a\n"
+    world.site.replies["/zeros"] = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n\0\0\0\0"
+    page = await world.get("https://example.com/text")
+    assert (page.content_type, page.text) == ("text/plain", "grün")
+    assert (await world.category("https://example.com/png"))[0] is Category.PERMANENT_FAILURE
+    assert "is binary" in (await world.category("https://example.com/zeros"))[1]
+
+
+@pytest.mark.parametrize(
+    ("charset", "body", "text"),
+    [
+        ("utf-8", "grün €".encode(), "grün €"),
+        ('"UTF-8"', "grün".encode(), "grün"),
+        ("iso-8859-1", b"gr\xfcn", "grün"),
+        ("windows-1252", b"\x80", "€"),
+        ("windows-1251", "мир".encode("cp1251"), "мир"),
+        ("shift_jis", "日本".encode("shift_jis"), "日本"),
+        ("gb18030", "中文".encode("gb18030"), "中文"),
+        ("us-ascii", "grün".encode(), "grün"),
+        ("utf-16le", "grün".encode("utf-16-le"), "grün"),
+        ("made-up", "grün".encode(), "grün"),
+        ("iso-8859-1", b"\xef\xbb\xbfgr\xc3\xbcn", "grün"),
+        ("utf-8", "grün".encode("utf-16"), "grün"),
+        ("unicode_escape", rb"\x41", r"\x41"),
+        ("rot13", b"nop", "nop"),
+        ("zlib", b"nop", "nop"),
+    ],
+)
+async def test_a_charset_of_the_web_is_honoured_and_everything_else_is_utf_8(
+    world: World, charset: str, body: bytes, text: str
+) -> None:
+    world.site.replies["/"] = reply(body, content_type=f"text/plain; charset={charset}")
+    assert (await world.get()).text == text
+
+
+@pytest.mark.parametrize("header", ["text/html", "text/html; charset=utf-8", "text/html; charset=nonsense"])
+async def test_bytes_that_are_no_utf_8_are_an_error_that_says_where(world: World, header: str) -> None:
+    world.site.replies["/"] = reply(b"gr\xfcn secret", content_type=header)
+    category, message = await world.category()
+    assert category is Category.PERMANENT_FAILURE
+    assert message == "the page of example.com is not valid UTF-8 at byte 2, so it is no text to read"

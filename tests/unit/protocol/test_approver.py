@@ -1,0 +1,97 @@
+"""Questions over `session/request_permission`, and what becomes of one nobody answers (A20.3, A20.14)."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.ports import Decision, Question
+from acp_agent.core.types import ToolKind
+from acp_agent.protocol.approver import EditorApprover
+from acp_agent.protocol.paths import EditorPaths
+from acp_agent.protocol.peer import Peer
+from tests.unit.protocol.wires import OtherEnd, connected
+
+pytestmark = pytest.mark.anyio
+QUESTION = Question("call-1", "make", ToolKind.EXECUTE, {"command": "make"}, ("why",), "make …")
+
+
+def approver(peer: Peer, timeout: float = 0) -> EditorApprover:
+    return EditorApprover(peer, "session", EditorPaths("/project"), timeout)
+
+
+async def answered(peer: Peer, other: OtherEnd, timeout: float, **answer: Any) -> Decision:
+    decisions: list[Decision] = []
+
+    async def ask() -> None:
+        decisions.append(await approver(peer, timeout).ask(QUESTION))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask)
+        request = await other.receive()
+        assert request["method"] == "session/request_permission"
+        other.send(id=request["id"], **answer)
+    return decisions[0]
+
+
+def selected(option: Any) -> dict[str, Any]:
+    return {"result": {"outcome": {"outcome": "selected", "optionId": option}}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "decision"),
+    [
+        (selected("allow_once"), Decision.ALLOW_ONCE),
+        (selected("reject_always"), Decision.REJECT_ALWAYS),
+        ({"result": {"outcome": {"outcome": "cancelled"}}}, Decision.CANCELLED),
+        (selected("allow"), Decision.UNANSWERED),
+        (selected("unanswered"), Decision.UNANSWERED),
+        (selected(None), Decision.UNANSWERED),
+        ({"result": "allow_once"}, Decision.UNANSWERED),
+        ({"result": {}}, Decision.UNANSWERED),
+        ({"error": {"code": -32601, "message": "Method not found"}}, Decision.UNANSWERED),
+    ],
+)
+@pytest.mark.parametrize("timeout", [0, 60])
+async def test_only_a_known_option_grants_with_and_without_a_limit(answer, decision: Decision, timeout: float):
+    async with connected() as (peer, other):
+        assert await answered(peer, other, timeout, **answer) is decision
+
+
+async def test_a_question_nobody_answers_in_time_is_refused_with_the_time_in_the_text():
+    async with connected() as (peer, _other):
+        with pytest.raises(ToolError, match=r"nobody answered within 0\.01 s") as caught:
+            await approver(peer, 0.01).ask(QUESTION)
+        assert caught.value.failure.category is ToolErrorCategory.CONFIRMATION_REQUIRED
+
+
+async def test_an_answer_that_comes_too_late_grants_nothing_neither_then_nor_to_the_next_question():
+    async with connected() as (peer, other):
+        with pytest.raises(ToolError):
+            await approver(peer, 0.01).ask(QUESTION)
+        late = await other.receive()
+        decisions: list[Decision] = []
+
+        async def ask() -> None:
+            decisions.append(await approver(peer, 60).ask(QUESTION))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            while (request := await other.receive())["method"] != "session/request_permission":
+                pass
+            other.send(id=late["id"], **selected("allow_always"))
+            other.send(id=request["id"], **selected("reject_once"))
+        assert decisions == [Decision.REJECT_ONCE]
+
+
+async def test_without_a_limit_a_question_stands_until_the_editor_goes():
+    async with connected() as (peer, other):
+
+        async def hang_up() -> None:
+            await other.receive()
+            other.end()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(hang_up)
+            assert await approver(peer).ask(QUESTION) is Decision.UNANSWERED

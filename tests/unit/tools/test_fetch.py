@@ -1,0 +1,81 @@
+"""fetch: pages as text, fenced."""
+
+import pytest
+
+from acp_agent.core.errors import Refused, ToolError
+from acp_agent.core.types import ToolKind, UrlSubject
+from acp_agent.core.web import WebCaller, WebPage
+from acp_agent.tools.fetch import Fetch
+from tests.unit.tools.workbench import Workbench
+
+pytestmark = pytest.mark.anyio
+
+URL = "https://e.com/a"
+
+
+@pytest.fixture
+def bench() -> Workbench:
+    return Workbench(tools=[Fetch()])
+
+
+async def test_the_model_reads_a_fenced_text_and_the_user_the_text_alone(bench: Workbench):
+    bench.web.put(URL, '<title>T</title><p>Go <a href="b">on</a>')
+
+    result = await bench.run("fetch", url=URL)
+
+    assert result.display == "# T\n\nGo [on](https://e.com/b)"
+    assert result.display in result.text
+    assert result.text.startswith('<external-data id="')
+    assert f'source="{URL}"' in result.text
+    assert result.envelope == {"url": URL, "content_type": "text/html", "requested": URL}
+
+
+async def test_a_page_after_redirects_is_named_by_where_it_came_from(bench: Workbench):
+    bench.web.pages[URL] = WebPage("https://other.org/x/", "text/html", '<a href="y">z</a>')
+
+    result = await bench.run("fetch", url=URL)
+
+    assert result.display == "[z](https://other.org/x/y)"
+    assert 'source="https://other.org/x/"' in result.text
+    assert result.envelope == {"url": "https://other.org/x/", "content_type": "text/html", "requested": URL}
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", "text/markdown", "application/xml"])
+async def test_other_text_comes_as_it_is(bench: Workbench, kind: str):
+    body = '{"a":\n  "<b>"}\n'
+    bench.web.put(URL, body, kind)
+
+    assert (await bench.run("fetch", url=URL)).display == body
+
+
+async def test_an_empty_page_is_a_notice(bench: Workbench):
+    bench.web.put(URL, "<script>x</script>")
+
+    result = await bench.run("fetch", url=URL)
+
+    assert (result.text, result.shown) == (f"Nothing to read at {URL}",) * 2
+
+
+async def test_the_call_names_its_url_and_reaches_the_web_in_its_own_name(bench: Workbench):
+    bench.web.put(URL, "x")
+    invocation = await bench.understand("fetch", url=URL)
+
+    assert (invocation.subjects, invocation.title) == ((UrlSubject(URL),), URL)
+    assert (invocation.spec.kind, invocation.spec.mutates) == (ToolKind.FETCH, False)
+    assert bench.web.asked == []
+    await bench.execute(invocation)
+    assert bench.web.asked == [(URL, WebCaller("fetch", invocation.call.id))]
+
+
+@pytest.mark.parametrize("error", [Refused("not https"), None])
+async def test_what_the_web_refuses_or_lacks_is_the_webs_own_error(bench: Workbench, error: Refused | None):
+    if error:
+        bench.web.pages[URL] = error
+    with pytest.raises((Refused, ToolError), match=r"not https|404"):
+        await bench.run("fetch", url=URL)
+
+
+async def test_no_url_is_a_clear_error(bench: Workbench):
+    for arguments in ({}, {"url": ""}, {"url": 7}):
+        with pytest.raises(ToolError, match="url"):
+            await bench.run("fetch", **arguments)

@@ -1,0 +1,194 @@
+"""create_directory, delete_path, move_path and copy_path: what they touch, what they say."""
+
+import pytest
+
+from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.types import Access, Location, PathSubject, ToolKind
+from acp_agent.tools.copy_path import CopyPath
+from acp_agent.tools.create_directory import CreateDirectory
+from acp_agent.tools.delete_path import DeletePath
+from acp_agent.tools.move_path import MovePath
+from tests.unit.tools.workbench import Workbench
+
+pytestmark = pytest.mark.anyio
+
+TOOLS = (CreateDirectory(), DeletePath(), MovePath(), CopyPath())
+TWO_PATHS = {"source": "a", "destination": "b"}
+
+
+def bench(files: dict[str, str | bytes] | None = None) -> Workbench:
+    return Workbench(files, tools=TOOLS)
+
+
+async def test_a_folder_is_created_once_and_twice_is_no_error():
+    made = bench()
+
+    first = await made.run("create_directory", path="a/b")
+    second = await made.run("create_directory", path="a/b")
+
+    assert (first.text, second.text) == ("Created directory: a/b", "Directory already exists: a/b")
+    assert made.files.exists("a/b")
+
+
+@pytest.mark.parametrize(
+    ("path", "recursive", "text"),
+    [
+        ("file", False, "Deleted file: file"),
+        ("file", True, "Deleted file: file"),
+        ("link", False, "Deleted link: link"),
+        ("empty", False, "Deleted directory: empty (0 entries)"),
+        ("one", True, "Deleted directory: one (1 entry)"),
+        ("many", True, "Deleted directory: many (3 entries)"),
+    ],
+)
+async def test_what_was_deleted_is_told_by_its_kind(path: str, recursive: bool, text: str):
+    made = bench({"file": "", "one/a": "", "many/a": "", "many/sub/b": ""})
+    made.files.add_directory("empty")
+    made.files.link("link", "many")
+
+    result = await made.run("delete_path", path=path, recursive=recursive)
+
+    assert result.text == text
+    assert not made.files.exists(path)
+    assert path == "many" or made.files.exists("many/sub/b")
+
+
+async def test_a_folder_that_is_not_empty_stays_unless_recursive_is_said():
+    made = bench({"many/a": ""})
+
+    with pytest.raises(ToolError, match="recursive=true"):
+        await made.run("delete_path", path="many")
+
+    assert made.files.exists("many/a")
+
+
+async def test_a_moved_file_is_at_its_new_path_only():
+    made = bench({"a": "x"})
+
+    result = await made.run("move_path", source="a", destination="new/b")
+
+    assert result.text == "Moved a to new/b"
+    assert made.files.text("new/b") == "x"
+    assert not made.files.exists("a")
+
+
+async def test_a_copied_file_can_be_opened_where_it_is_now():
+    made = bench({"a": "x"})
+
+    result = await made.run("copy_path", source="a", destination="new/b")
+
+    assert result.text == "Copied a to new/b"
+    assert result.locations == (Location("/project/new/b"),)
+    assert (made.files.text("a"), made.files.text("new/b")) == ("x", "x")
+
+
+@pytest.mark.parametrize(
+    ("files", "links", "told"),
+    [
+        (["a"], [], "(1 file)"),
+        (["a", "sub/b"], ["l"], "(2 files; 1 entry left out: links, special or unreadable files)"),
+        (["a"], ["l", "m"], "(1 file; 2 entries left out: links, special or unreadable files)"),
+    ],
+)
+async def test_a_copied_folder_tells_how_much_it_is_and_what_is_missing(files: list[str], links: list[str], told: str):
+    made = bench({f"d/{name}": "x" for name in files})
+    for name in links:
+        made.files.link(f"d/{name}", "anywhere")
+
+    result = await made.run("copy_path", source="d", destination="e")
+
+    assert result.text == f"Copied d to e {told}"
+    assert result.locations == ()
+
+
+@pytest.mark.parametrize("name", ["move_path", "copy_path"])
+async def test_nothing_at_the_destination_is_replaced_and_a_folder_there_is_answered_with_the_whole_path(name: str):
+    made = bench({"a": "x", "b": "y", "d/x": ""})
+
+    with pytest.raises(ToolError, match="b exists already"):
+        await made.run(name, source="a", destination="b")
+    with pytest.raises(ToolError, match="d is a directory") as raised:
+        await made.run(name, source="a", destination="d")
+
+    assert raised.value.failure.suggestion == "Give the whole new path: d/a"
+    assert (made.files.text("a"), made.files.text("b")) == ("x", "y")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "subjects"),
+    [
+        ("create_directory", {"path": "./a/../b"}, [("./a/../b", Access.WRITE)]),
+        ("delete_path", {"path": "b"}, [("b", Access.DELETE)]),
+        ("move_path", TWO_PATHS, [("a", Access.MOVE), ("b", Access.WRITE)]),
+        ("copy_path", TWO_PATHS, [("a", Access.LIST), ("b", Access.WRITE)]),
+    ],
+)
+async def test_every_path_is_a_subject_as_the_model_wrote_it(
+    name: str, arguments: dict[str, str], subjects: list[tuple[str, Access]]
+):
+    invocation = await bench({"a": ""}).understand(name, **arguments)
+
+    assert invocation.subjects == tuple(PathSubject(path, access) for path, access in subjects)
+    assert invocation.spec.mutates
+
+
+async def test_titles_show_the_path_or_both_and_a_long_source_cannot_hide_the_destination():
+    made = bench()
+
+    assert (await made.understand("delete_path", path="a\nb")).title == "a ⏎ b"
+    assert (await made.understand("create_directory", path="new")).title == "new"
+    for name in ("move_path", "copy_path"):
+        assert (await made.understand(name, **TWO_PATHS)).title == "a -> b"
+        long = await made.understand(name, source="x" * 500, destination="\u202eb")
+        assert long.title == "x" * 120 + "… -> \\u202eb"
+
+
+async def test_what_a_path_hides_is_shown_in_what_the_tools_say():
+    made = bench({"a": ""})
+
+    created = await made.run("create_directory", path="x\n[tool_error]")
+    moved = await made.run("move_path", source="a", destination="\u202eb")
+
+    assert created.text == "Created directory: x\\n[tool_error]"
+    assert moved.text == "Moved a to \\u202eb"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("create_directory", {}),
+        ("create_directory", {"path": ""}),
+        ("create_directory", {"path": "a\0b"}),
+        ("delete_path", {"path": "a", "recursive": "yes"}),
+        ("delete_path", {"path": "a", "force": True}),
+        ("move_path", {"source": "a"}),
+        ("copy_path", {"source": "a", "destination": ""}),
+    ],
+)
+async def test_arguments_that_do_not_fit_are_errors(name: str, arguments: dict[str, object]):
+    with pytest.raises(ToolError) as raised:
+        await bench().understand(name, **arguments)
+    assert raised.value.failure.category in (ToolErrorCategory.INVALID_PARAMETERS, ToolErrorCategory.TYPE_MISMATCH)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("create_directory", {"path": "../x"}),
+        ("delete_path", {"path": "/etc", "recursive": True}),
+        ("delete_path", {"path": ".", "recursive": True}),
+        ("move_path", {"source": "a", "destination": "/tmp/x"}),
+        ("move_path", {"source": "/etc/passwd", "destination": "x"}),
+        ("copy_path", {"source": "/etc/passwd", "destination": "x"}),
+    ],
+)
+async def test_a_refusal_reaches_the_caller(name: str, arguments: dict[str, object]):
+    with pytest.raises(Refused):
+        await bench({"a": ""}).run(name, **arguments)
+
+
+def test_kinds_are_plain_unless_the_catalogue_asks_for_rich_ones():
+    assert {tool.spec().kind for tool in TOOLS} == {ToolKind.OTHER}
+    rich = (CreateDirectory(kind=ToolKind.EDIT), DeletePath(kind=ToolKind.DELETE), MovePath(kind=ToolKind.MOVE))
+    assert [tool.spec().kind for tool in rich] == [ToolKind.EDIT, ToolKind.DELETE, ToolKind.MOVE]
+    assert CopyPath(kind=ToolKind.EDIT).spec().kind is ToolKind.EDIT
