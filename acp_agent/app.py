@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NoReturn
 import anyio
 import anyio.to_thread
 
+from acp_agent.config.conduct import conduct_at_start
 from acp_agent.config.load import Flags, Loaded, load
-from acp_agent.core.conduct import Conduct
 from acp_agent.core.events import Notice, Severity
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.peer import Peer
@@ -88,7 +88,6 @@ class App:
 
     def _open_session(self, place: Place, client: Client) -> Session:
         loaded = load(self._flags, os.environ, place.cwd)
-        settings = loaded.settings.acp
 
         async def make_engine(session: Session) -> Engine:
             return (await self._load_workshop(loaded)).engine(self._peer, session, loaded)
@@ -97,7 +96,7 @@ class App:
             peer=self._peer,
             client=client,
             place=place,
-            conduct=Conduct(settings.mode, settings.auto_approve),
+            conduct=conduct_at_start(loaded),
             make_engine=make_engine,
             notices=[
                 *(Notice(Severity.WARNING, f"configuration: {problem}") for problem in loaded.problems),

@@ -174,31 +174,38 @@ def test_tests_use_fakes_and_not_mocks():
 # touches the file system by name is here, with what it touches; none of these names comes from a model or an editor.
 OPENS = {
     "boot.py": "/dev/null",
+    "cli/check/command.py": "--rules",
     "cli/commands.py": "--config",
     "cli/config.py": "the configuration file",
+    "cli/editor/files.py": "the demo editor's own side",
     "cli/demo/project.py": "the demo's own folder",
     "cli/demo/steps.py": "the demo's own folder",
     "cli/demo/story.py": "the demo's own folder",
     "cli/doctor/folder.py": "the data folder",
     "cli/doctor/visit.py": "the configuration file",
-    "compose/assembly.py": "folders of the user's configuration",
+    "compose/gates.py": "what policy paths really are; opens nothing",
+    "compose/session_roots.py": "folders of the configuration",
     "compose/workshop.py": "our own temporary folder",
     "config/files.py": "configuration files",
     "config/places.py": "the data folder",
+    "config/policy_file.py": "the user's policy file",
     "config/tighter.py": "folders of the configuration",
     "execution/own_files.py": "our own files",
     "execution/process_table.py": "/proc",
     "execution/read_policy.py": "folders of the configuration",
     "execution/roots.py": "Root itself",
     "gates/grants.py": "the permission file",
-    "gates/program_table.py": "our own data",
-    "gates/shell/tables.py": "our own data",
-    "llm/limits.py": "our own data",
+    "gates/trust.py": "what the session's folder really is; opens nothing",
     "llm/script.py": "a script the user named as the model",
     "log.py": "the log file",
     "protocol/paths.py": "the session's folders",
     "protocol/proxy_terminal.py": "our own temporary folder",
     "protocol/server.py": "the session's folders",
+    "store/audit.py": "the audit file",
+    "store/audit_head.py": "the audit file",
+    "store/audit_read.py": "the audit file",
+    "store/private_file.py": "files in the data folder",
+    "store/trusted_folders.py": "the file of trusted folders",
 }
 BY_NAME = {
     "os": {
@@ -223,42 +230,49 @@ BY_NAME = {
 BELOW_AN_FD = {"dir_fd", "src_dir_fd", "dst_dir_fd"}
 PATH_METHODS = {
     *("read_text", "read_bytes", "write_text", "write_bytes", "exists", "is_dir", "is_file", "is_symlink", "unlink"),
-    *("mkdir", "rmdir", "iterdir", "rglob", "lstat", "touch", "symlink_to", "hardlink_to"),
+    *("mkdir", "rmdir", "iterdir", "rglob", "glob", "lstat", "stat", "open", "chmod", "rename", "touch"),
+    *("symlink_to", "hardlink_to", "resolve"),
 }
+WHOLE_MODULES = {"shutil": {"get_terminal_size", "which"}, "tempfile": set(), "glob": set()}
+"""Modules that work by name, and what of them does not."""
 
 
 def opens_by_name(path: Path) -> list[int]:
     """Lines of a file where the file system is touched by name, not below a directory's fd."""
     tree = parse(path)
-    paths = {alias for module in imported(tree) for alias in [module] if module in {"pathlib", "shutil", "tempfile"}}
+    below = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call) and _below_an_fd(node)}
+    modules = set(imported(tree))
     return [
         node.lineno
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and (_by_name(node) or ("pathlib" in paths and _of_a_path(node)))
+        if (isinstance(node, ast.ImportFrom) and _imports_names(node))
+        or (isinstance(node, ast.Name) and node.id == "open")
+        or (isinstance(node, ast.Attribute) and node not in below and _by_name(node, modules))
     ]
 
 
-def _by_name(call: ast.Call) -> bool:
-    name = ast.unparse(call.func)
-    module, _, function = name.rpartition(".")
-    if name == "open" or (module in {"shutil", "tempfile", "glob", "anyio.Path", "anyio"} and function in _COPIERS):
-        return True
-    if function not in BY_NAME.get(module, set()):
-        return False
+def _imports_names(node: ast.ImportFrom) -> bool:
+    names = {alias.name for alias in node.names}
+    module = node.module or ""
+    if module in WHOLE_MODULES:
+        return bool(names - WHOLE_MODULES[module])
+    return bool(names & BY_NAME.get(module, set())) or (module == "anyio" and bool(names & {"Path", "open_file"}))
+
+
+def _by_name(node: ast.Attribute, modules: set[str]) -> bool:
+    module, _, name = ast.unparse(node).rpartition(".")
+    if module in WHOLE_MODULES and module in modules:
+        return name not in WHOLE_MODULES[module]
+    if module == "anyio":
+        return name in {"Path", "open_file"}
+    return name in BY_NAME.get(module, set()) or ("pathlib" in modules and name in PATH_METHODS)
+
+
+def _below_an_fd(call: ast.Call) -> bool:
     if any(keyword.arg in BELOW_AN_FD for keyword in call.keywords):
-        return False
+        return True
     # scandir and stat of a number are of an open directory or file
-    return not (call.args and isinstance(call.args[0], ast.Name) and call.args[0].id.endswith("fd"))
-
-
-_COPIERS = {
-    *("copy", "copy2", "copyfile", "copytree", "move", "rmtree", "Path", "open_file", "TemporaryDirectory"),
-    *("NamedTemporaryFile", "TemporaryFile", "mkstemp", "mkdtemp", "glob", "iglob"),
-}
-
-
-def _of_a_path(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and call.func.attr in PATH_METHODS
+    return bool(call.args) and isinstance(call.args[0], ast.Name) and call.args[0].id.endswith("fd")
 
 
 def test_only_root_opens_paths_that_others_have_named():

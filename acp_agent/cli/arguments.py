@@ -41,8 +41,10 @@ def command_line() -> CommandLine:
     _add(new, "doctor", "check configuration, model, data folder and the programs used")
     config = _add(new, "config", "show the configuration in force, its file's path, or start a file")
     config.add_argument("action", choices=["show", "path", "init"])
+    _add_check(_add(new, "check", "say what becomes of a path, a URL or a command, and why"))
+    _add_audit(_add(new, "audit", "show the record of tool calls, or check that it is whole"))
     schema = _add(new, "schema", "print a JSON schema")
-    schema.add_argument("name", metavar="NAME", choices=["config", "tools"], help="config or tools")
+    schema.add_argument("name", metavar="NAME", choices=["audit", "config", "tools"], help="audit, config or tools")
     return parser
 
 
@@ -59,6 +61,75 @@ def _add_config(parser: CommandLine, default: str | None) -> None:
 def _add_choices(parser: CommandLine) -> None:
     parser.add_argument("--model", metavar="PROVIDER:MODEL", type=_model, help="the model to use")
     parser.add_argument("--mode", choices=[mode.value for mode in Mode], help="what the agent may do")
+
+
+def _add_check(parser: CommandLine) -> None:
+    parser.epilog = (
+        "Exit codes: 0 allowed, 1 denied or blocked, 2 wrong usage, 3 asked about; with --stdin 0 at the end of the "
+        "lines."
+    )
+    kinds = ["path", "url", "command"]
+    kind = parser.add_argument("kind", metavar="KIND", choices=kinds, help="path, url or command")
+    target = parser.add_argument(
+        "target", metavar="TARGET", help="the path, seen from this folder, the URL, or the command line"
+    )
+    # With nargs="?" instead, options could not stand between the two: argparse takes the second for missing then.
+    kind.required = target.required = False
+    parser.add_argument("--write", action="store_true", help="whether the path may be written, not read")
+    parser.add_argument(
+        "--resolve",
+        metavar="HOST=IP[,IP]",
+        type=_addresses,
+        action="append",
+        help="what a look-up of the URL's host answers; given again, what the next one does",
+    )
+    parser.add_argument(
+        "--rules",
+        metavar="FILE",
+        type=_text,
+        help="judge commands by these rules instead of the configured ones: TOML with [[tools.permissions.bash]], or "
+        'JSON [{"pattern": ..., "action": "allow|ask|deny"}, ...]',
+    )
+    parser.add_argument(
+        "--stdin",
+        action="store_true",
+        help='judge one JSON object a line, {"path": ..., "write": true}, {"url": ..., "dns": {HOST: [[IP, ...], '
+        '...]}} or {"command": ..., "rules": [{"pattern": ..., "action": ...}, ...]}, and print one verdict a line',
+    )
+    parser.set_defaults(misused=parser.error)
+
+
+def _add_audit(parser: CommandLine) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
+    tail = _add(actions.add_parser, "tail", "print the last records, a line each")
+    tail.add_argument("-n", "--lines", metavar="N", type=_count, default=20, help="how many (20)")
+    tail.add_argument("-f", "--follow", action="store_true", help="go on with what is recorded from now on")
+    show = _add(actions.add_parser, "show", "print the records of one call as JSON")
+    show.add_argument("record", metavar="RECORD", type=_text, help="its number, or its id or the first 8 characters")
+    verify = _add(actions.add_parser, "verify", "say whether a record was changed or taken out")
+    for action in (tail, show, verify):
+        action.add_argument("--file", metavar="FILE", type=_text, help="another file than the configured one")
+
+
+def _count(value: str) -> int:
+    if not value.isascii() or not value.isdigit() or not 1 <= int(value[:10]) <= 999_999_999:
+        raise argparse.ArgumentTypeError(f"expected a whole number above 0, not {value!r}")
+    return int(value)
+
+
+def _addresses(value: str) -> tuple[str, list[str]]:
+    from ipaddress import ip_address
+
+    host, _, listed = value.partition("=")
+    addresses = [text.strip() for text in listed.split(",")]
+    try:
+        for address in addresses:
+            ip_address(address)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected HOST=IP[,IP], not {value!r}: {error}") from None
+    if not host.strip():
+        raise argparse.ArgumentTypeError(f"expected a host in front of the =, not {value!r}")
+    return host.strip(), addresses
 
 
 def _text(value: str) -> str:

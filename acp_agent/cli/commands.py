@@ -53,6 +53,14 @@ def _run(args: argparse.Namespace) -> int:
             from acp_agent.cli.config import config
 
             return config(args)
+        case "check":
+            from acp_agent.cli.check import check
+
+            return check(args)
+        case "audit":
+            from acp_agent.cli.audit import audit
+
+            return audit(args)
         case "schema":
             from acp_agent.cli.schema import schema
 

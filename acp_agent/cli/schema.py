@@ -5,13 +5,24 @@ import json
 
 from acp_agent.config.schema import config_schema
 from acp_agent.core.types import JsonObject
+from acp_agent.store.audit_schema import audit_schema
 from acp_agent.tools.catalogue import catalogue
 
 
 def schema(args: argparse.Namespace) -> int:
-    """Print the schema of the configuration file, or the tools with the schemas of their arguments."""
-    print(schema_text(config_schema() if args.name == "config" else catalogue()), end="")
+    """Print the schema of the configuration file or of an audit line, or the tools with those of their arguments."""
+    print(schema_text(_document(args.name)), end="")
     return 0
+
+
+def _document(name: str) -> JsonObject:
+    match name:
+        case "audit":
+            return audit_schema()
+        case "config":
+            return config_schema()
+        case _:
+            return catalogue()
 
 
 def schema_text(document: JsonObject) -> str:

@@ -6,7 +6,7 @@ from acp_agent.log import Log
 _log = Log(__name__)
 
 
-def record_egress(egress: Egress) -> None:
+def log_egress(egress: Egress) -> None:
     """Note a request that was made, or kept from being made (T5.11)."""
     _log.info(
         "egress",

@@ -1,12 +1,13 @@
 """The directories of a session. Light: `acp-agent check` needs nothing else of this package."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from acp_agent.config import Loaded, ProjectLoosens, data_path
 from acp_agent.config.tool_settings import ReadRule
 from acp_agent.core.errors import ConfigError
 from acp_agent.execution.own_files import OwnFiles
+from acp_agent.execution.protected_paths import ProtectedPaths
 from acp_agent.execution.read_policy import ReadPolicy, all_of
 from acp_agent.execution.roots import Roots
 
@@ -16,12 +17,33 @@ def session_roots(loaded: Loaded, cwd: str, additional: Sequence[str] = (), *, f
 
     Raises ConfigError when one cannot be opened, or when it is not clear what may not be read.
     """
-    tools, permissions = loaded.settings.tools, loaded.settings.acp.permission_file
+    tools = loaded.settings.tools
     allowed = tools.shell.allowed_paths if for_shell else tools.file.allowed_paths
     folders = (cwd, *additional, *filter(os.path.isdir, allowed))
-    own = OwnFiles((data_path(os.environ), loaded.file, *([permissions] if permissions else [])))
+    own = OwnFiles(_own_files(loaded, cwd))
     reading = _read_policy(loaded, folders, for_shell=for_shell)
-    return Roots(cwd, folders[1:], policy=all_of(own, reading))
+    return Roots(cwd, folders[1:], policy=all_of(own, protected_paths(loaded, cwd), reading))
+
+
+def protected_paths(loaded: Loaded, cwd: str) -> ProtectedPaths:
+    """What nobody should plant or change unseen. Raises ConfigError."""
+    protection = loaded.settings.tools.protection
+    return ProtectedPaths(protection.protected_paths, protection.unprotected_paths, _own_files(loaded, cwd))
+
+
+def _own_files(loaded: Loaded, cwd: str) -> tuple[str, ...]:
+    return data_path(os.environ), loaded.file, *_placed_elsewhere(loaded, cwd)
+
+
+def _placed_elsewhere(loaded: Loaded, cwd: str) -> Iterator[str]:
+    """Files of ours that the user keeps outside the data folder."""
+    settings = loaded.settings
+    if settings.acp.permission_file:
+        yield settings.acp.permission_file
+    if settings.audit.file:
+        yield from (settings.audit.file, f"{settings.audit.file}.head")
+    if settings.tools.policy.policy_file:
+        yield os.path.join(cwd, settings.tools.policy.policy_file)
 
 
 def _read_policy(loaded: Loaded, folders: Sequence[str], *, for_shell: bool) -> ReadPolicy:

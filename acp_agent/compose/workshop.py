@@ -12,14 +12,18 @@ from acp_agent.config import (
     ProviderSettings,
     secret_values,
 )
+from acp_agent.config.audit_settings import audit_file
 from acp_agent.core.events import Notice, Severity
 from acp_agent.core.ports import Provider
+from acp_agent.execution.audit import Auditor, Caller
 from acp_agent.execution.process_tree import harden_process, kill_everything
 from acp_agent.gates.grants import GrantStore
 from acp_agent.llm.catalog import Catalog, ProviderConfig, parse_model
 from acp_agent.protocol.engine import TurnEngine
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.session import Session
+from acp_agent.store.audit import AuditLog
+from acp_agent.store.audit_values import without
 
 _log = log.Log(__name__)
 
@@ -35,6 +39,7 @@ class Workshop:
         harden_process()
         self._catalogs: dict[tuple[ProviderSettings, ...], Catalog] = {}
         self._grants: dict[str, GrantStore] = {}
+        self._audits: dict[str, AuditLog] = {}
         self._scripts: tempfile.TemporaryDirectory[str] | None = None
 
     async def aclose(self) -> None:
@@ -61,9 +66,20 @@ class Workshop:
             self._grants[file] = GrantStore(file, self._warn)
         return self._grants[file]
 
+    def auditor(self, session: Session, loaded: Loaded, cwd: str) -> Auditor | None:
+        """What records a session's calls, all in the file of the process; None where none is wanted (L9)."""
+        settings = loaded.settings.audit
+        if not settings.enabled:
+            return None
+        file = audit_file(settings.file, os.environ)
+        if file not in self._audits:
+            self._audits[file] = AuditLog(file, self._warn, max_bytes=settings.max_bytes)
+        caller = Caller(session.id, cwd)
+        return Auditor(self._audits[file], caller, without(secret_values(os.environ)))
+
     def _warn(self, problem: str) -> None:
         """Tell every session, at its next prompt, what concerns them all."""
-        _log.warning("grants", problem=problem)
+        _log.warning("problem", problem=problem)
         for session in self._sessions:
             session.add_notice(Notice(Severity.WARNING, problem))
 

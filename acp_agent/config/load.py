@@ -7,6 +7,7 @@ from acp_agent.config.environment import read_environment
 from acp_agent.config.files import read_project, read_toml
 from acp_agent.config.keys import RULES, key_of, sections
 from acp_agent.config.layers import Layer, Reader
+from acp_agent.config.legacy_rules import add_legacy_rules
 from acp_agent.config.masking import secret_values
 from acp_agent.config.places import CONFIG_VARIABLE, PROJECT_FILE, config_file
 from acp_agent.config.project import tighten
@@ -55,9 +56,12 @@ def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None) -> Lo
     reader = Reader(secret_values(environ))
     file = config_file(flags.config, environ)
     layer, readable = _users_file(reader, file, named=bool(flags.config or environ.get(CONFIG_VARIABLE)))
+    environment = read_environment(reader, environ)
+    if readable:
+        add_legacy_rules(reader, layer, environment)
     if cwd is not None:
         tighten(reader, layer, _projects_file(reader, cwd))
-    for above in (read_environment(reader, environ), _flags(reader, flags)):
+    for above in (environment, _flags(reader, flags)):
         layer.values.update(above.values)
         layer.origins.update(above.origins)
     add_vendors(reader, layer, environ)

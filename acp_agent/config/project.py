@@ -23,5 +23,5 @@ def tighten(reader: Reader, user: Layer, project: Layer) -> None:
         for refused in outcome.refused:
             said = refused.model_dump(mode="json") if isinstance(refused, Section) else refused
             reader.report(where, name, said, f"{words} (ignored)", ProjectLoosens)
-        if outcome.value != before:
+        if outcome.value != before or (name not in user.values and not outcome.refused):
             user.put(name, outcome.value, f"{where} over {user.origins.get(name, 'default')}")

@@ -5,7 +5,7 @@ from typing import Annotated, cast
 
 from pydantic import Field
 
-from acp_agent.config.section import Section
+from acp_agent.config.section import Section, Words
 from acp_agent.config.tighter import ProjectMay, Tightened
 
 
@@ -34,6 +34,16 @@ class PermissionRule(Section):
 Rules = Annotated[tuple[PermissionRule, ...], Field(strict=False)]
 TOOL_NAME = r"^[A-Za-z][A-Za-z0-9_-]*$"
 ToolName = Annotated[str, Field(pattern=TOOL_NAME)]
+ConfirmPatterns = Annotated[
+    Words,
+    Field(
+        description="Older way to say what asks: commands with one of these texts in them ask, and so do the usual "
+        "dangerous ones (rm, git push --force, drop table, ...); all others then run unless they are blocked. Empty, "
+        "or with rules in tools.permissions.bash: not used.",
+        examples=[["terraform "]],
+    ),
+]
+"""The type of the field `confirm_patterns` of `[tools.shell]`. A project's file has no say: it would open the rest."""
 
 
 def _tightened(user: object, project: object) -> Tightened:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from acp_agent.config.audit_settings import AuditSettings
 from acp_agent.config.provider_settings import LlmSettings
 from acp_agent.config.section import PathText, Seconds, Section
 from acp_agent.config.tighter import OFF, SMALLER, SMALLER_OR_UNLIMITED, no_looser
@@ -71,6 +72,15 @@ class AcpSettings(Section):
             description="Seconds the editor may take over a file or terminal request. Questions to you have no limit."
         ),
     ] = 30.0
+    question_timeout_secs: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=86400,
+            allow_inf_nan=False,
+            description="Seconds a question to you stands; then the call is refused. 0 = as long as the turn lives.",
+        ),
+    ] = 0.0
     mode: Annotated[
         Mode,
         Field(
@@ -129,4 +139,5 @@ class Settings(Section):
     llm: LlmSettings = LlmSettings()
     tools: ToolSettings = ToolSettings()
     acp: AcpSettings = AcpSettings()
+    audit: AuditSettings = AuditSettings()
     logging: LoggingSettings = LoggingSettings()

@@ -5,9 +5,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from acp_agent.config.rules import PROJECT_RULES, Rules, ToolName
+from acp_agent.config.autonomy import AutonomyLevel
+from acp_agent.config.limits_settings import AnomalySettings, MaxToolCalls, RateLimitSettings, VerifierSettings
+from acp_agent.config.policy_settings import AuthorizationSettings, PolicySettings
+from acp_agent.config.protection_settings import DEFAULT_GROUPS, BlockedGroups, ProtectionSettings
+from acp_agent.config.rules import PROJECT_RULES, ConfirmPatterns, Rules, ToolName
 from acp_agent.config.section import Paths, Seconds, Section, Words
+from acp_agent.config.selection_settings import SelectionSettings
 from acp_agent.config.tighter import ADDED, INSIDE, NARROWER, OFF, SMALLER, SOME, SUBSET, no_looser
+from acp_agent.core.conduct import Autonomy
 
 
 class Substitution(StrEnum):
@@ -51,6 +57,7 @@ class ShellSettings(Section):
     allowed_commands: Annotated[
         Words, Field(description="Commands taken off the built-in blocklist.", examples=[["curl"]]), SUBSET
     ] = ()
+    confirm_patterns: ConfirmPatterns = ()
     env_allow: Annotated[
         Words,
         Field(
@@ -59,6 +66,7 @@ class ShellSettings(Section):
         ),
         SUBSET,
     ] = ()
+    blocked_groups: BlockedGroups = DEFAULT_GROUPS
     substitution: Annotated[
         Substitution,
         Field(
@@ -161,14 +169,22 @@ class OverflowSettings(Section):
     ] = 50_000
 
 
-class ToolSettings(Section):
+class ToolSettings(SelectionSettings):
     """`[tools]`: what the model may use (T1.9)."""
 
     enabled: Annotated[bool, Field(description="Whether the model gets any tools at all."), OFF] = True
+    autonomy_level: AutonomyLevel = Autonomy.SUPERVISED
     shell: ShellSettings = ShellSettings()
     file: FileSettings = FileSettings()
     scrape: ScrapeSettings = ScrapeSettings()
     diagnostics: DiagnosticsSettings = DiagnosticsSettings()
+    max_tool_calls_per_session: MaxToolCalls = None
+    rate_limit: RateLimitSettings = RateLimitSettings()
+    anomaly: AnomalySettings = AnomalySettings()
+    verifiers: VerifierSettings = VerifierSettings()
+    policy: PolicySettings = PolicySettings()
+    authorization: AuthorizationSettings = AuthorizationSettings()
+    protection: ProtectionSettings = ProtectionSettings()
     overflow: OverflowSettings = OverflowSettings()
     permissions: Annotated[dict[ToolName, Rules], PROJECT_RULES] = Field(
         default_factory=dict[ToolName, Rules],

@@ -30,10 +30,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class FoundPaths:
-    """Paths that matched, absolute and sorted; `more` when the limit cut the list."""
+    """Paths that matched, absolute and sorted; `more` when the limit cut the list.
+
+    stopped   absolute; where the time was over: nothing from there on, in path order, was searched
+    """
 
     paths: tuple[str, ...]
     more: bool
+    stopped: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +99,18 @@ class GrepMatch:
 
 @dataclass(frozen=True, slots=True)
 class GrepMatches:
-    """What a search found, in path and line order, no line twice; `more` when the limit cut it."""
+    """What a search found, in path and line order, no line twice; `more` when the limit cut it.
+
+    too_large    files that were passed over because they have more than `size_limit` bytes, absolute and in order
+    size_limit   0 when there is none
+    stopped      absolute; where the time was over: nothing from there on, in path order, was searched to its end
+    """
 
     matches: tuple[GrepMatch, ...]
     more: bool
+    too_large: tuple[str, ...] = ()
+    size_limit: int = 0
+    stopped: str | None = None
 
 
 class TextFiles(Protocol):
@@ -126,8 +138,12 @@ class TextFiles(Protocol):
         """
         ...
 
-    async def write_text(self, path: str, text: str) -> None:
-        """Replace or create a file, parents too, all or nothing. Mode and BOM of an old file are kept."""
+    async def write_text(self, path: str, text: str, *, expected: str | None) -> None:
+        """Replace or create a file, parents too, all or nothing. Mode and BOM of an old file are kept.
+
+        Only where the file still holds the text `expected`, or there is no file when that is None (A23.5): ToolError
+        (permanent_failure) otherwise, so that nobody's change is lost.
+        """
         ...
 
 

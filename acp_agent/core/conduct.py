@@ -20,9 +20,38 @@ class AutoApprove(StrEnum):
     FULL_AUTO = "full-auto"  # nothing asks
 
 
+class Autonomy(StrEnum):
+    """How much an agent may do by itself, in one word.
+
+    READONLY     reads, searches and fetches; no other tool is offered or runs, whoever calls it
+    SUPERVISED   rules and questions decide
+    FULL         nothing asks; what is denied and what is blocked stays so
+    """
+
+    READONLY = "readonly"
+    SUPERVISED = "supervised"
+    FULL = "full"
+
+
 @dataclass(slots=True)
 class Conduct:
-    """The two settings in force for the running turn. The session changes them between turns only."""
+    """The settings in force for the running turn. The session changes them between turns only."""
 
     mode: Mode = Mode.CODE
     auto_approve: AutoApprove = AutoApprove.SUGGEST
+    readonly: bool = False
+
+    @property
+    def autonomy(self) -> Autonomy:
+        """The same in one word."""
+        if self.readonly:
+            return Autonomy.READONLY
+        return Autonomy.FULL if self.auto_approve is AutoApprove.FULL_AUTO else Autonomy.SUPERVISED
+
+    def take(self, autonomy: Autonomy) -> None:
+        """Set the level in one word: full is full-auto, supervised takes that back."""
+        self.readonly = autonomy is Autonomy.READONLY
+        if autonomy is Autonomy.FULL:
+            self.auto_approve = AutoApprove.FULL_AUTO
+        elif self.auto_approve is AutoApprove.FULL_AUTO:
+            self.auto_approve = AutoApprove.SUGGEST

@@ -69,7 +69,9 @@ class Invocation:
     run     the tool bound to its parsed arguments; only the innermost executor calls it. Raises ToolError,
             Refused or BackendUnavailable
     asks    the questions gates have collected so far
-    flaw    what the run is known to come to, when its preview failed: nobody should be asked to allow that
+    flaw    what the run is known to come to, when its preview failed or it would change nothing: nobody should be asked
+            to allow that
+    deed    what the call does, with a verb, for the person who is asked; empty where title and diffs say it
     """
 
     call: ToolCall
@@ -81,6 +83,7 @@ class Invocation:
     locations: tuple[Location, ...] = ()
     asks: tuple[Ask, ...] = ()
     flaw: ToolResult | None = None
+    deed: str = ""
 
     def asking(self, ask: Ask) -> "Invocation":
         """The same call with one more question attached."""
@@ -161,7 +164,10 @@ class Approver(Protocol):
     """Someone who can be asked."""
 
     async def ask(self, question: Question) -> Decision:
-        """The user's answer. Anything unknown or malformed is UNANSWERED, never a grant."""
+        """The user's answer. Anything unknown or malformed is UNANSWERED, never a grant.
+
+        Raises ToolError (confirmation_required) when there was none in the time there is.
+        """
         ...
 
 

@@ -31,7 +31,8 @@ class Egress:
     status          None when no answer came
     duration        seconds
     response_bytes  of the decoded body, as far as it was read
-    block_reason    why it was refused before a connection; None when it was not
+    block_reason    why it was refused before a connection; None when it was not. A redirect to a site that was not
+                    asked for is `allowlist`: what one `get` allows is the site of its URL
     """
 
     caller: WebCaller
@@ -47,24 +48,34 @@ class Egress:
 
 @dataclass(frozen=True, slots=True)
 class WebPage:
-    """A text from the web. `url` is where it came from in the end, `content_type` its MIME type in lower case."""
+    """A text from the web.
+
+    url           where it came from in the end
+    content_type  its MIME type in lower case
+    text          decoded; where it was truncated it ends with the last whole character within the limit
+    truncated     whether there was more than may be read, and only the beginning is here
+    """
 
     url: str
     content_type: str
     text: str
+    truncated: bool = False
 
 
 class Web(Protocol):
     """Reads pages of public hosts over https."""
 
-    async def get(self, url: str, caller: WebCaller, *, redirects: int = 3, leave_site: bool = False) -> WebPage:
+    async def get(
+        self, url: str, caller: WebCaller, *, redirects: int = 3, leave_site: bool = False, truncate: bool = False
+    ) -> WebPage:
         """The page, after at most so many redirects.
 
-        A redirect to another site (`www.` aside) is followed with `leave_site` only: whoever allowed one host has
-        not allowed what its redirects may carry elsewhere.
+        A redirect to another site than the URL's (another host, `www.` aside) is followed with `leave_site` only:
+        whoever allowed one host has not allowed what its redirects may carry elsewhere. Otherwise it is a ToolError
+        that names the address. Of a page too large, `truncate` gives the beginning (A24.9); else it is a ToolError.
 
         Raises Refused for what must not be reached: another scheme, a forbidden host, port or address, at any hop.
-        Raises ToolError for everything else: the status by T5.12, no connection, no answer in time, a body that is
-        too large or no text.
+        Raises ToolError for everything else: the status by T5.12, a redirect too many or to nowhere, no connection,
+        no answer in time, a body that is too large or no text.
         """
         ...

@@ -3,7 +3,7 @@
 from typing import ClassVar, assert_never
 
 from acp_agent.core.ports import Invocation, ToolExecutor
-from acp_agent.core.types import Allow, Ask, Deny, Ruling, ToolResult, Verdict
+from acp_agent.core.types import Allow, Ask, Deny, Ruling, ToolResult, ToolSpec, Verdict
 
 
 class WrapperExecutor:
@@ -35,6 +35,11 @@ class Gate(WrapperExecutor):
     """
 
     name: ClassVar[str] = "gate"
+
+    def allows(self, spec: ToolSpec) -> bool:
+        """Whether a tool belongs in the catalogue; not when every call of it would be refused."""
+        del spec
+        return True
 
     def check(self, invocation: Invocation) -> Verdict:
         """Allow (no objection), Ask or Deny. Judge `spec` and `subjects`, never argument names."""

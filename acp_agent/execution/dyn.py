@@ -41,6 +41,7 @@ class DynExecutor:
 
     chain     wraps the innermost executor, which DynExecutor hands over, with the session's gates
     offers    whether the model may see a tool now (mode, rules that deny it whole)
+    misunderstood   told of a call no executor ever sees, its result and how many seconds it took: for the audit
     """
 
     def __init__(
@@ -52,12 +53,14 @@ class DynExecutor:
         cwd: str,
         emit: EventSink,
         offers: Callable[[ToolSpec], bool],
+        misunderstood: Callable[[ToolCall, ToolResult, float], None] | None = None,
     ) -> None:
         self._catalogue = catalogue
         self._backends = backends
         self._cwd = cwd
         self._emit = emit
         self._offers = offers
+        self._misunderstood = misunderstood
         self._deferred: dict[str, list[Callable[[], Awaitable[None]]]] = {}
         self._executor = chain(self._context)
 
@@ -73,6 +76,8 @@ class DynExecutor:
         except (ToolError, Refused) as error:
             await self._emit(self._not_understood(call))
             result = ToolResult.failed(error.failure)
+            if self._misunderstood is not None:
+                self._misunderstood(call, result, monotonic() - begun)
             await self._emit(ToolFinished(call.id, call.name, result, monotonic() - begun))
             return result
         await self._emit(_started(invocation))

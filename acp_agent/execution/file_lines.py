@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from acp_agent.core.backends import Lines
+from acp_agent.core.errors import ToolError
 from acp_agent.execution.path_errors import told_as
 from acp_agent.execution.roots import Place
-from acp_agent.execution.text_files import BOM, binary_error, is_binary
+from acp_agent.execution.text_files import BOM, is_binary, no_utf_8_error
 
 LONGEST_LINE = 1024 * 1024
 """Bytes of a line that are kept."""
@@ -55,7 +56,11 @@ class _Reading:
         try:
             return Lines(tuple(line.decode() for line in kept), first, total)
         except UnicodeDecodeError:
-            raise binary_error(self.given, self.size) from None
+            raise self._unreadable(b"") from None
+
+    def _unreadable(self, chunk: bytes) -> ToolError:
+        """What to raise for a file with this chunk in it: its first bytes may say more than it does."""
+        return no_utf_8_error(self.given, os.pread(self.fd, len(BOM), 0) + chunk, self.size)
 
     def _count(self) -> tuple[list[int], list[int], int]:
         """Where each chunk starts, how many line ends come before it, and the number of lines."""
@@ -63,7 +68,7 @@ class _Reading:
         position = len(BOM) if os.pread(self.fd, len(BOM), 0) == BOM else 0
         for chunk in self._chunks(position):
             if is_binary(chunk):
-                raise binary_error(self.given, self.size)
+                raise self._unreadable(chunk)
             starts.append(position)
             ends.append(seen)
             position += len(chunk)

@@ -9,28 +9,34 @@ from acp_agent.core.types import Access
 from acp_agent.execution.glob import Glob
 from acp_agent.execution.ignore import IgnoreRules
 from acp_agent.execution.roots import Place, Roots
+from acp_agent.execution.time_limit import SEARCH_SECONDS, TimeLimit
 from acp_agent.execution.tree_walk import Met, walk
 
 _REPOSITORY = ".git"
 
 
-def find_paths(roots: Roots, path: str, pattern: str, limit: int) -> FoundPaths:
+def find_paths(roots: Roots, path: str, pattern: str, limit: int, seconds: float = SEARCH_SECONDS) -> FoundPaths:
     """Files, links and directories below `path` that match, at most `limit`, in the order of the walk.
 
     Left out: what .gitignore files ignore, .git, what may not be shown, and links that lead there or outside the
-    roots. Raises ToolError or Refused. Runs in a worker thread.
+    roots. A directory that may not be listed is entered: rules make exceptions below it. After `seconds` the answer is
+    what was found so far. Raises ToolError or Refused. Runs in a worker thread.
     """
+    time = TimeLimit(seconds)
     base = roots.place(path, Access.LIST)
     os.close(base.open_directory())
     glob = Glob(pattern)
     start = _start(roots, base, glob.prefix)
     if start is None:
         return FoundPaths((), more=False)
-    rules = IgnoreRules(start.root, start.relative)
+    rules = IgnoreRules(start.root, start.relative, time)
     skip = 0 if start.relative == "." else len(start.relative) + 1
 
     def wanted(met: Met) -> bool:
-        return met.name != _REPOSITORY and not rules.ignores(met.path, is_directory=met.kind is EntryKind.DIRECTORY)
+        if met.name == _REPOSITORY or time.stopped is not None:
+            return False
+        ignored = rules.ignores(met.path, is_directory=met.kind is EntryKind.DIRECTORY)
+        return not time.stops_at(start.root.absolute(met.path)) and not ignored
 
     found: list[str] = []
     for met in walk(start.root, start.relative, wanted, glob.depth):
@@ -40,7 +46,7 @@ def find_paths(roots: Roots, path: str, pattern: str, limit: int) -> FoundPaths:
             if len(found) == limit:
                 return FoundPaths(tuple(found), more=True)
             found.append(start.root.absolute(met.path))
-    return FoundPaths(tuple(found), more=False)
+    return FoundPaths(tuple(found), more=False, stopped=time.stopped)
 
 
 def _start(roots: Roots, base: Place, prefix: str) -> Place | None:

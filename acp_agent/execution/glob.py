@@ -6,7 +6,7 @@ linear in the path: a glob becomes an RE2 expression.
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.execution.linear_regex import LinearRegex
@@ -14,8 +14,12 @@ from acp_agent.execution.linear_regex import LinearRegex
 _LONGEST = 1024
 _MAGIC = re.compile(r"[*?\[\]{}\\]")
 _SET = re.compile(r"\[([!^]?)(\]?[^\]/]+|\])\]")  # without a partner, or empty, a bracket is itself
+_MOST_CHOICES = 256
 _ANY_DEPTH = "(?:[^/]+/)*"
 _EVERYTHING_BELOW = "[^/]+(?:/[^/]+)*"
+
+REPOSITORIES = frozenset({".git", ".hg"})
+"""What only its own name stands for."""
 
 NOTHING = r"[^\x00-\x{10FFFF}]"
 """What a set without members, such as `[z-a]`, becomes."""
@@ -61,10 +65,33 @@ class FileGlob:
         below = f"{pattern}**" if glob.directories_only else pattern
         self._glob = Glob(below if "/" in below else f"**/{below}")
         self._start = f"{self._glob.prefix}/" if self._glob.prefix else ""
+        self._literal, self._dotted = _named(pattern)
 
     def matches(self, path: str) -> bool:
         """Whether a file is meant, by its path relative to the searched directory."""
         return path.startswith(self._start) and self._glob.matches(path[len(self._start) :])
+
+    @property
+    def hidden(self) -> bool:
+        """Whether a name with a leading dot can be named."""
+        return self._dotted is not None or any(name.startswith(".") for name in self._literal)
+
+    def names(self, name: str) -> bool:
+        """Whether the pattern speaks of this name: literally, or behind a dot that it has itself."""
+        if name in self._literal:
+            return True
+        return self._dotted is not None and name not in REPOSITORIES and self._dotted.matches(name)
+
+
+def _named(pattern: str) -> tuple[frozenset[str], LinearRegex | None]:
+    """The names a pattern has without magic, and what its others that begin with a dot match."""
+    parts = {part for choice in islice(alternatives(pattern), _MOST_CHOICES) for part in choice.split("/")}
+    dotted = sorted(part for part in parts if part.startswith(".") and not is_literal(part))
+    try:
+        regex = LinearRegex("|".join(map(to_regex, dotted))) if dotted else None
+    except ValueError as error:
+        raise _invalid(pattern, str(error)) from None
+    return frozenset(part for part in parts if part not in ("", ".") and is_literal(part)), regex
 
 
 def _names(pattern: str) -> list[str]:

@@ -6,13 +6,24 @@ have no say. Patterns run in linear time (pathspec's RE2 backend), for they come
 
 import os
 import re
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias, cast
 
+import re2  # pyright: ignore[reportMissingTypeStubs] - the package has none
 from pathspec import GitIgnoreSpec
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from acp_agent.execution.roots import Root
 from acp_agent.execution.text_files import BOM
+from acp_agent.execution.time_limit import TimeLimit
 
-_LARGEST = 1024 * 1024
+_ENGINE_ERROR = cast("type[Exception]", re2.error)
+_LARGEST = 256 * 1024
+_LONGEST = 4096  # bytes, like a path
+_SLICE = 512  # lines that are compiled together: RE2 has a limit for what it compiles at once
+
+_Spec: TypeAlias = Sequence[GitIgnoreSpec]
+"""The rules of one file, in slices, the last lines first: they have the last word."""
 
 
 class IgnoreRules:
@@ -21,9 +32,11 @@ class IgnoreRules:
     Naming a directory that is itself ignored says it is wanted: then only the rules inside it count.
     """
 
-    def __init__(self, root: Root, base: str) -> None:
+    def __init__(self, root: Root, base: str, time: TimeLimit) -> None:
         self._root = root
-        self._chains: dict[str, tuple[tuple[int, GitIgnoreSpec], ...]] = {}
+        self._time = time
+        self._chains: dict[str, tuple[tuple[int, _Spec], ...]] = {}
+        self._specs: dict[bytes, _Spec] = {}  # many folders have the same rules
         self._top = "."
         self._base = base
         steps = [] if base == "." else base.split("/")
@@ -34,54 +47,87 @@ class IgnoreRules:
     @property
     def outer_file(self) -> bool:
         """Whether the root's own .gitignore exists, lies above the base and counts."""
-        return self._top == "." != self._base and self._read(".") is not None
+        return self._top == "." != self._base and bool(self._read("."))
 
     def ignores(self, path: str, *, is_directory: bool) -> bool:
-        """Whether git would leave this entry out, given that it does not leave out the directory it is in."""
-        for start, spec in self._rules(path.rpartition("/")[0]):
-            verdict = spec.check_file(f"{path[start:]}/" if is_directory else path[start:]).include
-            if verdict is not None:
-                return verdict
+        """Whether git would leave this entry out, given that it does not leave out the directory it is in.
+
+        Too few are left out when the time is over.
+        """
+        for start, specs in self._rules(path.rpartition("/")[0]):
+            name = f"{path[start:]}/" if is_directory else path[start:]
+            for spec in specs:
+                verdict = spec.check_file(name).include
+                if verdict is not None:
+                    return verdict
+            if self._time.is_over:
+                return False
         return False
 
-    def _rules(self, directory: str) -> tuple[tuple[int, GitIgnoreSpec], ...]:
+    def _rules(self, directory: str) -> tuple[tuple[int, _Spec], ...]:
         """What has a say on a directory's entries, nearest first, each with where a path starts for it."""
-        known = self._chains.get(directory)
-        if known is None:
-            spec = self._read(directory or ".")
-            own = ((len(directory) + 1 if directory else 0, spec),) if spec is not None else ()
-            ends = (directory or ".") == self._top or not directory
-            known = own if ends else own + self._rules(directory.rpartition("/")[0])
-            self._chains[directory] = known
-        return known
+        unknown, at = list[str](), directory
+        while at not in self._chains:
+            unknown.append(at)
+            if not at or at == self._top:
+                break
+            at = at.rpartition("/")[0]
+        chain = self._chains.get(at, ())
+        for each in reversed(unknown):
+            specs = self._read(each or ".")
+            chain = ((len(each) + 1 if each else 0, specs), *chain) if specs else chain
+            self._chains[each] = chain
+        return chain
 
-    def _read(self, directory: str) -> GitIgnoreSpec | None:
+    def _read(self, directory: str) -> _Spec:
         name = ".gitignore" if directory == "." else f"{directory}/.gitignore"
         try:
             fd = self._root.open_regular(name)
         except OSError:
-            return None
+            return ()
         try:
             data = os.read(fd, _LARGEST)
         except OSError:
-            return None
+            return ()
         finally:
             os.close(fd)
-        lines = data.removeprefix(BOM).decode("utf-8", "replace").split("\n")
-        spec = _parse([line.removesuffix("\r") for line in lines])
-        return spec if len(spec) else None
+        if data not in self._specs:
+            self._specs[data] = _parse(data, self._time)
+        return self._specs[data]
 
 
-def _parse(lines: list[str]) -> GitIgnoreSpec:
+def _parse(data: bytes, time: TimeLimit) -> _Spec:
+    lines = data.removeprefix(BOM).decode("utf-8", "replace").split("\n")
+    specs = list[GitIgnoreSpec]()
+    for start in range(0, len(lines), _SLICE):
+        if time.is_over:
+            break
+        patterns = [*_patterns(lines[start : start + _SLICE])]
+        specs += _compiled(patterns, time)
+    return specs[::-1]
+
+
+def _patterns(lines: Sequence[str]) -> Iterator[GitIgnoreSpecPattern]:
+    """The lines that are patterns; one bad line must not cost the others."""
+    for line in lines:
+        if len(line) > _LONGEST:
+            continue
+        try:
+            pattern = GitIgnoreSpecPattern(line.removesuffix("\r"))
+        except (ValueError, re.error):
+            continue
+        if pattern.include is not None:  # else a comment
+            yield pattern
+
+
+def _compiled(patterns: Sequence[GitIgnoreSpecPattern], time: TimeLimit) -> Iterator[GitIgnoreSpec]:
+    """The patterns as RE2 takes them, in halves where they are too much for it or one is none for it."""
+    if not patterns or time.is_over:
+        return
     try:
-        return GitIgnoreSpec.from_lines(lines, backend="re2")
-    except (ValueError, re.error):  # one bad line must not cost the others
-        return GitIgnoreSpec.from_lines([line for line in lines if _is_pattern(line)], backend="re2")
-
-
-def _is_pattern(line: str) -> bool:
-    try:
-        GitIgnoreSpec.from_lines([line], backend="simple")
-    except (ValueError, re.error):
-        return False
-    return True
+        yield GitIgnoreSpec(patterns, backend="re2")
+    except (ValueError, _ENGINE_ERROR):
+        if len(patterns) > 1:
+            middle = len(patterns) // 2
+            yield from _compiled(patterns[:middle], time)
+            yield from _compiled(patterns[middle:], time)

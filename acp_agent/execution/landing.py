@@ -1,14 +1,25 @@
-"""The place a moved or copied entry lands at: free, and in a directory that exists (T4.20)."""
+"""The place a new entry lands at: free, and in a directory that exists (T4.20).
+
+There leftovers are swept up, too: a process that was killed while it wrote could not take its temporary file away.
+"""
 
 import os
+import stat
+import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 
 from acp_agent.core.backends import EntryKind
 from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.execution.atomic_write import is_temporary
 from acp_agent.execution.entry_kind import kind_of
 from acp_agent.execution.path_errors import told_as
 from acp_agent.execution.roots import Place
+from acp_agent.execution.tree_delete import removing
+from acp_agent.execution.tree_descent import Entered, holding, open_child
+
+_OWN = 0o700
+_ABANDONED = 3600  # seconds; what is younger may be somebody's work under way
 
 
 @contextmanager
@@ -25,10 +36,9 @@ def landing(place: Place) -> Generator[int]:
             except FileNotFoundError:
                 made = place.root.make_directories(place.parent)
                 directory = place.root.open_directory(place.parent)
-            try:
+            with holding(directory):
+                _sweep(directory)
                 yield directory
-            finally:
-                os.close(directory)
         except BaseException:
             place.root.remove_directories(made)
             raise
@@ -60,3 +70,28 @@ def into_itself(old: Place, new: Place) -> ToolError:
     return ToolError(
         ToolErrorCategory.INVALID_PARAMETERS, f"{old.given} -> {new.given}: a directory cannot hold itself"
     )
+
+
+def discard(parent: int, name: str) -> None:
+    """Take a directory away with all that is in it, whatever permissions its directories have. Raises OSError."""
+    with holding(open_child(parent, name)) as top:
+        os.fchmod(top, _OWN)
+        with closing(removing(top)) as steps:
+            for step in steps:
+                if isinstance(step, Entered):
+                    os.fchmod(step.at, _OWN)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _sweep(directory_fd: int) -> None:
+    """Take away what dead processes left in the directory. What cannot be taken away stays."""
+    with suppress(OSError), os.scandir(directory_fd) as entries:
+        left = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries if is_temporary(entry.name)]
+        for name, status in left:
+            if time.time() - status.st_mtime < _ABANDONED:
+                continue
+            with suppress(OSError):
+                if stat.S_ISDIR(status.st_mode):
+                    discard(directory_fd, name)
+                elif stat.S_ISREG(status.st_mode):
+                    os.unlink(name, dir_fd=directory_fd)

@@ -60,6 +60,10 @@ class LinearRegex:
         match = self._regex.search(data, start)
         return None if match is None else match.start()
 
+    def found_in(self, text: str) -> bool:
+        """Whether the expression matches anywhere in a text, half surrogate pairs read as "?"."""
+        return self.find(text.encode(errors="replace"), 0) is not None
+
     def matches(self, text: str) -> bool:
         """Whether the whole text matches."""
         return self._regex.fullmatch(text) is not None

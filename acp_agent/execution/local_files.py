@@ -1,8 +1,8 @@
 """LocalFileSystem: the session's files on this machine, below its roots and nowhere else (T4)."""
 
 import os
-import stat
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -22,11 +22,14 @@ from acp_agent.core.backends import (
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
 from acp_agent.execution import tree_change, tree_copy, tree_delete
-from acp_agent.execution.atomic_write import replace_file
+from acp_agent.execution.atomic_write import OldFile, is_temporary, replace_file
+from acp_agent.execution.entry_kind import kind_of
 from acp_agent.execution.file_lines import read_lines
-from acp_agent.execution.path_errors import told_as
+from acp_agent.execution.landing import landing
+from acp_agent.execution.path_errors import not_a_directory, told_as
 from acp_agent.execution.roots import Place, Roots
-from acp_agent.execution.text_files import BOM, decode_text, encode_text, read_bounded
+from acp_agent.execution.text_files import BOM, changed_error, decode_text, encode_text, read_bounded
+from acp_agent.execution.tree_descent import holding
 
 T = TypeVar("T")
 
@@ -85,8 +88,8 @@ class LocalFileSystem:
     async def kind(self, path: str) -> EntryKind | None:
         return await _in_thread(lambda: self._kind(path))
 
-    async def write_text(self, path: str, text: str) -> None:
-        await _in_thread(lambda: self._write(path, text))
+    async def write_text(self, path: str, text: str, *, expected: str | None) -> None:
+        await _in_thread(lambda: self._write(path, text, expected))
 
     async def make_directory(self, path: str) -> bool:
         return await _in_thread(lambda: tree_change.make_directory(self._roots, path))
@@ -104,9 +107,7 @@ class LocalFileSystem:
         return await _in_thread(lambda: self._list(path))
 
     async def find(self, path: str, pattern: str, limit: int) -> FoundPaths:
-        from acp_agent.execution import find  # noqa: PLC0415 - its engines cost more to load than a session
-
-        return await _in_thread(lambda: find.find_paths(self._roots, path, pattern, limit))
+        return await _in_thread(lambda: self._find(path, pattern, limit))
 
     async def grep(self, query: GrepQuery) -> GrepMatches:
         from acp_agent.execution import search  # noqa: PLC0415 - its engines cost more to load than a session
@@ -138,55 +139,63 @@ class LocalFileSystem:
         status = self._roots.place(path, Access.LIST).status()
         return None if status is None else kind_of(status.st_mode)
 
-    def _write(self, path: str, text: str) -> None:
+    def _write(self, path: str, text: str, expected: str | None) -> None:
         place = self._roots.place(path, Access.WRITE)
         data = encode_text(text, place.given, self._write_limit)
         if place.relative == "." or place.given.endswith("/"):
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{place.given}: names a directory, not a file")
-        with told_as(place.given):
-            made = _make_parents(place)
-            try:
-                self._replace(place, data)
-            except BaseException:
-                place.root.remove_directories(made)
-                raise
+        with landing(place) as directory, self._old(place) as old:
+            now = None if old is None else decode_text(old.data, place.given)
+            if old is not None and old.data.startswith(BOM) and not data.startswith(BOM):
+                data = BOM + data
+            if now != expected or not replace_file(directory, place.name, data, old):
+                raise changed_error(place.given)
 
-    def _replace(self, place: Place, data: bytes) -> None:
-        """Write where the parents exist. The old file must be text that we may write to."""
-        old = self._old(place)
-        bom = BOM if old is not None and old[0].startswith(BOM) and not data.startswith(BOM) else b""
-        directory = place.root.open_directory(place.parent)
+    @contextmanager
+    def _old(self, place: Place) -> Generator[OldFile | None]:
+        """The file there is. Opened for writing too, so that a read-only one stays what its owner made it."""
         try:
-            replace_file(directory, place.name, bom + data, old[1] if old is not None else None)
-        finally:
-            os.close(directory)
-
-    def _old(self, place: Place) -> tuple[bytes, os.stat_result] | None:
-        try:
-            # Opened for writing too, so that a read-only file stays what its owner made it.
             fd = place.root.open_regular(place.relative, os.O_RDWR)
         except FileNotFoundError:
-            return None
-        try:
-            data = read_bounded(fd, self._read_limit, place.given)
-            decode_text(data, place.given)
-            return data, os.fstat(fd)
-        finally:
-            os.close(fd)
+            fd = None
+        if fd is None:
+            yield None
+            return
+        with holding(fd):
+            status = os.fstat(fd)
+            yield OldFile(fd, status, read_bounded(fd, self._read_limit, place.given))
+
+    def _find(self, path: str, pattern: str, limit: int) -> FoundPaths:
+        from acp_agent.execution import find  # noqa: PLC0415 - its engines cost more to load than a session
+
+        with self._needing_a_directory(path):
+            return find.find_paths(self._roots, path, pattern, limit)
 
     def _list(self, path: str) -> tuple[Entry, ...]:
         place = self._roots.place(path, Access.LIST)
-        with told_as(place.given):
-            fd = place.root.open_directory(place.relative)
-            try:
-                with os.scandir(fd) as entries:
-                    found = [_entry(entry) for entry in entries if self._may_show(place, entry)]
-            finally:
-                os.close(fd)
+        with (
+            self._needing_a_directory(path),
+            holding(place.open_directory()) as fd,
+            told_as(place.given),
+            os.scandir(fd) as entries,
+        ):
+            found = [_entry(entry) for entry in entries if self._may_show(place, entry)]
         return tuple(sorted((entry for entry in found if entry is not None), key=lambda entry: entry.name))
 
+    @contextmanager
+    def _needing_a_directory(self, path: str) -> Generator[None]:
+        """Tell a path that is a file from one that leads through a file: to the kernel they are one error."""
+        try:
+            yield
+        except ToolError as error:
+            if isinstance(error.__cause__, NotADirectoryError) and self._kind(path) is not None:
+                raise not_a_directory(path) from error
+            raise
+
     def _may_show(self, place: Place, entry: "os.DirEntry[str]") -> bool:
-        """A directory that may be listed, anything else that may be read (T4.21)."""
+        """A directory that may be listed, anything else that may be read (T4.21); nothing half written."""
+        if is_temporary(entry.name):
+            return False
         access = Access.LIST if entry.is_dir(follow_symlinks=False) else Access.READ
         return self._roots.allows(os.path.join(place.path, entry.name), access)
 
@@ -200,14 +209,6 @@ def _bytes_of(place: Place, limit: int) -> bytes:
         os.close(fd)
 
 
-def _make_parents(place: Place) -> list[str]:
-    try:
-        os.close(place.root.open_directory(place.parent))
-    except FileNotFoundError:
-        return place.root.make_directories(place.parent)
-    return []
-
-
 def _entry(entry: "os.DirEntry[str]") -> Entry | None:
     """What lstat says; None when the entry vanished meanwhile. Bytes that are no UTF-8 show as U+FFFD."""
     try:
@@ -216,19 +217,6 @@ def _entry(entry: "os.DirEntry[str]") -> Entry | None:
         return None
     name = os.fsencode(entry.name).decode("utf-8", "replace")
     return Entry(name, kind_of(status.st_mode), status.st_size)
-
-
-def kind_of(mode: int) -> EntryKind:
-    """The kind of an entry, by its lstat mode."""
-    match stat.S_IFMT(mode):
-        case stat.S_IFDIR:
-            return EntryKind.DIRECTORY
-        case stat.S_IFREG:
-            return EntryKind.FILE
-        case stat.S_IFLNK:
-            return EntryKind.SYMLINK
-        case _:
-            return EntryKind.OTHER
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

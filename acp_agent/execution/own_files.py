@@ -17,7 +17,7 @@ class OwnFiles:
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
-        self._paths = tuple({folded(spelling) for path in paths for spelling in _spellings(path)})
+        self._paths = tuple({folded(spelling) for path in paths for spelling in spellings(path)})
 
     def __call__(self, path: str, access: Access) -> str | None:
         if not access.changes:
@@ -27,7 +27,7 @@ class OwnFiles:
         return "belongs to the agent itself" if own or PROJECT_FOLDER in name.split("/") else None
 
 
-def _spellings(path: str) -> tuple[str, str]:
+def spellings(path: str) -> tuple[str, str]:
     """Where a path is and where it leads: a configuration file is often a link into somebody's collection."""
     folder, name = os.path.split(path)
     return os.path.join(os.path.realpath(folder), name), os.path.realpath(path)

@@ -45,6 +45,11 @@ def path_error(error: OSError, path: str) -> ToolError | Refused:
     return ToolError(_category(error), f"{path}: {_WORDS.get(code) or os.strerror(code)}")
 
 
+def not_a_directory(path: str) -> ToolError:
+    """The error where the path itself is there, but is no directory; ENOTDIR alone does not tell."""
+    return ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{path}: is a file, not a directory")
+
+
 def _category(error: OSError) -> ToolErrorCategory:
     match error:
         case PermissionError():

@@ -16,18 +16,16 @@ import anyio
 
 from acp_agent.execution.roots import Place
 
-_MOST_TOLD = 16 * 1024 * 1024  # bytes of paths; with so many files a walk finds enough matches soon
+_MOST_TOLD = 32 * 1024 * 1024  # bytes of paths; with so many files a walk finds enough matches soon
 _ENDED = (0, 1)  # with a match, without one
 _FAILED = 2  # also when there was one file of many that could not be read
 _FLAGS = (
     "--no-config",
-    "--files-with-matches",
     "--null",
     "--color=never",
     "--no-pre",
     "--no-search-zip",
     "--no-follow",
-    "--no-hidden",
     "--no-ignore-dot",
     "--no-ignore-exclude",
     "--no-ignore-global",
@@ -58,24 +56,42 @@ class Bounds:
     largest       files over so many bytes
     skipped       directories of these names
     outer_rules   what the root's own .gitignore names, when a directory below it is searched
+    hidden        whether to look at hidden names
     """
 
     largest: int
     skipped: frozenset[str]
     outer_rules: bool
+    hidden: bool
 
 
-async def scout(program: str, place: Place, pattern: str, bounds: Bounds, *, case_sensitive: bool) -> list[str] | None:
-    """Files below the directory `place` in which ripgrep sees `pattern`, one of its own, as paths relative to the root.
+@dataclass(frozen=True, slots=True)
+class Scouted:
+    """Files as paths relative to the root, in no order: those with a match, and all there are, of any size."""
 
-    In no order. None when ripgrep cannot tell: it failed, or there are too many to keep.
+    matching: list[str]
+    there: list[str]
+
+
+async def scout(program: str, place: Place, pattern: str, bounds: Bounds, *, case_sensitive: bool) -> Scouted | None:
+    """What ripgrep sees below the directory `place`; `pattern` is one of its own.
+
+    None when it cannot tell: it failed, or there are too many files to keep.
     """
-    command = [program, *_FLAGS, f"--max-filesize={bounds.largest}"]
+    command = [program, *_FLAGS, "--hidden" if bounds.hidden else "--no-hidden"]
     command += [f"--glob=!**/{name}/" for name in sorted(bounds.skipped)]
-    command += ["--case-sensitive" if case_sensitive else "--ignore-case"]
     if bounds.outer_rules:
         command += ["--ignore-file=.gitignore"]
-    command += [f"--regexp={pattern}", "--", "./" if place.relative == "." else f"./{place.relative}"]
+    below = ["--", "./" if place.relative == "." else f"./{place.relative}"]
+    case = "--case-sensitive" if case_sensitive else "--ignore-case"
+    search = ["--files-with-matches", f"--max-filesize={bounds.largest}", case, f"--regexp={pattern}"]
+    matching = await _told([*command, *search, *below], place)
+    there = None if matching is None else await _told([*command, "--files", *below], place)
+    return None if matching is None or there is None else Scouted(matching, there)
+
+
+async def _told(command: list[str], place: Place) -> list[str] | None:
+    """The paths a run of ripgrep names."""
     try:
         process = await anyio.open_process(command, stdin=DEVNULL, stderr=DEVNULL, cwd=place.root.path, env={})
     except OSError:

@@ -6,6 +6,7 @@ from acp_agent.core.backends import Lines
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 
 BOM = b"\xef\xbb\xbf"
+UTF_16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 _CHUNK = 1024 * 1024
 
 
@@ -39,14 +40,39 @@ def binary_error(given: str, size: int | None = None) -> ToolError:
     )
 
 
+def no_utf_8_error(given: str, start: bytes, size: int) -> ToolError:
+    """What the model is told about a file of `size` bytes that is no UTF-8: `start` is how it begins, or a part of it.
+
+    A mark of UTF-16 makes it text, NUL makes it binary, and the rest is text of an older encoding.
+    """
+    encoding = "utf-16" if start.startswith(UTF_16_BOMS) else "latin1"
+    if encoding == "latin1" and is_binary(start):
+        return binary_error(given, size)
+    return ToolError(
+        ToolErrorCategory.PERMANENT_FAILURE,
+        f"{given} is text that is not UTF-8 ({size} bytes)",
+        f"Only UTF-8 can be read and written. Convert it with a command such as `iconv -f {encoding} -t utf-8 FILE`.",
+    )
+
+
+def changed_error(given: str) -> ToolError:
+    """What the model is told when a file is not what a change was made from (A23.5)."""
+    return ToolError(
+        ToolErrorCategory.PERMANENT_FAILURE,
+        f"{given}: file changed between diff preview and write; aborting",
+        "Read the file again, then repeat the change.",
+    )
+
+
 def decode_text(data: bytes, given: str) -> str:
     """UTF-8 without its BOM, line ends as they are. Raises ToolError for anything else."""
-    if is_binary(data):
-        raise binary_error(given, len(data))
     try:
-        return data.removeprefix(BOM).decode()
+        text = data.removeprefix(BOM).decode()
     except UnicodeDecodeError:
-        raise binary_error(given, len(data)) from None
+        raise no_utf_8_error(given, data, len(data)) from None
+    if "\0" in text:
+        raise binary_error(given, len(data))
+    return text
 
 
 def encode_text(text: str, given: str, limit: int) -> bytes:

@@ -6,7 +6,6 @@ name is taken meanwhile. Links and special files are never copied, nor what the 
 
 import contextlib
 import os
-import secrets
 from typing import assert_never
 
 from anyio.from_thread import check_cancelled
@@ -14,12 +13,12 @@ from anyio.from_thread import check_cancelled
 from acp_agent.core.backends import Copied, EntryKind
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
+from acp_agent.execution.atomic_write import temporary_name
 from acp_agent.execution.entry_kind import kind_of
 from acp_agent.execution.file_copy import copy_file, copy_open_file
-from acp_agent.execution.landing import landing, refuse_unfit, taken
+from acp_agent.execution.landing import discard, landing, refuse_unfit, taken
 from acp_agent.execution.rename import rename_new
 from acp_agent.execution.roots import Place, Roots
-from acp_agent.execution.tree_delete import removing
 from acp_agent.execution.tree_descent import Cursor, Entered, Leaf, Left, descend, holding, open_child
 
 MAX_ENTRIES = 100_000
@@ -53,7 +52,7 @@ def copy(roots: Roots, source: str, destination: str, *, max_entries: int = MAX_
 def _copy_file(old: Place, new: Place) -> Copied:
     refuse_unfit(old, EntryKind.FILE, new)
     with holding(old.open_regular()) as source, landing(new) as parent:
-        temporary = _temporary_name()
+        temporary = temporary_name()
         try:
             copy_open_file(source, parent, temporary)
             _take_name(parent, temporary, new)
@@ -79,7 +78,7 @@ class _TreeCopy:
     def run(self) -> Copied:
         refuse_unfit(self._old, EntryKind.DIRECTORY, self._new)
         with holding(self._old.open_directory()) as source, landing(self._new) as parent:
-            temporary = _temporary_name()
+            temporary = temporary_name()
             os.mkdir(temporary, _OWN, dir_fd=parent)
             try:
                 with contextlib.closing(Cursor(open_child(parent, temporary))) as target:
@@ -88,7 +87,7 @@ class _TreeCopy:
                 _take_name(parent, temporary, self._new)
             except BaseException:
                 with contextlib.suppress(OSError):
-                    _discard(parent, temporary)
+                    discard(parent, temporary)
                 raise
             os.fsync(parent)
         return Copied(EntryKind.DIRECTORY, self._files, self._left_out)
@@ -138,10 +137,6 @@ class _TreeCopy:
         self._room -= 1
 
 
-def _temporary_name() -> str:
-    return f".acp-agent-{secrets.token_hex(8)}.tmp"
-
-
 def _take_name(parent: int, temporary: str, new: Place) -> None:
     try:
         rename_new(parent, temporary, parent, new.name)
@@ -153,14 +148,3 @@ def _finish(directory: int, mode: int) -> None:
     """Give a directory that is filled its permissions, and the disk its names."""
     os.fchmod(directory, mode & _PERMISSIONS | _LOOK)
     os.fsync(directory)
-
-
-def _discard(parent: int, temporary: str) -> None:
-    """Take a copy away again, whatever permissions its directories have."""
-    with holding(open_child(parent, temporary)) as top:
-        os.fchmod(top, _OWN)
-        with contextlib.closing(removing(top)) as steps:
-            for step in steps:
-                if isinstance(step, Entered):
-                    os.fchmod(step.at, _OWN)
-    os.rmdir(temporary, dir_fd=parent)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from anyio.from_thread import check_cancelled
 
 from acp_agent.core.backends import EntryKind
+from acp_agent.execution.atomic_write import is_temporary
 from acp_agent.execution.roots import Root
 
 
@@ -23,9 +24,9 @@ class Met:
 def walk(root: Root, base: str, wanted: Callable[[Met], bool], max_depth: int | None = None) -> Iterator[Met]:
     """Everything below the directory `base`, ordered by path component, each directory before what is in it.
 
-    What is not `wanted` is neither given nor entered. Directories that cannot be read are empty, and names that
-    are no UTF-8 are left out: no tool could open them. Runs in a worker thread and stops when its task is
-    cancelled.
+    What is not `wanted` is neither given nor entered. Directories that cannot be read are empty. Names that are no
+    UTF-8 are left out, as no tool could open them, and what is only half written. Runs in a worker thread and stops
+    when its task is cancelled.
     """
     levels = [iter(_scan(root, base, 1))]
     while levels:
@@ -47,7 +48,7 @@ def _scan(root: Root, directory: str, depth: int) -> list[Met]:
         return []
     try:
         with os.scandir(fd) as entries:
-            found = [Met(prefix + entry.name, entry.name, _kind(entry), depth) for entry in entries if _is_text(entry)]
+            found = [Met(prefix + entry.name, entry.name, _kind(entry), depth) for entry in entries if _is_shown(entry)]
     except OSError:
         return []
     finally:
@@ -63,9 +64,9 @@ def _kind(entry: "os.DirEntry[str]") -> EntryKind:
     return EntryKind.FILE if entry.is_file(follow_symlinks=False) else EntryKind.OTHER
 
 
-def _is_text(entry: "os.DirEntry[str]") -> bool:
+def _is_shown(entry: "os.DirEntry[str]") -> bool:
     try:
         entry.name.encode()
     except UnicodeEncodeError:
         return False
-    return True
+    return not is_temporary(entry.name)

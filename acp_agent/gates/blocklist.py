@@ -15,6 +15,7 @@ from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import Allow, Ask, CommandSubject, Deny, Verdict
 from acp_agent.core.wrapper import Gate
 from acp_agent.gates.command import Command, Survey, survey
+from acp_agent.gates.deny_groups import find_in_groups
 from acp_agent.gates.shell.danger import (
     code_hazard,
     destructive,
@@ -54,6 +55,7 @@ class BlocklistPolicy:
     blocked: tuple[str, ...] = ()
     allowed: tuple[str, ...] = ()
     substitution: Substitution = Substitution.BLOCK
+    groups: tuple[str, ...] = ()
 
     def find(self, found: Survey) -> str:
         """The pattern that blocks a text, for the error (T2.16); empty when none does."""
@@ -66,7 +68,7 @@ class BlocklistPolicy:
                 return pattern
             if command.name in ("cd", "pushd"):
                 folder = _folder(command, folder)
-        return ""
+        return find_in_groups(found, self.groups, _matches)
 
     def _match(self, command: Command, folder: str) -> str:
         name = _VARIABLE.sub("", command.name).casefold()
@@ -134,15 +136,18 @@ def judge(text: str, policy: BlocklistPolicy) -> Verdict:
         return Deny(f"blocklist: the command matches '{pattern}'", rule=pattern)
     if found.unread:
         return Deny(f"blocklist: the command {found.unread} and cannot be checked")
+    asking = find_in_groups(found, policy.groups, _matches, asking=True)
     if not found.constructs:
-        return Allow()
+        return Ask(f"belongs to the group {asking}") if asking else Allow()
     kind = min(found.constructs)
     match policy.substitution:
         case Substitution.BLOCK:
             return Deny(f"blocklist: {kind} is not allowed; run the commands one by one and write the values out")
         case Substitution.INSPECT:
             dark = found.damage or any(command.name.startswith(_UNKNOWN) for command in found.walk())
-            return Deny(f"blocklist: what the {kind} runs cannot be told") if dark else Allow()
+            if dark:
+                return Deny(f"blocklist: what the {kind} runs cannot be told")
+            return Ask(f"belongs to the group {asking}") if asking else Allow()
         case Substitution.ASK:
             return Ask(f"uses a {kind}")
         case _:

@@ -23,14 +23,21 @@ _VALUE = re.compile(r"(?:--?[\w-]+|[A-Za-z_]\w*)=(.+)", re.DOTALL)
 _ATTACHED = re.compile(r"-[A-Za-z]((?:/|~/|\.\.?/).*|\.\.)", re.DOTALL)
 _MAX_WORD = 4096
 
+MAX_FOLDERS = 64
+"""Folders a command may run in that are followed."""
+
 MAX_WORDS = 1000
 """Words of one command line that are looked up; more are asked about."""
 
 
 class Folders:
-    """The folders a command may run in, relative to the session's: `cd a && …` is certain, `cd a; …` is not."""
+    """The folders a command may run in, relative to the session's: `cd a && …` is certain, `cd a; …` is not.
+
+    lost   there are more than anyone can follow (each uncertain `cd` may double them): judge nothing by them
+    """
 
     def __init__(self) -> None:
+        self.lost = False
         self.possible: tuple[str, ...] = ("",)
         self._seen: tuple[str, ...] = ("",)
 
@@ -55,6 +62,8 @@ class Folders:
             return
         self.possible = tuple(dict.fromkeys(posixpath.join(folder, target) for folder in self.possible))
         self._seen = tuple(dict.fromkeys((*self._seen, *self.possible)))
+        if len(self._seen) > MAX_FOLDERS:
+            self.lost, self.possible, self._seen = True, ("",), ("",)
 
 
 def path_words(command: Command) -> Iterator[str]:

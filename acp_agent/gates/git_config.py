@@ -46,32 +46,58 @@ _HARMLESS = (
 
 def config_write(command: Command) -> str:
     """What a call sets that git may run or obey later, such as "core.hookspath"; empty when it sets no such thing."""
-    if command.name != "git":
-        return ""
-    args = command.argv[1:]
-    at, subcommand = find_subcommand(program_table().programs["git"], args)
-    rest = args[at + 1 :]
+    subcommand, rest = _subcommand(command)
     if subcommand in ("init", "clone") and any(word.startswith("--temp") for word in rest):
         return "a template with hooks"
     if subcommand == "clone":
         return next((key for key in _cloned(rest) if not _harmless(key)), "")
-    return _key(rest) if subcommand == "config" else ""
+    return _key(rest) if subcommand == "config" and _writes(rest) else ""
+
+
+def config_file(command: Command) -> str:
+    """The file a call writes settings to, when it names one (`git config --file .bashrc …`)."""
+    subcommand, rest = _subcommand(command)
+    if subcommand != "config" or not _writes(rest):
+        return ""
+    named = [rest[at + 1] for at, word in enumerate(rest[:-1]) if word in ("-f", "--file")]
+    named += [word.partition("=")[2] for word in rest if word.startswith("--f") and "=" in word]
+    named += [word[2:] for word in rest if word[:2] == "-f" and word[2:]]
+    return next(iter(named), "")
+
+
+def _subcommand(command: Command) -> tuple[str, Sequence[str]]:
+    if command.name != "git":
+        return "", ()
+    args = command.argv[1:]
+    at, subcommand = find_subcommand(program_table().programs["git"], args)
+    return subcommand, args[at + 1 :]
+
+
+def _words(rest: Sequence[str]) -> list[str]:
+    return [word for at, word in enumerate(rest) if not word.startswith("-") and not (at and rest[at - 1] in _VALUED)]
+
+
+def _writes(rest: Sequence[str]) -> bool:
+    """Whether `git config` changes anything; what cannot be told does."""
+    words = _words(rest)
+    if words[:1] and words[0] in _READING | _WRITING:  # git 2.46 and later
+        return words[0] in _WRITING
+    if any(word.partition("=")[0] in _READS for word in rest):
+        return False
+    return len(words) > 1 or any(has_option(rest, "e", option) for option in _WRITES)
 
 
 def _key(rest: Sequence[str]) -> str:
-    words = [word for at, word in enumerate(rest) if not word.startswith("-") and not (at and rest[at - 1] in _VALUED)]
-    if any(word.partition("=")[0] in _READS for word in rest) or words[:1] == ["list"]:
-        return ""
-    if words and words[0] in _READING | _WRITING:  # git 2.46 and later
-        reads, key = words[0] in _READING, words[1:2]
-    else:
-        writes = any(has_option(rest, "e", option) for option in _WRITES)
-        reads, key = len(words) == 1 and not writes, words[:1]
-        if not words and not writes:
-            return ""
-    if reads or (key and _harmless(key[0]) and not words[0].endswith("-section")):
+    """The key that is written, when git may run or obey it."""
+    words = _words(rest)
+    key = words[1:2] if words[:1] and words[0] in _WRITING else words[:1]
+    section = any(word.startswith(("--ren", "--rem")) for word in rest) or words[:1] in _SECTIONS
+    if key and _harmless(key[0]) and not section:
         return ""
     return key[0].casefold() if key else "git's configuration"
+
+
+_SECTIONS = (["rename-section"], ["remove-section"])
 
 
 def _cloned(rest: Sequence[str]) -> list[str]:

@@ -2,13 +2,15 @@
 
 What decides, in this order: a denying rule or a stored denial ends the call; a call the user typed himself
 (`/run`) and full-auto run; a stored approval of exactly this text runs; questions of other gates ask; rules and
-stored approvals allow; else the approval level decides. Tools that change nothing do not ask by themselves.
+stored approvals allow; else the approval level decides. Tools that change nothing do not ask by themselves, but
+for one that reaches a host nobody has allowed yet (threat 8 of security.md).
 """
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import ClassVar, assert_never
 
 import anyio
 
@@ -18,6 +20,7 @@ from acp_agent.core.ports import Approver, Decision, Invocation, ToolExecutor
 from acp_agent.core.types import (
     Access,
     Allow,
+    ApprovedBy,
     Ask,
     CallOrigin,
     CommandSubject,
@@ -26,13 +29,16 @@ from acp_agent.core.types import (
     ToolKind,
     ToolResult,
     ToolSpec,
+    UrlSubject,
     Verdict,
 )
 from acp_agent.core.wrapper import Gate
 from acp_agent.gates.grants import Grant, GrantKind, GrantStore
-from acp_agent.gates.judgement import Judgement, judge
+from acp_agent.gates.judgement import judge
 from acp_agent.gates.question import build
 from acp_agent.gates.rules import Action, Rule, denied_outright
+from acp_agent.gates.settlement import Settlement, command_question, digest_of, ruled, url_question
+from acp_agent.gates.site import site
 from acp_agent.gates.tool_rules import Resolve, arguments_text, rule_action
 
 _RULE_DENIES = "a permission rule denies this call"
@@ -42,32 +48,24 @@ _NOBODY = "this call needs the user's approval, and there is nobody to ask"
 
 
 @dataclass(frozen=True, slots=True)
-class Settlement:
-    """What is to be done about a call.
+class Approved(Allow):
+    """An Allow that says on whose word."""
 
-    verdict   Ask: its reason joins `reasons` by line ends
-    reasons   why it is asked, one line each
-    always    what "always" would cover, in words; empty when it binds to this exact text
-    grants    what "allow always" would keep
-    denial    what "reject always" would keep, as an approval: of several prefixes nobody knows which one was
-              meant, so it is the exact text then
-    """
-
-    verdict: Verdict
-    reasons: tuple[str, ...] = ()
-    always: str = ""
-    grants: tuple[Grant, ...] = ()
-    denial: Grant | None = None
+    by: ApprovedBy
 
 
 class PermissionGate(Gate):
     """Asks, remembers, refuses. One question at a time in a session; `rules` may be replaced at any time.
+
+    A call that ran tells in its result's ruling on whose word; one refused by a rule, which one (L9).
 
     rules      by tool name, in order
     conduct    the approval level in force; read anew for each call
     approver   None when there is nobody to ask: what would be asked is refused as confirmation_required
     resolve    FileSystem.resolve: paths are matched as given and as they really are (S3.7)
     """
+
+    name: ClassVar[str] = "permission"
 
     def __init__(
         self,
@@ -103,50 +101,45 @@ class PermissionGate(Gate):
 
     def requires_confirmation(self, invocation: Invocation) -> bool:
         verdict = self.check(invocation)
-        match verdict:
-            case Deny():
-                return False
-            case Ask():
-                return invocation.flaw is None
-            case Allow():
-                return self.wrapped.requires_confirmation(invocation)
-            case _:
-                assert_never(verdict)
+        asks = isinstance(verdict, Ask) and invocation.flaw is None
+        return asks or (isinstance(verdict, Allow) and self.wrapped.requires_confirmation(invocation))
 
     async def _settled(self, invocation: Invocation, verdict: Allow | Deny) -> ToolResult:
         if isinstance(verdict, Deny):
-            return ToolResult.refused(verdict.reason, verdict.category)
-        return await self.wrapped.execute(invocation)
+            return self.refusal(verdict)
+        result = await self.wrapped.execute(invocation)
+        return ruled(result, verdict.by if isinstance(verdict, Approved) else ApprovedBy.AUTO)
 
     async def _ask(self, invocation: Invocation) -> ToolResult:
         if invocation.flaw is not None:
             return invocation.flaw  # whatever the answer, it could not be done: not worth a question
         if self._approver is None:
-            return ToolResult.refused(_NOBODY, ToolErrorCategory.CONFIRMATION_REQUIRED)
+            return self.refusal(Deny(_NOBODY, ToolErrorCategory.CONFIRMATION_REQUIRED))
         async with self._one_question:
             # While this call waited for its turn, "always" may have been said to the same thing.
             settlement = self.settle(invocation)
+            decision = Decision.UNANSWERED
             if isinstance(settlement.verdict, Ask):
-                question = build(invocation, settlement.reasons, settlement.always, _digest_of(settlement))
-                decision = await self._approver.ask(question)
+                question = build(invocation, settlement.reasons, settlement.always, digest_of(settlement))
+                try:
+                    decision = await self._approver.ask(question)
+                except ToolError as error:  # nobody answered in time
+                    return self.refusal(Deny(error.failure.message, error.failure.category))
                 await self._remember(decision, settlement)
-            else:
-                decision = None
-        if decision is None:
-            assert not isinstance(settlement.verdict, Ask)
+        if not isinstance(settlement.verdict, Ask):
             return await self._settled(invocation, settlement.verdict)
         return await self._decided(invocation, decision)
 
     async def _decided(self, invocation: Invocation, decision: Decision) -> ToolResult:
         match decision:
             case Decision.ALLOW_ONCE | Decision.ALLOW_ALWAYS:
-                return await self.wrapped.execute_confirmed(invocation)
+                return ruled(await self.wrapped.execute_confirmed(invocation), ApprovedBy.USER)
             case Decision.REJECT_ONCE | Decision.REJECT_ALWAYS:
-                return ToolResult.refused(_USER_DENIED)
+                return self.refusal(Deny(_USER_DENIED))
             case Decision.CANCELLED:
-                return ToolResult.refused("the question was cancelled", ToolErrorCategory.CANCELLED)
+                return self.refusal(Deny("the question was cancelled", ToolErrorCategory.CANCELLED))
             case Decision.UNANSWERED:
-                return ToolResult.refused(_NO_ANSWER, ToolErrorCategory.CONFIRMATION_REQUIRED)
+                return self.refusal(Deny(_NO_ANSWER, ToolErrorCategory.CONFIRMATION_REQUIRED))
             case _:
                 assert_never(decision)
 
@@ -167,30 +160,50 @@ class PermissionGate(Gate):
         commands = [subject.command for subject in invocation.subjects if isinstance(subject, CommandSubject)]
         if commands:
             return self._settle_command(invocation, "\n".join(commands))
-        return self._settle_tool(invocation)
+        urls = tuple(subject.url for subject in invocation.subjects if isinstance(subject, UrlSubject))
+        return self._settle_urls(invocation, urls) if urls else self._settle_tool(invocation)
 
     def _settle_command(self, invocation: Invocation, text: str) -> Settlement:
         tool = invocation.spec.name
         whole = self._grants.find(tool, GrantKind.TOOL)
+        answers = set[bool | None]()
 
         def granted(prefix: str) -> bool | None:
             stored = self._grants.find(tool, GrantKind.PREFIX, prefix)
-            return whole if stored is None else stored
+            answers.add(answer := whole if stored is None else stored)
+            return answer
 
-        judgement = judge(text, self.rules.get(tool, ()), granted)
+        rules = self.rules.get(tool, ())
+        judgement = judge(text, rules, granted)
         digest = self._digest(tool, text)
         exact = self._grants.find(tool, GrantKind.PAYLOAD, digest)
-        denial = self._denial(
-            judgement.action is Action.DENY and bool(judgement.pattern), exact is False or whole is False
-        )
-        denial = denial or (Deny(_USER_DENIED) if judgement.action is Action.DENY else None)
+        if judgement.action is Action.DENY and judgement.pattern:
+            at = [(rule.pattern, rule.action) for rule in rules].index((judgement.pattern, Action.DENY))
+            return Settlement(_denied_by(tool, rules, at))
+        if judgement.action is Action.DENY or exact is False or whole is False:
+            return Settlement(Deny(_USER_DENIED))
+        approved = self._free(invocation) or _on_record(exact)
+        if approved is None and judgement.action is Action.ALLOW and not invocation.asks:
+            by_rules = True not in answers or judge(text, rules, lambda _: None).action is Action.ALLOW
+            approved = Approved(ApprovedBy.POLICY if by_rules else ApprovedBy.ALWAYS)
+        return Settlement(approved) if approved else command_question(invocation, judgement, digest)
+
+    def _settle_urls(self, invocation: Invocation, urls: tuple[str, ...]) -> Settlement:
+        """Reaching a host is asked about once a host; what else a call touches, a host's grant does not cover."""
+        tool = invocation.spec.name
+        sites = tuple(dict.fromkeys(map(site, urls))) if len(urls) == len(invocation.subjects) else ("",)
+        granted = [self._grants.find(tool, GrantKind.PREFIX, each) if each else None for each in sites]
+        whole = self._grants.find(tool, GrantKind.TOOL)
+        digest = self._digest(tool, arguments_text(invocation))
+        exact = self._grants.find(tool, GrantKind.PAYLOAD, digest)
+        action = rule_action(invocation, self.rules.get(tool, ()), self._resolve)
+        denial = self._denial(invocation, action, exact, whole, *granted)
         if denial is not None:
             return Settlement(denial)
-        if self._free(invocation) or exact:
-            return Settlement(Allow())
-        if judgement.action is Action.ALLOW and not invocation.asks:
-            return Settlement(Allow())
-        return _command_question(invocation, judgement, digest)
+        approved = self._free(invocation) or _on_record(exact)
+        if approved is None and not invocation.asks:
+            approved = _on_record(whole, all(granted), action=action)
+        return Settlement(approved) if approved else url_question(invocation, urls, sites, digest)
 
     def _settle_tool(self, invocation: Invocation) -> Settlement:
         spec = invocation.spec
@@ -198,25 +211,46 @@ class PermissionGate(Gate):
         action = rule_action(invocation, self.rules.get(spec.name, ()), self._resolve)
         digest = self._digest(spec.name, arguments_text(invocation))
         exact = self._grants.find(spec.name, GrantKind.PAYLOAD, digest)
-        denied = action is Action.DENY or self._reading_denied(invocation)
-        denial = self._denial(denied, exact is False or stored is False)
+        denial = self._denial(invocation, action, exact, stored)
         if denial is not None:
             return Settlement(denial)
-        if self._free(invocation) or exact or not self._asks(invocation, action, stored=stored):
-            return Settlement(Allow())
+        approved = self._free(invocation) or _on_record(exact)
+        deletes = any(isinstance(each, PathSubject) and each.access is Access.DELETE for each in invocation.subjects)
+        if deletes:
+            stored = None  # yes to one deletion is no yes to the next; a stored no has ended the call above
+        if approved is None and not self._asks(invocation, action, stored=stored):
+            approved = _on_record(stored, action=action) or Approved(ApprovedBy.AUTO)
+        if approved is not None:
+            return Settlement(approved)
         reasons = tuple(ask.reason for ask in invocation.asks)
-        verdict = Ask("\n".join(reasons) or f"{spec.name} changes things")
-        payload = Grant(spec.name, GrantKind.PAYLOAD, digest, allowed=True)
-        if invocation.asks:
+        verdict = Ask("\n".join(reasons) or invocation.deed or f"{spec.name} changes things")
+        if invocation.asks or deletes:
+            payload = Grant(spec.name, GrantKind.PAYLOAD, digest, allowed=True)
             return Settlement(verdict, reasons, "", (payload,), payload)
         tool = Grant(spec.name, GrantKind.TOOL, "", allowed=True)
         return Settlement(verdict, (), f"every use of {spec.name}", (tool,), tool)
 
-    def _reading_denied(self, invocation: Invocation) -> bool:
-        """What may not be read may not be edited or searched either: the result would show it (T4.9)."""
-        read = tuple(s for s in invocation.subjects if isinstance(s, PathSubject) and s.access is Access.READ)
-        rules = self.rules.get("read", ())
-        return bool(read) and rule_action(replace(invocation, subjects=read), rules, self._resolve) is Action.DENY
+    def _denial(self, invocation: Invocation, action: Action | None, *stored: bool | None) -> Deny | None:
+        """A rule of the tool's, a rule against reading, or a stored answer that is False.
+
+        What may not be read may not be edited, listed or searched either: the result would show it (T4.9).
+        """
+        if action is Action.DENY:
+            return self._by_rule_of(invocation.spec.name, invocation)
+        read = tuple(s for s in invocation.subjects if isinstance(s, PathSubject) and not s.access.changes)
+        reading = replace(invocation, subjects=read)
+        if read and rule_action(reading, self.rules.get("read", ()), self._resolve) is Action.DENY:
+            return self._by_rule_of("read", reading)
+        return Deny(_USER_DENIED) if False in stored else None
+
+    def _by_rule_of(self, tool: str, invocation: Invocation) -> Deny:
+        """The denial of a call that rules of `tool` deny: the first rules that do, one less would not."""
+        rules = self.rules.get(tool, ())
+
+        def denied(count: int) -> bool:
+            return rule_action(invocation, rules[:count], self._resolve) is Action.DENY
+
+        return _denied_by(tool, rules, bisect_left(range(len(rules)), True, key=denied) - 1)
 
     def _asks(self, invocation: Invocation, action: Action | None, *, stored: bool | None) -> bool:
         if invocation.asks:
@@ -227,46 +261,36 @@ class PermissionGate(Gate):
 
     def _silent_edit(self, invocation: Invocation) -> bool:
         """Auto-edit: a change of files, by paths the sandbox has let through, is silent; a deletion is not."""
-        paths = [isinstance(subject, PathSubject) for subject in invocation.subjects]
-        kind = invocation.spec.kind
+        subjects = invocation.subjects
         return (
             self._conduct.auto_approve is AutoApprove.AUTO_EDIT
-            and bool(paths)
-            and all(paths)
-            and kind not in (ToolKind.DELETE, ToolKind.EXECUTE)
+            and bool(subjects)
+            and all(isinstance(each, PathSubject) and each.access is not Access.DELETE for each in subjects)
+            and invocation.spec.kind not in (ToolKind.DELETE, ToolKind.EXECUTE)
         )
 
-    def _free(self, invocation: Invocation) -> bool:
+    def _free(self, invocation: Invocation) -> Approved | None:
         """Whether nothing asks: the user typed the call himself (T3.12), or said so for the session (A15.8)."""
-        return invocation.call.origin is CallOrigin.USER or self._conduct.auto_approve is AutoApprove.FULL_AUTO
-
-    def _denial(self, by_rule: bool, by_user: bool) -> Deny | None:  # noqa: FBT001 - two named facts, not options
-        if by_rule:
-            return Deny(_RULE_DENIES)
-        return Deny(_USER_DENIED) if by_user else None
+        if invocation.call.origin is CallOrigin.USER:
+            return Approved(ApprovedBy.USER)
+        return Approved(ApprovedBy.AUTO) if self._conduct.auto_approve is AutoApprove.FULL_AUTO else None
 
     def _digest(self, tool: str, text: str) -> str:
         """The text is bound to its folder: `python build.py` is another program elsewhere."""
         try:
-            folder = self._resolve(".", Access.READ)
+            folder = self._resolve(".", Access.LIST)
         except (Refused, ToolError):
             folder = ""
         return hashlib.sha256(f"{tool}\x01{folder}\x01{text}".encode(errors="replace")).hexdigest()
 
 
-def _command_question(invocation: Invocation, judgement: Judgement, digest: str) -> Settlement:
-    tool = invocation.spec.name
-    reasons = (*(ask.reason for ask in invocation.asks), *judgement.reasons)
-    # What another gate asks about (a path outside, say) is no part of a prefix: only the exact text covers it.
-    needed = () if invocation.asks else judgement.needed
-    exact = Grant(tool, GrantKind.PAYLOAD, digest, allowed=True)
-    grants = tuple(Grant(tool, GrantKind.PREFIX, prefix, allowed=True) for prefix in needed) or (exact,)
-    always = ", ".join(f"{prefix} …" for prefix in needed)
-    shown = tuple(reason for reason in reasons if not reason.startswith("no rule allows"))
-    verdict = Ask("\n".join(reasons) or "runs a command")
-    return Settlement(verdict, shown, always, grants, grants[0] if len(grants) == 1 else exact)
+def _on_record(*answers: bool | None, action: Action | None = None) -> Approved | None:
+    """The approval of a rule, else of a stored answer, where there is one."""
+    if action is Action.ALLOW:
+        return Approved(ApprovedBy.POLICY)
+    return Approved(ApprovedBy.ALWAYS) if True in answers else None
 
 
-def _digest_of(settlement: Settlement) -> str:
-    exact = (grant.key for grant in settlement.grants if grant.kind is GrantKind.PAYLOAD)
-    return next(exact, "")
+def _denied_by(tool: str, rules: tuple[Rule, ...], at: int) -> Deny:
+    """The refusal by one rule; its pattern and place are for the audit."""
+    return Deny(_RULE_DENIES, rule=f"{rules[at].pattern} (rule {at + 1} of {tool})")

@@ -38,12 +38,12 @@ def clipped(text: str) -> str:
 
 
 def build(invocation: Invocation, reasons: tuple[str, ...], always: str, digest: str) -> Question:
-    """The question about a call.
+    """The question about a call: its title is the command itself, else what the call does, else the call's title.
 
     always   what "always" would cover, in words; empty when it binds to exactly this call, whose digest is shown
     """
     command = next((subject.command for subject in invocation.subjects if isinstance(subject, CommandSubject)), None)
-    title = invocation.title if command is None else command
+    title = (invocation.deed or invocation.title) if command is None else command
     lines = [*reasons, *(_details(command) if command is not None else ())]
     arguments = invocation.call.arguments
     return Question(

@@ -1,7 +1,8 @@
 """Ordered permission rules: a glob and an action, first match wins (requirements S3.1).
 
 `*` matches any text without a newline, `?` one character, `[abc]`, `[a-z]` and `[!a]` one of a set; a backslash
-takes the next character as it is. In command patterns a `*` at the end respects words: `git *` matches `git` and
+takes the next character as it is. Where a rule denies or asks, a newline counts as a blank: it hides nothing. In
+command patterns a `*` at the end respects words: `git *` matches `git` and
 `git status`, `git status*` matches `git status -s` but not `git statusx`.
 
 Case does not matter when a rule denies or asks. An allowing rule keeps the case of paths and of options, so that
@@ -134,20 +135,23 @@ class Rule:
         """Compile a rule. Raises ConfigError naming `where`, the pattern and what is wrong with it."""
         allow = action is Action.ALLOW
         try:
-            text = (Glob.parse(pattern if allow else pattern.casefold()),)
-            command = tuple(Glob.parse(folded(each, options=not allow)) for each in _ends(pattern, strict=allow))
+            compared = pattern if allow else _one_line(pattern)
+            text = (Glob.parse(compared if allow else compared.casefold()),)
+            command = tuple(Glob.parse(folded(each, options=not allow)) for each in _ends(compared, strict=allow))
         except ValueError as error:
             raise ConfigError(where, "pattern", pattern, f"a glob: {error}") from None
         return cls(pattern, action, text, command, _literal(pattern))
 
     def matches_text(self, text: str) -> bool:
         """Whether a path, URL or argument text matches."""
-        folded_text = text if self.action is Action.ALLOW else text.casefold()
-        return any(glob.matches(folded_text) for glob in self.text)
+        compared = text if self.action is Action.ALLOW else _one_line(text.casefold())
+        return any(glob.matches(compared) for glob in self.text)
 
     def matches_command(self, canonical: str) -> bool:
         """Whether a command's canonical text matches."""
-        text = folded(canonical, options=self.action is not Action.ALLOW)
+        allows = self.action is Action.ALLOW
+        text = folded(canonical, options=not allows)
+        text = text if allows else _one_line(text)
         return any(glob.matches(text) for glob in self.command)
 
     @property
@@ -185,6 +189,11 @@ def folded(text: str, *, options: bool) -> str:
     if options:
         return text.casefold()
     return " ".join(word if word.startswith("-") else word.casefold() for word in text.split(" "))
+
+
+def _one_line(text: str) -> str:
+    """A text in which no newline hides what follows from a rule that denies or asks."""
+    return text.replace("\n", " ")
 
 
 def denied_outright(rules: tuple[Rule, ...]) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.ports import Invocation, ToolExecutor
-from acp_agent.core.types import Access, Allow, Ask, CommandSubject, Deny, PathSubject, Verdict
+from acp_agent.core.types import Access, Allow, Ask, CommandSubject, Deny, PathSubject, UrlSubject, Verdict
 from acp_agent.core.wrapper import Gate
 from acp_agent.gates.command import DAMAGED, Plain, analyse, survey
 from acp_agent.gates.command_paths import MAX_WORDS, Folders, path_words
@@ -28,17 +28,29 @@ _CLIMBS = re.compile(r"(?![/~])(?:.*/)?\.\.(?:/|$)", re.DOTALL)
 Resolve = Callable[[str, Access], str]
 
 
+def _no_opinion(url: str) -> None:
+    del url
+
+
 class SandboxGate(Gate):
     """Judges every path a call names. Both functions raise Refused for one outside.
 
     resolve           for paths a tool itself touches (FileSystem.resolve)
     resolve_command   for paths a command names; the two sandboxes are configured apart (T4.1)
+    refuse_url        why a URL is refused, whatever its host's addresses are, or None
     """
 
     name = "sandbox"
 
-    def __init__(self, wrapped: ToolExecutor, resolve: Resolve, resolve_command: Resolve) -> None:
+    def __init__(
+        self,
+        wrapped: ToolExecutor,
+        resolve: Resolve,
+        resolve_command: Resolve,
+        refuse_url: Callable[[str], str | None] = _no_opinion,
+    ) -> None:
         super().__init__(wrapped)
+        self._refuse_url = refuse_url
         self._resolve = resolve
         self._resolve_command = resolve_command
 
@@ -56,6 +68,10 @@ class SandboxGate(Gate):
                     if isinstance(verdict, Deny):
                         return verdict
                     outside.extend(verdict)
+                case UrlSubject(url):
+                    reason = self._refuse_url(url)
+                    if reason is not None:
+                        return Deny(reason)
                 case _:
                     continue
         return Ask(f"outside the workspace: {_listed(outside)}") if outside else Allow()
@@ -69,6 +85,8 @@ class SandboxGate(Gate):
         judged = 0
         for command in (each for outer in commands for each in outer.walk() if outer.unclear != DAMAGED):
             folders.enter(command)
+            if folders.lost:
+                return [*outside, "(more folders than can be told apart)"]
             for word in path_words(command):
                 judged += 1
                 if judged > MAX_WORDS:

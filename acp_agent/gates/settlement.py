@@ -1,9 +1,9 @@
 """What is to be done about a call, and what the user is asked when he decides (requirements A20, S3)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from acp_agent.core.ports import Invocation
-from acp_agent.core.types import Ask, Verdict
+from acp_agent.core.types import ApprovedBy, Ask, Ruling, ToolResult, Verdict
 from acp_agent.gates.grants import Grant, GrantKind
 from acp_agent.gates.judgement import Judgement
 from acp_agent.gates.site import host_of
@@ -62,3 +62,9 @@ def digest_of(settlement: Settlement) -> str:
     """The digest of what "always" would cover when it covers one text; else empty."""
     exact = (grant.key for grant in settlement.grants if grant.kind is GrantKind.PAYLOAD)
     return next(exact, "")
+
+
+def ruled(result: ToolResult, by: ApprovedBy) -> ToolResult:
+    """The result with a note on whose word it ran; a gate further in that ended the call has the last word."""
+    ruling = result.ruling or Ruling()
+    return result if ruling.gate else replace(result, ruling=replace(ruling, approved_by=by))

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from acp_agent.gates.command import Command
 from acp_agent.gates.command_paths import URL, candidates, path_words
+from acp_agent.gates.git_config import config_file
 from acp_agent.gates.program_table import program_table
 from acp_agent.gates.programs import find_subcommand
 from acp_agent.gates.shell.danger import has_option, operands
@@ -152,6 +153,7 @@ def _git(command: Command) -> Words:
     at, subcommand = find_subcommand(known, args)
     rest = args[at + 1 :]
     yield from _outputs(command)
+    yield from (Written(word) for word in (config_file(command),) if word)
     only_index = (subcommand == "rm" and "--cached" in rest) or (subcommand == "restore" and "--staged" in rest)
     if subcommand in _GIT_WRITES and not only_index:
         yield from (Written(word, whole=True) for word in operands(rest) if word != "HEAD")

@@ -15,7 +15,8 @@ import httpcore
 from acp_agent import __version__
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.web import BlockReason, WebPage
-from acp_agent.net.body import Body, ContentType, too_large
+from acp_agent.net.body import Body
+from acp_agent.net.content_type import ContentType
 from acp_agent.net.pinned import Dial, PinnedBackend
 from acp_agent.net.statuses import REDIRECTS, status_error
 from acp_agent.net.target import Judged, Target
@@ -53,8 +54,16 @@ class Redirect:
 Answer: TypeAlias = WebPage | Redirect
 
 
-async def ask(judged: Judged, hop: Hop, *, dial: Dial, trust: ssl.SSLContext, limit: int) -> Answer:
-    """GET it, over a connection of its own. `limit` is in bytes of the unpacked body.
+@dataclass(frozen=True, slots=True)
+class BodyLimit:
+    """Bytes a body may have, packed or not, and whether a larger one is cut there; else it is an error."""
+
+    bytes: int
+    truncate: bool
+
+
+async def ask(judged: Judged, hop: Hop, *, dial: Dial, trust: ssl.SSLContext, limit: BodyLimit) -> Answer:
+    """GET it, over a connection of its own.
 
     Raises Blocked when the connection leads elsewhere, ToolError for everything else that is no answer.
     """
@@ -74,7 +83,7 @@ async def ask(judged: Judged, hop: Hop, *, dial: Dial, trust: ssl.SSLContext, li
         await backend.aclose()
 
 
-async def _answer(target: Target, response: httpcore.Response, hop: Hop, limit: int) -> Answer:
+async def _answer(target: Target, response: httpcore.Response, hop: Hop, limit: BodyLimit) -> Answer:
     """What the answer means. Its body is read only when it is the page that was wanted."""
     headers = _joined(response.headers)
     if response.status in REDIRECTS:
@@ -85,15 +94,15 @@ async def _answer(target: Target, response: httpcore.Response, hop: Hop, limit: 
     if not content_type.is_text:
         message = f"the page of {target.host} is {content_type.mime[:80]!r}, and only text can be read"
         raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
-    announced = headers.get("content-length", "0")  # digits, or h11 would have refused the answer
-    if len(announced) > 18 or int(announced) > limit:
-        raise too_large(target.host, limit)
-    body = Body(target.host, headers.get("content-encoding", ""), limit)
+    # Digits, or h11 would have refused the answer; more than 18 of them are all the same.
+    announced = int(headers.get("content-length", "0")[:18])
+    encoding = headers.get("content-encoding", "")
+    body = Body(target.host, encoding, limit.bytes, announced=announced, truncate=limit.truncate)
     try:
         await body.read(response.aiter_stream())
     finally:
         hop.received = len(body.data)
-    return WebPage(target.url, content_type.mime or "text/plain", body.text(content_type.charset))
+    return WebPage(target.url, content_type.mime or "text/plain", body.text(content_type), body.truncated)
 
 
 def _joined(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:

@@ -33,16 +33,20 @@ async def addresses_of(target: Target, resolve: Resolve) -> tuple[str, ...]:
     kinds is an attack or a mistake, and either way nobody's web page.
     """
     addresses = _literal(target.host) or await _looked_up(target, resolve)
+    _refuse_forbidden(target, addresses)
+    return tuple(map(str, addresses))
+
+
+def refuse_literal(target: Target) -> None:
+    """Raise Blocked when the host is itself an address that is not public."""
+    _refuse_forbidden(target, _literal(target.host))
+
+
+def _refuse_forbidden(target: Target, addresses: tuple[Address, ...]) -> None:
     if (found := first_forbidden(addresses)) is not None:
         address, why = found
         means = "is" if str(address) == target.host else f"is at {address}, which is"
         raise Blocked(BlockReason.SSRF, f"{target.host} {means} no public address ({why})", host=target.host)
-    return tuple(map(str, addresses))
-
-
-def is_literal(host: str) -> bool:
-    """Whether a host is an IP address and needs no look-up."""
-    return bool(_literal(host))
 
 
 def _literal(host: str) -> tuple[Address, ...]:

@@ -45,5 +45,5 @@ def _wait(retry_after: str) -> str:
         return f"; try again after {int(value)} s"
     try:
         return f"; try again after {parsedate_to_datetime(value).isoformat()}"
-    except ValueError:
+    except (ValueError, OverflowError):  # a year of eleven digits is no date either
         return ""

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING
 import anyio
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.core.web import Egress, WebCaller, WebPage
+from acp_agent.core.web import BlockReason, Egress, WebCaller, WebPage
 from acp_agent.net.hosts import HostRules
-from acp_agent.net.lookup import is_literal, Resolve, addresses_of, system_resolve
+from acp_agent.net.lookup import Resolve, addresses_of, refuse_literal, system_resolve
 from acp_agent.net.target import Blocked, Judged, recordable
 
 if TYPE_CHECKING:
-    from acp_agent.net.exchange import Answer, Hop
+    from acp_agent.net.exchange import Answer, BodyLimit, Hop
     from acp_agent.net.pinned import Dial
 
 
 @dataclass(frozen=True, slots=True)
 class WebLimits:
-    """What a request may cost: seconds over all hops, bytes of the decoded body."""
+    """What a request may cost: seconds over all hops, bytes of the body, packed or decoded."""
 
     timeout: float = 15.0
     max_body_bytes: int = 1024 * 1024
@@ -64,6 +64,16 @@ class GuardedWeb:
         self._dial = dial
         self._trust = ssl_context
 
+    def refusal(self, url: str) -> str | None:
+        """Why a URL is refused whatever a look-up would say; None when only that can tell. Touches no network."""
+        from acp_agent.net.web_url import judge_url  # noqa: PLC0415 - httpx takes 0.1 s to load
+
+        try:
+            refuse_literal(judge_url(url, self._rules))
+        except Blocked as error:
+            return str(error)
+        return None
+
     async def judge(self, url: str) -> Judged:
         """Whether a URL may be asked for, and at which addresses, by at most one look-up; connects to nothing.
 
@@ -75,15 +85,18 @@ class GuardedWeb:
         target = judge_url(url, self._rules)
         return Judged(target, await addresses_of(target, self._resolve))
 
-    async def get(self, url: str, caller: WebCaller, *, redirects: int = 3, leave_site: bool = False) -> WebPage:
+    async def get(
+        self, url: str, caller: WebCaller, *, redirects: int = 3, leave_site: bool = False, truncate: bool = False
+    ) -> WebPage:
         """See core.web.Web. All of it, look-ups and redirects included, takes at most the limit's seconds."""
-        from acp_agent.net.exchange import Hop, Redirect  # noqa: PLC0415 - as above
+        from acp_agent.net.exchange import BodyLimit, Hop, Redirect  # noqa: PLC0415 - as above
 
         hop, first = Hop(0, url), ""
+        limit = BodyLimit(self._limits.max_body_bytes, truncate)
         with anyio.move_on_after(self._limits.timeout):
             while True:
                 with self._recorded(hop, caller):
-                    answer = await self._visit(hop, first)
+                    answer = await self._visit(hop, first, limit)
                 if not isinstance(answer, Redirect):
                     return answer
                 if hop.number == redirects:
@@ -96,27 +109,20 @@ class GuardedWeb:
         message = f"{hop.host or 'the web'} did not give the whole page within {self._limits.timeout:g} s"
         raise ToolError(ToolErrorCategory.TIMEOUT, message)
 
-    async def _visit(self, hop: "Hop", first: str) -> "Answer":
-        """One hop, on the site of the host `first` where there is one."""
+    async def _visit(self, hop: "Hop", first: str, limit: "BodyLimit") -> "Answer":
+        """One hop. `first` is the host whose site it must stay on, empty when it need not."""
         from acp_agent.net import exchange, pinned, web_url  # noqa: PLC0415 - as above
 
         target = web_url.judge_url(hop.url, self._rules)
         hop.url, hop.host = target.url, target.host
-        leaves = bool(first) and _site(first) != _site(target.host)
-        if leaves and not is_literal(target.host):  # not even its name is looked up
+        if first and _site(first) != _site(target.host):
+            refuse_literal(target)  # an attack is told as one, but no name is looked up
+            hop.blocked = BlockReason.ALLOWLIST
             raise _another_site(first, target.url)
         judged = Judged(target, await addresses_of(target, self._resolve))
-        if leaves:
-            raise _another_site(first, target.url)
         if self._trust is None:
             self._trust = await anyio.to_thread.run_sync(pinned.system_trust)
-        return await exchange.ask(
-            judged,
-            hop,
-            dial=self._dial or pinned.system_dial,
-            trust=self._trust,
-            limit=self._limits.max_body_bytes,
-        )
+        return await exchange.ask(judged, hop, dial=self._dial or pinned.system_dial, trust=self._trust, limit=limit)
 
     @contextmanager
     def _recorded(self, hop: "Hop", caller: WebCaller) -> Generator[None]:
@@ -143,6 +149,7 @@ class GuardedWeb:
 
 
 def _site(host: str) -> str:
+    """What hosts have in common that one owner is known to answer for; other subdomains may be anybody's."""
     return host.removeprefix("www.")
 
 

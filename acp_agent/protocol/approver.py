@@ -1,10 +1,11 @@
 """Approver over `session/request_permission` (A20)."""
 
+from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Decision, Question
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol import wire
 from acp_agent.protocol.bounds import bounded_input
-from acp_agent.protocol.errors import RpcError
+from acp_agent.protocol.errors import NoAnswer, RpcError
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.updates import tool_content
@@ -19,22 +20,36 @@ _OPTIONS: list[Json] = [
 
 
 class EditorApprover:
-    """Asks the user through the editor. Waits as long as the turn lives; the turn's cancel ends the wait."""
+    """Asks the user through the editor.
 
-    def __init__(self, peer: Peer, session_id: str, paths: EditorPaths) -> None:
+    timeout   seconds a question stands; 0 for as long as the turn lives, whose cancel ends it (A20.14, A20.15)
+    """
+
+    def __init__(self, peer: Peer, session_id: str, paths: EditorPaths, timeout: float = 0) -> None:
         self._peer = peer
         self._session_id = session_id
         self._paths = paths
+        self._timeout = timeout
 
     async def ask(self, question: Question) -> Decision:
-        """Only a known option of a selected outcome counts; everything else is no answer (A20.3)."""
+        """Only a known option of a selected outcome counts; everything else is no answer (A20.3).
+
+        Raises ToolError when nobody answers in time. An answer that comes later is dropped by the peer.
+        """
         params: JsonObject = {
             "sessionId": self._session_id,
             "toolCall": self._tool_call(question),
             "options": _OPTIONS,
         }
         try:
-            return wire.decision(await self._peer.request("session/request_permission", params))
+            return wire.decision(
+                await self._peer.request(
+                    "session/request_permission", params, timeout=self._timeout or None, withdraw=True
+                )
+            )
+        except NoAnswer:
+            told = f"nobody answered within {self._timeout:g} s whether this may run, so it did not"
+            raise ToolError(ToolErrorCategory.CONFIRMATION_REQUIRED, told) from None
         except RpcError:
             return Decision.UNANSWERED
 

@@ -37,22 +37,30 @@ _KERNEL_FOLDERS = {"proc", "sys", "dev"}
 
 @dataclass(slots=True)
 class Prompt:
-    """A prompt understood. `skipped` says, one line each, what was left out and why."""
+    """A prompt understood.
+
+    command   the first text, where a slash command stands
+    typed     what the user wrote or attached himself: texts and the addresses of links
+    skipped   what was left out and why, one line each
+    """
 
     message: Message
     command: str
+    typed: str
     skipped: list[str] = field(default_factory=list[str])
 
 
 async def read_prompt(blocks: Sequence[wire.Block], files: FileSystem, web: Web) -> Prompt:
-    """Raises RpcError -32600 "prompt too large". `command` is the first text, where a slash command stands."""
+    """Raises RpcError -32600 "prompt too large"."""
     reading = _Reading(files)
     for block in blocks:
         await reading.add(block)
     await reading.add_pages(web)
     texts = [block.text for block in blocks if isinstance(block, wire.Text)]
     parts: tuple[Part, ...] = (TextPart("\n".join(reading.texts)), *reading.images)
-    return Prompt(Message(Role.USER, parts), texts[0] if texts else "", reading.skipped)
+    links = [block.uri for block in blocks if isinstance(block, wire.Link)]
+    typed = "\n".join((*texts, *links))
+    return Prompt(Message(Role.USER, parts), texts[0] if texts else "", typed, reading.skipped)
 
 
 class _Reading:

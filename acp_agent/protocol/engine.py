@@ -33,6 +33,10 @@ class Loop(Protocol):
         ...
 
 
+def _forget(text: str) -> None:
+    del text
+
+
 class TurnEngine:
     """Answers prompts: slash commands itself, everything else with the loop.
 
@@ -40,17 +44,25 @@ class TurnEngine:
     """
 
     def __init__(
-        self, loop: Callable[[], Awaitable[Loop]], toolset: Toolset, files: FileSystem, web: Web, emit: EventSink
+        self,
+        loop: Callable[[], Awaitable[Loop]],
+        toolset: Toolset,
+        files: FileSystem,
+        web: Web,
+        emit: EventSink,
+        learn: Callable[[str], None] = _forget,
     ) -> None:
         self._loop = loop
         self._toolset = toolset
         self._files = files
         self._web = web
         self._emit = emit
+        self._learn = learn
         self._since_last_turn: list[TextPart] = []
 
     async def answer(self, params: JsonObject) -> Answer:
         prompt = await read_prompt(wire.prompt_blocks(params), self._files, self._web)
+        self._learn(prompt.typed)
         for skipped in prompt.skipped:
             await self._emit(Notice(Severity.WARNING, f"left out of the prompt: {skipped}"))
         command = commands.parse(prompt.command)

@@ -17,7 +17,7 @@ TIMEOUT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class LinkedPage:
-    """A page as text, or why there is none. `url` is where it came from."""
+    """A page as text, one too large up to the limit, or why there is none. `url` is where it came from."""
 
     url: str
     text: str = ""
@@ -40,7 +40,7 @@ async def read_pages(urls: Sequence[str], web: Web, timeout: float = TIMEOUT) ->
 async def _read(url: str, web: Web, timeout: float) -> LinkedPage:
     try:
         with anyio.fail_after(timeout):
-            page = await web.get(url, WebCaller("resource_link", ""), redirects=0)
+            page = await web.get(url, WebCaller("resource_link", ""), redirects=0, truncate=True)
             return LinkedPage(page.url, await readable(page))
     except TimeoutError:
         return LinkedPage(url, failure=f"no answer within {timeout:g} s")

@@ -1,6 +1,6 @@
 """Modes and config options of a session (A14, A15). Options are the truth, modes mirror one of them."""
 
-from acp_agent.core.conduct import AutoApprove, Conduct, Mode
+from acp_agent.core.conduct import AutoApprove, Autonomy, Conduct, Mode
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol.errors import invalid_request
 
@@ -13,6 +13,12 @@ _LEVELS = {
     AutoApprove.SUGGEST: ("Suggest", "Asks before every edit and every command"),
     AutoApprove.AUTO_EDIT: ("Auto-edit", "Edits files without asking; asks before commands"),
     AutoApprove.FULL_AUTO: ("Full auto", "Asks nothing; blocked commands stay blocked"),
+}
+
+_AUTONOMY = {
+    Autonomy.READONLY: ("Read only", "Reads, searches and fetches; nothing else is offered or runs"),
+    Autonomy.SUPERVISED: ("Supervised", "Rules and questions decide"),
+    Autonomy.FULL: ("Full", "Asks nothing, as full auto; blocked commands stay blocked"),
 }
 
 
@@ -51,6 +57,18 @@ def config_options(conduct: Conduct) -> list[Json]:
                 for level, (name, description) in _LEVELS.items()
             ],
         },
+        {
+            "id": "autonomy_level",
+            "name": "Autonomy",
+            "description": "How much the agent may do by itself; full and full auto are one thing",
+            "category": "_behavior",
+            "type": "select",
+            "currentValue": conduct.autonomy.value,
+            "options": [
+                {"value": level.value, "name": name, "description": description}
+                for level, (name, description) in _AUTONOMY.items()
+            ],
+        },
     ]
 
 
@@ -72,8 +90,13 @@ def set_option(conduct: Conduct, config_id: Json, value: Json) -> None:
             if not isinstance(value, str) or value not in set(AutoApprove):
                 raise invalid_request(f"unknown level: {_shown(value)}; expected one of {', '.join(AutoApprove)}")
             conduct.auto_approve = AutoApprove(value)
+        case "autonomy_level":
+            if not isinstance(value, str) or value not in set(Autonomy):
+                raise invalid_request(f"unknown level: {_shown(value)}; expected one of {', '.join(Autonomy)}")
+            conduct.take(Autonomy(value))
         case _:
-            raise invalid_request(f"unknown config_id: {_shown(config_id)}; expected one of mode, auto_approve")
+            expected = "mode, auto_approve, autonomy_level"
+            raise invalid_request(f"unknown config_id: {_shown(config_id)}; expected one of {expected}")
 
 
 def _shown(value: Json) -> str:

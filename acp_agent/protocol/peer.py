@@ -180,12 +180,14 @@ class Peer:
         params: JsonObject,
         *,
         timeout: float | None = None,
+        withdraw: bool = False,
         on_late: Callable[[Json], None] | None = None,
     ) -> Json:
         """Ask the editor. `timeout` in seconds; None waits for as long as the task lives.
 
         Raises RpcError as the editor sent it, NoAnswer, or ConnectionLost. An answer that comes after the
-        asker gave up goes to `on_late` when it is a result, and is dropped otherwise.
+        asker gave up goes to `on_late` when it is a result, and is dropped otherwise. `withdraw` tells the editor
+        that nobody waits any more; one that does not know `$/cancel_request` ignores it.
         """
         if self._ended or self._writer.broken:
             raise ConnectionLost
@@ -203,6 +205,8 @@ class Peer:
         if pending.response is None:
             if self._ended:
                 raise ConnectionLost
+            if withdraw:
+                self._post("$/cancel_request", {"requestId": request_id}, None)
             raise NoAnswer(method, timeout or 0)
         return _result(pending.response)
 

@@ -6,7 +6,7 @@ from acp_agent.core.backends import Lines
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Json, JsonObject
 from acp_agent.execution.local_files import Head, LocalFileSystem
-from acp_agent.execution.text_files import BOM, binary_error, is_binary, stretch
+from acp_agent.execution.text_files import BOM, UTF_16_BOMS, binary_error, changed_error, is_binary, stretch
 from acp_agent.protocol import frames, wire
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.errors import ConnectionLost, NoAnswer, RpcError
@@ -21,7 +21,6 @@ _LARGEST = 8 * 1024 * 1024
 """Bytes on disk of the largest file that comes through the editor for a few of its lines."""
 _HEAD = 1024
 """Bytes at the start of a file that show what it is."""
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class ProxyFileSystem:
@@ -48,6 +47,7 @@ class ProxyFileSystem:
         self._paths = paths
         self._timeout = timeout
         self._marked = dict[str, bool]()
+        self._mute = False
         self._silent = False
 
     def resolve(self, path: str, access: Access) -> str:
@@ -56,10 +56,13 @@ class ProxyFileSystem:
     async def read_text(self, path: str) -> str:
         if not self._client.read_text_file:
             _not_offered("fs/read_text_file")
+        if self._mute:
+            raise BackendUnavailable(_BACKEND, "fs/read_text_file was not answered before", permanent=True)
         resolved = self._local.resolve(path, Access.READ)
         try:
             text = wire.file_text(await self._request("fs/read_text_file", {"path": self._paths.spell(resolved)}))
         except NoAnswer as error:
+            self._mute = True
             raise BackendUnavailable(_BACKEND, error.message, permanent=True) from None
         except RpcError as error:
             raise _unavailable("fs/read_text_file", error) from None
@@ -83,14 +86,18 @@ class ProxyFileSystem:
             raise BackendUnavailable(_BACKEND, f"{path} is better read from disk", quiet=True)
         return stretch(await self.read_text(path), offset, limit)
 
-    async def write_text(self, path: str, text: str) -> None:
-        """As FileSystem says; ToolError where nobody can tell whether the editor wrote, never a second write."""
+    async def write_text(self, path: str, text: str, *, expected: str | None) -> None:
+        """As TextFiles says; ToolError where nobody can tell whether the editor wrote, never a second write.
+
+        ACP cannot compare and write at once: what changes between the two requests is lost.
+        """
         if not self._client.write_text_file:
             _not_offered("fs/write_text_file")
         if self._silent:
             raise BackendUnavailable(_BACKEND, "fs/write_text_file was not answered before", permanent=True)
         resolved = self._local.resolve(path, Access.WRITE)
-        await self._judge(path, resolved)
+        if await self._now(path, resolved, expected) != expected:
+            raise changed_error(path)
         if await self._has_mark(resolved):
             text = _BOM + text.removeprefix(_BOM)
         try:
@@ -102,10 +109,22 @@ class ProxyFileSystem:
         except RpcError as error:
             raise _unavailable("fs/write_text_file", error) from None
 
-    async def _judge(self, path: str, resolved: str) -> None:
+    async def _now(self, path: str, resolved: str, expected: str | None) -> str | None:
+        """The text there is: as the editor shows it where it can and a text is expected, else as it is on disk.
+
+        Raises what the local backend says of a file on disk that is no text.
+        """
+        on_disk = await self._judge(path, resolved)
+        if expected is None:
+            return on_disk
+        try:
+            return await self.read_text(path)
+        except BackendUnavailable:
+            return on_disk
+
+    async def _judge(self, path: str, resolved: str) -> str | None:
         """Raise what the local backend says of a file on disk that is no text. No file: nothing to destroy."""
-        if await self._local.kind(resolved) is not None:
-            await self._local.read_text(path)
+        return None if await self._local.kind(resolved) is None else await self._local.read_text(path)
 
     async def _has_mark(self, resolved: str) -> bool:
         """Whether the editor's text needs a BOM for the file to keep its own.
@@ -123,7 +142,7 @@ class ProxyFileSystem:
 
 def _is_for_disk(head: Head) -> bool:
     """Too large, or surely no text; what may be UTF-16 is a matter for the editor."""
-    return head.size > _LARGEST or (is_binary(head.data) and not head.data.startswith(_UTF_16))
+    return head.size > _LARGEST or (is_binary(head.data) and not head.data.startswith(UTF_16_BOMS))
 
 
 def _unavailable(method: str, error: RpcError) -> BackendUnavailable:

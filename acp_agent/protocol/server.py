@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from acp_agent.capabilities import AUTH_METHOD, initialize_result
+from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol import options
 from acp_agent.protocol.client import Client
@@ -77,7 +78,8 @@ class Server:
 
     async def _new_session(self, params: JsonObject, incoming: Incoming) -> JsonObject:
         assert self._client is not None
-        place = Place(_folder(params, "cwd"), _additional_folders(params), len(_list(params, "mcpServers")))
+        mcp_servers = len(_list(params, "mcpServers"))
+        place = Place(_folder(params, "cwd"), _additional_folders(params), mcp_servers, _wanted_tools(params))
         if len(self._sessions) >= MAX_SESSIONS:
             raise invalid_request(f"session limit reached: {MAX_SESSIONS} sessions are open in this process")
         session = self._open_session(place, self._client)
@@ -156,3 +158,16 @@ def _checked_folder(key: str, path: Json) -> str:
     if not os.path.isdir(path):
         raise invalid_params(key, "expected a folder that exists")
     return path
+
+
+def _wanted_tools(params: JsonObject) -> tuple[str, ...] | None:
+    """The tools `_meta.acp_agent.tools` names; None when it names none. Raises RpcError for another shape."""
+    meta = params.get("_meta")
+    if not isinstance(meta, dict) or "acp_agent" not in meta:
+        return None
+    from acp_agent.gates.selection import session_tools  # noqa: PLC0415 - few clients send it
+
+    try:
+        return session_tools(meta)
+    except ConfigError as error:
+        raise invalid_params(error.key, f"expected {error.expected}, not {error.value}") from None

@@ -54,11 +54,15 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a session works: absolute folders, `cwd` first among its roots, and what the editor brings along."""
+    """Where a session works: absolute folders, `cwd` first among its roots, and what the editor brings along.
+
+    tools   the only tools or groups the client wants offered; None for all (G6)
+    """
 
     cwd: str
     additional: tuple[str, ...] = ()
     mcp_servers: int = 0
+    tools: tuple[str, ...] | None = None
 
 
 class Session:
@@ -139,6 +143,7 @@ class Session:
 
     async def _run(self, params: JsonObject) -> Answer:
         self.active.mode, self.active.auto_approve = self.conduct.mode, self.conduct.auto_approve
+        self.active.readonly = self.conduct.readonly
         try:
             engine = await self.engine()
         except AgentError as error:

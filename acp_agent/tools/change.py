@@ -36,6 +36,11 @@ async def _is_below_a_file(files: FileSystem, path: str) -> bool:
     return kind is not EntryKind.DIRECTORY
 
 
+def shown_text(context: ToolContext) -> str | None:
+    """The old text of the change the user was shown, if there was one: `commit` compares the file with it."""
+    return context.previewed[0].old_text if context.previewed else None
+
+
 def change(files: FileSystem, path: str, old: str | None, new: str, max_bytes: int) -> Diff:
     """The change of one file, its path absolute.
 
@@ -54,9 +59,9 @@ def change(files: FileSystem, path: str, old: str | None, new: str, max_bytes: i
 
 
 async def commit(made: Diff, path: str, context: ToolContext) -> None:
-    """Write the change, if it still is the one the user was shown.
+    """Write the change, if it is the one the user was shown and the file is what it was made from.
 
-    Raises ToolError (permanent_failure) when the file changed in between (A23.5).
+    Raises ToolError (permanent_failure) when the path or the file changed in between (A23.5).
     """
     if context.previewed and made not in context.previewed:
         raise ToolError(
@@ -64,4 +69,4 @@ async def commit(made: Diff, path: str, context: ToolContext) -> None:
             f"{visible(path)}: file changed between diff preview and write; aborting",
             "Read the file again, then repeat the change.",
         )
-    await context.files.write_text(path, made.new_text)
+    await context.files.write_text(path, made.new_text, expected=made.old_text)

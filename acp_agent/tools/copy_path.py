@@ -2,11 +2,12 @@
 
 from pydantic import Field
 
-from acp_agent.core.backends import Copied, EntryKind
+from acp_agent.core.backends import Copied, EntryKind, FileSystem
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.tools.params import Name, Params
 from acp_agent.tools.tool import Tool
+from acp_agent.tools.tree_preview import landing, named, refuse_taken, source_kind
 from acp_agent.tools.visible import title, visible
 
 
@@ -14,7 +15,12 @@ class CopyPathParams(Params):
     """Copy a file or a whole folder, creating folders as needed. Nothing is ever replaced; links are left out."""
 
     source: Name
-    destination: Name = Field(description="The whole path of the copy, not the folder to put it in")
+    destination: Name = Field(description='The whole new path; with "/" at its end, the folder to put it in')
+
+    @property
+    def target(self) -> str:
+        """The whole path of what is made."""
+        return landing(self.source, self.destination)
 
 
 class CopyPath(Tool[CopyPathParams]):
@@ -29,18 +35,23 @@ class CopyPath(Tool[CopyPathParams]):
 
     def title(self, params: CopyPathParams) -> str:
         """Both paths, each cut for itself: a long source cannot hide the destination."""
-        return f"{title(params.source)} -> {title(params.destination)}"
+        return f"{title(params.source)} -> {title(params.target)}"
 
     def subjects(self, params: CopyPathParams) -> tuple[Subject, ...]:
         # Whether the source may be read is asked of each file that is copied.
-        return (PathSubject(params.source, Access.LIST), PathSubject(params.destination, Access.WRITE))
+        return (PathSubject(params.source, Access.LIST), PathSubject(params.target, Access.WRITE))
+
+    async def deed(self, params: CopyPathParams, files: FileSystem) -> str:
+        kind = await source_kind(files, params.source)
+        await refuse_taken(files, params.source, kind, params.target, Access.LIST)
+        return f"copies {named(params.source)} to {named(params.target)}"
 
     async def run(self, params: CopyPathParams, context: ToolContext) -> ToolResult:
-        copied = await context.files.copy(params.source, params.destination)
-        text = f"Copied {visible(params.source)} to {visible(params.destination)}"
+        copied = await context.files.copy(params.source, params.target)
+        text = f"Copied {visible(params.source)} to {visible(params.target)}"
         if copied.kind is EntryKind.DIRECTORY:
             return ToolResult(f"{text} ({_what(copied)})")
-        return ToolResult(text, locations=(Location(context.files.resolve(params.destination, Access.WRITE)),))
+        return ToolResult(text, locations=(Location(context.files.resolve(params.target, Access.WRITE)),))
 
 
 def _what(copied: Copied) -> str:

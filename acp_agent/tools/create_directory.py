@@ -1,9 +1,14 @@
 """create_directory: a folder and those above it (requirements T1, A23.8)."""
 
-from acp_agent.core.ports import ToolContext
-from acp_agent.core.types import Access, PathSubject, Subject, ToolKind, ToolResult
+from dataclasses import replace
+
+from acp_agent.core.backends import EntryKind, FileSystem
+from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.ports import Invocation, ToolContext
+from acp_agent.core.types import Access, JsonObject, PathSubject, Subject, ToolCall, ToolKind, ToolResult
 from acp_agent.tools.params import Name, Params
 from acp_agent.tools.tool import Tool
+from acp_agent.tools.tree_preview import named
 from acp_agent.tools.visible import visible
 
 
@@ -26,6 +31,31 @@ class CreateDirectory(Tool[CreateDirectoryParams]):
     def subjects(self, params: CreateDirectoryParams) -> tuple[Subject, ...]:
         return (PathSubject(params.path, Access.WRITE),)
 
+    async def understand(self, call: ToolCall, arguments: JsonObject, files: FileSystem) -> Invocation:
+        """As every tool's. Of a folder that is there already nothing becomes, so nobody is asked about it."""
+        invocation = await super().understand(call, arguments, files)
+        path = self.parse(arguments).path
+        if invocation.flaw is None and await _kind(files, path) is EntryKind.DIRECTORY:
+            return replace(invocation, flaw=_told(path, made=False))
+        return invocation
+
+    async def deed(self, params: CreateDirectoryParams, files: FileSystem) -> str:
+        files.resolve(params.path, Access.WRITE)
+        if await _kind(files, params.path) not in (None, EntryKind.DIRECTORY):
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{params.path}: exists and is not a directory")
+        return f"creates the folder {named(params.path)}"
+
     async def run(self, params: CreateDirectoryParams, context: ToolContext) -> ToolResult:
-        made = await context.files.make_directory(params.path)
-        return ToolResult(f"{'Created directory' if made else 'Directory already exists'}: {visible(params.path)}")
+        return _told(params.path, made=await context.files.make_directory(params.path))
+
+
+async def _kind(files: FileSystem, path: str) -> EntryKind | None:
+    """What is at the path; None for nothing, and where nobody may know."""
+    try:
+        return await files.kind(path)
+    except (ToolError, Refused):
+        return None
+
+
+def _told(path: str, *, made: bool) -> ToolResult:
+    return ToolResult(f"{'Created directory' if made else 'Directory already exists'}: {visible(path)}")

@@ -10,7 +10,7 @@ from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Diff, PathSubject, Subject, ToolKind, ToolResult
-from acp_agent.tools.change import change, commit
+from acp_agent.tools.change import change, commit, shown_text
 from acp_agent.tools.nearest import NoMatch
 from acp_agent.tools.params import Name, Params, Text
 from acp_agent.tools.replacement import replace_exactly
@@ -44,12 +44,15 @@ class Edit(Tool[EditParams]):
         return (PathSubject(params.path, Access.READ), PathSubject(params.path, Access.WRITE))
 
     async def preview(self, params: EditParams, files: FileSystem) -> tuple[Diff, ...]:
-        made, _ = await self._change(params, files)
+        made, _ = await self._change(params, files, await files.read_text(params.path))
         return (made,)
 
     async def run(self, params: EditParams, context: ToolContext) -> ToolResult:
+        old = shown_text(context)
+        if old is None:
+            old = await context.files.read_text(params.path)
         try:
-            made, count = await self._change(params, context.files)
+            made, count = await self._change(params, context.files, old)
         except NoMatch as miss:
             return self.failed(miss)
         await commit(made, params.path, context)
@@ -61,9 +64,8 @@ class Edit(Tool[EditParams]):
     def failed(self, error: ToolError | Refused) -> ToolResult:
         return _missed(error) if isinstance(error, NoMatch) else super().failed(error)
 
-    async def _change(self, params: EditParams, files: FileSystem) -> tuple[Diff, int]:
+    async def _change(self, params: EditParams, files: FileSystem, old: str) -> tuple[Diff, int]:
         """The change and how many places it touches."""
-        old = await files.read_text(params.path)
         replacing = partial(replace_exactly, old, params.old_string, params.new_string, every=params.replace_all)
         new, count = await anyio.to_thread.run_sync(replacing)  # a big file with a near miss takes its time
         return change(files, params.path, old, new, self._max_bytes), count

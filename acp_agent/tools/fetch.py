@@ -28,7 +28,7 @@ class Fetch(Tool[FetchParams]):
         return (UrlSubject(params.url),)
 
     async def run(self, params: FetchParams, context: ToolContext) -> ToolResult:
-        page = await context.backends.web.get(params.url, WebCaller(self.name, context.call_id))
+        page = await context.backends.web.get(params.url, WebCaller(self.name, context.call_id), truncate=True)
         text = await readable(page)
         return ToolResult(
             fence(text, page.url) if text else f"Nothing to read at {params.url}",

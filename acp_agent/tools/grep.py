@@ -11,11 +11,13 @@ from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.tools.lines import cut, relative
 from acp_agent.tools.params import WHOLE, Name, Params
+from acp_agent.tools.pattern_below import pattern_below
 from acp_agent.tools.tool import Tool
 from acp_agent.tools.visible import visible
 
 _MOST_CONTEXT = 20
 _GAP = "--"
+_MOST_NAMED = 3
 
 
 class GrepParams(Params):
@@ -51,22 +53,26 @@ class Grep(Tool[GrepParams]):
         return (PathSubject(params.path, Access.LIST),)
 
     async def run(self, params: GrepParams, context: ToolContext) -> ToolResult:
+        glob = params.glob and pattern_below(params.glob, params.path, context, key="glob")
         query = GrepQuery(
             params.pattern,
             params.path,
             case_sensitive=params.case_sensitive,
             limit=self._max_matches,
             context=params.context,
-            glob=params.glob,
+            glob=glob,
             file_type=params.file_type,
             files_only=params.files_only,
         )
         found = await context.files.grep(query)
-        if not found.matches:
-            return ToolResult(f"No matches for: {params.pattern}")
         base = context.files.resolve(".", Access.LIST)
-        lines = self._files(found, base) if params.files_only else self._lines(found, base, gaps=params.context > 0)
-        return ToolResult("\n".join(lines))
+        if not found.matches:
+            lines = iter((f"No matches for: {params.pattern}",))
+        elif params.files_only:
+            lines = self._files(found, base)
+        else:
+            lines = self._lines(found, base, gaps=params.context > 0)
+        return ToolResult("\n".join((*lines, *_left_out(found, base))))
 
     def _lines(self, found: GrepMatches, base: str, *, gaps: bool) -> Iterator[str]:
         yield self._line(found.matches[0], base)
@@ -89,3 +95,18 @@ class Grep(Tool[GrepParams]):
             yield f"... and more files (showing first {count})"
         else:
             yield "(1 file matches)" if count == 1 else f"({count} files match)"
+
+
+def _left_out(found: GrepMatches, base: str) -> Iterator[str]:
+    """What was not searched although it was asked for."""
+    count = len(found.too_large)
+    if count:
+        names = [visible(relative(path, base)) for path in found.too_large[:_MOST_NAMED]]
+        names += ["..."] if count > _MOST_NAMED else []
+        size = f"{found.size_limit // 2**20} MiB" if found.size_limit >= 2**20 else f"{found.size_limit} bytes"
+        subject, name = ("1 file", "name it") if count == 1 else (f"{count} files", "name one")
+        verb = "was" if count == 1 else "were"
+        yield f"({subject} over {size} {verb} not searched: {', '.join(names)}; {name} as path to search it)"
+    if found.stopped is not None:
+        where = visible(relative(found.stopped, base))
+        yield f"(time ran out at {where}: it and what comes after it were not searched to the end; give a smaller path)"

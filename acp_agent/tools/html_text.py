@@ -11,6 +11,8 @@ from acp_agent.tools.html_events import feed, html_parser
 from acp_agent.tools.html_markdown import Markdown
 from acp_agent.tools.html_words import Words
 
+CUT = "[The page goes on: it is larger than what is read of one page]"
+"""What stands at the end of a page that came truncated."""
 _HTML_TYPES = {"text/html", "application/xhtml+xml"}
 
 
@@ -22,10 +24,11 @@ def is_html(page: WebPage) -> bool:
 
 
 async def readable(page: WebPage) -> str:
-    """A page as text: HTML made readable, in a thread; everything else as it is."""
-    if not is_html(page):
-        return page.text
-    return await anyio.to_thread.run_sync(html_text, page.text, page.url, abandon_on_cancel=True)
+    """A page as text: HTML made readable, in a thread; everything else as it is. One that was cut says so."""
+    text = page.text
+    if is_html(page):
+        text = await anyio.to_thread.run_sync(html_text, text, page.url, abandon_on_cancel=True)
+    return "\n\n".join(part for part in (text, CUT) if part) if page.truncated else text
 
 
 def html_text(markup: str, url: str) -> str:

@@ -13,18 +13,22 @@ _ORDER = (EntryKind.DIRECTORY, EntryKind.FILE, EntryKind.SYMLINK, EntryKind.OTHE
 class ListDirectoryParams(Params):
     """List a folder: one entry a line, marked [dir], [file] or [symlink]."""
 
-    path: Name
+    path: Name = "."
 
 
 class ListDirectory(Tool[ListDirectoryParams]):
-    """Lists by lstat: a link is shown as a link, wherever it leads."""
+    """Lists by lstat: a link is shown as a link, wherever it leads.
+
+    max_entries   how many are shown; of more the first, and how many are missing
+    """
 
     name = "list_directory"
     mutates = False
     cacheable = True
     params = ListDirectoryParams
 
-    def __init__(self, *, kind: ToolKind = ToolKind.OTHER) -> None:
+    def __init__(self, *, max_entries: int = 1000, kind: ToolKind = ToolKind.OTHER) -> None:
+        self._max_entries = max_entries
         self.kind = kind
 
     def subjects(self, params: ListDirectoryParams) -> tuple[Subject, ...]:
@@ -33,6 +37,9 @@ class ListDirectory(Tool[ListDirectoryParams]):
     async def run(self, params: ListDirectoryParams, context: ToolContext) -> ToolResult:
         entries = await context.files.list_directory(params.path)
         if not entries:
-            return ToolResult(f"Empty directory: {params.path}")
+            return ToolResult(f"Empty directory: {visible(params.path)}")
         ordered = sorted(entries, key=lambda entry: (_ORDER.index(entry.kind), entry.name))
-        return ToolResult("\n".join(f"[{entry.kind}] {visible(entry.name)}" for entry in ordered))
+        lines = [f"[{entry.kind}] {visible(entry.name)}" for entry in ordered[: self._max_entries]]
+        if len(ordered) > len(lines):
+            lines.append(f"... and {len(ordered) - len(lines)} more (showing first {len(lines)})")
+        return ToolResult("\n".join(lines))

@@ -2,10 +2,12 @@
 
 from pydantic import Field
 
+from acp_agent.core.backends import FileSystem
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.tools.params import Name, Params
 from acp_agent.tools.tool import Tool
+from acp_agent.tools.tree_preview import entry_kind, landing, named, refuse_taken
 from acp_agent.tools.visible import title, visible
 
 
@@ -13,7 +15,12 @@ class MovePathParams(Params):
     """Move or rename a file or folder, creating folders as needed. Nothing is ever replaced."""
 
     source: Name
-    destination: Name = Field(description="The whole new path, not the folder to put it in")
+    destination: Name = Field(description='The whole new path; with "/" at its end, the folder to put it in')
+
+    @property
+    def target(self) -> str:
+        """The whole path of what is made."""
+        return landing(self.source, self.destination)
 
 
 class MovePath(Tool[MovePathParams]):
@@ -28,11 +35,16 @@ class MovePath(Tool[MovePathParams]):
 
     def title(self, params: MovePathParams) -> str:
         """Both paths, each cut for itself: a long source cannot hide the destination."""
-        return f"{title(params.source)} -> {title(params.destination)}"
+        return f"{title(params.source)} -> {title(params.target)}"
 
     def subjects(self, params: MovePathParams) -> tuple[Subject, ...]:
-        return (PathSubject(params.source, Access.MOVE), PathSubject(params.destination, Access.WRITE))
+        return (PathSubject(params.source, Access.MOVE), PathSubject(params.target, Access.WRITE))
+
+    async def deed(self, params: MovePathParams, files: FileSystem) -> str:
+        kind = await entry_kind(files, params.source, Access.MOVE)
+        await refuse_taken(files, params.source, kind, params.target, Access.MOVE)
+        return f"moves {named(params.source)} to {named(params.target)}"
 
     async def run(self, params: MovePathParams, context: ToolContext) -> ToolResult:
-        await context.files.move(params.source, params.destination)
-        return ToolResult(f"Moved {visible(params.source)} to {visible(params.destination)}")
+        await context.files.move(params.source, params.target)
+        return ToolResult(f"Moved {visible(params.source)} to {visible(params.target)}")

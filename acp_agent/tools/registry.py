@@ -92,6 +92,11 @@ class Registry:
             msg = f"two tools share a name: {', '.join(tool.name for tool in tools)}"
             raise ValueError(msg)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The ids of all tools."""
+        return tuple(self._tools)
+
     def specs(self) -> tuple[ToolSpec, ...]:
         """What the model may call, aliases left out."""
         return tuple(tool.spec() for tool in self._tools.values())

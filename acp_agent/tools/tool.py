@@ -74,6 +74,14 @@ class Tool(ABC, Generic[P]):
         del params, files
         return ()
 
+    async def deed(self, params: P, files: FileSystem) -> str:
+        """What the call does, with a verb, for the person who is asked; empty where title and diffs say it.
+
+        Raises as `preview` does: what is known to fail is nobody's question.
+        """
+        del params, files
+        return ""
+
     @abstractmethod
     async def run(self, params: P, context: ToolContext) -> ToolResult:
         """Do it. Raises ToolError, Refused or BackendUnavailable."""
@@ -88,10 +96,11 @@ class Tool(ABC, Generic[P]):
         A preview that fails shows nothing: the run would meet the same error, and reports it.
         """
         params = self.parse(arguments)
-        diffs, locations, flaw = tuple[Diff, ...](), tuple[Location, ...](), None
+        diffs, locations, deed, flaw = tuple[Diff, ...](), tuple[Location, ...](), "", None
         try:
             diffs = await self.preview(params, files)
             locations = changed(diffs) or self.locations(params, files)
+            deed = await self.deed(params, files)
         except (ToolError, Refused) as error:
             flaw = self.failed(error)
         except BackendUnavailable:
@@ -105,6 +114,7 @@ class Tool(ABC, Generic[P]):
             diffs=diffs,
             locations=locations,
             flaw=flaw,
+            deed=deed,
         )
 
 

@@ -10,7 +10,7 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Diff, Subject, ToolKind, ToolResult, UrlSubject
 from acp_agent.core.web import WebCaller
-from acp_agent.tools.html_text import is_html, plain_text
+from acp_agent.tools.html_text import CUT, is_html, plain_text
 from acp_agent.tools.params import WHOLE, Name, Params, Text
 from acp_agent.tools.tool import Tool
 from acp_agent.tools.untrusted import fence
@@ -52,16 +52,18 @@ class WebScrape(Tool[WebScrapeParams]):
         return ()
 
     async def run(self, params: WebScrapeParams, context: ToolContext) -> ToolResult:
-        page = await context.backends.web.get(params.url, WebCaller(self.name, context.call_id))
+        caller = WebCaller(self.name, context.call_id)
+        page = await context.backends.web.get(params.url, caller, truncate=True)
         if not is_html(page):
             message = (
                 f"{page.url} is {page.content_type or 'of no known type'}, not HTML: nothing can be selected from it"
             )
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Use fetch to read it.")
         text = await anyio.to_thread.run_sync(_scrape, page.text, params, abandon_on_cancel=True)
+        cut = f"\n{CUT}" if page.truncated else ""
         return ToolResult(
-            fence(text, page.url) if text else f"No results for selector: {params.select}",
-            display=text or None,
+            fence(text + cut, page.url) if text else f"No results for selector: {params.select}{cut}",
+            display=text + cut if text else None,
             envelope={"url": page.url, "content_type": page.content_type, "requested": params.url},
         )
 

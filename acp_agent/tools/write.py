@@ -3,7 +3,7 @@
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Diff, PathSubject, Subject, ToolKind, ToolResult
-from acp_agent.tools.change import change, commit, previous_text
+from acp_agent.tools.change import change, commit, previous_text, shown_text
 from acp_agent.tools.params import Name, Params, Text
 from acp_agent.tools.tool import Tool, changed
 
@@ -30,16 +30,18 @@ class Write(Tool[WriteParams]):
         return (PathSubject(params.path, Access.WRITE),)
 
     async def preview(self, params: WriteParams, files: FileSystem) -> tuple[Diff, ...]:
-        return (await self._change(params, files),)
+        return (self._change(params, files, await previous_text(files, params.path)),)
 
     async def run(self, params: WriteParams, context: ToolContext) -> ToolResult:
-        made = await self._change(params, context.files)
+        old = shown_text(context)
+        if old is None:
+            old = await previous_text(context.files, params.path)
+        made = self._change(params, context.files, old)
         await commit(made, params.path, context)
         text = f"Wrote {len(made.new_text.encode())} bytes to {params.path}"
         return ToolResult(text, diffs=(made,), locations=changed((made,)))
 
-    async def _change(self, params: WriteParams, files: FileSystem) -> Diff:
-        old = await previous_text(files, params.path)
+    def _change(self, params: WriteParams, files: FileSystem, old: str | None) -> Diff:
         new = params.content
         if old is not None and _all_crlf(old) and "\r" not in new:
             new = new.replace("\n", "\r\n")

@@ -82,7 +82,7 @@ class Nothing:
     async def read_lines(self, path: str, offset: int, limit: int) -> Lines:
         raise BackendUnavailable("nothing", "read_lines")
 
-    async def write_text(self, path: str, text: str) -> None:
+    async def write_text(self, path: str, text: str, *, expected: str | None) -> None:
         raise BackendUnavailable("nothing", "write_text", permanent=True)
 
 
@@ -152,7 +152,7 @@ async def test_a_link_inside_is_resolved_and_can_be_read_and_written_through(tre
     tree.link("alias", "real")
     assert tree.files.resolve("alias/a.txt", Access.READ) == tree.absolute("real/a.txt")
     assert await tree.files.read_text("alias/a.txt") == "old\n"
-    await tree.files.write_text("alias/a.txt", "new\n")
+    await tree.files.write_text("alias/a.txt", "new\n", expected="old\n")
     assert tree.raw("real/a.txt") == b"new\n"
 
 
@@ -168,7 +168,7 @@ async def test_whatever_lies_outside_is_refused_by_every_operation(tree: Tree, p
     assert path in str(resolved.value)
     attempts = [
         lambda: tree.files.read_text(path),
-        lambda: tree.files.write_text(path, "x"),
+        lambda: tree.files.write_text(path, "x", expected=None),
         lambda: tree.files.list_directory(path),
         lambda: tree.files.find(path, "**", 10),
         lambda: tree.files.grep(GrepQuery("x", path)),
@@ -218,28 +218,43 @@ async def test_what_is_no_file_cannot_be_read_and_the_error_names_it_as_given(tr
 
 
 async def test_a_new_file_is_written_with_its_parents(tree: Tree):
-    await tree.files.write_text("new/deep/file.txt", "één\r\ntwo")
+    await tree.files.write_text("new/deep/file.txt", "één\r\ntwo", expected=None)
     assert tree.raw("new/deep/file.txt") == "één\r\ntwo".encode()
     assert await tree.files.read_text("new/deep/file.txt") == "één\r\ntwo"
 
 
 async def test_a_file_keeps_its_bom_when_it_is_replaced(tree: Tree):
     tree.put("a.txt", f"{BOM}old".encode())
-    await tree.files.write_text("a.txt", "new")
+    await tree.files.write_text("a.txt", "new", expected="old")
     assert tree.raw("a.txt") == f"{BOM}new".encode()
 
 
 async def test_a_file_without_a_bom_gets_none(tree: Tree):
     tree.put("a.txt", b"old")
-    await tree.files.write_text("a.txt", "new")
+    await tree.files.write_text("a.txt", "new", expected="old")
     assert tree.raw("a.txt") == b"new"
+
+
+@pytest.mark.parametrize(("there", "expected"), [(b"theirs", "old"), (b"old ", "old"), (b"", None), (None, "old")])
+async def test_a_file_that_is_not_what_was_expected_is_not_written(
+    tree: Tree, there: bytes | None, expected: str | None
+):
+    if there is not None:
+        tree.put("a.txt", there)
+    with pytest.raises(ToolError, match=r"a\.txt: file changed between diff preview and write; aborting") as raised:
+        await tree.files.write_text("a.txt", "new", expected=expected)
+    assert category(raised) is ToolErrorCategory.PERMANENT_FAILURE
+    if there is None:
+        assert await tree.files.kind("a.txt") is None
+    else:
+        assert tree.raw("a.txt") == there
 
 
 @pytest.mark.parametrize("path", ["src", "src/a.py/x"])
 async def test_what_cannot_become_a_file_is_an_error_and_nothing_changes(tree: Tree, path: str):
     tree.put("src/a.py", b"x\n")
     with pytest.raises(ToolError, match=path) as raised:
-        await tree.files.write_text(path, "y")
+        await tree.files.write_text(path, "y", expected=None)
     assert category(raised) is ToolErrorCategory.PERMANENT_FAILURE
     assert tree.raw("src/a.py") == b"x\n"
 
@@ -384,6 +399,13 @@ async def test_a_glob_chooses_files_at_any_depth_or_with_a_slash_where_it_says(t
     assert await chosen("*.rs", "a.py") == ["a.py"]
 
 
+async def test_a_glob_that_names_what_is_hidden_or_heavy_looks_into_it(tree: Tree):
+    for path in (".github/ci.yml", ".git/config", "target/a", "b", ".env"):
+        tree.put(path, b"x\n")
+    for glob, path in ((".github/**", ".github/ci.yml"), ("target/*", "target/a"), (".env", ".env"), ("*", "b")):
+        assert [each for each, _, _ in await hits(tree, "x", glob=glob)] == [path]
+
+
 async def test_a_file_type_chooses_files_by_language(tree: Tree):
     for path in ("a.py", "b.PYI", "c.js", "Makefile", "d.go"):
         tree.put(path, b"x\n")
@@ -446,7 +468,7 @@ async def test_a_link_that_leads_nowhere_fails_cleanly_everywhere(tree: Tree):
     for path in ("loop", "loop/x"):
         for attempt in (
             lambda path=path: tree.files.read_text(path),
-            lambda path=path: tree.files.write_text(path, "x"),
+            lambda path=path: tree.files.write_text(path, "x", expected=None),
             lambda path=path: tree.files.list_directory(path),
             lambda path=path: tree.files.grep(GrepQuery("x", path)),
         ):

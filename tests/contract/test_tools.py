@@ -44,7 +44,7 @@ class Call:
 
 CALLS = (
     Call("create_directory", {"path": "pkg/deep"}, "Created directory: pkg/deep", asks=True),
-    Call("create_directory", {"path": "pkg"}, "Directory already exists: pkg", asks=True),
+    Call("create_directory", {"path": "pkg"}, "Directory already exists: pkg"),
     Call("write", {"path": "pkg/a.py", "content": PLAIN}, f"Wrote {len(PLAIN)} bytes to pkg/a.py", asks=True),
     Call("read", {"path": "pkg/a.py"}, "   1\tdef greet():"),
     Call("read", {"path": "pkg/a.py", "offset": -1}, "   2\t    return 'hello'"),
@@ -62,15 +62,15 @@ CALLS = (
     Call("delete_path", {"path": "twin", "recursive": True}, "Deleted directory: twin (1 entry)", asks=True),
     Call("delete_path", {"path": "b.py"}, "Deleted file: b.py", asks=True),
     Call("diagnostics", {"path": "pkg"}, "Cargo.toml"),
-    Call("fetch", {"url": "https://127.0.0.1/"}, "127.0.0.1", asks=True, failed=True),
-    Call("web_scrape", {"url": "https://localhost/", "select": "a"}, "localhost", asks=True, failed=True),
+    Call("fetch", {"url": "https://127.0.0.1/"}, "127.0.0.1 is no public address", failed=True),
+    Call("web_scrape", {"url": "https://localhost/", "select": "a"}, "localhost", failed=True),
     # Outside, by every tool that takes a path.
     Call("read", {"path": "../outside"}, "outside the directories", failed=True),
     Call("write", {"path": "out/new", "content": "x"}, "outside the directories", failed=True),
     Call("edit", {"path": "../outside", "old_string": "s", "new_string": "t"}, "outside the directories", failed=True),
     Call("create_directory", {"path": "/made-by-a-test"}, "outside the directories", failed=True),
     Call("delete_path", {"path": "../outside"}, "outside the directories", failed=True),
-    Call("delete_path", {"path": "."}, "", asks=True, failed=True),
+    Call("delete_path", {"path": "."}, "", failed=True),
     Call("move_path", {"source": "../outside", "destination": "mine"}, "outside the directories", failed=True),
     Call("copy_path", {"source": "out", "destination": "mine"}, "outside the directories", failed=True),
     Call("list_directory", {"path": "out"}, "outside the directories", failed=True),

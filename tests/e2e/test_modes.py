@@ -53,6 +53,7 @@ async def test_set_mode_announces_the_mode_and_the_option_that_mirrors_it(tmp_pa
         assert {o["id"]: o["currentValue"] for o in update["configOptions"]} == {
             "mode": "ask",
             "auto_approve": "suggest",
+            "autonomy_level": "supervised",
         }
 
 

@@ -10,7 +10,7 @@ from acp_agent.core.web import WebCaller, WebPage
 
 
 class FakeWeb:
-    """Pages by URL; an error in place of a page is raised.
+    """Pages by URL; an error in place of a page is raised. A truncated page is one too large to be had whole.
 
     silent      URLs that never answer
     asked       every (url, caller) in order
@@ -30,7 +30,9 @@ class FakeWeb:
         """Make or replace a page."""
         self.pages[url] = WebPage(url, content_type, text)
 
-    async def get(self, url: str, caller: WebCaller, *, redirects: int = 3, leave_site: bool = False) -> WebPage:
+    async def get(
+        self, url: str, caller: WebCaller, *, redirects: int = 3, leave_site: bool = False, truncate: bool = False
+    ) -> WebPage:
         del leave_site
         self.asked.append((url, caller))
         self.redirects.append(redirects)
@@ -45,4 +47,6 @@ class FakeWeb:
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{url}: 404 Not Found")
         if isinstance(page, AgentError):
             raise page
+        if page.truncated and not truncate:
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{url} is too large")
         return page

@@ -137,12 +137,15 @@ class MemoryFileSystem:
         resolved = self.resolve(path, Access.LIST)
         return self._entry(resolved).kind if resolved in self._nodes else None
 
-    async def write_text(self, path: str, text: str) -> None:
+    async def write_text(self, path: str, text: str, *, expected: str | None) -> None:
         resolved = self.resolve(path, Access.WRITE)
         old = self._nodes.get(resolved, b"")
         if not isinstance(old, bytes):
             raise _permanent(f"{path} is not a file")
         self._check_parents(path, resolved)
+        now = old.removeprefix(_BOM).decode(errors="replace") if resolved in self._nodes else None
+        if now != expected:
+            raise _permanent(f"{path}: file changed between diff preview and write; aborting")
         self.put(resolved, (_BOM if old.startswith(_BOM) else b"") + text.encode())
         self.writes.append((resolved, text))
 
@@ -304,13 +307,17 @@ class MemoryFileSystem:
             case _:
                 return Entry(os.path.basename(path), EntryKind.FILE, len(node))
 
-    def _walk(self, folder: str) -> Iterator[str]:
-        """Everything below a folder, sorted; dot names, heavy folders and what .gitignore names are left out."""
+    def _walk(self, folder: str, named: str = "") -> Iterator[str]:
+        """Everything below a folder, sorted; dot names, heavy folders and what .gitignore names are left out.
+
+        A dot name or a heavy folder that is a part of the glob `named` is not.
+        """
         found: list[str] = []
         ignored = GitIgnoreSpec.from_lines(self._ignore_lines())
         for path in self._nodes:
             parts = os.path.relpath(path, folder).split("/")
-            if not path.startswith(folder.rstrip("/") + "/") or any(p[0] == "." or p in _SKIPPED for p in parts):
+            hidden = [part for part in parts if part[0] == "." or part in _SKIPPED]
+            if not path.startswith(folder.rstrip("/") + "/") or not set(hidden) <= {*named.split("/")}:
                 continue
             is_folder = self._nodes[path] is None
             if not ignored.match_file(os.path.relpath(path, self.root) + ("/" if is_folder else "")):
@@ -326,9 +333,9 @@ class MemoryFileSystem:
         if resolved not in self._nodes:
             raise _permanent(f"{query.path}: no such file or directory")
         wanted = None if query.file_type is None else file_type(query.file_type)
-        flags = glob.GLOBSTAR | glob.BRACE | (0 if "/" in (query.glob or "") else glob.MATCHBASE)
+        flags = glob.GLOBSTAR | glob.BRACE | glob.DOTGLOB | (0 if "/" in (query.glob or "") else glob.MATCHBASE)
         named = self._nodes[resolved] is not None
-        for file in [resolved] if named else self._walk(resolved):
+        for file in [resolved] if named else self._walk(resolved, query.glob or ""):
             content = self._nodes[file]
             if not isinstance(content, bytes) or b"\0" in content:
                 continue

@@ -32,11 +32,13 @@ class Check:
 
     line      the command line there
     command   the same as it would be in the session's folder: what gates judge and the user is asked about
+    unused    a place of the project's own programs that may not be used: ".venv", or empty
     """
 
     checker: Checker
     line: str
     command: str
+    unused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ async def choose(files: FileSystem, path: str, *, clippy: bool) -> Choice:
     checks: list[Check] = []
     for checker in await _checkers(project, clippy=clippy):
         line = f"{await _program(project, checker)} {checker.arguments}"
-        checks.append(Check(checker, line, _seen_from(here, folder, line)))
+        checks.append(Check(checker, line, _seen_from(here, folder, line), await _unused(project, checker)))
     if not checks:
         missing = f"no project in '{visible(path)}': none of {', '.join(MARKERS)} is there"
         project.warnings.append(f"{missing}; path takes the folder of a project")
@@ -96,8 +98,17 @@ def _seen_from(here: str, folder: str, line: str) -> str:
 
 async def _program(project: Project, checker: Checker) -> str:
     """The project's own copy, else the name on PATH."""
-    own = f"{checker.folder}/{checker.program}"
-    return own if checker.folder and await project.holds(own) else checker.program
+    for folder in checker.folders:
+        if await project.holds(own := f"{folder}/{checker.program}"):
+            return own
+    return checker.program
+
+
+async def _unused(project: Project, checker: Checker) -> str:
+    for folder in checker.folders:
+        if await project.leads_out(place := folder.partition("/")[0]):
+            return place
+    return ""
 
 
 async def _python(project: Project) -> list[Checker]:

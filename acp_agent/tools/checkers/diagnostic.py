@@ -44,6 +44,9 @@ class Diagnostic:
 Parse = Callable[[CommandOutcome], tuple[Diagnostic, ...] | None]
 """What a checker's output says; None when it makes no sense. Takes any text, cut ones too, and raises nothing."""
 
+VIRTUAL_ENVIRONMENT = (".venv/bin", "venv/bin")
+"""Where a Python project keeps programs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Checker:
@@ -52,7 +55,7 @@ class Checker:
     name            what the user is told: "cargo check"
     program         its name on PATH
     arguments       the rest of the command line. Nothing in it may make it change the project's own files
-    folder          where a project keeps a copy of its own, such as ".venv/bin"; empty when it never does
+    folders         where a project may keep a copy of its own, such as ".venv/bin", the first that has it counting
     warnings_fail   whether a warning explains an exit code other than 0; an error always does
     """
 
@@ -60,7 +63,7 @@ class Checker:
     program: str
     arguments: str
     parse: Parse
-    folder: str = ""
+    folders: tuple[str, ...] = ()
     warnings_fail: bool = False
 
 

@@ -3,7 +3,7 @@
 import re
 
 from acp_agent.core.backends import CommandOutcome
-from acp_agent.tools.checkers.diagnostic import Checker, Diagnostic, Severity, position, worded
+from acp_agent.tools.checkers.diagnostic import VIRTUAL_ENVIRONMENT, Checker, Diagnostic, Severity, position, worded
 
 # `file:line:col: error: message  [code]`; a project may add where it ends, and an error may be about a whole file.
 # Notes explain the error before them and are left out.
@@ -22,7 +22,7 @@ def _diagnostic(match: re.Match[str]) -> Diagnostic:
 
 _ARGUMENTS = "--show-column-numbers --no-pretty --no-color-output --no-error-summary"
 
-MYPY = Checker("mypy", "mypy", _ARGUMENTS, _parse, folder=".venv/bin")
+MYPY = Checker("mypy", "mypy", _ARGUMENTS, _parse, folders=VIRTUAL_ENVIRONMENT)
 """For a project that says itself what to check."""
 
-MYPY_HERE = Checker("mypy", "mypy", f"{_ARGUMENTS} .", _parse, folder=".venv/bin")
+MYPY_HERE = Checker("mypy", "mypy", f"{_ARGUMENTS} .", _parse, folders=VIRTUAL_ENVIRONMENT)

@@ -44,6 +44,15 @@ class Project:
         except (ToolError, Refused):
             return False
 
+    async def leads_out(self, name: str) -> bool:
+        """Whether this is a link in the folder that the session may not follow: it leads outside, or nowhere."""
+        try:
+            if name in self.names:
+                await self._files.kind(posixpath.join(self._path, name))
+        except Refused:
+            return True
+        return False
+
     async def text(self, name: str) -> str:
         """A settings file as it is on disk, where checkers read it too; empty for none.
 

@@ -2,7 +2,15 @@
 
 from acp_agent.core.backends import CommandOutcome
 from acp_agent.core.types import Json
-from acp_agent.tools.checkers.diagnostic import Checker, Diagnostic, Severity, json_document, position, worded
+from acp_agent.tools.checkers.diagnostic import (
+    VIRTUAL_ENVIRONMENT,
+    Checker,
+    Diagnostic,
+    Severity,
+    json_document,
+    position,
+    worded,
+)
 
 _SEVERITIES = {"error": Severity.ERROR, "warning": Severity.WARNING}
 
@@ -37,5 +45,7 @@ def _diagnostic(value: Json) -> Diagnostic | None:
 
 
 # A project may count warnings as failures (`failOnWarnings`).
-PYRIGHT = Checker("pyright", "pyright", "--outputjson", _parse, folder=".venv/bin", warnings_fail=True)
-BASEDPYRIGHT = Checker("basedpyright", "basedpyright", "--outputjson", _parse, folder=".venv/bin", warnings_fail=True)
+PYRIGHT = Checker("pyright", "pyright", "--outputjson", _parse, folders=VIRTUAL_ENVIRONMENT, warnings_fail=True)
+BASEDPYRIGHT = Checker(
+    "basedpyright", "basedpyright", "--outputjson", _parse, folders=VIRTUAL_ENVIRONMENT, warnings_fail=True
+)

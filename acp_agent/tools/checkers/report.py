@@ -40,7 +40,8 @@ def _warning(check: Check, outcome: CommandOutcome, found: Sequence[Diagnostic] 
     if outcome.truncated:
         return f"{name} wrote too much to be read: its list is not complete"
     if outcome.exit_code == 127 and check.line.startswith(f"{program} "):
-        return f"no diagnostics: {program} is not installed"
+        unused = f" (a {check.unused} that links outside the project is not used)" if check.unused else ""
+        return f"no diagnostics: {program} is not installed{unused}"
     explained = any(check.checker.warnings_fail or each.severity is Severity.ERROR for each in found or ())
     if found is not None and (outcome.exit_code == 0 or (explained and outcome.signal is None)):
         return ""

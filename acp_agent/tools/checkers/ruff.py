@@ -2,7 +2,15 @@
 
 from acp_agent.core.backends import CommandOutcome
 from acp_agent.core.types import Json
-from acp_agent.tools.checkers.diagnostic import Checker, Diagnostic, Severity, json_lines, position, worded
+from acp_agent.tools.checkers.diagnostic import (
+    VIRTUAL_ENVIRONMENT,
+    Checker,
+    Diagnostic,
+    Severity,
+    json_lines,
+    position,
+    worded,
+)
 
 # What stops a program, as ruff's language server has it. The severity it prints is "error" for everything.
 _ERRORS = ("F821", "E9", "invalid-syntax")
@@ -30,5 +38,5 @@ RUFF = Checker(
     "ruff",
     "check --no-fix --no-fix-only --exit-zero --output-format=json-lines",
     _parse,
-    folder=".venv/bin",
+    folders=VIRTUAL_ENVIRONMENT,
 )

@@ -20,7 +20,7 @@ def _diagnostic(match: re.Match[str]) -> Diagnostic:
     )
 
 
-TSC = Checker("tsc", "tsc", "--noEmit --pretty false", _parse, folder="node_modules/.bin")
+TSC = Checker("tsc", "tsc", "--noEmit --pretty false", _parse, folders=("node_modules/.bin",))
 
-TSC_BUILD = Checker("tsc", "tsc", "--build --noEmit --pretty false", _parse, folder="node_modules/.bin")
+TSC_BUILD = Checker("tsc", "tsc", "--build --noEmit --pretty false", _parse, folders=("node_modules/.bin",))
 """For a project that refers to others: only a build looks at those. TypeScript before 5.6 refuses (TS5094)."""

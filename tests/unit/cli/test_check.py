@@ -145,6 +145,27 @@ def test_checking_changes_nothing(check: Check, project: Path, tmp_path: Path):
     assert (status.st_mtime, status.st_atime) == (1, 1)
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_options_stand_anywhere(check: Check, project: Path, place: int):
+    def at(*option: str, words: Sequence[str]) -> list[str]:
+        return [*words[:place], *option, *words[place:]]
+
+    written = check(*at("--write", words=("path", "new/a/b")))
+    assert (written.code, written.err) == (0, "")
+    assert written.out.startswith("allowed    write new/a/b\n")
+    found = check(*at("--resolve", "example.com=127.0.0.1", words=("url", "https://example.com/")))
+    assert (found.code, found.err) == (1, "")
+    assert "127.0.0.1" in found.out
+    (project / "rules.json").write_text('[{"pattern": "true", "action": "deny"}]')
+    assert check(*at("--rules", "rules.json", words=("command", "true"))).code == 1
+
+
+@pytest.mark.parametrize("arguments", [["--stdin"], ["command", "--stdin"], ["--stdin", "command"]])
+def test_lines_need_no_target(check: Check, arguments: list[str]):
+    done = check(*arguments, stdin=b'{"command": "true"}\n')
+    assert (done.code, done.err, done.out.count("\n")) == (0, "", 1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

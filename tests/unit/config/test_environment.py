@@ -7,8 +7,11 @@ import pytest
 from acp_agent.config.environment import PREFIX
 from acp_agent.config.keys import PROVIDERS, RULES, keys
 from acp_agent.config.load import Flags, load
+from acp_agent.config.policy_settings import PolicyRule
+from acp_agent.config.selection_settings import ModelTools
 from tests.unit.config.conftest import told
 
+RULE = {"effect": "deny", "tool": "bash", "args_match": "sudo"}
 # One good value for each key, spelled as a variable, and what it means.
 VALUES = {
     "agent.max_tool_iterations": ("7", 7),
@@ -23,13 +26,54 @@ VALUES = {
     "tools.shell.env_allow": ("5", ("5",)),
     "tools.shell.substitution": ("ask", "ask"),
     "tools.file.allowed_paths": ("[]", ()),
+    "tools.file.deny_read": ("**/.env, ~/.ssh", ("**/.env", "~/.ssh")),
+    "tools.file.allow_read": ('["src/**"]', ("src/**",)),
+    "tools.file.read_policy": ("carve_out", "carve_out"),
+    "tools.scrape.timeout": ("3", 3.0),
+    "tools.scrape.max_body_bytes": ("2048", 2048),
+    "tools.scrape.allowed_domains": ("*.example.com", ("*.example.com",)),
+    "tools.scrape.denied_domains": ("a.example, b.example", ("a.example", "b.example")),
+    "tools.scrape.ports": ("[443, 8443]", (443, 8443)),
+    "tools.diagnostics.max_diagnostics": ("9", 9),
+    "tools.diagnostics.timeout": ("8", 8.0),
     "tools.overflow.threshold": ("1234", 1234),
+    "tools.autonomy_level": ("readonly", "readonly"),
+    "tools.shell.confirm_patterns": ("rm *, git push*", ("rm *", "git push*")),
+    "tools.profile": ("coding", "coding"),
+    "tools.allow": ("group:fs, bash", ("group:fs", "bash")),
+    "tools.deny": ("fetch", ("fetch",)),
+    "tools.also_allow": ('["web_scrape"]', ("web_scrape",)),
+    "tools.by_model": ('{"anthropic:*": {"deny": ["bash"]}}', {"anthropic:*": ModelTools(deny=("bash",))}),
+    "tools.shell.blocked_groups": ("persistence, system", ("persistence", "system")),
+    "tools.protection.protected_paths": ("deploy/**", ("deploy/**",)),
+    "tools.protection.unprotected_paths": (".envrc", (".envrc",)),
+    "tools.max_tool_calls_per_session": ("50", 50),
+    "tools.rate_limit.calls_per_hour": ("100", 100),
+    "tools.anomaly.enabled": ("off", False),
+    "tools.anomaly.window_size": ("10", 10),
+    "tools.anomaly.failure_threshold": ("0.5", 0.5),
+    "tools.anomaly.auto_block": ("no", False),
+    "tools.verifiers.destructive": ("off", False),
+    "tools.verifiers.injection": ("off", False),
+    "tools.verifiers.firewall": ("off", False),
+    "tools.verifiers.url_grounding": ("on", True),
+    "tools.policy.enabled": ("on", True),
+    "tools.policy.default_effect": ("allow", "allow"),
+    "tools.policy.policy_file": ("/policy.toml", "/policy.toml"),
+    "tools.policy.rules": (json.dumps([RULE]), (PolicyRule.model_validate(RULE),)),
+    "tools.authorization.enabled": ("on", True),
+    "tools.authorization.rules": (json.dumps([RULE]), (PolicyRule.model_validate(RULE),)),
     "acp.terminal_timeout_secs": ("0", 0),
     "acp.terminal_form": ("exec", "exec"),
     "acp.request_timeout_secs": ("1", 1),
     "acp.mode": ("ask", "ask"),
     "acp.auto_approve": ("full-auto", "full-auto"),
     "acp.permission_file": ("/p", "/p"),
+    "acp.rich_kinds": ("on", True),
+    "acp.question_timeout_secs": ("60", 60),
+    "audit.enabled": ("off", False),
+    "audit.file": ("/a.jsonl", "/a.jsonl"),
+    "audit.max_bytes": ("70000", 70_000),
     "logging.level": ("error", "error"),
     "logging.file": ("/l", "/l"),
 }

@@ -11,13 +11,19 @@ from hypothesis import strategies as st
 from acp_agent.cli.toml import toml_value
 from acp_agent.config.keys import RULES, keys
 from acp_agent.config.project import ProjectLoosens
+from acp_agent.config.tool_settings import ReadRule
+from acp_agent.core.types import Access
+from acp_agent.execution.read_policy import ReadPolicy
 from tests.unit.config.conftest import told
 
 RANK = {"allow": 0, "ask": 1, "deny": 2}
 STRICTNESS = {
     "tools.shell.substitution": ["inspect", "ask", "block"],
+    "tools.file.read_policy": ["carve_out", "strict"],
     "acp.mode": ["code", "architect", "ask"],
     "acp.auto_approve": ["full-auto", "auto-edit", "suggest"],
+    "tools.autonomy_level": ["full", "supervised", "readonly"],
+    "tools.profile": ["full", "coding", "minimal"],
 }
 # Keys a project has no say in.
 USERS_ALONE = {
@@ -25,7 +31,19 @@ USERS_ALONE = {
     "llm.providers",
     "acp.terminal_form",
     "acp.request_timeout_secs",
+    "acp.question_timeout_secs",
     "acp.permission_file",
+    "tools.shell.confirm_patterns",
+    "tools.anomaly.window_size",
+    "tools.by_model",
+    "tools.protection.unprotected_paths",
+    "tools.authorization.enabled",
+    "tools.policy.default_effect",
+    "tools.policy.enabled",
+    "tools.policy.policy_file",
+    "audit.enabled",
+    "audit.file",
+    "audit.max_bytes",
     "logging.level",
     "logging.file",
 }
@@ -36,8 +54,24 @@ rules = st.lists(
     ),
     max_size=5,
 )
+policy_rules = st.lists(
+    st.fixed_dictionaries(
+        {"effect": st.sampled_from(["allow", "deny"]), "tool": st.sampled_from(["*", "bash", "read"])}
+    ),
+    max_size=3,
+)
+SWITCHES_ON = {
+    "tools.anomaly.enabled",
+    "tools.anomaly.auto_block",
+    "tools.verifiers.destructive",
+    "tools.verifiers.injection",
+    "tools.verifiers.firewall",
+    "tools.verifiers.url_grounding",
+}
 words = st.lists(st.sampled_from(["curl", "sudo", "nc"]), max_size=3, unique=True)
 paths = st.lists(st.sampled_from(["/", "/srv", "/srv/a", "/srv/ab", "/opt"]), max_size=3, unique=True)
+globs = st.lists(st.sampled_from(["a*", "*b", "ab", "src", "src/a"]), max_size=3, unique=True)
+hosts = st.lists(st.sampled_from(["a.example", "*.a.example", "b.example"]), max_size=3, unique=True)
 seconds = st.sampled_from([0.5, 1, 30, 31, 86400])
 VALUES = {
     "agent.max_tool_iterations": st.integers(1, 100),
@@ -51,10 +85,51 @@ VALUES = {
     "tools.shell.blocked_commands": words,
     "tools.shell.allowed_commands": words,
     "tools.shell.env_allow": words,
+    "tools.shell.confirm_patterns": words,
+    "tools.autonomy_level": st.sampled_from(STRICTNESS["tools.autonomy_level"]),
+    "acp.question_timeout_secs": seconds,
     "tools.shell.substitution": st.sampled_from(STRICTNESS["tools.shell.substitution"]),
     "tools.file.allowed_paths": paths,
+    "tools.file.deny_read": globs,
+    "tools.file.allow_read": globs,
+    "tools.file.read_policy": st.sampled_from(STRICTNESS["tools.file.read_policy"]),
+    "tools.scrape.timeout": seconds,
+    "tools.scrape.max_body_bytes": st.integers(1024, 2 * 1024 * 1024),
+    "tools.scrape.allowed_domains": hosts,
+    "tools.scrape.denied_domains": hosts,
+    "tools.scrape.ports": st.lists(st.sampled_from([443, 8443, 22]), min_size=1, max_size=3, unique=True),
+    "tools.diagnostics.max_diagnostics": st.integers(1, 60),
+    "tools.diagnostics.timeout": seconds,
     "tools.overflow.threshold": st.integers(1000, 60_000),
     "tools.permissions.bash": rules,
+    "tools.profile": st.sampled_from(STRICTNESS["tools.profile"]),
+    "tools.allow": words,
+    "tools.deny": words,
+    "tools.also_allow": words,
+    "tools.by_model": st.just({"*": {"deny": ["bash"]}}),
+    "tools.shell.blocked_groups": st.lists(st.sampled_from(["persistence", "system", "eval"]), max_size=3, unique=True),
+    "tools.protection.protected_paths": globs,
+    "tools.protection.unprotected_paths": globs,
+    "tools.max_tool_calls_per_session": st.integers(1, 100),
+    "tools.rate_limit.calls_per_hour": st.integers(0, 100),
+    "tools.anomaly.enabled": st.booleans(),
+    "tools.anomaly.window_size": st.integers(1, 30),
+    "tools.anomaly.failure_threshold": st.sampled_from([0.1, 0.7, 0.9]),
+    "tools.anomaly.auto_block": st.booleans(),
+    "tools.verifiers.destructive": st.booleans(),
+    "tools.verifiers.injection": st.booleans(),
+    "tools.verifiers.firewall": st.booleans(),
+    "tools.verifiers.url_grounding": st.booleans(),
+    "tools.policy.enabled": st.booleans(),
+    "tools.policy.default_effect": st.sampled_from(["allow", "deny"]),
+    "tools.policy.policy_file": st.sampled_from(["/a", "/b"]),
+    "tools.policy.rules": policy_rules,
+    "tools.authorization.enabled": st.booleans(),
+    "tools.authorization.rules": policy_rules,
+    "audit.enabled": st.booleans(),
+    "audit.file": st.sampled_from(["/a", "/b"]),
+    "audit.max_bytes": st.integers(65_536, 100_000),
+    "acp.rich_kinds": st.booleans(),
     "acp.terminal_timeout_secs": st.just(0) | seconds,
     "acp.terminal_form": st.sampled_from(["script", "exec", "line"]),
     "acp.request_timeout_secs": seconds,
@@ -95,12 +170,32 @@ def is_tighter_or_equal(name: str, before, after) -> bool:
         case "tools.permissions.bash":
             texts = ["".join(letters) for size in range(4) for letters in product("ab", repeat=size)]
             return all(decide(after, text) >= decide(before, text) for text in texts)
-        case "tools.enabled":
+        case "tools.enabled" | "acp.rich_kinds":
             return before or not after
-        case "tools.shell.blocked_commands":
+        case _ if name in SWITCHES_ON:
+            return after or not before
+        case "tools.policy.rules" | "tools.authorization.rules":  # denies in front, the user's own behind
+            added = after[: len(after) - len(before)]
+            return after[len(added) :] == before and all(rule.effect == "deny" for rule in added)
+        case "tools.rate_limit.calls_per_hour":
+            return (after or infinite) <= (before or infinite)
+        case (
+            "tools.shell.blocked_commands"
+            | "tools.shell.blocked_groups"
+            | "tools.file.deny_read"
+            | "tools.scrape.denied_domains"
+            | "tools.deny"
+            | "tools.protection.protected_paths"
+        ):
             return set(after) >= set(before)
-        case "tools.shell.allowed_commands" | "tools.shell.env_allow":
+        case "tools.shell.allowed_commands" | "tools.shell.env_allow" | "tools.also_allow":
             return set(after) <= set(before)
+        case "tools.file.allow_read":  # none would allow everything, one more could be an exception
+            return set(after) <= set(before) and bool(after) == bool(before)
+        case "tools.scrape.ports":
+            return bool(after) and set(after) <= set(before)
+        case "tools.scrape.allowed_domains" | "tools.allow":
+            return not before or (bool(after) and set(after) <= set(before))
         case "tools.shell.allowed_paths" | "tools.file.allowed_paths":
             return all(below(path, before) for path in after)
         case "acp.terminal_timeout_secs":
@@ -125,6 +220,18 @@ def test_whatever_a_project_says_nothing_gets_looser(loading, user, wish):
     }
 
 
+@given(user=trees, wish=trees, path=st.sampled_from(["a", "ab", "b", "src/a", "src/b", "src/a/b", "x/src", "c"]))
+def test_whatever_a_project_says_no_more_files_may_be_read(loading, user, wish, path):
+    alone, together = (reading(loaded.settings.tools.file) for loaded in (loading(user, ""), loading(user, wish)))
+    for access in Access:
+        assert alone(f"/p/{path}", access) is None or together(f"/p/{path}", access) is not None
+
+
+def reading(file) -> ReadPolicy:
+    carve_out = file.read_policy is ReadRule.CARVE_OUT
+    return ReadPolicy(file.deny_read, file.allow_read, carve_out=carve_out, folders=["/p"])
+
+
 @pytest.mark.parametrize(
     ("user", "wish", "name", "value"),
     [
@@ -134,6 +241,12 @@ def test_whatever_a_project_says_nothing_gets_looser(loading, user, wish):
         ("tools.shell.substitution = 'inspect'", "tools.shell.substitution = 'ask'", "tools.shell.substitution", "ask"),
         ("acp.auto_approve = 'full-auto'", "acp.auto_approve = 'suggest'", "acp.auto_approve", "suggest"),
         ("", "acp.mode = 'ask'", "acp.mode", "ask"),
+        (
+            "tools.file.read_policy = 'carve_out'",
+            "tools.file.read_policy = 'strict'",
+            "tools.file.read_policy",
+            "strict",
+        ),
         ("", "tools.enabled = false", "tools.enabled", False),
     ],
 )
@@ -150,6 +263,13 @@ def test_a_project_can_tighten(loading, user, wish, name, value):
         ("tools.shell.allowed_commands", ["a", "b"], ["b"], ("b",)),
         ("tools.shell.env_allow", ["a", "b"], [], ()),
         ("tools.file.allowed_paths", ["/srv", "/opt"], ["/srv/a"], ("/srv/a",)),
+        ("tools.file.deny_read", ["a"], ["b", "a"], ("a", "b")),
+        ("tools.file.allow_read", ["a", "b"], ["b"], ("b",)),
+        ("tools.file.allow_read", ["a", "b"], [], ("a", "b")),
+        ("tools.file.allow_read", [], [], ()),
+        ("tools.scrape.ports", [443, 8443], [443], (443,)),
+        ("tools.scrape.allowed_domains", [], ["a.example"], ("a.example",)),
+        ("tools.scrape.allowed_domains", ["a.example"], [], ("a.example",)),
     ],
 )
 def test_a_project_can_tighten_a_list(loading, name, users, projects, value):
@@ -171,6 +291,9 @@ def test_a_project_can_tighten_a_list(loading, name, users, projects, value):
         ("tools.enabled = false", "tools.enabled = true", "tools.enabled = true: expected false"),
         ("", "tools.file.allowed_paths = ['/']", 'tools.file.allowed_paths = "/": expected folders inside the user\'s'),
         ("", "tools.shell.allowed_commands = ['sudo']", 'tools.shell.allowed_commands = "sudo": expected some of'),
+        ("", "tools.file.allow_read = ['src']", 'tools.file.allow_read = "src": expected some of the user\'s entries'),
+        ("", "tools.file.read_policy = 'carve_out'", 'tools.file.read_policy = "carve_out": expected a stricter value'),
+        ("", "tools.scrape.ports = [22]", "tools.scrape.ports = 22: expected some of the user's entries"),
         ("", "logging.file = '/tmp/x'", 'logging.file = "/tmp/x": expected it only in the user\'s own configuration'),
         ("", "llm.model = 'scripted:x'", "expected it only in the user's own configuration"),
         (

@@ -7,7 +7,7 @@ import pytest
 from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import ToolCall, ToolKind, ToolResult, ToolSpec
 from acp_agent.core.wrapper import WrapperExecutor
-from acp_agent.execution.chain import build_chain
+from acp_agent.execution.chain import Place, absent, build_chain
 
 pytestmark = pytest.mark.anyio
 
@@ -32,14 +32,24 @@ def noting(seen: list[str], name: str) -> Callable[[ToolExecutor], ToolExecutor]
     return Noting
 
 
-async def test_the_blocklist_is_first_the_question_last_and_output_next_to_the_tool() -> None:
+async def test_every_link_stands_at_its_place_whatever_the_order_they_are_given_in() -> None:
     seen: list[str] = []
-    names = ("output", "permission", "sandbox", "mode", "blocklist")
-    chain = build_chain(Innermost(seen), **{name: noting(seen, name) for name in names})
+    links = {place: noting(seen, place) for place in reversed(Place)}
+    chain = build_chain(Innermost(seen), links)
     spec = ToolSpec("t", "", {}, ToolKind.OTHER, mutates=False)
 
     async def unused(_context: object) -> ToolResult:
         raise AssertionError
 
     await chain.execute(Invocation(ToolCall("1", "t", {}), spec, "t", unused))
-    assert seen == ["blocklist", "mode", "sandbox", "permission", "output", "tool"]
+    assert seen == [*Place, "tool"]
+
+
+def test_the_audit_sees_everything_the_blocklist_is_the_first_gate_and_the_question_the_last() -> None:
+    assert [*Place][:2] == [Place.AUDIT, Place.BLOCKLIST]
+    assert [*Place][-2:] == [Place.PERMISSION, Place.OUTPUT]
+
+
+def test_a_place_nobody_stands_at_is_a_mistake() -> None:
+    with pytest.raises(KeyError, match="quota"):
+        build_chain(Innermost([]), {place: absent for place in Place if place is not Place.QUOTA})

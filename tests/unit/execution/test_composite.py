@@ -2,7 +2,7 @@ import anyio
 import pytest
 
 from acp_agent.core.backends import CommandRequest, RunningCommand
-from acp_agent.core.errors import BackendUnavailable, Refused
+from acp_agent.core.errors import BackendUnavailable, Refused, ToolError
 from acp_agent.core.types import Access
 from acp_agent.execution.composite import CompositeFileSystem, CompositeTerminal
 from tests.fakes.fake_terminal import FakeTerminal, Script
@@ -35,7 +35,7 @@ async def test_the_first_backend_that_can_do_it_does_it(told: Told):
     editor, local = MemoryFileSystem({"a": "unsaved"}), MemoryFileSystem({"a": "saved"})
     files = CompositeFileSystem([editor], local, told)
     assert await files.read_text("a") == "unsaved"
-    await files.write_text("a", "new")
+    await files.write_text("a", "new", expected="unsaved")
     assert (editor.text("a"), local.text("a")) == ("new", "saved")
     assert told.errors == []
 
@@ -54,7 +54,7 @@ async def test_a_backend_that_never_will_is_not_asked_again_for_that_operation_o
     files = CompositeFileSystem([editor], local, told)
     assert await files.read_text("a") == "saved"
     assert await files.read_text("b") == "saved"
-    await files.write_text("b", "new")
+    await files.write_text("b", "new", expected="unsaved")
     assert (editor.text("b"), local.text("b")) == ("new", "saved")
 
 
@@ -68,7 +68,7 @@ async def test_the_user_is_told_once_for_each_kind_of_operation(told: Told):
             tasks.start_soon(files.read_text, path)
     assert len(told.errors) == 1
     await files.list_directory(".")
-    await files.write_text("b", "y")
+    await files.write_text("b", "y", expected="x")
     assert told.errors == [told.errors[0], "two"]
 
 
@@ -81,6 +81,17 @@ async def test_an_ordinary_no_is_not_worth_telling(told: Told):
     editor.fail("b", unavailable("loud"))
     await files.read_text("b")
     assert told.errors == ["loud"]
+
+
+async def test_the_next_backend_is_held_to_the_same_expectation(told: Told):
+    editor, local = MemoryFileSystem(), MemoryFileSystem({"a": "saved"})
+    editor.fail("a", unavailable())
+    files = CompositeFileSystem([editor], local, told)
+    for expected in ("unsaved", None):
+        with pytest.raises(ToolError, match="file changed between diff preview and write; aborting"):
+            await files.write_text("a", "new", expected=expected)
+    await files.write_text("a", "new", expected="saved")
+    assert local.writes == [("/project/a", "new")]
 
 
 async def test_any_other_error_is_the_answer(told: Told):

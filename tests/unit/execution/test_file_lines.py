@@ -131,7 +131,7 @@ def test_bytes_that_are_no_utf8_make_a_file_binary_only_where_they_are_asked_for
     (project / "a").write_bytes(b"one\ncaf\xe9\nthree\n")
     assert read(project, 0, 1).lines == ("one",)
     assert read(project, -1, 1).lines == ("three",)
-    with pytest.raises(ToolError, match=r"a is a binary file"):
+    with pytest.raises(ToolError, match=r"a is text that is not UTF-8"):
         read(project, 0, 2)
 
 

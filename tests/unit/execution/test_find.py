@@ -3,9 +3,11 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio import to_thread
 
 from acp_agent.core.errors import Refused
 from acp_agent.core.types import Access
+from acp_agent.execution.find import find_paths
 from acp_agent.execution.local_files import LocalFileSystem
 from acp_agent.execution.roots import Roots
 
@@ -134,3 +136,23 @@ async def test_a_tree_deeper_than_a_path_can_be_long_ends_somewhere(files: Local
 async def test_order_is_that_of_the_names_on_the_way(files: LocalFileSystem, project: Path):
     grow(project, "a/z", "a.txt", "a-b", "b", "B")
     assert await found(files, project, "**") == ["B", "a", "a/z", "a-b", "a.txt", "b"]
+
+
+async def test_what_a_carve_out_opens_is_found_below_a_folder_that_may_not_be_listed(project: Path):
+    grow(project, "closed/open/a.py", "closed/b.py")
+
+    def policy(path: str, access: Access) -> str | None:
+        del access
+        return "closed" if "/closed" in path and "/open" not in path else None
+
+    with Roots(str(project), policy=policy) as roots:
+        assert await found(LocalFileSystem(roots), project, "**") == ["closed/open", "closed/open/a.py"]
+
+
+async def test_a_search_without_time_says_where_it_stopped(project: Path):
+    grow(project, "a/b.py", "c.py")
+    with Roots(str(project)) as roots:
+        stopped = await to_thread.run_sync(find_paths, roots, ".", "**", 10, 0.0)
+        whole = await to_thread.run_sync(find_paths, roots, ".", "**", 10)
+    assert (stopped.paths, stopped.more, stopped.stopped) == ((), False, str(project / "a"))
+    assert (len(whole.paths), whole.stopped) == (3, None)

@@ -3,12 +3,19 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import anyio
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from acp_agent.core.backends import GrepQuery
 from acp_agent.execution.ignore import IgnoreRules
-from acp_agent.execution.roots import Root
+from acp_agent.execution.local_files import LocalFileSystem
+from acp_agent.execution.roots import Root, Roots
+from acp_agent.execution.time_limit import TimeLimit
+
+# Python's own engine, which pathspec shows each pattern to first, warns of sets that git and RE2 understand.
+pytestmark = pytest.mark.filterwarnings("ignore:Possible (nested set|set):FutureWarning")
 
 NAMES = ["a", "b", "c.log", "build"]
 lines = st.one_of(
@@ -21,7 +28,7 @@ lines = st.one_of(
 
 def kept(root: Root, base: str = ".") -> set[str]:
     """The files below the base that a search would look at."""
-    rules = IgnoreRules(root, base)
+    rules = IgnoreRules(root, base, TimeLimit(60))
     found: set[str] = set()
 
     def enter(directory: str) -> None:
@@ -65,6 +72,61 @@ def test_one_bad_line_costs_only_itself(root: Root, project: Path):
     put(project, "x.log")
     put(project, ".gitignore", "!\n[z-a]\n///\n*.log\n\\\n")
     assert kept(root) == {".gitignore"}
+
+
+@pytest.mark.parametrize("line", ["[[:foo:]]", "?" * 4000, "?" * 20_000, "[[.a.]]", "[[:alpha:]-z]"])
+def test_a_line_that_is_too_much_for_the_engine_costs_only_itself(root: Root, project: Path, line: str):
+    put(project, "x.log")
+    put(project, "y.txt")
+    put(project, ".gitignore", f"*.log\n{line}\n!x.log\nx.*\n")
+    assert kept(root) == {".gitignore", "y.txt"}
+
+
+def test_very_many_lines_count_all_and_the_last_that_matches_decides(root: Root, project: Path):
+    for path in ("a7b", "a1700b", "keep.log", "x.log"):
+        put(project, path)
+    many = [f"a{number}*b" for number in range(3000)]
+    put(project, ".gitignore", "\n".join(["*.log", *many, "!keep.log", "!a7b"]))
+    assert kept(root) == {".gitignore", "keep.log", "a7b"}
+
+
+def test_rules_count_however_deep_the_folders_are(root: Root, project: Path):
+    deep = "/".join("d" * 1100)
+    put(project, ".gitignore", "*.log\n")
+    assert IgnoreRules(root, ".", TimeLimit(60)).ignores(f"{deep}/x.log", is_directory=False)
+    assert not IgnoreRules(root, ".", TimeLimit(60)).ignores(f"{deep}/x.txt", is_directory=False)
+
+
+def test_when_the_time_is_over_no_more_rules_are_compiled(root: Root, project: Path):
+    put(project, ".gitignore", "*.log\n")
+    assert not IgnoreRules(root, ".", TimeLimit(0)).ignores("x.log", is_directory=False)
+
+
+pieces = st.one_of(
+    st.binary(max_size=8),
+    st.sampled_from(
+        [b"[[:foo:]]", b"[[:alpha:]]", b"[z-a]", b"[", b"]", b"[!", b"!", b"\\", b"\n", b"\r\n", b"**", b"/"]
+    ),
+    st.sampled_from([b"\xff", b"\0", b"\xef\xbb\xbf", b"?" * 5000, b"*a" * 800, b"[^\\", b"\\Q", b"(?", b"{9999}"]),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(pieces, max_size=8).map(b"".join))
+@example(b"[[:foo:]]")
+@example(b"?" * 20_000)
+def test_no_bytes_in_a_rule_file_make_a_search_fail(tmp_path_factory: pytest.TempPathFactory, rules: bytes):
+    project = tmp_path_factory.mktemp("rules").resolve()
+    put(project, "sub/a.txt", "needle\n")
+    (project / ".gitignore").write_bytes(rules)
+
+    async def search() -> None:
+        with Roots(str(project)) as roots:
+            files = LocalFileSystem(roots, ripgrep=None)
+            assert (await files.find(".", "**", 10)).stopped is None
+            assert (await files.grep(GrepQuery("needle", "."))).stopped is None
+
+    anyio.run(search)
 
 
 def test_a_byte_order_mark_and_carriage_returns_are_no_part_of_a_rule(root: Root, project: Path):

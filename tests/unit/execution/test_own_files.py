@@ -23,8 +23,8 @@ async def test_no_tool_writes_them_even_where_the_session_covers_them(tmp_path: 
     (tmp_path / "sub").mkdir()
     with Roots(str(tmp_path), policy=OwnFiles((str(tmp_path / "data"), str(tmp_path / "config.toml")))) as roots:
         with pytest.raises(Refused, match="belongs to the agent"):
-            await LocalFileSystem(roots).write_text(path, "auto_approve = 'full-auto'")
-        await LocalFileSystem(roots).write_text("data.txt", "mine")
+            await LocalFileSystem(roots).write_text(path, "auto_approve = 'full-auto'", expected=None)
+        await LocalFileSystem(roots).write_text("data.txt", "mine", expected=None)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["data", "data.txt", "sub"]
 
 

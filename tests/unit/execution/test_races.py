@@ -1,6 +1,7 @@
 """A link swapped in while an operation runs leads nowhere: 2,000 tries an operation, no escape.
 
-Changes of trees are tried 500 times here and 4,000 times by `make soak`.
+Slow operations are tried fewer times here, and by `make soak` as often: changes of trees 500 and 4,000 times, grep
+with the real ripgrep 60 and 2,000 times.
 """
 
 import os
@@ -10,11 +11,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeAlias
 
 import pytest
 
 from acp_agent.core.backends import GrepQuery
-from acp_agent.core.errors import Refused, ToolError
+from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.execution.local_files import LocalFileSystem
 from acp_agent.execution.open_beneath import Opener
 from acp_agent.execution.roots import Roots
@@ -71,9 +73,32 @@ async def read(files: LocalFileSystem, path: str) -> str:
     return await files.read_text(path)
 
 
+async def read_some_lines(files: LocalFileSystem, path: str) -> str:
+    return repr(await files.read_lines(path, 0, 10))
+
+
+async def read_all_bytes(files: LocalFileSystem, path: str) -> str:
+    return (await files.read_bytes(path, 10_000)).decode()
+
+
+async def head(files: LocalFileSystem, path: str) -> str:
+    return repr(await files.head(path, 100))
+
+
 async def write(files: LocalFileSystem, path: str) -> str:
-    await files.write_text(path, "written\n")
-    return "written"
+    """A new file where there is none, else the old one replaced, without a look at what it holds."""
+    for expected in ("inside\n", "written\n", None):
+        with suppress(ToolError):
+            await files.write_text(path, "written\n", expected=expected)
+            return "written"
+    raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, path)
+
+
+async def edit(files: LocalFileSystem, path: str) -> str:
+    """What the tool does: the text is read, then replaced where it still is the one."""
+    old = await files.read_text(path)
+    await files.write_text(path, "edited" if old == "inside\n" else "inside\n", expected=old)
+    return old
 
 
 async def list_parent(files: LocalFileSystem, path: str) -> str:
@@ -90,17 +115,31 @@ async def grep(files: LocalFileSystem, path: str) -> str:
     return repr((await files.grep(GrepQuery(".", "."))).matches)
 
 
-@pytest.mark.parametrize("operation", [read, write, list_parent, find, grep])
-async def test_a_swapped_link_is_never_followed(
-    world: Path, opener: Opener, operation: Callable[[LocalFileSystem, str], Awaitable[str]]
-):
+Operation: TypeAlias = Callable[[LocalFileSystem, str], Awaitable[str]]
+
+
+@pytest.mark.parametrize(
+    "operation", [read, read_some_lines, read_all_bytes, head, write, edit, list_parent, find, grep]
+)
+async def test_a_swapped_link_is_never_followed(world: Path, opener: Opener, operation: Operation):
+    await race(world, opener, operation, TRIES, ripgrep=None)
+
+
+@pytest.mark.parametrize("tries", [60, pytest.param(TRIES, marks=pytest.mark.soak)])
+async def test_a_link_that_tricks_ripgrep_shows_nothing(world: Path, opener: Opener, tries: int):
+    ripgrep = Path(sys.executable).parent / "rg"
+    assert ripgrep.exists()
+    await race(world, opener, grep, tries, ripgrep=str(ripgrep))
+
+
+async def race(world: Path, opener: Opener, operation: Operation, tries: int, *, ripgrep: str | None) -> None:
     project, secret = world / "project", world / "outside" / "file"
     secret.write_text("SECRET" * 111)  # 666 bytes, to be known in a listing
     done, refused = 0, 0
     with Roots(str(project), opener=opener) as roots:
-        files = LocalFileSystem(roots, ripgrep=None)
+        files = LocalFileSystem(roots, ripgrep=ripgrep)
         with swapping(project / "a", project / "b", project / "file", project / "link"):
-            for number in range(TRIES):
+            for number in range(tries):
                 try:
                     shown = await operation(files, "a/file" if number % 2 else "file")
                 except (Refused, ToolError):

@@ -90,6 +90,12 @@ def new_world(base: Path) -> World:
     return world
 
 
+async def written(files: LocalFileSystem, path: str) -> None:
+    """Create or replace; whoever writes says what the file held."""
+    old = await files.read_text(path) if await files.kind(path) is not None else None
+    await files.write_text(path, "inside\n", expected=old)
+
+
 async def shown_by(files: LocalFileSystem, call: str, path: str, other: str) -> str:
     """Everything an operation tells, its errors included."""
     try:
@@ -97,7 +103,7 @@ async def shown_by(files: LocalFileSystem, call: str, path: str, other: str) -> 
             case "read":
                 return await files.read_text(path)
             case "write":
-                await files.write_text(path, "inside\n")
+                await written(files, path)
                 return ""
             case "list":
                 return repr(await files.list_directory(path))

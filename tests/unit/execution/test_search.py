@@ -13,6 +13,8 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
 from acp_agent.execution.local_files import LocalFileSystem
 from acp_agent.execution.roots import Roots
+from acp_agent.execution.search import grep
+from acp_agent.execution.time_limit import TimeLimit
 
 pytestmark = pytest.mark.anyio
 
@@ -95,8 +97,56 @@ async def test_large_files_are_passed_over_but_searched_when_they_are_named(root
     files = LocalFileSystem(roots, read_limit=100, ripgrep=None)
     (project / "large").write_text("x\n" * 100 + "needle\n")
     (project / "small").write_text("needle\n")
-    assert await lines(files, "needle") == [(1, "needle")]
-    assert await lines(files, "needle", "large") == [(101, "needle")]
+    (project / "large.log").write_text("x\n" * 100)
+    for ripgrep in (None, "rg"):
+        files = LocalFileSystem(roots, read_limit=100, ripgrep=ripgrep)
+        assert await lines(files, "needle") == [(1, "needle")]
+        found = await files.grep(GrepQuery("needle", "."))
+        assert (found.too_large, found.size_limit) == ((str(project / "large"), str(project / "large.log")), 100)
+        assert (await files.grep(GrepQuery("needle", ".", glob="*.log"))).too_large == (str(project / "large.log"),)
+        assert await lines(files, "needle", "large") == [(101, "needle")]
+        assert (await files.grep(GrepQuery("needle", "large"))).too_large == ()
+
+
+async def test_a_hidden_or_skipped_name_is_searched_when_the_glob_names_it(roots: Roots, project: Path):
+    for path in (".github/ci.yml", ".git/x", ".env", "sub/.env.local", "target/a", ".venv/b", "plain", ".github/.x/y"):
+        (project / path).parent.mkdir(exist_ok=True, parents=True)
+        (project / path).write_text("needle\n")
+    for glob, expected in (
+        (None, ["plain"]),
+        (".github/**", [".github/ci.yml"]),
+        ("{.github,nothing}/*", [".github/ci.yml"]),
+        (".env*", [".env", "sub/.env.local"]),
+        ("**/.*/*", [".github/.x/y", ".github/ci.yml", ".venv/b"]),
+        (".git/*", [".git/x"]),
+        ("target/*", ["target/a"]),
+        ("*", ["plain"]),
+        ("**", ["plain"]),
+    ):
+        for ripgrep in (None, "rg"):
+            found = await LocalFileSystem(roots, ripgrep=ripgrep).grep(GrepQuery("needle", ".", glob=glob))
+            assert [match.path.removeprefix(f"{project}/") for match in found.matches] == expected, (glob, ripgrep)
+
+
+async def test_a_search_without_time_says_where_it_stopped(roots: Roots, project: Path):
+    (project / "a").mkdir()
+    (project / "a" / "b").write_text("needle\n")
+    for ripgrep in (None, "rg"):
+        found = await grep(roots, GrepQuery("needle", "."), ripgrep, 1000, 0.0)
+        assert (found.matches, found.more, found.stopped) == ((), False, str(project / "a"))
+    found = await grep(roots, GrepQuery("needle", "a/b"), None, 1000, 0.0)
+    assert (found.matches, found.stopped) == ((), str(project / "a" / "b"))
+
+
+def test_a_time_limit_remembers_where_it_was_first_met():
+    now = 10.0
+    time = TimeLimit(5, lambda: now)
+    assert not time.stops_at("/a")
+    now = 15.0
+    assert time.is_over
+    assert time.stops_at("/b")
+    assert time.stops_at("/c")
+    assert time.stopped == "/b"
 
 
 async def test_a_large_file_is_searched_in_blocks_as_if_it_were_one(roots: Roots, project: Path):
@@ -186,7 +236,7 @@ async def test_a_policy_hides_what_may_not_be_read(project: Path):
             await lines(files, "needle", "a.key")
 
 
-async def test_a_folder_that_may_not_be_listed_is_not_entered_and_a_file_is_judged_by_reading(project: Path):
+async def test_files_are_judged_by_reading_also_below_a_folder_that_may_not_be_listed(project: Path):
     for path in ("hidden/a", "open/a"):
         (project / path).parent.mkdir()
         (project / path).write_text("needle\n")
@@ -199,7 +249,7 @@ async def test_a_folder_that_may_not_be_listed_is_not_entered_and_a_file_is_judg
         with Roots(str(project), policy=policy) as roots:
             files = LocalFileSystem(roots, ripgrep=ripgrep)
             found = await files.grep(GrepQuery("needle", "."))
-            assert [match.path for match in found.matches] == [str(project / "open" / "a")]
+            assert [match.path for match in found.matches] == [str(project / name / "a") for name in ("hidden", "open")]
             assert await lines(files, "needle", "open") == [(1, "needle")]
             assert await lines(files, "needle", "hidden/a") == [(1, "needle")]
             with pytest.raises(Refused, match="secret"):

@@ -244,9 +244,10 @@ def escapes(bash: Bash, texts: Sequence[str]) -> tuple[int, int, list[str]]:
     plain: list[tuple[str, Plain]] = []
     for text in texts:
         verdict = analyse(text)
-        if isinstance(verdict, Plain) and not any(
-            each.unclear for command in verdict.commands for each in command.walk()
-        ):
+        if not isinstance(verdict, Plain):
+            continue
+        commands = [each for command in verdict.commands for each in command.walk()]
+        if not any(each.unclear or _writes_elsewhere(each) for each in commands):
             plain.append((text, verdict))
     ran = 0
     escaped: list[str] = []
@@ -258,6 +259,11 @@ def escapes(bash: Bash, texts: Sequence[str]) -> tuple[int, int, list[str]]:
             if not all(any(_same(record, command) for command in listed) for record in records):
                 escaped.append(text)
     return len(plain), ran, escaped
+
+
+def _writes_elsewhere(command: Command) -> bool:
+    """Whether a file would appear outside the folder; whoever runs the tests as root would find it in `/`."""
+    return any(each.target.startswith(("/", "~")) and each.target != "/dev/null" for each in command.redirections)
 
 
 def _same(record: tuple[str, ...], command: Command) -> bool:

@@ -10,7 +10,7 @@ from acp_agent.core.conduct import AutoApprove, Conduct
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.ports import Decision, Invocation, Question
 from acp_agent.core.types import Access, Ask, CallOrigin, McpSubject, PathSubject, ToolResult, UrlSubject
-from acp_agent.gates.grants import GrantKind
+from acp_agent.gates.grants import Grant, GrantKind
 from acp_agent.gates.rules import Action, Rule
 from tests.unit.gates.chain import SPECS, Chain, ScriptedApprover, call, command, rules
 
@@ -61,8 +61,8 @@ CALLS = {
 @pytest.mark.parametrize(
     ("level", "asking"),
     [
-        (AutoApprove.SUGGEST, {"write", "move", "delete", "command", "mcp"}),
-        (AutoApprove.AUTO_EDIT, {"delete", "command", "mcp"}),
+        (AutoApprove.SUGGEST, {"fetch", "write", "move", "delete", "command", "mcp"}),
+        (AutoApprove.AUTO_EDIT, {"fetch", "delete", "command", "mcp"}),
         (AutoApprove.FULL_AUTO, set()),
     ],
 )
@@ -73,6 +73,16 @@ async def test_each_level_asks_for_its_kinds_and_says_so_beforehand(make, level:
         result = await chain.run(invocation)
         assert bool(asked(chain)) == (name in asking), name
         assert (result.failure is not None) == (name in asking), name
+
+
+async def test_taking_an_entry_away_is_never_silent_whatever_the_kind(make):
+    moving = call("move_path", PathSubject("a", Access.MOVE), PathSubject("b", Access.WRITE))
+    taking = call("move_path", PathSubject("a", Access.DELETE), PathSubject("b", Access.WRITE))
+    for invocation, asks in ((moving, False), (taking, True)):
+        chain = make(Decision.REJECT_ONCE, level=AutoApprove.AUTO_EDIT)
+        assert chain.blocklist.requires_confirmation(invocation) == asks
+        await chain.run(invocation)
+        assert bool(asked(chain)) == asks
 
 
 async def test_nobody_is_asked_about_a_call_that_cannot_work(make):
@@ -122,6 +132,48 @@ async def test_allow_always_covers_the_tool_and_survives_a_restart(make):
     assert (await chain.run(write("src/other"))).failure is None
     assert asked(chain) == []
     assert (await chain.run(call("edit", PathSubject("x", Access.WRITE)))).failure is not None
+
+
+def delete(path: str) -> Invocation:
+    made = call("delete_path", PathSubject(path, Access.DELETE), arguments={"path": path})
+    return replace(made, deed=f"deletes {path}")
+
+
+async def test_always_for_a_deletion_covers_that_deletion_alone(make):
+    first = make(Decision.ALLOW_ALWAYS)
+    assert (await first.run(delete("build"))).failure is None
+    (question,) = asked(first)
+    assert question.title == "deletes build"
+    assert question.always.startswith("exactly this text in this folder, sha256 ")
+    chain = make()
+    assert await chain.fate(delete("build")) == "silent"
+    assert await chain.fate(delete("src")) == "asked"
+
+
+async def test_never_for_a_deletion_covers_that_deletion_alone(make):
+    await make(Decision.REJECT_ALWAYS).run(delete("src"))
+    chain = make()
+    assert await chain.fate(delete("src")) == "refused"
+    assert await chain.fate(delete("build")) == "asked"
+    assert chain.permission.allows(SPECS["delete_path"])
+
+
+async def test_a_yes_to_the_whole_tool_does_not_delete_but_a_rule_does(make):
+    chain = make()
+    await chain.grants.remember(Grant("delete_path", GrantKind.TOOL, "", allowed=True))
+    assert await chain.fate(delete("src")) == "asked"
+    ruled = make(allow=rules("build"), tool="delete_path")
+    assert await ruled.fate(delete("build")) == "silent"
+    refusing = make(level=AutoApprove.FULL_AUTO)
+    await refusing.grants.remember(Grant("delete_path", GrantKind.TOOL, "", allowed=False))
+    assert await refusing.fate(delete("src")) == "refused"
+
+
+async def test_always_for_a_move_covers_the_tool(make):
+    moving = call("move_path", PathSubject("a", Access.MOVE), PathSubject("b", Access.WRITE))
+    chain = make(Decision.ALLOW_ALWAYS)
+    await chain.run(moving)
+    assert asked(chain)[0].always == "every use of move_path"
 
 
 async def test_reject_always_denies_the_tool_for_ever_and_hides_it(make):
@@ -260,7 +312,7 @@ async def test_every_path_of_a_call_must_be_allowed(make):
 async def test_rules_match_urls_and_arguments_of_other_tools(make):
     chain = make(allow=rules("https://example.com/*", action=Action.DENY), tool="fetch")
     assert await chain.fate(call("fetch", UrlSubject("https://EXAMPLE.com/x"))) == "refused"
-    assert await chain.fate(call("fetch", UrlSubject("https://example.org/x"))) == "silent"
+    assert await chain.fate(call("fetch", UrlSubject("https://example.org/x"))) == "asked"
     chain = make(allow=rules('{"a":1,"b":*}'), tool="mcp_x_y")
     assert await chain.fate(call("mcp_x_y", McpSubject("x", "y"), arguments={"b": 2, "a": 1})) == "silent"
     assert await chain.fate(call("mcp_x_y", McpSubject("x", "y"), arguments={"a": 2})) == "asked"
@@ -377,8 +429,9 @@ async def test_what_may_not_be_read_may_not_be_edited_nor_searched_either(tmp_pa
     flaw = ToolResult("SECRET=not-a-real-one")
     edit = call("edit", PathSubject(".env", Access.READ), PathSubject(".env", Access.WRITE))
     grep = call("grep", PathSubject(".env", Access.READ))
+    listing = call("list_directory", PathSubject("secrets.env", Access.LIST))
 
-    for invocation in (replace(edit, flaw=flaw), edit, grep):
+    for invocation in (replace(edit, flaw=flaw), edit, grep, listing):
         result = await chain.run(invocation)
         assert result.failure is not None
         assert "SECRET" not in result.text

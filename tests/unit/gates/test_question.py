@@ -49,3 +49,12 @@ def test_an_edit_shows_its_diff_and_place():
     assert question.diffs == (diff,)
     assert question.locations == ("/w/x",)
     assert build(call("edit", PathSubject("x", Access.WRITE)), (), "", "").locations == ("x",)
+
+
+def test_the_title_of_a_deed_is_the_deed_and_of_a_command_still_the_command():
+    taking = replace(
+        call("delete_path", PathSubject("src", Access.DELETE)), deed="deletes src\u202e and everything in it"
+    )
+    assert build(taking, (), "x", "").title == "deletes src<U+202E> and everything in it"
+    assert build(call("delete_path", PathSubject("src", Access.DELETE)), (), "x", "").title == "delete_path something"
+    assert build(replace(command("ls"), deed="lists"), (), "x", "").title == "ls"

@@ -93,3 +93,12 @@ def test_only_a_whole_tool_is_denied_outright():
     assert not denied_outright((allow, deny))
     assert not denied_outright((some,))
     assert not denied_outright(())
+
+
+def test_a_line_end_hides_nothing_from_a_rule_that_denies_or_asks_and_stops_one_that_allows():
+    for action in (Action.DENY, Action.ASK):
+        rule = Rule.parse("secret*", action)
+        assert rule.matches_text("secret/a\nb")
+        assert rule.matches_command("secret x\ny")
+        assert Rule.parse("*drop table*", action).matches_command("mysql -e x\nDROP\nTABLE y")
+    assert not Rule.parse("secret*", Action.ALLOW).matches_text("secret/a\nb")

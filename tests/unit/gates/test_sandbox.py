@@ -6,7 +6,8 @@ import pytest
 
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.types import Access, Allow, Ask, Deny, PathSubject
-from acp_agent.gates.sandbox import MAX_WORDS, SandboxGate
+from acp_agent.gates.command_paths import MAX_WORDS
+from acp_agent.gates.sandbox import SandboxGate
 from tests.unit.gates.chain import Recorder, call, command, inside
 
 pytestmark = pytest.mark.anyio

@@ -102,17 +102,53 @@ async def test_a_name_that_turns_private_between_two_hops_is_refused_at_the_seco
 
 async def test_a_redirect_to_another_site_is_not_followed_and_its_name_not_looked_up(world: World) -> None:
     world.site.replies["/"] = redirect("https://other.example.org/?stolen=1")
-    with pytest.raises(ToolError, match="redirects to another site: https://other.example.org/") as caught:
+    with pytest.raises(
+        ToolError, match=r"^example\.com redirects to another site: https://other\.example\.org/"
+    ) as caught:
         await world.get(leave_site=False)
     assert caught.value.failure.category is Category.PERMANENT_FAILURE
+    assert caught.value.failure.suggestion == "Ask for that address itself."
     assert world.net.asked == ["example.com"]
     assert world.net.dialled == [PUBLIC]
 
 
-async def test_www_is_the_same_site(world: World) -> None:
+async def test_a_hop_that_leaves_the_site_is_recorded_as_kept_from_being_made(world: World) -> None:
+    world.site.replies["/"] = redirect("https://8.8.8.8/x#part")
+    with pytest.raises(ToolError, match="another site"):
+        await world.get(leave_site=False)
+    made, kept = world.records
+    assert (made.hop, made.status, made.block_reason) == (0, 302, None)
+    assert (kept.hop, kept.url, kept.host) == (1, "https://8.8.8.8/x", "8.8.8.8")
+    assert (kept.address, kept.status, kept.response_bytes) == (None, None, 0)
+    assert kept.block_reason is BlockReason.ALLOWLIST
+
+
+@pytest.mark.parametrize(
+    ("location", "reason"),
+    [("https://10.0.0.1/", BlockReason.SSRF), ("http://other.example.org/", BlockReason.SCHEME)],
+)
+async def test_a_redirect_to_what_is_forbidden_is_refused_as_that_and_not_as_another_site(
+    world: World, location: str, reason: BlockReason
+) -> None:
+    world.site.replies["/"] = redirect(location)
+    with pytest.raises(Refused):
+        await world.get(leave_site=False)
+    assert world.records[1].block_reason is reason
+
+
+async def test_the_site_is_that_of_the_url_asked_for_at_every_hop(world: World) -> None:
     world.site.replies["example.com/"] = redirect("https://www.example.com/")
-    world.site.replies["www.example.com/"] = reply(b"there")
-    assert (await world.get("https://example.com/", leave_site=False)).text == "there"
+    world.site.replies["www.example.com/"] = redirect("https://a.example.com/")
+    with pytest.raises(ToolError, match=r"^example\.com redirects to another site: https://a\.example.com/"):
+        await world.get(leave_site=False)
+    assert world.net.asked == ["example.com", "www.example.com"]
+
+
+@pytest.mark.parametrize(("one", "other"), [("example.com", "www.example.com"), ("www.example.com", "example.com")])
+async def test_www_is_the_same_site(world: World, one: str, other: str) -> None:
+    world.site.replies[f"{one}/"] = redirect(f"https://{other}/")
+    world.site.replies[f"{other}/"] = reply(b"there")
+    assert (await world.get(f"https://{one}/", leave_site=False)).text == "there"
 
 
 @pytest.mark.parametrize("answer", [reply(status="302 Found"), reply(status="302 Found", location="\xff\xfe")])

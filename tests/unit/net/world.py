@@ -33,9 +33,16 @@ class World:
             ssl_context=trust or self.trust,
         )
 
-    async def get(self, url: str = "https://example.com/", *, timeout: float = 5.0, leave_site: bool = True) -> WebPage:
+    async def get(
+        self,
+        url: str = "https://example.com/",
+        *,
+        timeout: float = 5.0,
+        leave_site: bool = True,
+        truncate: bool = False,
+    ) -> WebPage:
         with anyio.fail_after(10):
-            return await self.web(timeout=timeout).get(url, CALLER, leave_site=leave_site)
+            return await self.web(timeout=timeout).get(url, CALLER, leave_site=leave_site, truncate=truncate)
 
     async def failure(self, url: str = "https://example.com/", *, timeout: float = 5.0) -> AgentError:
         with pytest.raises((ToolError, Refused)) as caught:

@@ -66,6 +66,17 @@ async def test_a_question_nobody_answers_in_time_is_refused_with_the_time_in_the
         assert caught.value.failure.category is ToolErrorCategory.CONFIRMATION_REQUIRED
 
 
+async def test_a_question_that_ran_out_is_withdrawn_and_one_that_was_answered_is_not():
+    async with connected() as (peer, other):
+        assert await answered(peer, other, 60, **selected("reject_once")) is Decision.REJECT_ONCE
+        with pytest.raises(ToolError):
+            await approver(peer, 0.01).ask(QUESTION)
+        request = await other.receive()
+        assert request["method"] == "session/request_permission"
+        withdrawn = await other.receive()
+        assert withdrawn == {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": request["id"]}}
+
+
 async def test_an_answer_that_comes_too_late_grants_nothing_neither_then_nor_to_the_next_question():
     async with connected() as (peer, other):
         with pytest.raises(ToolError):

@@ -112,6 +112,15 @@ async def test_a_few_pages_are_read_all_at_once_and_no_more(web: FakeWeb):
     assert prompt.skipped == [f"{url}: at most 5 linked pages are read" for url in urls[MAX_PAGES:]]
 
 
+async def test_a_page_too_large_to_be_had_whole_is_cut_and_says_so(web: FakeWeb):
+    web.pages[URL] = WebPage(URL, "text/html", "<p>the beginning", truncated=True)
+
+    prompt = await read(web, link(URL))
+
+    assert "\nthe beginning\n\n[The page goes on: it is larger than what is read of one page]\n" in prompt.message.text
+    assert prompt.skipped == []
+
+
 async def test_a_page_that_never_comes_is_given_up(web: FakeWeb):
     web.silent.add(URL)
     web.put("https://e.com/2", "x", "text/plain")

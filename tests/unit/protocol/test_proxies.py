@@ -147,13 +147,13 @@ async def test_the_editor_is_not_even_told_a_path_outside(tmp_path: Path, proxy_
         with pytest.raises(Refused):
             await proxy_files(editing, tmp_path).read_text("../outside")
         with pytest.raises(Refused):
-            await proxy_files(editing, tmp_path).write_text("/etc/hosts", "x")
+            await proxy_files(editing, tmp_path).write_text("/etc/hosts", "x", expected=None)
     assert editing.requests == []
 
 
 async def test_a_null_answer_to_a_write_is_fine(tmp_path: Path, proxy_files: MakeFiles) -> None:
     async with editor(fs_write_text_file=None) as editing:
-        await proxy_files(editing, tmp_path).write_text("a.txt", "new")
+        await proxy_files(editing, tmp_path).write_text("a.txt", "new", expected=None)
     assert editing.requests[0][1]["content"] == "new"
 
 
@@ -183,7 +183,7 @@ async def test_what_was_not_offered_is_not_asked(tmp_path: Path, proxy_files: Ma
     async with editor() as editing:
         files = proxy_files(editing, tmp_path, Client(read_text_file=True))
         with pytest.raises(BackendUnavailable):
-            await files.write_text("a.txt", "x")
+            await files.write_text("a.txt", "x", expected=None)
     assert editing.requests == []
 
 
@@ -197,7 +197,7 @@ async def test_an_editor_silent_on_a_read_costs_one_wait_and_no_more(
     assert editing.methods == ["fs/read_text_file"]
 
 
-BINARY = b"\x89PNG\r\n\xff\xfe"
+BINARY = b"\x89PNG\r\n\xff\xfe"  # without the NULs that every real picture has
 AS_NODE_READS = BINARY.decode("utf-8", "replace")
 
 
@@ -207,10 +207,10 @@ async def test_a_file_with_nul_is_binary_also_when_the_editor_reads_it(tmp_path:
             await proxy_files(editing, tmp_path).read_text("a.bin")
 
 
-async def test_bytes_the_editor_replaced_make_a_file_binary(tmp_path: Path, proxy_files: MakeFiles) -> None:
+async def test_bytes_the_editor_replaced_make_a_file_no_text(tmp_path: Path, proxy_files: MakeFiles) -> None:
     (tmp_path / "a.png").write_bytes(BINARY)
     async with editor(fs_read_text_file={"content": AS_NODE_READS}) as editing:
-        with pytest.raises(ToolError, match=r"a\.png is a binary file"):
+        with pytest.raises(ToolError, match=r"a\.png is text that is not UTF-8"):
             await proxy_files(editing, tmp_path).read_text("a.png")
 
 
@@ -224,14 +224,17 @@ async def test_a_replacement_character_somebody_typed_is_text(
         assert await proxy_files(editing, tmp_path).read_text("a.txt") == "honest \ufffd"
 
 
-@pytest.mark.parametrize("content", [BINARY, b"text\0", b"caf\xe9"])
-async def test_the_editor_is_not_asked_to_write_over_a_binary_file(
-    tmp_path: Path, proxy_files: MakeFiles, content: bytes
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(BINARY, "text that is not UTF-8"), (b"text\0", "a binary file"), (b"caf\xe9", "text that is not UTF-8")],
+)
+async def test_the_editor_is_not_asked_to_write_over_what_is_no_text(
+    tmp_path: Path, proxy_files: MakeFiles, content: bytes, told: str
 ) -> None:
     (tmp_path / "a.bin").write_bytes(content)
     async with editor() as editing:
-        with pytest.raises(ToolError, match=r"a\.bin is a binary file"):
-            await proxy_files(editing, tmp_path).write_text("a.bin", "new")
+        with pytest.raises(ToolError, match=rf"a\.bin is {told}"):
+            await proxy_files(editing, tmp_path).write_text("a.bin", "new", expected="old")
     assert editing.requests == []
 
 
@@ -241,9 +244,52 @@ async def test_the_editor_may_write_new_files_also_below_new_folders_and_over_te
     (tmp_path / "old.txt").write_text("old")
     async with editor() as editing:
         files = proxy_files(editing, tmp_path)
-        for path in ("old.txt", "new.txt", "folder/new.txt"):
-            await files.write_text(path, "new")
-    assert editing.methods == ["fs/write_text_file"] * 3
+        for path, expected in (("old.txt", "old"), ("new.txt", None), ("folder/new.txt", None)):
+            await files.write_text(path, "new", expected=expected)
+    assert editing.methods == ["fs/read_text_file", *["fs/write_text_file"] * 3]
+
+
+CHANGED = r"a\.txt: file changed between diff preview and write; aborting"
+
+
+@pytest.mark.parametrize(("on_disk", "shown"), [("old", "typed meanwhile"), ("changed", "changed"), (None, "changed")])
+async def test_what_the_user_types_before_the_write_is_not_written_over(
+    tmp_path: Path, proxy_files: MakeFiles, on_disk: str | None, shown: str
+) -> None:
+    if on_disk is not None:
+        (tmp_path / "a.txt").write_text(on_disk)
+    async with editor(fs_read_text_file={"content": shown}) as editing:
+        with pytest.raises(ToolError, match=CHANGED) as caught:
+            await proxy_files(editing, tmp_path).write_text("a.txt", "new", expected="old")
+    assert caught.value.failure.category is ToolErrorCategory.PERMANENT_FAILURE
+    assert editing.methods == ["fs/read_text_file"]
+
+
+@pytest.mark.parametrize("expected", ["old", None])
+@pytest.mark.parametrize("reads", [False, True])
+async def test_a_file_the_editor_does_not_show_is_compared_on_disk(
+    tmp_path: Path, proxy_files: MakeFiles, expected: str | None, reads: bool
+) -> None:
+    async with editor(fs_read_text_file=refuse(-32002)) as editing:
+        files = proxy_files(editing, tmp_path, Client(read_text_file=reads, write_text_file=True))
+        (tmp_path / "a.txt").write_text("changed")
+        with pytest.raises(ToolError, match=CHANGED):
+            await files.write_text("a.txt", "new", expected=expected)
+        assert "fs/write_text_file" not in editing.methods
+        (tmp_path / "a.txt").write_text("old")
+        await files.write_text("a.txt", "new", expected="old")
+    assert editing.methods[-1] == "fs/write_text_file"
+
+
+async def test_an_editor_silent_on_a_read_is_not_asked_again_before_a_write(
+    tmp_path: Path, proxy_files: MakeFiles
+) -> None:
+    (tmp_path / "a.txt").write_text("old")
+    async with editor(fs_read_text_file=Editor.NEVER) as editing:
+        files = proxy_files(editing, tmp_path, timeout=0.05)
+        for _ in range(2):
+            await files.write_text("a.txt", "new", expected="old")
+    assert editing.methods == ["fs/read_text_file", "fs/write_text_file", "fs/write_text_file"]
 
 
 @pytest.mark.parametrize(("shown", "written"), [("\ufeffold", "\ufeffnew"), ("old", "new")])
@@ -255,18 +301,18 @@ async def test_a_bom_the_editor_shows_is_written_back_and_one_it_hides_is_its_ow
     async with editor(fs_read_text_file={"content": shown}) as editing:
         files = proxy_files(editing, tmp_path)
         assert await files.read_text("link.txt") == "old"
-        await files.write_text("a.txt", "new")
-        await files.write_text("other.txt", "other")
+        await files.write_text("a.txt", "new", expected="old")
+        await files.write_text("other.txt", "other", expected=None)
     assert [params["content"] for method, params in editing.requests if "write" in method] == [written, "other"]
 
 
 async def test_a_bom_the_user_took_out_meanwhile_stays_out(tmp_path: Path, proxy_files: MakeFiles) -> None:
-    texts = iter(["\ufeffold", "old"])
+    texts = iter(["\ufeffold", "old", "old"])
     async with editor(fs_read_text_file=lambda _p: {"content": next(texts)}) as editing:
         files = proxy_files(editing, tmp_path)
         await files.read_text("a.txt")
         await files.read_text("a.txt")
-        await files.write_text("a.txt", "new")
+        await files.write_text("a.txt", "new", expected="old")
     assert editing.requests[-1][1]["content"] == "new"
 
 
@@ -277,7 +323,8 @@ async def test_an_editor_that_only_writes_is_given_the_bom_the_file_has(
     if old is not None:
         (tmp_path / "a.txt").write_bytes(old)
     async with editor() as editing:
-        await proxy_files(editing, tmp_path, Client(write_text_file=True)).write_text("a.txt", "new")
+        files = proxy_files(editing, tmp_path, Client(write_text_file=True))
+        await files.write_text("a.txt", "new", expected=None if old is None else "old")
     assert editing.requests[0][1]["content"] == written
 
 
@@ -350,10 +397,10 @@ async def test_a_write_nobody_answers_is_not_done_a_second_time(
     async with editor(fs_write_text_file=Editor.NEVER) as editing:
         files = CompositeFileSystem([proxy_files(editing, tmp_path, timeout=0.05)], local_files(tmp_path), tell_nobody)
         with pytest.raises(ToolError, match=r"within 0\.05 s; it is unknown whether a\.txt was written") as caught:
-            await files.write_text("a.txt", "first")
+            await files.write_text("a.txt", "first", expected=None)
         assert caught.value.failure.category is ToolErrorCategory.TIMEOUT
         assert not (tmp_path / "a.txt").exists()
-        await files.write_text("a.txt", "second")
+        await files.write_text("a.txt", "second", expected=None)
     assert editing.methods == ["fs/write_text_file"]
     assert (tmp_path / "a.txt").read_text() == "second"
 

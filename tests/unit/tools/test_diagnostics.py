@@ -213,6 +213,16 @@ async def test_a_checker_that_breaks_says_why_in_a_few_lines(marker: str, line: 
     assert result.text == f"No diagnostics.\n[warning] {warning}"
 
 
+@pytest.mark.parametrize("name", [".venv", "venv"])
+async def test_a_missing_program_names_the_link_that_is_not_followed_to_it(name: str):
+    project = bench({"setup.py": ""}, {RUFF: Script(stderr="ruff: not found\n", exit_code=127)})
+    project.files.link(name, "/opt/shared")
+
+    told = (await project.run("diagnostics")).text
+
+    assert told.endswith(f"ruff is not installed (a {name} that links outside the project is not used)")
+
+
 async def test_a_build_that_fails_beside_its_warnings_says_so():
     span = {"is_primary": True, "file_name": "src/a.rs", "line_start": 1, "column_start": 2, "label": None}
     told = {"level": "warning", "message": "unused", "spans": [span], "code": None}

@@ -1,10 +1,13 @@
 """edit: exact or refused."""
 
+from dataclasses import replace
+
 import pytest
 
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Diff, Location, PathSubject
 from acp_agent.tools.registry import ToolLimits, default_tools
+from tests.fakes.memory_files import MemoryFileSystem
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio
@@ -168,6 +171,34 @@ async def test_a_file_changed_after_the_preview_is_not_edited():
         await bench.execute(invocation)
 
     assert bench.files.text("a.py") == f"# new line\n{SOURCE}"
+
+
+async def test_a_file_that_changes_when_it_was_read_already_is_not_edited():
+    class Busy(MemoryFileSystem):
+        """Somebody adds a line right after every look."""
+
+        async def read_text(self, path: str) -> str:
+            text = await super().read_text(path)
+            self.put(path, f"{text}more\n")
+            return text
+
+    bench = Workbench(tools=default_tools())
+    bench.files = Busy({"a": "x\n"})
+
+    for context in (bench.context(await bench.understand("edit", path="a", old_string="x", new_string="y")), None):
+        invocation = await bench.understand("edit", path="a", old_string="x", new_string="y")
+        with pytest.raises(ToolError, match="a: file changed between diff preview and write; aborting"):
+            await invocation.run(context or replace(bench.context(invocation), previewed=()))
+
+    assert bench.files.writes == []
+
+
+async def test_what_was_shown_is_not_read_a_second_time_by_the_tool():
+    bench = Workbench({"a": "x\n"})
+
+    await bench.run("edit", path="a", old_string="x", new_string="y")
+
+    assert bench.files.reads == ["/project/a"]
 
 
 async def test_two_edits_in_a_row_on_one_file_work():

@@ -38,7 +38,7 @@ async def test_a_write_through_a_link_changes_its_target():
     files = MemoryFileSystem({"real": "old"})
     files.link("link", "real")
 
-    await files.write_text("link", "new")
+    await files.write_text("link", "new", expected="old")
 
     assert files.text("real") == "new"
     assert files.writes == [("/project/real", "new")]
@@ -49,7 +49,7 @@ async def test_a_file_is_no_folder_and_a_folder_no_file():
 
     for path in ("file/x", "folder"):
         with pytest.raises(ToolError):
-            await files.write_text(path, "")
+            await files.write_text(path, "", expected=None)
     with pytest.raises(ToolError):
         await files.list_directory("file")
 

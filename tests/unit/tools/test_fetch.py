@@ -48,6 +48,24 @@ async def test_other_text_comes_as_it_is(bench: Workbench, kind: str):
     assert (await bench.run("fetch", url=URL)).display == body
 
 
+@pytest.mark.parametrize(
+    ("kind", "body", "text"),
+    [
+        ("text/html", "<h1>Hi</h1><p>the<b", "# Hi\n\nthe"),
+        ("text/plain", "<h1>the", "<h1>the"),
+        ("text/html", "<p", ""),
+    ],
+)
+async def test_a_page_that_was_cut_ends_with_a_word_about_it(bench: Workbench, kind: str, body: str, text: str):
+    bench.web.pages[URL] = WebPage(URL, kind, body, truncated=True)
+
+    result = await bench.run("fetch", url=URL)
+
+    notice = "[The page goes on: it is larger than what is read of one page]"
+    assert result.display == (f"{text}\n\n{notice}" if text else notice)
+    assert result.shown in result.text
+
+
 async def test_an_empty_page_is_a_notice(bench: Workbench):
     bench.web.put(URL, "<script>x</script>")
 

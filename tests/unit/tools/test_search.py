@@ -1,10 +1,17 @@
 """list_directory, find_path and grep: three thin tools over the file system port."""
 
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
+from acp_agent.core.backends import FoundPaths, GrepMatches, GrepQuery
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, PathSubject, ToolKind
+from acp_agent.tools.list_directory import ListDirectory
 from acp_agent.tools.registry import Registry, ToolLimits, default_tools
+from tests.fakes.memory_files import MemoryFileSystem
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio
@@ -38,6 +45,24 @@ async def test_an_empty_folder_says_so():
     assert (await bench.run("list_directory", path="empty")).text == "Empty directory: empty"
 
 
+async def test_a_listing_without_a_path_is_of_the_sessions_folder():
+    bench = Workbench({"a": ""})
+
+    assert (await bench.run("list_directory")).text == "[file] a"
+    assert (await bench.understand("list_directory")).title == "list_directory"
+    assert "required" not in bench.registry.specs()[4].parameters
+
+
+async def test_of_a_long_listing_the_first_are_shown_and_the_others_counted():
+    bench = Workbench({f"f{number:04}": "" for number in range(1001)} | {"z/x": ""})
+    lines = (await bench.run("list_directory")).text.split("\n")
+
+    assert (len(lines), lines[0], lines[1], lines[-2]) == (1001, "[dir] z", "[file] f0000", "[file] f0998")
+    assert lines[-1] == "... and 2 more (showing first 1000)"
+    few = Workbench({"a": "", "b": ""}, tools=[ListDirectory(max_entries=2)])
+    assert (await few.run("list_directory")).text == "[file] a\n[file] b"
+
+
 async def test_a_file_name_cannot_forge_a_line():
     bench = Workbench({"a\n[file] forged": "", "b\u202e": ""})
 
@@ -60,13 +85,11 @@ async def test_more_results_than_asked_for_are_announced():
     assert (await bench.run("find_path", pattern="*", max_results=5)).text == "f0\nf1\nf2\nf3\nf4"
 
 
-async def test_a_bare_name_that_is_not_in_the_folder_itself_is_looked_for_deeper_and_the_answer_says_so():
-    bench = Workbench(TREE)
+async def test_a_pattern_without_a_slash_is_looked_for_at_any_depth_whatever_is_at_the_top():
+    bench = Workbench({**TREE, "setup.py": ""})
 
-    assert (await bench.run("find_path", pattern="*.py")).text == (
-        "None directly in .; deeper, matching **/*.py:\nsrc/app.py\nsrc/lib/util.py"
-    )
-    assert (await bench.run("find_path", pattern="*.py", path="src")).text == "src/app.py"
+    assert (await bench.run("find_path", pattern="*.py")).text == "setup.py\nsrc/app.py\nsrc/lib/util.py"
+    assert (await bench.run("find_path", pattern="*.py", path="src")).text == "src/app.py\nsrc/lib/util.py"
     assert (await bench.run("find_path", pattern="lib/*.py")).text == "No files matching: lib/*.py"
 
 
@@ -75,11 +98,75 @@ async def test_no_file_says_which_pattern():
     assert (await Workbench(TREE).run("find_path", pattern="**/*.rs")).text == "No files matching: **/*.rs"
 
 
-@pytest.mark.parametrize("pattern", ["../*", "src/../../*", "/etc/*"])
-async def test_a_pattern_that_leaves_its_folder_is_refused(pattern: str):
-    with pytest.raises(ToolError, match="expected a pattern below path") as error:
-        await Workbench(TREE).run("find_path", pattern=pattern)
+@pytest.mark.parametrize("tool", ["find_path", "grep"])
+@pytest.mark.parametrize(
+    ("pattern", "advice"),
+    [
+        ("../*", 'without ".."'),
+        ("src/../../*", 'without ".."'),
+        ("/etc/*", 'Give path = "/etc" and KEY = "\\*"'),
+        ("/etc/**/a/*", 'Give path = "/etc" and KEY = "\\*\\*/a/\\*"'),
+        ("/*", 'Give path = "/" and KEY = "\\*"'),
+        ("/project/../x", "Give path"),
+    ],
+)
+async def test_a_pattern_that_leaves_its_folder_is_refused_with_what_to_give_instead(
+    tool: str, pattern: str, advice: str
+):
+    key = "pattern" if tool == "find_path" else "glob"
+    with pytest.raises(ToolError, match=f"{key} = .*expected a pattern below path") as error:
+        await Workbench(TREE).run(tool, **{"pattern": "x", key: pattern})
     assert error.value.failure.category is ToolErrorCategory.INVALID_PARAMETERS
+    assert re.search(advice.replace("KEY", key), error.value.failure.suggestion)
+
+
+async def test_an_absolute_pattern_below_the_folder_means_what_it_says():
+    bench = Workbench({**TREE, "setup.py": "main"})
+
+    assert (await bench.run("find_path", pattern="/project/src/*.py")).text == "src/app.py"
+    assert (await bench.run("find_path", pattern="/project/src/lib/*", path="src")).text == "src/lib/util.py"
+    assert (await bench.run("grep", pattern="main", glob="/project/src/**/*.py")).text.startswith("src/lib/util.py:1")
+
+
+class Unfinished(MemoryFileSystem):
+    """Files whose search passes large ones over and runs out of time."""
+
+    def __init__(self, files: dict[str, str], large: Sequence[str], stopped: str | None) -> None:
+        super().__init__(files)
+        self._large = tuple(f"/project/{name}" for name in large)
+        self._stopped = stopped
+
+    async def find(self, path: str, pattern: str, limit: int) -> FoundPaths:
+        return replace(await super().find(path, pattern, limit), stopped=self._stopped)
+
+    async def grep(self, query: GrepQuery) -> GrepMatches:
+        found = await super().grep(query)
+        return replace(found, too_large=self._large, size_limit=32 * 1024 * 1024, stopped=self._stopped)
+
+
+@pytest.mark.parametrize("files_only", [False, True])
+async def test_files_left_out_for_their_size_are_named(files_only: bool):
+    one, many = (
+        "was not searched: a.log; name it as path",
+        "were not searched: a.log, b.log, c.log, ...; name one as path",
+    )
+    for large, expected in ((["a.log"], f"1 file over 32 MiB {one}"), ([*map("{}.log".format, "abcd")], many)):
+        bench = Workbench()
+        bench.files = Unfinished({"f": "x"}, large, None)
+        assert expected in (await bench.run("grep", pattern="x", files_only=files_only)).text.splitlines()[-1]
+        nothing = (await bench.run("grep", pattern="y", files_only=files_only)).text
+        assert nothing.startswith("No matches for: y\n(")
+        assert expected in nothing
+
+
+async def test_a_search_that_ran_out_of_time_says_from_where_on():
+    bench = Workbench()
+    bench.files = Unfinished({"f": "x"}, [], "/project/src/g")
+
+    for found in (await bench.run("grep", pattern="x"), await bench.run("find_path", pattern="*")):
+        assert found.text.startswith("f")
+        assert "\n(time ran out at src/g: " in found.text
+    assert (await bench.run("find_path", pattern="y")).text.startswith("No files matching: y, at any depth\n(time ran")
 
 
 async def test_dots_inside_a_name_are_no_way_up():

@@ -1,14 +1,20 @@
 """create_directory, delete_path, move_path and copy_path: what they touch, what they say."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
-from acp_agent.core.types import Access, Location, PathSubject, ToolKind
+from acp_agent.core.types import Access, Location, PathSubject, ToolKind, ToolResult
+from acp_agent.execution.local_files import LocalFileSystem
+from acp_agent.execution.roots import Roots
 from acp_agent.tools.copy_path import CopyPath
 from acp_agent.tools.create_directory import CreateDirectory
 from acp_agent.tools.delete_path import DeletePath
 from acp_agent.tools.move_path import MovePath
-from tests.unit.tools.workbench import Workbench
+from acp_agent.tools.registry import Registry
+from tests.unit.tools.workbench import Workbench, call
 
 pytestmark = pytest.mark.anyio
 
@@ -192,3 +198,137 @@ def test_kinds_are_plain_unless_the_catalogue_asks_for_rich_ones():
     rich = (CreateDirectory(kind=ToolKind.EDIT), DeletePath(kind=ToolKind.DELETE), MovePath(kind=ToolKind.MOVE))
     assert [tool.spec().kind for tool in rich] == [ToolKind.EDIT, ToolKind.DELETE, ToolKind.MOVE]
     assert CopyPath(kind=ToolKind.EDIT).spec().kind is ToolKind.EDIT
+
+
+# ------------------------------------------------------- what is known before anybody is asked
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "told"),
+    [
+        ("delete_path", {"path": ".", "recursive": True}, "directory of this session"),
+        ("delete_path", {"path": "docs/..", "recursive": True}, "directory of this session"),
+        ("delete_path", {"path": "nope"}, "nope: no such file"),
+        ("delete_path", {"path": "docs"}, "docs: the directory is not empty"),
+        ("delete_path", {"path": "/etc"}, "outside"),
+        ("move_path", {"source": "nope", "destination": "x"}, "nope: no such file"),
+        ("move_path", {"source": ".", "destination": "x"}, "directory of this session"),
+        ("move_path", {"source": "a", "destination": "docs"}, "docs: is a directory that exists already"),
+        ("move_path", {"source": "a", "destination": "b"}, "b: exists already"),
+        ("move_path", {"source": "docs", "destination": "docs/in"}, "a directory cannot hold itself"),
+        ("move_path", {"source": "a", "destination": "b/"}, "a part of the path is a file"),
+        ("move_path", {"source": "a", "destination": "b/c"}, "a part of the path is a file"),
+        ("move_path", {"source": "a", "destination": "/tmp/x"}, "outside"),
+        ("copy_path", {"source": "nope", "destination": "x"}, "nope: no such file"),
+        ("copy_path", {"source": "a", "destination": "docs"}, "docs: is a directory that exists already"),
+        ("copy_path", {"source": "a", "destination": "b"}, "b: exists already"),
+        ("copy_path", {"source": "docs", "destination": "docs/"}, "a directory cannot hold itself"),
+        ("copy_path", {"source": "/etc/passwd", "destination": "x"}, "outside"),
+        ("create_directory", {"path": "a"}, "a: exists and is not a directory"),
+        ("create_directory", {"path": "../x"}, "outside"),
+    ],
+)
+async def test_what_is_known_to_fail_is_a_flaw_and_the_run_agrees(
+    name: str, arguments: dict[str, object], told: str, tmp_path: Path
+):
+    for path in ("a", "b", "docs/x"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(path)
+    with Roots(str(tmp_path)) as roots:
+        files = LocalFileSystem(roots, ripgrep=None)
+        invocation = await Registry(TOOLS).understand(call(name, arguments), files)
+
+        assert invocation.flaw is not None
+        assert told in invocation.flaw.text
+        context = bench().context(invocation)
+        context = replace(context, backends=replace(context.backends, files=files))
+        with pytest.raises((ToolError, Refused)):
+            await invocation.run(context)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "b", "docs", "x"]
+
+
+async def test_a_folder_that_is_there_is_answered_without_a_question():
+    made = bench({"docs/x": ""})
+
+    invocation = await made.understand("create_directory", path="docs")
+
+    assert invocation.flaw == ToolResult("Directory already exists: docs")
+    assert (await made.understand("create_directory", path="new")).flaw is None
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "deed"),
+    [
+        ("create_directory", {"path": "new/x"}, "creates the folder new/x"),
+        ("delete_path", {"path": "a"}, "deletes a"),
+        ("delete_path", {"path": "empty"}, "deletes the empty folder empty"),
+        ("delete_path", {"path": "one", "recursive": True}, "deletes one and everything in it (1 entry)"),
+        ("delete_path", {"path": "src", "recursive": True}, "deletes src and everything in it (4 entries)"),
+        ("delete_path", {"path": "link", "recursive": True}, "deletes the link link, not what it leads to"),
+        ("move_path", {"source": "a", "destination": "new/b"}, "moves a to new/b"),
+        ("move_path", {"source": "src", "destination": "one/"}, "moves src to one/src"),
+        ("copy_path", {"source": "./src/", "destination": "one/"}, "copies ./src/ to one/src"),
+        ("copy_path", {"source": "a", "destination": "x to y"}, "copies a to 'x to y'"),
+        ("create_directory", {"path": "\u202ex"}, "creates the folder '\\u202ex'"),
+    ],
+)
+async def test_the_deed_says_with_a_verb_what_would_happen(name: str, arguments: dict[str, object], deed: str):
+    made = bench({"a": "", "one/x": "", "src/x": "", "src/sub/y": "", "src/sub/z": ""})
+    made.files.add_directory("empty")
+    made.files.link("link", "src")
+
+    invocation = await made.understand(name, **arguments)
+
+    assert (invocation.deed, invocation.flaw) == (deed, None)
+
+
+async def test_entries_are_counted_no_further_than_a_thousand():
+    made = bench({f"many/{number}": "" for number in range(1000)})
+
+    async def deed() -> str:
+        return (await made.understand("delete_path", path="many", recursive=True)).deed
+
+    assert await deed() == "deletes many and everything in it (1,000 entries)"
+    made.files.put("many/one more", "")
+    assert await deed() == "deletes many and everything in it (more than 1,000 entries)"
+
+
+async def test_what_may_not_be_listed_is_not_counted_and_not_judged():
+    made = bench({"src/x": "", "src/closed/y": "", "hidden/z": ""})
+    made.files.fail("src/closed", Refused("src/closed: may not be listed"))
+
+    half = await made.understand("delete_path", path="src", recursive=True)
+
+    assert half.deed == "deletes src and everything in it (at least 2 entries)"
+
+
+@pytest.mark.parametrize("target", ["/etc", "nowhere", "src"])
+async def test_a_link_is_deleted_itself_wherever_it_leads(tmp_path: Path, target: str):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "link").symlink_to(target)
+    with Roots(str(tmp_path)) as roots:
+        invocation = await Registry(TOOLS).understand(
+            call("delete_path", {"path": "link"}), LocalFileSystem(roots, ripgrep=None)
+        )
+    assert invocation.flaw is None
+    assert invocation.deed.startswith(("deletes link", "deletes the link link"))
+
+
+@pytest.mark.parametrize("name", ["move_path", "copy_path"])
+@pytest.mark.parametrize(("source", "wanted"), [("a", "docs/a"), ("./sub/b", "docs/b"), ("sub/", "docs/sub")])
+@pytest.mark.parametrize("exists", [True, False])
+async def test_a_destination_that_ends_in_a_slash_is_the_folder_to_go_into(
+    name: str, source: str, wanted: str, exists: bool
+):
+    made = bench({"a": "x", "sub/b": "x"})
+    if exists:
+        made.files.add_directory("docs")
+
+    invocation = await made.understand(name, source=source, destination="docs/")
+    result = await made.execute(invocation)
+
+    # The gates judge the path that is written, not the folder it is in.
+    assert invocation.subjects[1] == PathSubject(wanted, Access.WRITE)
+    assert invocation.title == f"{source} -> {wanted}"
+    assert f" {source} to {wanted}" in result.text
+    assert made.files.exists(wanted)

@@ -6,7 +6,7 @@ import pytest
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.types import ToolKind, UrlSubject
-from acp_agent.core.web import WebCaller
+from acp_agent.core.web import WebCaller, WebPage
 from acp_agent.tools import html_tree, web_scrape
 from acp_agent.tools.web_scrape import WebScrape
 from tests.unit.tools.workbench import Workbench
@@ -100,6 +100,22 @@ async def test_what_is_not_html_is_left_to_fetch(bench: Workbench):
     with pytest.raises(ToolError, match="application/json, not HTML") as caught:
         await scraped(bench, "a")
     assert "fetch" in caught.value.failure.suggestion
+
+
+@pytest.mark.parametrize(
+    ("select", "limit", "found"),
+    [
+        ("li", 10, "one\ntw\n"),
+        ("li", 1, "one\n[there are more than 1 results]\n"),
+        ("a", 10, "No results for selector: a\n"),
+    ],
+)
+async def test_results_of_a_page_that_was_cut_say_so(bench: Workbench, select: str, limit: int, found: str):
+    bench.web.pages[URL] = WebPage(URL, "text/html", "<ul><li>one<li>tw", truncated=True)
+    result = await bench.run("web_scrape", url=URL, select=select, limit=limit)
+    notice = "[The page goes on: it is larger than what is read of one page]"
+    assert result.shown == found + notice
+    assert notice in result.text
 
 
 async def test_the_call_names_its_url_and_reaches_the_web_in_its_own_name(bench: Workbench):

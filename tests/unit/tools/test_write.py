@@ -1,10 +1,14 @@
 """write: new files, replaced files, and what is refused."""
 
+from dataclasses import replace
+
 import pytest
 
+from acp_agent.core.backends import EntryKind
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Diff, Location, PathSubject
 from acp_agent.tools.registry import ToolLimits, default_tools
+from tests.fakes.memory_files import MemoryFileSystem
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio
@@ -123,6 +127,29 @@ async def test_a_file_that_appeared_after_the_preview_is_not_overwritten():
         await bench.execute(invocation)
 
     assert bench.files.text("a") == "somebody else's\n"
+
+
+@pytest.mark.parametrize("old", ["old\n", None])
+async def test_a_file_is_not_overwritten_that_changes_after_the_tools_own_look(old: str | None):
+    bench = Workbench({} if old is None else {"a": old})
+    invocation = await bench.understand("write", path="a", content="new\n")
+    context = replace(bench.context(invocation), previewed=())
+    looked = bench.files.kind
+
+    class Busy(MemoryFileSystem):
+        """Somebody writes right after the tool has looked at what is there."""
+
+        async def kind(self, path: str) -> EntryKind | None:
+            return await looked(path)
+
+        async def read_text(self, path: str) -> str:
+            return "old\n"
+
+    busy = Busy({"a": "somebody else's\n"})
+    with pytest.raises(ToolError, match="a: file changed between diff preview and write; aborting"):
+        await invocation.run(replace(context, backends=replace(context.backends, files=busy)))
+
+    assert busy.text("a") == "somebody else's\n"
 
 
 async def test_a_link_turned_elsewhere_after_the_preview_is_not_followed():

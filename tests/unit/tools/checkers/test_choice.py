@@ -61,6 +61,9 @@ async def test_a_marker_chooses_the_language(files: dict[str, str], wanted: list
         ({"pyproject.toml": "[tool.ruff]\n[tool.pyright]\n"}, [RUFF, "pyright --outputjson"]),
         ({".ruff.toml": "", "setup.cfg": "[mypy]\n"}, [RUFF, f"{MYPY} ."]),
         ({"setup.py": "", ".venv/bin/ruff": "#!"}, [f".venv/bin/{RUFF}"]),
+        ({"setup.py": "", "venv/bin/ruff": "#!"}, [f"venv/bin/{RUFF}"]),
+        ({"setup.py": "", "venv/bin/ruff": "#!", ".venv/bin/ruff": "#!"}, [f".venv/bin/{RUFF}"]),
+        ({"mypy.ini": "", "venv/bin/mypy": "#!", ".venv/bin/python": "#!"}, [f"venv/bin/{MYPY} ."]),
         (
             {"pyrightconfig.json": "", ".venv/bin/basedpyright": "#!"},
             [".venv/bin/basedpyright --outputjson"],
@@ -121,7 +124,19 @@ async def test_a_program_that_leads_out_of_the_session_is_not_the_projects_own()
     files = MemoryFileSystem({"setup.py": ""})
     files.link(".venv", "/opt/shared")
 
-    assert (await choose(files, ".", clippy=False)).commands == (RUFF,)
+    choice = await choose(files, ".", clippy=False)
+
+    assert choice.commands == (RUFF,)
+    assert [check.unused for check in choice.checks] == [".venv"]
+
+
+async def test_a_link_to_programs_in_the_session_is_the_projects_own():
+    files = MemoryFileSystem({"setup.py": "", "env/bin/ruff": "#!"})
+    files.link(".venv", "env")
+
+    (check,) = (await choose(files, ".", clippy=False)).checks
+
+    assert (check.line, check.unused) == (f".venv/bin/{RUFF}", "")
 
 
 async def test_the_command_for_another_folder_names_it_and_runs_there():

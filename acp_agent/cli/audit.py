@@ -1,0 +1,174 @@
+"""`acp-agent audit tail|show|verify`: what was called, for people, and whether the record of it is whole."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+
+from acp_agent.cli.editor.frames import text_at
+from acp_agent.config.audit_settings import audit_file
+from acp_agent.config.load import Flags, load
+from acp_agent.core.errors import AgentError
+from acp_agent.core.types import Json, JsonObject
+from acp_agent.store.audit_line import Broken, unseal
+from acp_agent.store.audit_read import records, tail
+from acp_agent.store.audit_verify import Finding, Report, verify
+from acp_agent.tools.visible import title, visible
+
+_POLL = 0.25  # seconds between two looks at a file that is followed
+_SHORTEST_ID = 8  # characters that are enough of a call's UUID
+
+
+def audit(args: argparse.Namespace) -> int:
+    """Do what `args.action` says. Exit codes: 0 done, found, whole; 1 not. Raises AgentError."""
+    path = _path(args)
+    try:
+        match args.action:
+            case "tail":
+                for line in tail(path, args.lines, _wait if args.follow else None):
+                    print(told(line), flush=args.follow)
+                return 0
+            case "show":
+                return _show(path, args.record)
+            case _:
+                return _verify(path)
+    except BrokenPipeError:  # of the one who reads what is printed
+        raise
+    except FileNotFoundError:
+        raise AgentError(f"{visible(path)}: there is no audit file") from None
+    except OSError as error:
+        raise AgentError(f"{visible(path)}: {error.strerror or error}") from error
+
+
+def _path(args: argparse.Namespace) -> str:
+    """The file that is named, else the configuration's."""
+    if args.file is not None:
+        return os.path.abspath(os.path.expanduser(args.file))
+    loaded = load(Flags(config=args.config), os.environ)
+    for problem in loaded.problems:
+        print(f"acp-agent: {problem}", file=sys.stderr)
+    return audit_file(loaded.settings.audit.file, os.environ)
+
+
+def _wait() -> None:
+    time.sleep(_POLL)  # the standard library waits for no file to grow
+
+
+# ------------------------------------------------------------------------------------------- tail
+
+
+def told(line: bytes) -> str:
+    """A line of the file as one for a terminal: number, time, verdict, tool, milliseconds, what it was about."""
+    try:
+        record = unseal(line).record
+    except Broken as broken:
+        return f"{'?':>6}  {broken}: {len(line)} bytes"
+    took = record.get("duration_ms")
+    when = text_at(record, "ts")[:19].replace("T", " ")
+    return " ".join(
+        (
+            f"{record.get('seq'):>6}  {title(when):19} ",
+            f"{_verdict(record):10}",
+            f"{title(text_at(record, 'tool')):16}",
+            f"{took:>9} ms " if isinstance(took, int | float) else " " * 13,
+            _about(record),
+        )
+    ).rstrip()
+
+
+def _verdict(record: JsonObject) -> str:
+    kind, code, status = text_at(record, "kind"), record.get("exit_code"), record.get("status")
+    if kind != "tool":
+        blocked = "blocked" if record.get("blocked") is True else ""
+        return blocked or (f"GET {status}" if isinstance(status, int) else title(kind))
+    match text_at(record, "result", "type"):
+        case "success":
+            return f"exit {code}" if isinstance(code, int) and code else "ran"
+        case "error":
+            return "cancelled" if record.get("error_category") == "cancelled" else "failed"
+        case "timeout":
+            return "timed out"
+        case other:
+            return title(other)
+
+
+def _about(record: JsonObject) -> str:
+    """What a call was about, and why it did not run or failed."""
+    match record.get("kind"):
+        case "tool":
+            call = record.get("call")
+            wanted = next(filter(None, (text_at(call, name) for name in ("command", "path", "url", "pattern"))), "")
+            result = record.get("result")
+            reason = text_at(result, "reason") or text_at(result, "message")
+            return "  ".join(filter(None, (title(wanted), reason and f"({title(reason)})")))
+        case "egress":
+            reason = text_at(record, "block_reason")
+            return title(text_at(record, "url")) + (f"  ({title(reason)})" if reason else "")
+        case "continues":
+            return title(f"the file before this one is {text_at(record, 'file')}")
+        case "torn":
+            return f"the line above, {record.get('bytes')} bytes, was not finished"
+        case "lost":
+            return title(f"{record.get('count')} records could not be written: {text_at(record, 'error')}")
+        case _:
+            return ""
+
+
+# ------------------------------------------------------------------------------------------- show
+
+
+def _show(path: str, wanted: str) -> int:
+    found = False
+    for record in _matching(path, wanted):
+        print(pretty(record))
+        found = True
+    if not found:
+        print(f"acp-agent: {visible(path)}: there is no record {visible(wanted)!r}", file=sys.stderr)
+    return 0 if found else 1
+
+
+def _matching(path: str, wanted: str) -> Iterator[JsonObject]:
+    """The record of that number, or those of the call of that id, which may be its beginning."""
+    for sealed in records(path):
+        name = text_at(sealed.record, "correlation_id")
+        if str(sealed.link.seq) == wanted or (name.startswith(wanted) and len(wanted) >= min(_SHORTEST_ID, len(name))):
+            yield sealed.record
+
+
+def pretty(value: Json) -> str:
+    """JSON on several lines, nothing in it that a terminal acts on or hides."""
+    return "\n".join(visible(line) for line in json.dumps(value, indent=2, ensure_ascii=False).split("\n"))
+
+
+# ----------------------------------------------------------------------------------------- verify
+
+
+def _verify(path: str) -> int:
+    whole = True
+    for report in verify(path):
+        whole = whole and report.fault is None
+        print("\n".join(_report_lines(report)))
+    return 0 if whole else 1
+
+
+def _report_lines(report: Report) -> Iterator[str]:
+    file = visible(report.file)
+    for note in report.notes:
+        yield f"{_place(file, note)}: note: {visible(note.text)}"
+    if report.fault is not None:
+        yield f"{_place(file, report.fault)}: BROKEN: {visible(report.fault.text)}"
+        if report.records:
+            yield f"{file}: in front of that, {_counted(report)} as written"
+    elif report.records or not report.notes:
+        yield f"{file}: whole: {_counted(report)}"
+
+
+def _place(file: str, finding: Finding) -> str:
+    return f"{file}:{finding.line}" if finding.line else file
+
+
+def _counted(report: Report) -> str:
+    numbers = f" ({report.first.seq + 1} to {report.last.seq})" if report.records else ""
+    return f"{report.records} record{'' if report.records == 1 else 's'}{numbers}"

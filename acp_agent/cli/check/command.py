@@ -1,0 +1,260 @@
+"""`acp-agent check command`: what would become of a command line, and why. The gates of a session, not a copy."""
+
+import json
+import os
+import shlex
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, assert_never, cast
+
+from acp_agent.compose.permission_rules import Warn, blocklist_policy, compiled_rules, permission_rules
+from acp_agent.compose.policy import session_policy
+from acp_agent.compose.session_roots import protected_paths
+from acp_agent.compose.verifiers import verifiers
+from acp_agent.config import Loaded, data_path, key_of
+from acp_agent.config.conduct import conduct_at_start
+from acp_agent.config.keys import RULES
+from acp_agent.config.layers import Layer, Reader
+from acp_agent.core.errors import ConfigError
+from acp_agent.core.ports import Invocation, ToolContext
+from acp_agent.core.types import Allow, ApprovedBy, Ask, CommandSubject, Deny, Json, JsonObject, ToolCall, ToolResult
+from acp_agent.core.wrapper import Gate
+from acp_agent.execution.roots import Roots
+from acp_agent.execution.run_tool import RunTool
+from acp_agent.gates.autonomy import AutonomyGate
+from acp_agent.gates.blocklist import BlocklistGate
+from acp_agent.gates.command import Analysis, Command, Opaque, Plain, analyse
+from acp_agent.gates.grants import GrantStore
+from acp_agent.gates.judgement import canonical, judge
+from acp_agent.gates.mode import ModeGate
+from acp_agent.gates.permission import Approved, PermissionGate
+from acp_agent.gates.policy import PolicyGate
+from acp_agent.gates.protected import ProtectedGate
+from acp_agent.gates.rules import Action, Rule
+from acp_agent.gates.sandbox import SandboxGate
+from acp_agent.gates.trust import Standing
+from acp_agent.gates.verify.gate import VerifierGate
+from acp_agent.gates.verify.url_grounding import UrlMemory
+from acp_agent.tools.bash import Bash
+
+Word = Literal["blocked", "deny", "ask", "allow"]
+
+_LONGEST_FILE = 1024 * 1024  # bytes
+_KEPT = 256  # sets of rules
+_ON_WHOSE_WORD = {
+    ApprovedBy.POLICY: "rules allow all of it",
+    ApprovedBy.ALWAYS: 'you answered "always" to it',
+    ApprovedBy.AUTO: "full-auto (acp.auto_approve, tools.autonomy_level): nothing asks",
+    ApprovedBy.USER: "you typed it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What would become of a command line.
+
+    word       blocked (nothing lifts it), deny, ask or allow
+    rule       the patterns that decided, in their author's words; empty when nothing of the kind did
+    reasons    why, one line each
+    analysis   the commands in it, or why that cannot be told
+    """
+
+    command: str
+    word: Word
+    rule: str
+    reasons: tuple[str, ...]
+    analysis: Analysis
+
+    def to_json(self) -> JsonObject:
+        """The line `--stdin` prints: {"command", "verdict", "rule", "reasons", "commands", "opaque"}."""
+        match self.analysis:
+            case Plain(commands):
+                listed: list[Json] | None = [list(command.argv) for command in commands]
+                opaque = None
+            case Opaque(opaque):
+                listed = None
+        return {
+            "command": self.command,
+            "verdict": self.word,
+            "rule": self.rule or None,
+            "reasons": list(self.reasons),
+            "commands": listed,
+            "opaque": opaque,
+        }
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """The same for a person: a word and a text each."""
+        yield {"allow": "allowed", "deny": "denied", "ask": "asked"}.get(self.word, self.word), self.command
+        if self.rule:
+            yield "rule", self.rule
+        yield from (("reason", reason) for reason in self.reasons)
+        match self.analysis:
+            case Plain(commands):
+                for command in commands:
+                    yield from _told(command, command.joined)
+            case Opaque(reason):
+                yield "opaque", reason
+
+
+def _told(command: Command, joined: str) -> Iterator[tuple[str, str]]:
+    words = [*command.assignments, shlex.join(command.argv), *map(str, command.redirections)]
+    yield "runs" if joined != "starts" else "", " ".join(filter(None, (joined, *words)))
+    for inner in command.runs:
+        yield from _told(inner, "starts")
+
+
+class CommandJudge:
+    """Judges command lines as sessions in a folder do. Reads the configuration once; runs and asks nothing.
+
+    files, shell    the directories of a session, for its file tools and for its commands
+    rules           for bash, in place of the configured ones: the user's "always" answers do not count then
+
+    A file of "always" answers that is damaged is set aside, as a session would do.
+    """
+
+    def __init__(
+        self, loaded: Loaded, files: Roots, shell: Roots, warn: Warn, rules: tuple[Rule, ...] | None = None
+    ) -> None:
+        acp, tools = loaded.settings.acp, loaded.settings.tools
+        conduct = conduct_at_start(loaded)
+        self._spec = Bash().spec()
+        innermost = RunTool(_nowhere)
+        policy = session_policy(loaded, shell.cwd, warn)
+        # In the order of execution/chain.py; what counts or judges no command is left out.
+        self._gates: tuple[Gate, ...] = (
+            BlocklistGate(innermost, blocklist_policy(tools.shell)),
+            ModeGate(innermost, conduct),
+            AutonomyGate(innermost, lambda: conduct.readonly),
+            PolicyGate(innermost, policy, cwd=shell.cwd, realpath=os.path.realpath, trust=Standing().of),
+            VerifierGate(innermost, verifiers(tools.verifiers, files.resolve, UrlMemory())),
+            SandboxGate(innermost, resolve=files.resolve, resolve_command=shell.resolve),
+            ProtectedGate(
+                innermost,
+                find=protected_paths(loaded, shell.cwd).find,
+                conduct=conduct,
+                resolve=files.resolve,
+                resolve_command=shell.resolve,
+            ),
+        )
+
+        def permission(given: dict[str, tuple[Rule, ...]], grants: str) -> PermissionGate:
+            store = GrantStore(grants, warn)
+            return PermissionGate(
+                innermost, rules=given, conduct=conduct, grants=store, approver=None, resolve=files.resolve
+            )
+
+        self._compiled: dict[str, tuple[Rule, ...]] = {}
+        self._supposed = permission({}, os.devnull)
+        if rules is not None:
+            self._configured = permission({self._spec.name: rules}, os.devnull)
+        else:
+            answers = acp.permission_file or os.path.join(data_path(os.environ), "acp-permissions.toml")
+            self._configured = permission(permission_rules(loaded, warn), answers)
+
+    def verdict(self, text: str, rules: tuple[Rule, ...] | None = None) -> Verdict:
+        """Judge one text; by `rules`, where there are any, instead of those in force."""
+        permission = self._configured
+        if rules is not None:
+            permission = self._supposed
+            permission.rules = {self._spec.name: rules}
+        call = ToolCall("check", self._spec.name, {"command": text})
+        invocation = Invocation(call, self._spec, text, _never, (CommandSubject(text),))
+        analysis = analyse(text)
+        for gate in self._gates:
+            verdict = gate.check(invocation)
+            if isinstance(verdict, Deny):
+                word: Word = "blocked" if isinstance(gate, BlocklistGate) else "deny"
+                return Verdict(text, word, verdict.rule, (verdict.reason,), analysis)
+            if isinstance(verdict, Ask):
+                invocation = invocation.asking(verdict)
+        return self._settled(invocation, text, permission, analysis)
+
+    def rules_of(self, given: Json) -> tuple[Rule, ...]:
+        """Rules for bash as a line of `--stdin` has them; kept, since lines share them. Raises ConfigError."""
+        text = json.dumps(given)
+        if text not in self._compiled:
+            if len(self._compiled) >= _KEPT:
+                self._compiled.clear()
+            self._compiled[text] = _rules('"rules"', given)
+        return self._compiled[text]
+
+    def _settled(self, invocation: Invocation, text: str, permission: PermissionGate, analysis: Analysis) -> Verdict:
+        rules = permission.rules.get(self._spec.name, ())
+        verdict = permission.check(invocation)
+        match verdict:
+            case Deny(reason):
+                return Verdict(text, "deny", _deciding(text, rules), (reason,), analysis)
+            case Ask(reason):
+                return Verdict(text, "ask", _deciding(text, rules), tuple(reason.split("\n")), analysis)
+            case Allow():
+                by = verdict.by if isinstance(verdict, Approved) else ApprovedBy.AUTO
+                rule = ", ".join(_allowing(analysis, rules)) if by is ApprovedBy.POLICY else ""
+                return Verdict(text, "allow", rule, (_ON_WHOSE_WORD[by],), analysis)
+            case _:
+                assert_never(verdict)
+
+
+def rules_in(path: str) -> tuple[Rule, ...]:
+    """The rules for bash in a file: TOML with [[tools.permissions.bash]], or a JSON list. Raises ConfigError."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_LONGEST_FILE + 1)
+        if len(data) > _LONGEST_FILE:
+            raise ConfigError(path, "", "", f"expected at most {_LONGEST_FILE} bytes")
+        text = data.decode()
+    except OSError as error:
+        raise ConfigError(path, "", "", f"expected a file that can be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(path, "", "", f"expected UTF-8: {error}") from error
+    try:
+        return _rules(path, json.loads(text))
+    except (ValueError, RecursionError) as error:
+        return _rules(path, _table_in(path, text, error))
+
+
+def _table_in(path: str, text: str, why_no_json: Exception) -> object:
+    try:
+        table: object = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        why = (
+            f"expected JSON: {why_no_json}"
+            if text.lstrip().startswith(("[{", "[ {", "[\n"))
+            else f"expected TOML: {error}"
+        )
+        raise ConfigError(path, "", "", why) from None
+    for name in f"{RULES}.bash".split("."):
+        table = cast("dict[str, object]", table).get(name) if isinstance(table, dict) else None
+    if table is None:
+        raise ConfigError(path, "", "", f"expected [[{RULES}.bash]] in it, or a JSON list of rules")
+    return table
+
+
+def _rules(where: str, raw: object) -> tuple[Rule, ...]:
+    reader, layer, name = Reader(), Layer(), f"{RULES}.bash"
+    reader.take(layer, key_of(name), raw, where, parts=False)
+    if reader.problems:
+        raise reader.problems[0]
+    return compiled_rules(where, layer.rules(name))
+
+
+def _nowhere(_: Invocation) -> ToolContext:
+    raise AssertionError("a command was to be judged, not run")
+
+
+async def _never(_: ToolContext) -> ToolResult:
+    raise AssertionError("a command was to be judged, not run")
+
+
+def _deciding(text: str, rules: tuple[Rule, ...]) -> str:
+    """The pattern that denies or asks."""
+    return judge(text, rules, lambda _: None).pattern
+
+
+def _allowing(analysis: Analysis, rules: tuple[Rule, ...]) -> list[str]:
+    """The patterns that allow the commands, or what these start."""
+    if not isinstance(analysis, Plain):
+        return []
+    texts = [canonical(each) for outer in analysis.commands for each in outer.walk() if each.argv]
+    matching = (next((rule for rule in rules if rule.matches_command(text)), None) for text in texts)
+    return list(dict.fromkeys(rule.pattern for rule in matching if rule is not None and rule.action is Action.ALLOW))

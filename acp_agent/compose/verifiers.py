@@ -1,0 +1,19 @@
+"""The verifiers that are switched on (requirements S2)."""
+
+from acp_agent.config.limits_settings import VerifierSettings
+from acp_agent.gates.verify.destructive import Destructive
+from acp_agent.gates.verify.firewall import Firewall, Resolve
+from acp_agent.gates.verify.injection import Injection
+from acp_agent.gates.verify.url_grounding import UrlGrounding, UrlMemory
+from acp_agent.gates.verify.verifier import Verifier
+
+
+def verifiers(on: VerifierSettings, resolve: Resolve, urls: UrlMemory) -> tuple[Verifier, ...]:
+    """`resolve` tells where a path really leads, `urls` what the user has typed."""
+    every: tuple[tuple[bool, Verifier], ...] = (
+        (on.destructive, Destructive()),
+        (on.injection, Injection()),
+        (on.firewall, Firewall(resolve)),
+        (on.url_grounding, UrlGrounding(urls)),
+    )
+    return tuple(verifier for wanted, verifier in every if wanted)

@@ -1,0 +1,141 @@
+"""The rules of the policy in their order, those of `policy_file` included (S5.3, S5.4). Read when a session starts."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from acp_agent.config.files import read_toml
+from acp_agent.config.keys import Key
+from acp_agent.config.layers import Layer, Reader
+from acp_agent.config.policy_settings import (
+    MAX_RULES,
+    AuthorizationSettings,
+    Effect,
+    PolicyRule,
+    PolicySettings,
+    Rules,
+)
+from acp_agent.config.project import ProjectLoosens
+from acp_agent.config.section import Section
+from acp_agent.core.errors import ConfigError
+
+MAX_BYTES = 256 * 1024
+"""A policy file is at most that long (S5.4)."""
+
+_POLICY, _AUTHORIZATION = "tools.policy", "tools.authorization"
+
+
+class _PolicyFile(Section):
+    """What stands in a policy file."""
+
+    rules: Rules = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedRule:
+    """A rule and what to call it: "tools.policy.rules[0]", "policy.toml rules[2]"."""
+
+    place: str
+    rule: PolicyRule
+
+
+@dataclass(frozen=True, slots=True)
+class MergedRules:
+    """The rules in force in their order, and the allow rules a project's file had no right to."""
+
+    rules: tuple[PlacedRule, ...]
+    refused: tuple[ProjectLoosens, ...] = ()
+
+
+def merged_rules(
+    policy: PolicySettings,
+    authorization: AuthorizationSettings,
+    problems: Sequence[ConfigError],
+    *,
+    cwd: str,
+    config_file: str,
+) -> MergedRules:
+    """The policy's rules, those of its file, those of the authorization; of each only what is switched on.
+
+    problems      what was wrong with the configuration (`Loaded.problems`)
+    cwd           the session's folder
+    config_file   the user's configuration file; the folder it is in may hold a policy file, too
+
+    Raises ConfigError when any part could not be read, is no rule, or there are too many: it might have denied (S5.9).
+    """
+    _refuse_faults(policy, authorization, problems)
+    merged: list[PlacedRule] = []
+    refused: tuple[ProjectLoosens, ...] = ()
+    if policy.enabled:
+        merged += _placed(f"{_POLICY}.rules", policy.rules)
+        if policy.policy_file is not None:
+            found = _read(policy.policy_file, cwd, os.path.dirname(config_file))
+            merged += found.rules
+            refused = found.refused
+    if authorization.enabled:
+        merged += _placed(f"{_AUTHORIZATION}.rules", authorization.rules)
+    if len(merged) > MAX_RULES:
+        raise ConfigError("configuration", _POLICY, f"{len(merged)} rules", f"at most {MAX_RULES} in all lists")
+    return MergedRules(tuple(merged), refused)
+
+
+def _refuse_faults(
+    policy: PolicySettings, authorization: AuthorizationSettings, problems: Sequence[ConfigError]
+) -> None:
+    """A faulty value was dropped on loading. Raises it when it may have been part of a policy in force."""
+    on = policy.enabled or authorization.enabled
+    for problem in problems:
+        ours = problem.key in (_POLICY, _AUTHORIZATION) or problem.key.startswith((f"{_POLICY}.", f"{_AUTHORIZATION}."))
+        switch = problem.key in (_POLICY, _AUTHORIZATION) or problem.key.endswith(".enabled")
+        if ours and (on or switch) and not isinstance(problem, ProjectLoosens):
+            raise problem
+
+
+def _placed(where: str, rules: Sequence[PolicyRule]) -> tuple[PlacedRule, ...]:
+    return tuple(PlacedRule(f"{where}[{index}]", rule) for index, rule in enumerate(rules))
+
+
+def _read(name: str, cwd: str, config_folder: str) -> MergedRules:
+    """The rules of a policy file. Raises ConfigError.
+
+    Which file an absolute path names is the user's choice alone. A relative one is a file that any project can
+    bring along, or not: it may only tighten (security.md 1, row 11).
+    """
+    given = os.path.expanduser(name)
+    users_own = os.path.isabs(given)
+    path = os.path.normpath(os.path.join(cwd, given))
+    real = os.path.realpath(path)
+    roots = [os.path.realpath(root) for root in ((cwd, config_folder) if users_own else (cwd,))]
+    if not any(os.path.commonpath((real, root)) == root for root in roots):
+        raise ConfigError(path, "", "", f"expected a policy file inside {' or '.join(roots)}, not a link out of it")
+    rules = _rules(path, real, required=users_own)
+    placed = _placed(f"{os.path.basename(path)} rules", rules)
+    if users_own:
+        return MergedRules(placed)
+    allows = tuple(each for each in placed if each.rule.effect is Effect.ALLOW)
+    told = "deny rules only, since policy_file names it by a relative path (ignored)"
+    refused = (ProjectLoosens(path, each.place.rpartition(" ")[2], "allow", told) for each in allows)
+    return MergedRules(tuple(each for each in placed if each not in allows), tuple(refused))
+
+
+def _rules(path: str, real: str, *, required: bool) -> tuple[PolicyRule, ...]:
+    """What a file holds; nothing when it is missing and need not be there. Raises ConfigError naming file and rule."""
+    try:
+        size = os.lstat(real).st_size
+    except OSError:
+        size = 0  # reading it tells why
+    if size > MAX_BYTES:
+        raise ConfigError(path, "", "", f"expected a policy file of at most {MAX_BYTES // 1024} KiB")
+    table = read_toml(real)
+    if table is None:
+        if required:
+            raise ConfigError(path, "", "", "expected the policy file to exist")
+        return ()
+    unknown = next((key for key in table if key != "rules"), None)
+    reader, layer = Reader(), Layer()
+    if unknown is not None:
+        reader.report(path, unknown, table[unknown], "[[rules]] and nothing else")
+    reader.take(layer, Key("rules", _PolicyFile, "rules"), table.get("rules", []), path)
+    if reader.problems:
+        raise reader.problems[0]
+    return _PolicyFile.model_validate(layer.values).rules

@@ -1,0 +1,255 @@
+"""AuditExecutor: every call is on record before anybody sees its result (requirements L9, security.md 2.9)."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+import anyio
+
+from acp_agent.core.errors import ToolErrorCategory, ToolFailure
+from acp_agent.core.ports import Invocation, ToolExecutor
+from acp_agent.core.types import (
+    ApprovedBy,
+    CallOrigin,
+    CommandSubject,
+    JsonObject,
+    McpSubject,
+    PathSubject,
+    Ruling,
+    Subject,
+    ToolCall,
+    ToolResult,
+    UrlSubject,
+)
+from acp_agent.core.web import Egress
+from acp_agent.core.wrapper import WrapperExecutor
+from acp_agent.store.audit import AuditLog
+from acp_agent.store.audit_record import (
+    Blocked,
+    ClaimSource,
+    EgressRecord,
+    ExecutionEnv,
+    Failed,
+    Outcome,
+    Success,
+    TimedOut,
+    ToolRecord,
+)
+from acp_agent.store.audit_values import Redact, recordable, redacted
+
+_NAME = 200  # characters of a tool's name, an id or a host
+_SENTENCE = 1000  # characters of a reason, a rule, a path or a URL
+
+_SOURCES = {
+    "grep": ClaimSource.CODE_SEARCH,
+    "diagnostics": ClaimSource.DIAGNOSTICS,
+    "memory_save": ClaimSource.MEMORY,
+    "memory_search": ClaimSource.MEMORY,
+}
+"""Tools whose subjects do not say what kind of thing they tell of."""
+
+
+def _unknown(_tool: str) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whose calls are recorded.
+
+    session_id    of the ACP session
+    cwd           its folder: absolute, links resolved
+    trust         the trust level in force of a tool, by its id; None where there is no such thing
+    environment   where a tool, by its id, runs now; None where that is not known
+    """
+
+    session_id: str
+    cwd: str
+    trust: Callable[[str], str | None] = _unknown
+    environment: Callable[[str], ExecutionEnv | None] = _unknown
+
+
+class Auditor:
+    """Makes the records of one session and has them written. Never raises for a file that cannot be."""
+
+    def __init__(self, log: AuditLog, caller: Caller, redact: Redact) -> None:
+        self._log = log
+        self._caller = caller
+        self._redact = redact
+
+    def trouble(self) -> str:
+        """Why a call could not be recorded now, for people; empty when it could."""
+        why = self._log.trouble()
+        return f"the audit file {self._log.path} cannot be written ({why})" if why else ""
+
+    def call(
+        self,
+        call: ToolCall,
+        result: ToolResult,
+        seconds: float,
+        *,
+        subjects: Sequence[Subject] = (),
+        approved_by: ApprovedBy | None = None,
+    ) -> None:
+        """Record a call that is over; also one nobody could understand, which has no subjects.
+
+        `approved_by` is who let it run when the result's ruling does not say.
+        """
+        ruling, envelope = result.ruling or Ruling(), result.envelope or {}
+        ran = "exit_code" in envelope
+        outcome = _outcome(result, ran=ran)
+        record = ToolRecord(
+            tool=self._text(call.name, _NAME),
+            call=self._arguments(call),
+            result=self._plain(outcome),
+            correlation_id=call.id[:_NAME],
+            duration_ms=_milliseconds(seconds),
+            exit_code=_whole(envelope.get("exit_code")),
+            signal=_word(envelope.get("signal")),
+            truncated=bool(envelope.get("truncated")) if ran else None,
+            trust=self._caller.trust(call.name),
+            approved_by=None if isinstance(outcome, Blocked) else ruling.approved_by or approved_by,
+            gate=ruling.gate[:_NAME] or None,
+            policy_match=self._text(ruling.rule, _SENTENCE) or None,
+            error_category=result.failure and result.failure.category,
+            claim_source=_source(call.name, subjects),
+            mcp_server_id=next((each.server[:_NAME] for each in subjects if isinstance(each, McpSubject)), None),
+            caller_id=self._caller.session_id[:_NAME],
+            origin=None if call.origin is CallOrigin.MODEL else call.origin,
+            batch=call.batch[:_NAME] or None,
+            execution_env=self._caller.environment(call.name),
+            resolved_cwd=self._text(self._caller.cwd, _SENTENCE),
+        )
+        self._log.append(record)
+
+    def egress(self, egress: Egress) -> None:
+        """Record a request of a web tool (T5.11)."""
+        self._log.append(
+            EgressRecord(
+                tool=self._text(egress.caller.tool, _NAME),
+                correlation_id=egress.caller.call_id[:_NAME],
+                url=self._text(egress.url, _SENTENCE),
+                host=self._text(egress.host, _NAME),
+                hop=egress.hop,
+                address=egress.address,
+                status=egress.status,
+                duration_ms=_milliseconds(egress.duration),
+                response_bytes=egress.response_bytes,
+                blocked=True if egress.block_reason else None,
+                block_reason=egress.block_reason,
+                caller_id=self._caller.session_id[:_NAME],
+            )
+        )
+
+    def _arguments(self, call: ToolCall) -> JsonObject:
+        sent: JsonObject = {"arguments": call.raw_arguments} if call.arguments is None else call.arguments
+        return recordable(sent, self._redact)
+
+    def _text(self, text: str, longest: int) -> str:
+        return redacted(text, self._redact, longest)
+
+    def _plain(self, outcome: Outcome) -> Outcome:
+        """Reasons and messages quote what a command or a server said."""
+        match outcome:
+            case Blocked(reason):
+                return Blocked(self._text(reason, _SENTENCE))
+            case Failed(message):
+                return Failed(self._text(message, _SENTENCE))
+            case _:
+                return outcome
+
+
+class AuditExecutor(WrapperExecutor):
+    """The outermost wrapper. What changes anything does not start while nothing can be recorded.
+
+    A record that fails when the call has run changes nothing any more: the user is warned, the result stands.
+    """
+
+    def __init__(self, wrapped: ToolExecutor, auditor: Auditor, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__(wrapped)
+        self._auditor = auditor
+        self._clock = clock
+
+    async def execute(self, invocation: Invocation) -> ToolResult:
+        return await self._recorded(invocation, self.wrapped.execute, None)
+
+    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
+        return await self._recorded(invocation, self.wrapped.execute_confirmed, ApprovedBy.USER)
+
+    async def _recorded(
+        self,
+        invocation: Invocation,
+        execute: Callable[[Invocation], Awaitable[ToolResult]],
+        approved_by: ApprovedBy | None,
+    ) -> ToolResult:
+        begun = self._clock()
+
+        def record(result: ToolResult) -> None:  # not async: no cancellation comes between
+            seconds = self._clock() - begun
+            self._auditor.call(invocation.call, result, seconds, subjects=invocation.subjects, approved_by=approved_by)
+
+        result = self._refusal(invocation)
+        if result is None:
+            try:
+                result = await execute(invocation)
+            except BaseException as error:
+                record(_crashed(error))
+                raise
+        record(result)
+        return result
+
+    def _refusal(self, invocation: Invocation) -> ToolResult | None:
+        trouble = self._auditor.trouble() if invocation.spec.mutates else ""
+        if not trouble:
+            return None
+        return ToolResult.refused(f"{trouble}, and nothing is changed without a record", ruling=Ruling("audit"))
+
+
+def _crashed(error: BaseException) -> ToolResult:
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        return ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "cancelled"))
+    return ToolResult.failed(ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, f"internal error: {error!r}"))
+
+
+def _outcome(result: ToolResult, *, ran: bool) -> Outcome:
+    """`ran` tells a command that could not be executed (exit 126) from one that was not let through."""
+    failure = result.failure
+    if failure is None:
+        return Success()
+    match failure.category:
+        case ToolErrorCategory.TIMEOUT:
+            return TimedOut()
+        case ToolErrorCategory.POLICY_BLOCKED | ToolErrorCategory.CONFIRMATION_REQUIRED if not ran:
+            return Blocked(failure.message)
+        case _ if result.ruling is not None and result.ruling.gate:
+            return Blocked(failure.message)
+        case _:
+            return Failed(failure.message)
+
+
+def _source(tool: str, subjects: Sequence[Subject]) -> ClaimSource | None:
+    if tool in _SOURCES:
+        return _SOURCES[tool]
+    for subject in subjects:
+        match subject:
+            case CommandSubject():
+                return ClaimSource.SHELL
+            case UrlSubject():
+                return ClaimSource.WEB_SCRAPE
+            case McpSubject():
+                return ClaimSource.MCP
+            case PathSubject():
+                return ClaimSource.FILE_SYSTEM
+    return None
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 1)
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _word(value: object) -> str | None:
+    return value[:_NAME] if isinstance(value, str) and value else None

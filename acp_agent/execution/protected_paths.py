@@ -1,0 +1,121 @@
+"""Protected paths: git hooks, editor tasks, shell start-up files and the like (security.md, threat 3; issue 4).
+
+Which they are, and why, is data (`protected_paths.toml`). The hard ones no file tool touches, whatever anybody
+allowed: `ProtectedPaths` is a PathPolicy for `Roots`, so every writer meets it, and it judges by name: what is not
+there yet is protected too. The soft ones, which people do have edited, are for `gates/protected.py` to ask about.
+"""
+
+import os
+import posixpath
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TypeAlias, cast
+
+from acp_agent.core.errors import ConfigError
+from acp_agent.core.types import Access
+from acp_agent.execution.own_files import spellings
+from acp_agent.execution.protected_rule import GLOB, Name, Rule, names_of, rule_of
+from acp_agent.execution.read_policy import folded
+from acp_agent.gates.protected import Protection
+
+MAX_PATTERN = 1024
+"""Characters of a pattern a user may write."""
+
+_OWN = Protection(hard=True, reason="it belongs to the agent itself")
+_ADDED = Protection(hard=False, reason="tools.protection.protected_paths names it")
+
+
+class ProtectedPaths:
+    """The protected paths of a session. Raises ConfigError for what is no pattern.
+
+    added    further soft ones, as patterns: absolute, `~/…`, or names found anywhere (`deploy/*.sh`)
+    lifted   soft ones that are free after all, likewise; compared with case
+    own      the agent's own files and folders: literal absolute paths, hard
+    """
+
+    def __init__(self, added: Sequence[str] = (), lifted: Sequence[str] = (), own: Iterable[str] = ()) -> None:
+        mine = (
+            Rule(tuple(Name(name, None) for name in names_of(folded(path))), _OWN, anchored=True)
+            for given in own
+            for path in spellings(given)
+        )
+        self._rules = (
+            *mine,
+            *_packaged(),
+            *(_users_rule("protected_paths", pattern, _ADDED, fold=True) for pattern in added),
+        )
+        self._by_name: dict[str, list[Rule]] = {}
+        for rule in self._rules:
+            self._by_name.setdefault("" if rule.names[0].glob else rule.names[0].text, []).append(rule)
+        self._lifted = tuple(_users_rule("unprotected_paths", pattern, _ADDED, fold=False) for pattern in lifted)
+
+    def __call__(self, path: str, access: Access) -> str | None:
+        """PathPolicy: why a resolved absolute path may not be changed. Soft ones are none of its business."""
+        found = self.find(path) if access.changes else None
+        return f"is protected: {found.reason}" if found is not None and found.hard else None
+
+    def find(self, path: str, *, holding: bool = False) -> Protection | None:
+        """Why a path is protected, the hardest reason first; None when it is not. Pure text: nothing is looked up.
+
+        path      absolute or relative, resolved or not; its names may be shell patterns (`.g?t`)
+        holding   a folder counts as well that protected paths lie in: for whatever moves or removes it whole
+        """
+        plain = posixpath.normpath(path)
+        names, anchored = names_of(folded(plain)), plain.startswith("/")
+        literal = GLOB.isdisjoint(plain)
+        found: Protection | None = None
+        for rule in self._about(names) if literal else self._rules:
+            if (not rule.anchored or anchored) and rule.matches(names, holding=holding):
+                if rule.protection.hard:
+                    return rule.protection
+                found = found or rule.protection
+        lifted = literal and found is not None and any(rule.matches(names_of(plain)) for rule in self._lifted)
+        return None if lifted else found
+
+    def _about(self, names: Sequence[str]) -> Iterator[Rule]:
+        """The rules whose first name is in the path: a tree of many files is judged one by one."""
+        for rule in self._by_name.get("", ()):
+            if any(rule.names[0].fits(name, first=True) for name in names):
+                yield rule
+        for name in dict.fromkeys(names):
+            yield from self._by_name.get(name, ())
+
+
+_Table: TypeAlias = dict[str, object]
+
+
+@cache
+def _packaged() -> tuple[Rule, ...]:
+    """The packaged rules: a constant that is read late, so that starting up does not pay for it."""
+    source = files("acp_agent.execution").joinpath("protected_paths.toml").read_text(encoding="utf-8")
+    groups = cast("list[_Table]", tomllib.loads(source)["group"])
+    return tuple(rule for group in groups for rule in _group(group))
+
+
+def _group(group: _Table) -> Iterator[Rule]:
+    protection = Protection(hard=group["hard"] is True, reason=cast("str", group["reason"]))
+
+    def rules(key: str, *, below: bool, free: tuple[Rule, ...] = ()) -> Iterator[Rule]:
+        for pattern in cast("list[str]", group.get(key, [])):
+            yield rule_of(folded(pattern), protection, below=below, free=free)
+
+    free = tuple(rules("free", below=True))
+    yield from rules("paths", below=True, free=free)
+    yield from rules("entries", below=False)
+
+
+def _users_rule(setting: str, pattern: str, protection: Protection, *, fold: bool) -> Rule:
+    """Raises ConfigError."""
+    path = os.path.expanduser(pattern) if pattern.startswith("~") else pattern
+    names = [name for name in names_of(path) if name != "**"]
+    usable = bool(names) and ".." not in names and not path.startswith("~") and "\0" not in path
+    try:
+        if usable and len(pattern) <= MAX_PATTERN:
+            return rule_of(folded(path) if fold else path, protection)
+    except re.error:
+        pass
+    expected = f"an absolute path, ~/… or names anywhere (deploy/*.sh), without .., at most {MAX_PATTERN} characters"
+    raise ConfigError("configuration", f"tools.protection.{setting}", f"{pattern[:100]!r}", expected)

@@ -1,0 +1,190 @@
+"""A tool that keeps failing is taken away for the session (requirements L8, section 4 rows 37-39).
+
+What counts is what goes wrong on the tool's side. Refusals, denials by the user and cancellations do not: else
+whoever provokes them could take a tool from the user (security.md 2.2). Nor do the model's own mistakes (wrong
+arguments): they say nothing of the tool. Neither is a sample at all, so that they do not hide real failures either.
+
+A permanent failure is often just the world's answer (no such file), and a model that looks for four files that are
+not there has broken nothing. Such failures therefore count when the window is full, and breakage - time-outs, the
+network, servers, crashes - from the first few calls on.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import assert_never
+
+import anyio
+
+from acp_agent.core.errors import ToolErrorCategory
+from acp_agent.core.events import EventSink, Notice, Severity
+from acp_agent.core.ports import Invocation, ToolExecutor
+from acp_agent.core.types import Allow, CallOrigin, Deny, ToolResult, ToolSpec, Verdict
+from acp_agent.core.wrapper import Gate
+from acp_agent.log import Log
+
+MIN_SAMPLES = 5
+"""Calls before a tool is judged, or the whole window where that is shorter."""
+
+_log = Log(__name__)
+
+
+class Outcome(StrEnum):
+    """What a call says about its tool."""
+
+    FINE = "fine"
+    FRUITLESS = "fruitless"  # it worked, and the answer was no
+    BROKEN = "broken"
+
+
+def outcome_of(result: ToolResult) -> Outcome | None:
+    """What a result says about its tool; None for nothing, as when a gate ended the call."""
+    if result.ruling is not None and result.ruling.gate:
+        return None
+    if result.failure is None:
+        return Outcome.FINE
+    category = result.failure.category
+    match category:
+        case ToolErrorCategory.PERMANENT_FAILURE:
+            return Outcome.FRUITLESS
+        case (
+            ToolErrorCategory.RATE_LIMITED
+            | ToolErrorCategory.SERVER_ERROR
+            | ToolErrorCategory.NETWORK_ERROR
+            | ToolErrorCategory.TIMEOUT
+        ):
+            return Outcome.BROKEN
+        case (
+            ToolErrorCategory.TOOL_NOT_FOUND
+            | ToolErrorCategory.INVALID_PARAMETERS
+            | ToolErrorCategory.TYPE_MISMATCH
+            | ToolErrorCategory.POLICY_BLOCKED
+            | ToolErrorCategory.CONFIRMATION_REQUIRED
+            | ToolErrorCategory.CANCELLED
+        ):
+            return None
+        case _:
+            assert_never(category)
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """A tool whose failures passed the threshold: `failures` of its last `calls`."""
+
+    tool: str
+    failures: int
+    calls: int
+
+    @property
+    def rate(self) -> float:
+        """From 0 to 1."""
+        return self.failures / self.calls
+
+
+class AnomalyDetector:
+    """The recent calls of each tool of one session.
+
+    window_size         calls of a tool that are remembered, 1 or more
+    failure_threshold   the rate of failures, above 0 and below 1, that must be passed
+    auto_block          whether a tool is then blocked; else it is only told
+    """
+
+    def __init__(self, window_size: int = 20, failure_threshold: float = 0.7, *, auto_block: bool = True) -> None:
+        self._size = window_size
+        self._threshold = failure_threshold
+        self._auto_block = auto_block
+        self._windows: dict[str, deque[Outcome]] = {}
+        self._alarms: dict[str, Alarm] = {}
+
+    @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """The tools that fail too often, for /status."""
+        return tuple(self._alarms.values())
+
+    def blocked(self, tool: str) -> Alarm | None:
+        """Why a tool is blocked; None when it is not."""
+        return self._alarms.get(tool) if self._auto_block else None
+
+    def record(self, tool: str, outcome: Outcome) -> Alarm | None:
+        """Remember a call. Gives the alarm when this one raised it. A late success unblocks nothing."""
+        window = self._windows.setdefault(tool, deque(maxlen=self._size))
+        window.append(outcome)
+        raised = self._alarm(tool, window)
+        if raised is None and not self._auto_block:
+            self._alarms.pop(tool, None)  # told again when it comes back
+        if raised is None or tool in self._alarms:
+            return None
+        self._alarms[tool] = raised
+        return raised
+
+    def reset(self, tool: str = "") -> None:
+        """Trust a tool again, or all of them (the user's word, /clear)."""
+        for name in [tool] if tool else [*self._windows]:
+            self._windows.pop(name, None)
+            self._alarms.pop(name, None)
+
+    def _alarm(self, tool: str, window: deque[Outcome]) -> Alarm | None:
+        if len(window) < min(MIN_SAMPLES, self._size):
+            return None
+        broken = window.count(Outcome.BROKEN)
+        full = len(window) == self._size
+        alarm = Alarm(tool, broken + (window.count(Outcome.FRUITLESS) if full else 0), len(window))
+        return alarm if alarm.rate > self._threshold else None
+
+
+class AnomalyGate(Gate):
+    """Watches what comes back, and refuses tools that are blocked. What the user types is neither watched nor refused.
+
+    emit   told once when a tool starts to fail too often
+    """
+
+    name = "anomaly"
+
+    def __init__(self, wrapped: ToolExecutor, detector: AnomalyDetector, emit: EventSink) -> None:
+        super().__init__(wrapped)
+        self._detector = detector
+        self._emit = emit
+
+    def allows(self, spec: ToolSpec) -> bool:
+        """Whether a tool belongs in the catalogue."""
+        return self._detector.blocked(spec.name) is None
+
+    def check(self, invocation: Invocation) -> Verdict:
+        alarm = self._detector.blocked(invocation.spec.name)
+        if alarm is None or invocation.call.origin is CallOrigin.USER:
+            return Allow()
+        return Deny(
+            f"'{alarm.tool}' is blocked for this session: {alarm.failures} of its last {alarm.calls} calls failed",
+            rule=f"failure rate {alarm.rate:.2f}",
+        )
+
+    async def execute(self, invocation: Invocation) -> ToolResult:
+        return await self._watched(invocation, super().execute)
+
+    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
+        return await self._watched(invocation, super().execute_confirmed)
+
+    async def _watched(self, invocation: Invocation, run: Callable[[Invocation], Awaitable[ToolResult]]) -> ToolResult:
+        if invocation.call.origin is CallOrigin.USER:
+            return await run(invocation)
+        try:
+            result = await run(invocation)
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException:
+            await self._record(invocation.spec.name, Outcome.BROKEN)
+            raise
+        outcome = outcome_of(result)
+        if outcome is not None:
+            await self._record(invocation.spec.name, outcome)
+        return result
+
+    async def _record(self, tool: str, outcome: Outcome) -> None:
+        alarm = self._detector.record(tool, outcome)
+        if alarm is None:
+            return
+        blocked = self._detector.blocked(tool) is not None
+        _log.warning("tool fails too often", tool=tool, rate=round(alarm.rate, 2), calls=alarm.calls, blocked=blocked)
+        what = f"{tool}: {alarm.failures} of the last {alarm.calls} calls failed"
+        await self._emit(Notice(Severity.WARNING, f"{what}; it is blocked for this session" if blocked else what))

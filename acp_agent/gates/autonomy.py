@@ -1,0 +1,61 @@
+"""The autonomy level `readonly` (requirements S3.5): reading tools, and no others.
+
+The levels above it are no gate's business: `supervised` is what the permission gate does, `full` is its full-auto.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from acp_agent.core.ports import Invocation, ToolExecutor
+from acp_agent.core.types import Allow, CommandSubject, Deny, McpSubject, PathSubject, Subject, ToolSpec, Verdict
+from acp_agent.core.wrapper import Gate
+
+READING = frozenset(
+    (
+        "read",
+        "find_path",
+        "grep",
+        "list_directory",
+        "web_scrape",
+        "fetch",
+        "load_skill",
+        "invoke_skill",
+        "read_overflow",
+        "memory_search",
+    )
+)
+"""The tools of `readonly`, by id: those of S3.5, and two that read what the agent itself has kept."""
+
+
+class AutonomyGate(Gate):
+    """Refuses what is not for reading while `readonly` is true; it is asked anew for each call.
+
+    A tool needs more than a name from the list: one that changes anything, runs a command or calls a server is
+    refused whatever it is called.
+    """
+
+    name: ClassVar[str] = "autonomy"
+
+    def __init__(self, wrapped: ToolExecutor, readonly: Callable[[], bool]) -> None:
+        super().__init__(wrapped)
+        self._readonly = readonly
+
+    def allows(self, spec: ToolSpec) -> bool:
+        """Whether a tool belongs in the catalogue now."""
+        return not self._readonly() or (spec.name in READING and not spec.mutates)
+
+    def check(self, invocation: Invocation) -> Verdict:
+        if self.allows(invocation.spec) and not (self._readonly() and any(map(_acts, invocation.subjects))):
+            return Allow()
+        name = invocation.spec.name
+        return Deny(f"'{name}' is not available: this session may only read", rule="autonomy_level = readonly")
+
+
+def _acts(subject: Subject) -> bool:
+    match subject:
+        case PathSubject(access=access):
+            return access.changes
+        case CommandSubject() | McpSubject():
+            return True
+        case _:
+            return False

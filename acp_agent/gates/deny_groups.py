@@ -1,0 +1,173 @@
+"""Named groups of commands that are refused, or asked about, together (requirements G3; `deny_groups.toml`).
+
+They stand on top of the blocklist's core and are judged on the same parsed commands, behind wrappers and in nested
+shells. How a pattern meets a command is the blocklist's business: it hands that over.
+"""
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+
+from acp_agent.gates.command import Command, Survey
+from acp_agent.gates.command_paths import path_words
+from acp_agent.gates.deny_group_table import Group, deny_groups
+from acp_agent.gates.shell.danger import operands
+from acp_agent.gates.shell.options import option_texts, shell_call
+from acp_agent.gates.shell.tables import tables
+
+Matches = Callable[[str, Command], bool]
+"""Whether a pattern such as "git push --force" names a command."""
+
+MAX_TEXT = 8 * 1024
+"""Characters of a word or program text that regular expressions look at."""
+
+_SUBSTITUTED = "$()"
+_EVALUATORS = frozenset(("eval", "source", "."))
+_SETTERS = frozenset(("export", "declare", "typeset", "local", "readonly"))
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)\+?=")
+
+
+def group_patterns(name: str) -> tuple[str, ...]:
+    """The patterns of a group, as `tools.shell.blocked_commands` has them. KeyError for a group there is not."""
+    return deny_groups()[name].patterns
+
+
+def find_in_groups(found: Survey, groups: Iterable[str], matches: Matches, *, asking: bool = False) -> str:
+    """What in a text belongs to one of these groups, such as "remote_exec: curl | sh"; empty when nothing does.
+
+    asking    look at the groups that ask instead of those that refuse
+    """
+    for name in groups:
+        group = deny_groups()[name]
+        what = _found(group, found, matches) if group.asks is asking else ""
+        if what:
+            return f"{name}: {what}"
+    return ""
+
+
+def _found(group: Group, found: Survey, matches: Matches) -> str:
+    single = (what for command in found.walk() for what in _single(group, command, matches))
+    return next(single, "") or (_fetched(group.fetched, found.commands) if group.fetched else "")
+
+
+def _single(group: Group, command: Command, matches: Matches) -> Iterator[str]:
+    """What one command by itself has to do with a group."""
+    name, args = command.name, command.argv[1:]
+    yield from (pattern for pattern in group.patterns if matches(pattern, command))
+    if name in group.bare and not args and not command.runs:
+        yield name
+    yield from (
+        f"{variable}=…"
+        for variable in _variables(command)
+        if any(fnmatchcase(variable, each) for each in group.assignments)
+    )
+    if group.paths:
+        yield from (word for word in path_words(command) if any(_below(word, each) for each in group.paths))
+    program = tables().interpreter(name) or name
+    if (not group.words_of or program in group.words_of) and program not in group.words_but:
+        yield from (word[:80] for word in args for each in group.words if each.fullmatch(word[:MAX_TEXT]))
+    if group.code:
+        texts = [code[:MAX_TEXT] for code in _codes(command)]
+        yield from (each[0].pattern for text in texts for each in group.code if all(one.search(text) for one in each))
+    if group.evaluates and name in _EVALUATORS and any(_SUBSTITUTED in word or "`" in word for word in args):
+        yield f"{name} $(…)"
+    if group.hidden and command.argv and any(char in name for char in "*?["):
+        yield command.argv[0]
+
+
+def _fetched(fetchers: frozenset[str], commands: tuple[Command, ...]) -> str:
+    """What was fetched and reaches a shell: through a pipe, as a substitution, or as a file that is run later."""
+    fetches = next((each.name for command in commands for each in command.walk() if each.name in fetchers), "")
+    names = set[str]()
+    for line in _lines(commands) if fetches else ():
+        feeding = ""
+        for command in line:
+            feeding = feeding if command.joined == "|" else ""
+            for each in command.walk():
+                if feeding and _reads_program(each):
+                    return f"{feeding} | {each.name}"
+                if _substituted(each):
+                    return f"{each.name} $({fetches} …)"
+                if posixpath.basename(_script(each)) in names:
+                    return f"{fetches} … {_script(each)}"
+            here = [each for each in command.walk() if each.name in fetchers]
+            feeding = here[0].name if here else feeding
+            names |= {name for each in here for name in _saved(each)}
+    return ""
+
+
+def _lines(commands: tuple[Command, ...]) -> Iterator[tuple[Command, ...]]:
+    """The commands that stand side by side: of the text itself, then of each text inside it."""
+    yield commands
+    for command in commands:
+        if command.runs:
+            yield from _lines(command.runs)
+
+
+def _saved(command: Command) -> Iterator[str]:
+    """The names a fetched file may have: a word, the end of a URL, where output goes."""
+    words = (*command.argv[1:], *(each.target for each in command.redirections if each.writes))
+    return (name for word in words if (name := posixpath.basename(word.partition("?")[0].partition("=")[2] or word)))
+
+
+def _script(command: Command) -> str:
+    """The file a command runs: itself when named by a path, or the first operand of a shell or an interpreter."""
+    if _runs_code(command):
+        operand = next(iter(operands(command.argv[1:])), "")
+        return "" if operand == "-" else operand
+    if command.name in _EVALUATORS:
+        return next(iter(operands(command.argv[1:])), "")
+    return command.argv[0] if command.argv and "/" in command.argv[0] else ""
+
+
+def _runs_code(command: Command) -> bool:
+    name = command.name
+    return name in tables().shells or (bool(tables().interpreter(name)) and not name.endswith("awk"))
+
+
+def _reads_program(command: Command) -> bool:
+    """Whether a shell or interpreter takes its program from its input."""
+    args = command.argv[1:]
+    if command.name in tables().shells:
+        call = shell_call(tables(), args)
+        return not call.texts and (call.stdin or not call.operands or call.operands[0] in ("-", "/dev/stdin"))
+    known = tables().interpreter(command.name) if _runs_code(command) else ""
+    if known in ("", "ssh", "java", "psql", "mysql", "sqlite3"):  # these read data, or run it elsewhere
+        return command.name in ("source", ".") and args[:1] in (("-",), ("/dev/stdin",))
+    plain = operands(args)
+    return not option_texts(tables().interpreters[known], args) and "-m" not in args and plain[:1] in ([], ["-"])
+
+
+def _substituted(command: Command) -> bool:
+    runs = command.name in _EVALUATORS or _runs_code(command)
+    return runs and any(_SUBSTITUTED in word for word in command.argv[1:])
+
+
+def _variables(command: Command) -> Iterator[str]:
+    words = (*command.assignments, *(command.argv[1:] if command.name in _SETTERS else ()))
+    return (match[1] for word in words if (match := _ASSIGNED.match(word)))
+
+
+def _codes(command: Command) -> list[str]:
+    known = tables().interpreter(command.name)
+    if not known:
+        return []
+    plain = operands(command.argv[1:])
+    codes = option_texts(tables().interpreters[known], command.argv[1:])
+    codes += plain[:1] if known.endswith("awk") else []
+    return [*codes, command.stdin] if command.stdin else codes
+
+
+def _below(word: str, pattern: str) -> bool:
+    """Whether a path is what a glob names, or below it."""
+    names = [name for name in posixpath.normpath(word).split("/") if name]
+    wanted = [name for name in pattern.split("/") if name]
+    if wanted[0] == "**":
+        rest = wanted[1:]
+        return any(_begins(names[at:], rest) for at in range(len(names)))
+    return word.startswith("/") and _begins(names, wanted)
+
+
+def _begins(names: Sequence[str], wanted: Sequence[str]) -> bool:
+    return len(names) >= len(wanted) and all(fnmatchcase(name, each) for name, each in zip(names, wanted, strict=False))

@@ -1,0 +1,140 @@
+"""The policy and the authorization: rules that forbid, first match wins (requirements S5).
+
+They only take away. A call they let through still passes every other gate, and asks where it would have asked.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import assert_never
+
+from acp_agent.core.ports import Invocation, ToolExecutor
+from acp_agent.core.types import Allow, Ask, Deny, ToolSpec, Verdict
+from acp_agent.core.wrapper import Gate
+from acp_agent.gates.policy_facts import CallFacts, RealPath, call_facts, tool_name
+from acp_agent.gates.policy_rules import Effect, PolicyRule
+from acp_agent.gates.trust_level import TrustLevel
+
+_BLOCKED = "blocked by policy"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the policy says of a call.
+
+    rule     what decided; None when it was the default (S5.11)
+    doubt    why a rule may deny the call all the same; empty when none may
+    steps    a line on each rule that was looked at, for the user
+    """
+
+    effect: Effect
+    rule: PolicyRule | None
+    doubt: str
+    steps: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """All rules in their order, those of the authorization last, and what holds where none matches.
+
+    fault   why the policy cannot be read, naming file, rule and reason; nothing runs then (S5.9)
+    """
+
+    rules: tuple[PolicyRule, ...] = ()
+    default: Effect = Effect.ALLOW
+    fault: str = ""
+
+    @property
+    def wants_targets(self) -> bool:
+        """Whether any rule is about paths."""
+        return any(rule.paths for rule in self.rules)
+
+    @property
+    def status(self) -> str:
+        """One line on what is in force, for `/policy status` (S5.10)."""
+        if self.fault:
+            return f"the policy cannot be read, so nothing runs: {self.fault}"
+        if not self.rules and self.default is Effect.ALLOW:
+            return "no policy is in force"
+        return f"policy rules in force: {len(self.rules)}; what none of them matches: {self.default}"
+
+    def decide(self, call: CallFacts) -> Decision:
+        """The first rule that matches decides, else the default."""
+        steps: list[str] = []
+        doubt = ""
+        for rule in self.rules:
+            miss = rule.misses(call)
+            steps.append(f"{rule}: {f'no match, {miss.reason}' if miss else 'matches'}")
+            if miss is None:
+                return Decision(rule.effect, rule, doubt, tuple(steps))
+            doubt = miss.reason if miss.doubtful else doubt
+        return Decision(self.default, None, doubt, tuple(steps))
+
+    def offers(self, tool: str) -> bool:
+        """Whether any call of a tool may pass at all."""
+        if self.fault:
+            return False
+        for rule in self.rules:
+            if not rule.tool.matches(tool_name(tool)):
+                continue
+            if rule.effect is Effect.ALLOW:
+                return True  # of some calls at least
+            if rule.unconditional:
+                return False
+        return self.default is Effect.ALLOW
+
+
+class PolicyGate(Gate):
+    """Holds calls against the policy. What decided is for the audit; the model learns only that something did (S5.7).
+
+    policy     merged when the session starts; a change counts in the next one (S5.3)
+    cwd        the session's folder, absolute, links resolved
+    realpath   where an absolute path leads
+    trust      how far a call is trusted (S4)
+    """
+
+    name = "policy"
+
+    def __init__(
+        self,
+        wrapped: ToolExecutor,
+        policy: Policy,
+        *,
+        cwd: str,
+        realpath: RealPath,
+        trust: Callable[[Invocation], TrustLevel],
+    ) -> None:
+        super().__init__(wrapped)
+        self._policy = policy
+        self._cwd = cwd
+        self._realpath = realpath
+        self._trust = trust
+
+    def allows(self, spec: ToolSpec) -> bool:
+        """Whether a tool belongs in the catalogue."""
+        return self._policy.offers(spec.name)
+
+    def check(self, invocation: Invocation) -> Verdict:
+        if self._policy.fault:
+            return Deny(self._policy.status, rule="unreadable")
+        decision = self._decide(invocation)
+        match decision.effect:
+            case Effect.DENY:
+                return Deny(_BLOCKED, rule=str(decision.rule or ""))
+            case Effect.ALLOW:
+                return Ask(f"{decision.doubt}, and the policy denies some paths") if decision.doubt else Allow()
+            case _:
+                assert_never(decision.effect)
+
+    def trace(self, invocation: Invocation) -> list[str]:
+        """How the verdict comes about, a line a rule up to the one that decides: for the user, never the model."""
+        if self._policy.fault:
+            return [self._policy.status]
+        decision = self._decide(invocation)
+        because = "" if decision.rule else ", since no rule matches"
+        asks = decision.doubt and decision.effect is Effect.ALLOW
+        return [*decision.steps, f"decision: {'ask' if asks else decision.effect}{because}"]
+
+    def _decide(self, invocation: Invocation) -> Decision:
+        wanted = self._policy.wants_targets
+        call = call_facts(invocation, self._trust(invocation), self._cwd, self._realpath, targets=wanted)
+        return self._policy.decide(call)

@@ -1,0 +1,172 @@
+"""What writes to protected paths is asked about: git hooks, editor tasks, start-up files (security.md, threat 3).
+
+Two classes of paths (`execution/protected_paths.toml`), and what becomes of a call that changes one:
+
+- a file tool is refused for a hard one (by the file system as well) and asked about for a soft one;
+- a command is asked about for both: as text it only suggests what it does. No rule and no "always" for a prefix
+  allows it silently, only one for exactly its text. `git config` and `crontab` write such files without naming them.
+
+Where nothing is asked (full-auto) it is refused instead. What the user types himself is his business.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from acp_agent.core.conduct import AutoApprove, Conduct
+from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.ports import Invocation, ToolExecutor
+from acp_agent.core.types import Access, Allow, Ask, CallOrigin, CommandSubject, Deny, PathSubject, ToolResult, Verdict
+from acp_agent.core.wrapper import Gate
+from acp_agent.gates.command import Command, survey
+from acp_agent.gates.command_paths import MAX_WORDS, Folders
+from acp_agent.gates.git_config import config_write
+from acp_agent.gates.shell.danger import operands
+from acp_agent.gates.written_paths import Written, named, reads_only, written
+
+_UNASKED = "full-auto does not ask, so it is refused; at another approval level the user would be asked"
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """Why a path is protected. `reason` continues "it is protected: "."""
+
+    hard: bool
+    reason: str
+
+
+class Find(Protocol):
+    """`ProtectedPaths.find`: why a path is protected, None when it is not."""
+
+    def __call__(self, path: str, *, holding: bool = False) -> Protection | None:
+        """`holding`: a folder counts as well that protected paths lie in."""
+        ...
+
+
+Resolve = Callable[[str, Access], str]
+
+_CRONTAB = Protection(hard=True, reason="the system runs it by itself")
+_GIT = Protection(hard=True, reason="git runs or obeys it later")
+_DIRENV = Protection(hard=False, reason="direnv runs it on entering the folder")
+_TOO_MANY = Protection(hard=False, reason="it names more paths or folders than can be looked at")
+
+
+class ProtectedGate(Gate):
+    """Judges what calls and commands change.
+
+    find              which paths are protected
+    conduct           the approval level in force; read anew for each call
+    resolve           for paths a tool itself touches (FileSystem.resolve)
+    resolve_command   for paths a command names
+    """
+
+    name = "protected"
+
+    def __init__(
+        self, wrapped: ToolExecutor, *, find: Find, conduct: Conduct, resolve: Resolve, resolve_command: Resolve
+    ) -> None:
+        super().__init__(wrapped)
+        self._find = find
+        self._conduct = conduct
+        self._resolve = resolve
+        self._resolve_command = resolve_command
+
+    def check(self, invocation: Invocation) -> Verdict:
+        verdict = self._judge(invocation)
+        unasked = self._conduct.auto_approve is AutoApprove.FULL_AUTO and invocation.call.origin is CallOrigin.MODEL
+        if isinstance(verdict, Ask) and unasked:
+            return Deny(f"{verdict.reason}; {_UNASKED}", ToolErrorCategory.CONFIRMATION_REQUIRED, rule=verdict.reason)
+        return verdict
+
+    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
+        verdict = self._judge(invocation)
+        return self.refusal(verdict) if isinstance(verdict, Deny) else await self.wrapped.execute_confirmed(invocation)
+
+    def _judge(self, invocation: Invocation) -> Verdict:
+        reasons: list[str] = []
+        paths = [each for each in invocation.subjects if isinstance(each, PathSubject)]
+        for subject in invocation.subjects:
+            match subject:
+                case PathSubject(path, access) if access.changes:
+                    # What has a source besides lands with all that is in it.
+                    found = self._path(path, access, holding=access.of_the_entry or len(paths) > 1)
+                    reason = f"{path} is protected: {found.reason}" if found else ""
+                    if found and found.hard:
+                        return Deny(reason, rule=found.reason)
+                    reasons += [reason] if reason else []
+                case CommandSubject(command):
+                    reasons += _told(self._command(command))
+                case _:
+                    continue
+        return Ask("; ".join(reasons[:_SHOWN])) if reasons else Allow()
+
+    def _path(self, path: str, access: Access, *, holding: bool) -> Protection | None:
+        """By name, and by where it leads. A folder that holds something hard is for the file system to refuse."""
+        found = self._find(path) or self._find(_place(self._resolve, path, access))
+        if found is None and holding:
+            held = self._find(path, holding=True)
+            return held if held is not None and not held.hard else None
+        return found
+
+    def _command(self, text: str) -> Iterator[tuple[str, Protection]]:
+        """The protected things a command line may change, as it names them."""
+        folders = Folders()
+        judged = 0
+        for command, fed in _with_fed(survey(text).commands):
+            folders.enter(command)
+            yield from _planted(command)
+            for each in (*written(command), *fed):
+                judged += len(folders.possible)
+                if judged > MAX_WORDS or folders.lost:
+                    yield text[:80], _TOO_MANY
+                    return
+                found = self._word(each, folders)
+                if found is not None:
+                    yield each.word, found
+            folders.leave(command)
+
+    def _word(self, each: Written, folders: Folders) -> Protection | None:
+        places = [os.path.expanduser(place) for place in folders.places(each.word)]
+        spelled = (*places, *(_place(self._resolve_command, place, Access.LIST) for place in places))
+        return next((found for place in spelled if (found := self._find(place, holding=each.whole)) is not None), None)
+
+
+def _with_fed(commands: tuple[Command, ...]) -> Iterator[tuple[Command, tuple[Written, ...]]]:
+    """Every command, outermost first, with what earlier ones of its pipeline name for it to change (`… | xargs rm`)."""
+    feeding: tuple[Written, ...] = ()
+    for command in commands:
+        feeding = feeding if command.joined == "|" else ()
+        yield command, feeding if command.appended and not reads_only(command) else ()
+        yield from _with_fed(command.runs)
+        feeding = (*feeding, *(word for each in command.walk() for word in named(each)))[:MAX_WORDS]
+
+
+def _told(found: Iterator[tuple[str, Protection]]) -> list[str]:
+    """One sentence for each reason, the hard ones first."""
+    words: dict[Protection, str] = {}
+    for word, protection in found:
+        words.setdefault(protection, word)
+    ranked = sorted(words.items(), key=lambda item: not item[0].hard)
+    return [f"may change {word}, which is protected: {protection.reason}" for protection, word in ranked]
+
+
+def _place(resolve: Resolve, path: str, access: Access) -> str:
+    """Where a path leads; itself when it leads nowhere that may be touched."""
+    try:
+        return resolve(path, access)
+    except (Refused, ToolError):
+        return path
+
+
+def _planted(command: Command) -> Iterator[tuple[str, Protection]]:
+    """What a command changes without naming its file."""
+    key = config_write(command)
+    if key:
+        yield key, _GIT
+    args = command.argv[1:]
+    if command.name == "crontab" and "-l" not in args:
+        yield "the crontab", _CRONTAB
+    if command.name == "direnv" and operands(args)[:1] in (["allow"], ["permit"], ["grant"], ["edit"]):
+        yield ".envrc", _DIRENV

@@ -1,0 +1,85 @@
+"""How many batches of tool calls a session may make (requirements L7, section 4 rows 18-20).
+
+All calls of one model message are one batch and count once, whatever becomes of them; a retry is no new call. When
+nothing is left, every call of a batch is answered with `quota_blocked` and none runs.
+"""
+
+from dataclasses import dataclass
+
+from acp_agent.core.ports import Invocation, ToolExecutor
+from acp_agent.core.types import Allow, CallOrigin, Deny, ToolCall, ToolResult, Verdict
+from acp_agent.core.wrapper import Gate
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaUse:
+    """What a session has used, for /status; `limit` counts batches, None is no limit."""
+
+    batches: int
+    calls: int
+    limit: int | None
+
+
+class Quota:
+    """The count of one session. Takes no await between looking and counting, so it is exact under concurrency.
+
+    limit   batches a session may make; None for no limit
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.limit = limit
+        self._batches: set[str] = set()
+        self._calls: set[str] = set()
+
+    @property
+    def use(self) -> QuotaUse:
+        """What has been used since the start, or since `reset`."""
+        return QuotaUse(len(self._batches), len(self._calls), self.limit)
+
+    def admits(self, call: ToolCall) -> bool:
+        """Whether a call may run. What the user types is free; a batch that was let in once stays in."""
+        if call.origin is CallOrigin.USER or self.limit is None:
+            return True
+        return _batch(call) in self._batches or len(self._batches) < self.limit
+
+    def take(self, call: ToolCall) -> None:
+        """Count a call, if it is admitted. The same call counts once, also when it comes again confirmed."""
+        if call.origin is not CallOrigin.USER and self.admits(call):
+            self._batches.add(_batch(call))
+            self._calls.add(call.id)
+
+    def reset(self) -> None:
+        """Start over (/clear)."""
+        self._batches.clear()
+        self._calls.clear()
+
+
+def _batch(call: ToolCall) -> str:
+    return call.batch or call.id
+
+
+class QuotaGate(Gate):
+    """Refuses calls beyond the session's quota."""
+
+    name = "quota"
+
+    def __init__(self, wrapped: ToolExecutor, quota: Quota) -> None:
+        super().__init__(wrapped)
+        self._quota = quota
+
+    def check(self, invocation: Invocation) -> Verdict:
+        if self._quota.admits(invocation.call):
+            return Allow()
+        return Deny(
+            f"quota_blocked: the {self._quota.limit} batches of tool calls of this session are used up "
+            "(tools.max_tool_calls_per_session); /clear starts over",
+            rule=f"max_tool_calls_per_session = {self._quota.limit}",
+        )
+
+    async def execute(self, invocation: Invocation) -> ToolResult:
+        self._quota.take(invocation.call)
+        return await super().execute(invocation)
+
+    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
+        self._quota.take(invocation.call)
+        return await super().execute_confirmed(invocation)

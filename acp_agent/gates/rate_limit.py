@@ -1,0 +1,98 @@
+"""How many tool calls a session may make in an hour (requirements G2)."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from acp_agent.core.errors import ToolErrorCategory, ToolFailure
+from acp_agent.core.ports import Invocation, ToolExecutor
+from acp_agent.core.types import Allow, CallOrigin, Deny, Ruling, ToolCall, ToolResult, Verdict
+from acp_agent.core.wrapper import Gate
+
+WINDOW = 3600.0
+"""Seconds the window reaches back."""
+
+_ADVICE = "Nothing repeats this call by itself: finish with what you have, and tell the user when to go on."
+
+
+class RateLimit:
+    """The calls of one session in the last hour. /clear does not empty it: time does.
+
+    calls_per_hour   most calls in any hour; 0 for no limit
+    clock            seconds, never going back (`time.monotonic`)
+    """
+
+    def __init__(self, calls_per_hour: int, clock: Callable[[], float]) -> None:
+        self.calls_per_hour = calls_per_hour
+        self._clock = clock
+        self._taken: dict[str, float] = {}  # call id to its time, oldest first
+
+    @property
+    def used(self) -> int:
+        """Calls in the last hour, for /status."""
+        return len(self._recent(self._clock()))
+
+    def wait(self, call: ToolCall) -> float:
+        """Seconds until a call may run; 0 when it may now. What the user types is free."""
+        if call.origin is CallOrigin.USER or not self.calls_per_hour or call.id in self._taken:
+            return 0.0
+        now = self._clock()
+        recent = self._recent(now)
+        return 0.0 if len(recent) < self.calls_per_hour else recent[-self.calls_per_hour] + WINDOW - now
+
+    def take(self, call: ToolCall) -> float:
+        """`wait`, and count the call when it is 0. The same call counts once, also when it comes again confirmed."""
+        wait = self.wait(call)
+        if not wait and self.calls_per_hour and call.origin is not CallOrigin.USER:
+            now = self._clock()
+            self._taken = {key: taken for key, taken in self._taken.items() if now - taken < WINDOW}
+            self._taken.setdefault(call.id, now)
+        return wait
+
+    def _recent(self, now: float) -> list[float]:
+        return [taken for taken in self._taken.values() if now - taken < WINDOW]
+
+
+class RateLimitGate(Gate):
+    """Refuses calls beyond the session's rate.
+
+    The category is `rate_limited`, the true name of it: time is the remedy, not another approach, and it is no fault
+    of the model's. But it says `retryable: false` (L6.10), since what retries stands inside the gates and never
+    sees a refusal: an hour's wait is nothing to hold a turn for.
+    """
+
+    name = "rate_limit"
+
+    def __init__(self, wrapped: ToolExecutor, limit: RateLimit) -> None:
+        super().__init__(wrapped)
+        self._limit = limit
+
+    def check(self, invocation: Invocation) -> Verdict:
+        wait = self._limit.wait(invocation.call)
+        return self._denial(wait) if wait else Allow()
+
+    def _denial(self, wait: float) -> Deny:
+        calls = self._limit.calls_per_hour
+        return Deny(
+            f"rate limit: {calls} tool calls an hour are allowed; the next one is possible in {_duration(wait)}",
+            ToolErrorCategory.RATE_LIMITED,
+            rule=f"calls_per_hour = {calls}",
+        )
+
+    async def execute(self, invocation: Invocation) -> ToolResult:
+        wait = self._limit.take(invocation.call)
+        return self.refusal(self._denial(wait)) if wait else await self.wrapped.execute(invocation)
+
+    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
+        wait = self._limit.take(invocation.call)
+        return self.refusal(self._denial(wait)) if wait else await self.wrapped.execute_confirmed(invocation)
+
+    def refusal(self, denial: Deny) -> ToolResult:
+        result = ToolResult.failed(ToolFailure(denial.category, denial.reason, _ADVICE))
+        return replace(result, ruling=Ruling(self.name, denial.rule))
+
+
+def _duration(seconds: float) -> str:
+    """Rounded up, so that who waits that long is let in."""
+    whole = math.ceil(seconds)
+    return f"{whole} s" if whole < 120 else f"{math.ceil(whole / 60)} min"

@@ -1,0 +1,208 @@
+"""Which tools a session has: profile, lists and groups (requirements G6, G7; section 4 rows 1, 75 and 76).
+
+    what the profile names, of that what `allow` names when it names anything
+    and what `also_allow` names
+    but never what `deny` names
+    and of all that only what the session asked for, when it did (`_meta` of session/new)
+
+An entry names a tool (also by another agent's name for it), `group:NAME`, `mcp`, or `mcp:SERVER`. Unlike in the
+source, where what is denied comes back through alsoAllow, deny is final.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import cast
+
+from acp_agent.core.errors import ConfigError
+from acp_agent.core.ports import Invocation, ToolExecutor
+from acp_agent.core.types import Allow, Deny, Json, JsonObject, ToolSpec, Verdict
+from acp_agent.core.wrapper import Gate
+
+GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "fs": frozenset(
+            (
+                "read", "write", "edit", "list_directory", "find_path", "grep", "create_directory", "delete_path",
+                "move_path", "copy_path",
+            )
+        ),
+        "runtime": frozenset(("bash",)),
+        "web": frozenset(("web_scrape", "fetch")),
+        "memory": frozenset(("memory_save", "memory_search")),
+    }
+)  # fmt: skip
+"""The tools of each `group:NAME`, whether a session has them or not."""
+
+PROFILES: Mapping[str, tuple[str, ...] | None] = MappingProxyType(
+    {
+        "full": None,
+        "coding": ("group:fs", "group:runtime", "group:web", "group:memory", "diagnostics", "read_overflow"),
+        "minimal": ("read", "list_directory", "find_path", "grep"),
+    }
+)
+"""What each profile names; None for everything."""
+
+SESSION_KEY = "_meta.acp_agent.tools"
+MAX_ENTRIES = 500
+"""Entries a session may send."""
+
+_MCP = "mcp"
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9_-]")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """A choice of tools. `allow`: the only ones, empty for all of the profile. `session` None: no list was sent."""
+
+    profile: str = "full"
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    also_allow: tuple[str, ...] = ()
+    session: tuple[str, ...] | None = None
+
+    def entries(self) -> Iterator[tuple[str, str]]:
+        """Every entry somebody wrote, with the name of its list."""
+        lists = (("tools.allow", self.allow), ("tools.deny", self.deny), ("tools.also_allow", self.also_allow))
+        return ((name, entry) for name, given in (*lists, (SESSION_KEY, self.session or ())) for entry in given)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """What differs for models whose `provider:model` a glob matches. None: the general value holds."""
+
+    pattern: str
+    profile: str | None = None
+    allow: tuple[str, ...] | None = None
+    deny: tuple[str, ...] = ()
+    also_allow: tuple[str, ...] = ()
+
+
+def for_model(general: ToolChoice, models: Iterable[ModelChoice], model: str) -> ToolChoice:
+    """The choice for `provider:model`: the first that matches is put over the general one; deny only grows."""
+    name = model.casefold()
+    found = next((each for each in models if fnmatchcase(name, each.pattern.casefold())), None)
+    if found is None:
+        return general
+    return replace(
+        general,
+        profile=general.profile if found.profile is None else found.profile,
+        allow=general.allow if found.allow is None else found.allow,
+        deny=(*general.deny, *found.deny),
+        also_allow=(*general.also_allow, *found.also_allow),
+    )
+
+
+class Selection:
+    """A choice, applied. Immutable.
+
+    aliases   other names of tools, in lower case
+    servers   the session's MCP servers: whose tool `mcp_a_b_c` is, is not always in the name
+    """
+
+    def __init__(self, choice: ToolChoice, aliases: Mapping[str, str], servers: Sequence[str] = ()) -> None:
+        self._choice = choice
+        self._aliases = aliases
+        named = (entry.partition(":")[2] for _, entry in choice.entries() if entry.lower().startswith("mcp:"))
+        self._servers = sorted({_plain(server) for server in (*servers, *named)}, key=len, reverse=True)
+
+    def objection(self, tool: str) -> str:
+        """What keeps a tool from being offered, for the audit ("tools.deny: group:fs"); empty when nothing does."""
+        choice = self._choice
+        denied = next((entry for entry in choice.deny if self._names(entry, tool)), None)
+        if denied is not None:
+            return f"tools.deny: {denied}"
+        if not self._any(choice.also_allow, tool):
+            profile = PROFILES[choice.profile]
+            if profile is not None and not self._any(profile, tool):
+                return f"tools.profile: {choice.profile}"
+            if choice.allow and not self._any(choice.allow, tool):
+                return "tools.allow"
+        return "" if choice.session is None or self._any(choice.session, tool) else SESSION_KEY
+
+    def _any(self, entries: Iterable[str], tool: str) -> bool:
+        return any(self._names(entry, tool) for entry in entries)
+
+    def _names(self, entry: str, tool: str) -> bool:
+        text, tool = entry.lower().strip(), tool.lower()
+        if text in (_MCP, "group:mcp"):
+            return tool.startswith("mcp_")
+        kind, _, name = text.partition(":")
+        match kind:
+            case "group":
+                return tool in GROUPS.get(name, frozenset())
+            case "mcp":
+                return self._server(tool) == _plain(name)
+            case _:
+                return tool in (text, self._aliases.get(text))
+
+    def _server(self, tool: str) -> str:
+        """The server of a tool: of those known, the longest that its name begins with."""
+        return next((server for server in self._servers if tool.startswith(f"mcp_{server}_")), "")
+
+
+def _plain(server: str) -> str:
+    return _NOT_IN_NAMES.sub("_", server.strip().lower())
+
+
+def unknown_entries(choice: ToolChoice, tools: Iterable[str], aliases: Mapping[str, str]) -> list[ConfigError]:
+    """What nobody knows in a choice, naming what is close: such an entry does nothing. `tools`: the built-in ones."""
+    ids = {*tools, *(tool for group in GROUPS.values() for tool in group), "read_overflow", "diagnostics"}
+    groups = [_MCP, "group:mcp", *(f"group:{name}" for name in GROUPS)]
+    known = [*sorted(ids), *groups]
+    problems: list[ConfigError] = []
+    for where, entry in choice.entries():
+        name = entry.lower().strip()
+        if name in known or name in aliases or name.startswith(("mcp:", "mcp_")):
+            continue
+        near = get_close_matches(name[:100], [*known, *aliases], n=1)
+        hint = f"; did you mean {aliases.get(near[0], near[0])}?" if near else f" ({', '.join(known)} or mcp:SERVER)"
+        problems.append(ConfigError("configuration", where, repr(entry[:100]), f"a tool or a group of tools{hint}"))
+    return problems
+
+
+def session_tools(meta: JsonObject | None) -> tuple[str, ...] | None:
+    """The list of tools in `_meta` of session/new: `{"acp_agent": {"tools": ["read", "group:web"]}}`.
+
+    None when there is none; an empty list means no tools. Raises ConfigError for any other shape.
+    """
+    ours = (meta or {}).get("acp_agent")
+    if ours is None:
+        return None
+    if not isinstance(ours, dict):
+        raise _bad("_meta.acp_agent", ours, "an object")
+    tools = ours.get("tools")
+    if tools is None:
+        return None
+    if not isinstance(tools, list) or len(tools) > MAX_ENTRIES:
+        raise _bad(SESSION_KEY, tools, f"a list of at most {MAX_ENTRIES} names of tools or groups")
+    for at, entry in enumerate(tools):
+        if not isinstance(entry, str) or not entry.strip() or len(entry) > 200:
+            raise _bad(f"{SESSION_KEY}[{at}]", entry, "the name of a tool or group")
+    return tuple(cast("list[str]", tools))
+
+
+def _bad(key: str, value: Json, expected: str) -> ConfigError:
+    return ConfigError("session/new", key, repr(value)[:100], expected)
+
+
+class SelectionGate(Gate):
+    """Refuses tools the session does not have, whoever calls them. `selection` may be replaced at any time."""
+
+    name = "selection"
+
+    def __init__(self, wrapped: ToolExecutor, selection: Selection) -> None:
+        super().__init__(wrapped)
+        self.selection = selection
+
+    def allows(self, spec: ToolSpec) -> bool:
+        """Whether a tool belongs in the catalogue."""
+        return not self.selection.objection(spec.name)
+
+    def check(self, invocation: Invocation) -> Verdict:
+        name = invocation.spec.name
+        rule = self.selection.objection(name)
+        return Deny(f"'{name}' is not among the tools of this session", rule=rule) if rule else Allow()

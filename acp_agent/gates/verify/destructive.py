@@ -1,0 +1,61 @@
+"""Commands that destroy (requirements S2).
+
+What wipes a system the blocklist's core knows (`gates/shell/danger.py`), and it is refused here by the same words.
+What erases for good, but may be meant, is asked about even where a rule allows the program.
+"""
+
+import posixpath
+import re
+
+from acp_agent.core.types import Allow, Ask, Deny, Verdict
+from acp_agent.gates.command import Command
+from acp_agent.gates.command_paths import Folders
+from acp_agent.gates.shell.danger import destructive, has_option, operands
+from acp_agent.gates.shell.tables import tables
+from acp_agent.gates.verify.verifier import Verifier
+
+_OPEN_TO_ALL = re.compile(r"[0-7]{0,4}[2367]|[ug]*[oa][ugoa]*[+=][rxXst]*w[rwxXst]*")
+_WHOLE = (".", "..", "*", ".*", ".git", "$PWD")
+
+
+class Destructive(Verifier):
+    """Judges single commands; shapes that are none (a fork bomb) are the blocklist's alone."""
+
+    name = "destructive"
+
+    def command(self, command: Command, folders: Folders) -> Verdict:
+        known = ("", *(folder for folder in folders.possible if folder.startswith(("/", "~"))))
+        pattern = next(filter(None, (destructive(command, folder) for folder in known)), "") or _maker(command)
+        if pattern:
+            return Deny(f"the command destroys what cannot be got back ('{pattern}')", rule=f"destructive: {pattern}")
+        reason = _doubt(command)
+        return Ask(reason) if reason else Allow()
+
+
+def _maker(command: Command) -> str:
+    stem = command.name.casefold().partition(".")[0]
+    return stem if stem in tables().danger["disk_makers"] else ""
+
+
+def _doubt(command: Command) -> str:
+    """Why a command is asked about; empty when it is not."""
+    name, args = command.name.casefold(), command.argv[1:]
+    recursive = has_option(args, "R", "--recursive")
+    match name:
+        case "chmod" if recursive and any(map(_open_to_all, operands(args)[:1])):
+            return "lets everybody change whole folders"
+        case "chown" | "chgrp" if recursive:
+            return "gives whole folders to another owner"
+        case "rm" if recursive or has_option(args, "r"):
+            whole = next((path for path in operands(args) if posixpath.normpath(path) in _WHOLE), "")
+            return f"deletes the whole folder or its history: rm -r {whole}" if whole else ""
+        case "truncate":
+            return ""  # of a file it is what `>` is
+        case _ if name in tables().danger["disk_tools"] and not has_option(args, "l", "--list", "--version", "--help"):
+            return f"{name} may erase for good"
+        case _:
+            return ""
+
+
+def _open_to_all(mode: str) -> bool:
+    return any(_OPEN_TO_ALL.fullmatch(clause) for clause in mode.split(","))

@@ -1,0 +1,90 @@
+"""Which files hold secrets, by their names (requirements S2, T4.5)."""
+
+import posixpath
+import unicodedata
+from enum import IntEnum
+from fnmatch import fnmatchcase
+from itertools import pairwise
+
+MAX_PATTERN = 64
+"""Characters of a name that is a pattern; no secret's name is longer."""
+
+_SEALED_FOLDERS = frozenset((".ssh", ".gnupg"))
+_PUBLIC = ("config", "known_hosts", "known_hosts.old", "pubring.kbx")
+_PASSWORDS = frozenset(("shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "master.passwd"))
+_PROCESS = frozenset(("environ", "mem"))
+
+_GUARDED_FOLDERS = frozenset((".aws", ".azure", ".kube", ".ssh", ".gnupg", ".config/gcloud", ".config/gh"))
+_KEYS = ("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519")
+_LOGINS = (".netrc", "_netrc", ".pgpass", ".my.cnf", ".npmrc", ".pypirc", ".git-credentials", ".htpasswd")
+_SECRETS = ("credentials", "credentials.json", "client_secret.json", "secrets.yml", "secrets.yaml", "secrets.json")
+_GUARDED = frozenset((*_KEYS, *_LOGINS, *_SECRETS, ".env", ".envrc", ".docker/config.json", "/etc/passwd"))
+_GUARDED_ENDS = (".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".env")
+_TEMPLATES = frozenset(("example", "sample", "template", "dist", "default", "defaults", "schema", "tpl"))
+
+
+class Secrecy(IntEnum):
+    """How a file is kept."""
+
+    OPEN = 0
+    GUARDED = 1  # may hold secrets
+    SEALED = 2  # holds nothing else
+
+
+def secrecy(path: str) -> Secrecy:
+    """How a file must be kept, by its path as text: absolute, relative, or below `~` or a variable. Case aside.
+
+    A pattern (`~/.s*h/id_*`) counts as what it may match, where it begins like that.
+    """
+    text = unicodedata.normalize("NFKC", path).casefold()
+    absolute = text.startswith("/")
+    parts = [part for part in posixpath.normpath(text).split("/") if part]
+    if absolute and parts[:1] == ["proc"] and parts[2:3] == ["root"]:
+        parts = parts[3:]  # the same files by another name
+    if absolute and parts[:1] == ["private"]:
+        parts = parts[1:]
+    if not parts:
+        return Secrecy.OPEN
+    if _sealed(parts, absolute=absolute):
+        return Secrecy.SEALED
+    return Secrecy.GUARDED if _guarded(parts, absolute=absolute) else Secrecy.OPEN
+
+
+def _sealed(parts: list[str], *, absolute: bool) -> bool:
+    name = parts[-1]
+    if any(_is(part, folder) for part in parts[:-1] for folder in _SEALED_FOLDERS):
+        return name not in _PUBLIC and not name.endswith((".pub", ".conf"))
+    if not absolute:
+        return False
+    if parts[0] == "proc":
+        return any(_is(name, secret) for secret in _PROCESS)
+    return len(parts) > 1 and _is(parts[0], "etc") and any(_is(parts[1], secret) for secret in _PASSWORDS)
+
+
+def _guarded(parts: list[str], *, absolute: bool) -> bool:
+    name = parts[-1]
+    words = name.split(".")
+    if "env" in words and not _TEMPLATES.isdisjoint(words):
+        return False
+    if name.endswith(_GUARDED_ENDS) or name.startswith(".env."):
+        return True
+    places = {name, "/".join(parts[-2:]), "/".join(("", *parts)) if absolute else name}
+    if not places.isdisjoint(_GUARDED) or any(_is(name, secret) for secret in _GUARDED):
+        return True
+    folders = {*parts, *map("/".join, pairwise(parts))}
+    return not folders.isdisjoint(_GUARDED_FOLDERS)
+
+
+def _is(part: str, secret: str) -> bool:
+    """Whether a name is the secret's, or a pattern that says enough of it to mean it.
+
+    In bash no pattern matches the dot at the beginning of a name, and `*` or `*.yml` means no file in particular.
+    """
+    if part == secret:
+        return True
+    wild = [index for index, char in enumerate(part) if char in "*?["]
+    if not wild or len(part) > MAX_PATTERN:
+        return False
+    hidden = secret.startswith(".")
+    said = wild[0] > hidden and len(part) - len(wild) >= (2 if hidden else 3)
+    return said and fnmatchcase(secret, part)

@@ -1,0 +1,31 @@
+"""What a verifier is."""
+
+from typing import ClassVar
+
+from acp_agent.core.types import Allow, PathSubject, Verdict
+from acp_agent.gates.command import Command
+from acp_agent.gates.command_paths import Folders
+
+
+class Verifier:
+    """Looks at what a call touches, one thing at a time; has no objection to what it does not know.
+
+    Deny is for what nobody can have meant, Ask for a weak signal. `name` starts the rule the audit reads.
+    """
+
+    name: ClassVar[str] = "verifier"
+
+    def path(self, subject: PathSubject) -> Verdict:
+        """The verdict on a path a tool itself touches."""
+        del subject
+        return Allow()
+
+    def command(self, command: Command, folders: Folders) -> Verdict:
+        """The verdict on one simple command of a shell text, and where it may run; those it starts come apart."""
+        del command, folders
+        return Allow()
+
+    def url(self, url: str) -> Verdict:
+        """The verdict on a URL to be reached."""
+        del url
+        return Allow()

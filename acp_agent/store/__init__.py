@@ -1,0 +1,1 @@
+"""What outlives a process: files below the data folder."""

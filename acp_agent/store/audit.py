@@ -1,0 +1,214 @@
+"""The audit: what was called, by whom, on whose word and how it ended, a line each, in a file that only grows (L9).
+
+Each record holds the hash of the one before (audit_line), and a small file holds the last one's (audit_head). So
+`verify` finds every line that was changed, removed, put in or moved, and lines missing at the end. What none of this
+can show: somebody who may write both files can make the whole audit anew, or take lines off its end and mend the
+head. Who must rule that out copies the head elsewhere from time to time.
+
+A record is in the kernel's hands before the result is handed on, so it survives our death by any signal. It is not
+synced to the disk: after a power cut the last seconds may be missing, and `verify` says so.
+
+A line somebody could not finish (killed, disk full) stays as it is; the next record is put behind it on a line of its
+own, after one that says how long the unfinished one is. Nothing is ever taken away.
+"""
+
+import errno
+import hashlib
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
+
+from acp_agent.store.audit_head import Head, NoHead, head_file, locked_head, read_head, write_head
+from acp_agent.store.audit_line import BEGINNING, MAX_LINE, Broken, Link, Sealed, seal, unseal
+from acp_agent.store.audit_record import ContinuesRecord, LostRecord, Record, TornRecord, members
+from acp_agent.store.private_file import private_file
+
+_WINDOW = 4 * MAX_LINE
+"""Bytes at the end of a file among which its last whole record is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where a file goes on.
+
+    link   the record the next one follows
+    lead   what has to stand in front of it: a line end, where the last line has none
+    torn   the bytes of a line that was not finished
+    """
+
+    link: Link
+    lead: bytes = b""
+    torn: bytes = b""
+
+
+def _utc() -> datetime:
+    return datetime.now(UTC)
+
+
+class AuditLog:
+    """The audit file of this process. Writing takes less than 0.1 ms and is done where it is asked for.
+
+    Any number of processes write one file, and one chain. A file is opened for each record, so that one that was
+    renamed or removed meanwhile is not written to unseen.
+
+    warn        told in one line that records cannot be written; once, until they can be again
+    max_bytes   a file larger than this when we first write gets another name; never later in our life
+    """
+
+    def __init__(
+        self,
+        path: str,
+        warn: Callable[[str], None],
+        *,
+        max_bytes: int = 64 * 1024 * 1024,
+        now: Callable[[], datetime] = _utc,
+    ) -> None:
+        self.path = path
+        self._warn = warn
+        self._max_bytes = max_bytes
+        self._now = now
+        self._written = False
+        self._lost: LostRecord | None = None
+
+    def append(self, record: Record) -> bool:
+        """Write a record; False when that was not possible, which `warn` was told and the next record will tell."""
+        error = self._try(record)
+        if error is None:
+            return True
+        if self._lost is None:
+            self._warn(f"{self.path}: what is called is no longer recorded: {_words(error)}")
+            self._lost = LostRecord(count=1, error=_words(error))
+        else:
+            self._lost = LostRecord(count=self._lost.count + 1, error=self._lost.error)
+        return False
+
+    def trouble(self) -> str:
+        """Why a record could not be written now; empty when it could. After a failure, writes that records are lost."""
+        error = self._try() if self._lost else self._unopened()
+        return "" if error is None else _words(error)
+
+    # -----------------------------------------------------------------------------------------------
+
+    def _try(self, *records: Record) -> OSError | None:
+        lost = [self._lost] if self._lost else []
+        try:
+            self._write([*lost, *records])
+        except OSError as error:
+            return error
+        self._lost = None
+        return None
+
+    def _unopened(self) -> OSError | None:
+        try:
+            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            with private_file(self.path), private_file(head_file(self.path)):
+                return None
+        except OSError as error:
+            return error
+
+    def _write(self, records: list[Record]) -> None:
+        """Put records behind the last, torn lines marked, and move the head. Raises OSError."""
+        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+        with locked_head(self.path) as head_fd:
+            head = _known(head_fd)
+            if not self._written:
+                head = self._rotated(head_fd, head)
+            with private_file(self.path, os.O_APPEND) as fd:
+                size = os.fstat(fd).st_size
+                end = _end(fd, size, head)
+                if head is None:  # a full disk shows now, and not when the record is out
+                    write_head(head_fd, Head(end.link, size))
+                if end.torn:
+                    torn = TornRecord(bytes=len(end.torn), sha256=hashlib.sha256(end.torn).hexdigest())
+                    records = [torn, *records]
+                link, size = end.link, size + len(end.lead)
+                lead = end.lead
+                for record in records:
+                    line, link = seal(members(record), link, self._ts())
+                    _write_whole(fd, lead + line)
+                    lead, size = b"", size + len(line)
+                    write_head(head_fd, Head(link, size))
+        self._written = True
+
+    def _ts(self) -> str:
+        return self._now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    def _rotated(self, head_fd: int, head: Head | None) -> Head | None:
+        """Give a file that has grown large another name, and put one in its place whose first record names it.
+
+        There is never a moment without a file. One that cannot be renamed is written on. Returns the head.
+        """
+        with suppress(OSError):
+            if os.lstat(self.path).st_size <= self._max_bytes:
+                return head
+            with private_file(self.path) as fd:
+                end = _end(fd, os.fstat(fd).st_size, head)
+            name, new = self._free_name(), f"{self.path}.new"
+            with suppress(FileNotFoundError):
+                os.unlink(new)
+            with private_file(new, os.O_EXCL) as fd:
+                line, link = seal(members(ContinuesRecord(file=os.path.basename(name))), end.link, self._ts())
+                _write_whole(fd, line)
+            os.link(self.path, name, follow_symlinks=False)
+            os.replace(new, self.path)
+            head = Head(link, len(line))
+            write_head(head_fd, head)
+        return head
+
+    def _free_name(self) -> str:
+        stem, extension = os.path.splitext(self.path)
+        dated = f"{stem}-{self._now():%Y%m%dT%H%M%SZ}"
+        names = (f"{dated}{f'-{number}' if number else ''}{extension}" for number in count())
+        return next(name for name in names if not os.path.lexists(name))
+
+
+def _known(head_fd: int) -> Head | None:
+    """The head; None where nothing can be made of it, which a new one then mends."""
+    try:
+        return read_head(head_fd)
+    except NoHead:
+        return None
+
+
+def _end(fd: int, size: int, head: Head | None) -> _End:
+    """Where a file goes on. It is read only when the head does not say, as after somebody's sudden death.
+
+    The head's word counts where the file has less than it names: then the next record shows that some are missing.
+    """
+    if head is not None and head.size == size:
+        return _End(head.link)
+    window = os.pread(fd, _WINDOW, max(0, size - _WINDOW))
+    lines = window.split(b"\n")
+    link, at = BEGINNING, -1
+    for number in reversed(range(len(lines))):
+        sealed = _unsealed(lines[number])
+        if sealed is not None:
+            link, at = sealed.link, number
+            break
+    if head is not None and head.link.seq >= link.seq:
+        link = head.link
+    whole = at == len(lines) - 1  # but for the line's end
+    seen = at >= 0 or size <= _WINDOW
+    torn = b"" if whole or not lines[-1] or not seen else b"\n".join(lines[at + 1 :])
+    return _End(link, b"\n" if lines[-1] else b"", torn)
+
+
+def _unsealed(line: bytes) -> Sealed | None:
+    try:
+        return unseal(line)
+    except Broken:
+        return None
+
+
+def _write_whole(fd: int, data: bytes) -> None:
+    """One write, which must take everything. Raises OSError."""
+    written = os.write(fd, data)
+    if written < len(data):
+        raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes of a record could be written")
+
+
+def _words(error: OSError) -> str:
+    return error.strerror or str(error)

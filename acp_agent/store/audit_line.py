@@ -1,0 +1,102 @@
+"""One line of the audit file: a JSON object in ASCII that names the record before it and seals itself.
+
+    {"seq":12,"ts":"2025-11-21T13:31:02.123Z","prev":"<hash of 11>", … ,"hash":"<SHA-256 of all bytes before this>"}
+
+`seq` counts from 1, on through all files of a rotated audit; the first record's `prev` is 64 zeros.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from acp_agent.core.types import Json, JsonObject
+
+MAX_LINE = 64 * 1024
+"""Bytes of the longest line, its end included."""
+
+LEFT_OUT = "[left out: the record would be too long]"
+_SHORT = 128  # characters of each string in a record that would be too long: twenty such strings always fit
+_SEAL = len(',"hash":""}') + 64
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A place in the chain: a record's number and its hash."""
+
+    seq: int
+    hash: str
+
+
+BEGINNING = Link(0, "0" * 64)
+
+
+class Broken(ValueError):
+    """A line that is no whole, unchanged record; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A record as it was read: its place, the hash of the record before, and everything in it."""
+
+    link: Link
+    prev: str
+    record: JsonObject
+
+
+def seal(record: Mapping[str, Json], after: Link, ts: str) -> tuple[bytes, Link]:
+    """The line for a record behind `after`, its end included, and its place. Too long a record is cut to fit."""
+    head: JsonObject = {"seq": after.seq + 1, "ts": ts, "prev": after.hash}
+    body = _fitting({**head, **record})
+    digest = hashlib.sha256(body).hexdigest()
+    return body + f',"hash":"{digest}"}}\n'.encode(), Link(after.seq + 1, digest)
+
+
+def unseal(line: bytes) -> Sealed:
+    """The record on a line (without its end). Raises Broken. Whether it stands in its place is not judged here."""
+    if len(line) >= MAX_LINE:
+        raise Broken(f"longer than {MAX_LINE} bytes")
+    try:
+        record: object = json.loads(line.decode("ascii"))
+    except (ValueError, RecursionError):
+        raise Broken("not a record") from None
+    if not isinstance(record, dict):
+        raise Broken("not a record")
+    members = cast("JsonObject", record)
+    seq, prev, digest = members.get("seq"), members.get("prev"), members.get("hash")
+    if not isinstance(seq, int) or not isinstance(prev, str) or not isinstance(digest, str):
+        raise Broken("not a record of ours: seq, prev or hash is missing")
+    body = line[:-_SEAL]
+    if line[-_SEAL:] != f',"hash":"{digest}"}}'.encode() or hashlib.sha256(body).hexdigest() != digest:
+        raise Broken("was changed: its hash does not fit")
+    return Sealed(Link(seq, digest), prev, members)
+
+
+def _fitting(record: JsonObject) -> bytes:
+    """A record as JSON without its last bracket, cut until it fits: all strings, then the whole call."""
+    limit = MAX_LINE - _SEAL - 1
+    body = _json(record)
+    if len(body) > limit:
+        short = cast("JsonObject", _shortened(record))
+        body = _json(short)
+        if len(body) > limit:
+            body = _json({**short, "call": {LEFT_OUT: None}})
+    return body
+
+
+def _json(record: JsonObject) -> bytes:
+    """Escaped to ASCII: no line end, control or invisible character of anybody's is in the file as itself."""
+    return json.dumps(record, separators=(",", ":"), allow_nan=False)[:-1].encode("ascii")
+
+
+def _shortened(value: Json) -> Json:
+    match value:
+        case str():
+            return value if len(value) <= _SHORT else f"{value[:_SHORT]} [cut]"
+        case list():
+            return [_shortened(item) for item in value]
+        case dict():
+            return {key[:_SHORT]: _shortened(item) for key, item in value.items()}
+        case _:
+            return value

@@ -1,0 +1,82 @@
+"""Reading the audit, for people: its last lines, its next ones, one record."""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+from acp_agent.store.audit_line import MAX_LINE, Broken, Sealed, unseal
+
+_BLOCK = 64 * 1024
+
+
+def tail(path: str, count: int, wait: Callable[[], None] | None = None) -> Iterator[bytes]:
+    """The last `count` lines of a file, without their ends; with `wait`, then every further one, for ever.
+
+    `wait` is called when there is none yet. A file that takes the place of this one is read from its beginning.
+    Raises OSError.
+    """
+    began = False
+    while True:
+        with open(path, "rb") as file:
+            if not began:
+                file.seek(_start_of_last(file, count))
+            began, replaced, rest = True, False, b""
+            while not replaced:
+                replaced = wait is None or _replaced(file, path)  # asked first: what was written until then is read
+                while piece := file.readline(MAX_LINE):
+                    rest += piece
+                    if len(rest) >= MAX_LINE or piece.endswith(b"\n"):
+                        yield rest.removesuffix(b"\n")
+                        rest = b""
+                if wait is not None and not replaced:
+                    wait()
+            if rest:
+                yield rest
+        if wait is None:
+            return
+
+
+def records(path: str) -> Iterator[Sealed]:
+    """Every whole record of a file, in order, then of the files it continues. Raises OSError when there is no file."""
+    seen: set[str] = set()
+    while path not in seen:
+        seen.add(path)
+        older = ""
+        with open(path, "rb") as file:
+            while line := file.readline(MAX_LINE):
+                try:
+                    sealed = unseal(line.removesuffix(b"\n"))
+                except Broken:
+                    continue
+                if sealed.record.get("kind") == "continues":
+                    older = str(sealed.record.get("file"))
+                yield sealed
+        older = os.path.join(os.path.dirname(path), os.path.basename(older))
+        if os.path.isfile(older):
+            path = older
+
+
+def _start_of_last(file: BinaryIO, count: int) -> int:
+    """Where the last `count` lines begin."""
+    at = file.seek(0, os.SEEK_END)
+    file.seek(max(0, at - 1))
+    wanted = count + (file.read(1) == b"\n")  # line ends: the last line's own where it has one
+    while at > 0:
+        start = max(0, at - _BLOCK)
+        file.seek(start)
+        block = file.read(at - start)
+        for place in range(len(block) - 1, -1, -1):
+            if block[place] == 0x0A:
+                wanted -= 1
+                if wanted == 0:
+                    return start + place + 1
+        at = start
+    return 0
+
+
+def _replaced(file: BinaryIO, path: str) -> bool:
+    """Whether another file has this one's name now."""
+    try:
+        return not os.path.samestat(os.stat(path), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False  # removed; the next record makes a new one

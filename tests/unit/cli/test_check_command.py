@@ -1,0 +1,420 @@
+"""`acp-agent check command`: the verdict of a session's own gates, in words, in exit codes and a line at a time."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_agent.__main__ import main
+from acp_agent.cli.check.command import CommandJudge
+from acp_agent.compose.permission_rules import permission_rules
+from acp_agent.compose.session_roots import session_roots
+from acp_agent.config.load import Flags, load
+from acp_agent.gates.blocklist import BlocklistPolicy
+from acp_agent.gates.blocklist import judge as blocked
+from acp_agent.gates.rules import Action, Rule
+from tests.unit.cli.conftest import COMMAND
+from tests.unit.gates import everyday, hostile
+from tests.unit.gates.chain import Chain, command, rules
+
+GIT = """\
+[[tools.permissions.bash]]
+pattern = 'git push*'
+action = 'deny'
+[[tools.permissions.bash]]
+pattern = 'git *'
+action = 'allow'
+"""
+
+
+@dataclass
+class Done:
+    """What one run of the command line came to."""
+
+    code: int | str | None
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Check = Callable[..., Done]
+
+
+@pytest.fixture
+def project(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a configuration of its own and nothing of this machine's."""
+    folder = tmp_path.resolve() / "project"
+    folder.mkdir()
+    for name in [name for name in os.environ if name.startswith("ACP_AGENT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("ACP_AGENT_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("ACP_AGENT_CONFIG", str(tmp_path / "config.toml"))
+    (tmp_path / "config.toml").write_text("")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def check(project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Check:
+    """`check("ls", config=TOML)` of one command, or `check("--stdin", stdin=[objects or bytes])`."""
+
+    def run(*arguments: str, config: str = "", stdin: tuple[object, ...] = ()) -> Done:
+        (tmp_path / "config.toml").write_text(config)
+        lines = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in stdin]
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"".join(line + b"\n" for line in lines))))
+        try:
+            code: int | str | None = main(["check", "command", *arguments])
+        except SystemExit as leaving:
+            code = leaving.code
+        return Done(code, *capsys.readouterr())
+
+    return run
+
+
+# ---------------------------------------------------------------------------------- one command
+
+
+def test_a_blocked_command_names_the_pattern(check: Check):
+    assert check("echo hi && sudo ls", config="[tools.shell]\nallowed_commands = ['sudo']\n") == Done(
+        1,
+        "blocked    echo hi && sudo ls\n"
+        "rule       sudo\n"
+        "reason     blocklist: the command matches 'sudo'\n"
+        "runs       echo hi\n"
+        "runs       && sudo ls\n"
+        "           starts ls\n",
+        "",
+    )
+
+
+def test_the_configured_rules_decide_and_the_deciding_one_is_named(check: Check):
+    assert check("git push --force", config=GIT).out.splitlines()[:3] == [
+        "denied     git push --force",
+        "rule       git push*",
+        "reason     a permission rule denies this call",
+    ]
+    allowed = check("git status; git log -1", config=GIT)
+    assert (allowed.code, allowed.out.splitlines()[:3]) == (
+        0,
+        ["allowed    git status; git log -1", "rule       git *", "reason     rules allow all of it"],
+    )
+    asked = check("git log > out | sort", config=GIT)
+    assert asked.code == 3
+    assert asked.out.splitlines()[:3] == [
+        "asked      git log > out | sort",
+        "reason     writes to out",
+        "reason     no rule allows 'sort'",
+    ]
+    assert "runs       git log >out\nruns       | sort\n" in asked.out
+
+
+def test_a_rule_that_asks_is_named(check: Check):
+    config = "[[tools.permissions.bash]]\npattern = 'make *'\naction = 'ask'\n"
+    assert "rule       make *\n" in check("make deploy", config=config).out
+
+
+def test_what_cannot_be_told_is_opaque_and_asks(check: Check):
+    done = check("for x in 1; do ls; done")
+    assert done.code == 3
+    assert done.out.endswith("opaque     uses a loop\n")
+
+
+def test_mode_approval_level_stored_answers_and_the_sandbox_count_as_in_a_session(check: Check, tmp_path: Path):
+    assert "not available in ask mode" in check("ls", config="acp.mode = 'ask'").out
+    free = check("make", config="acp.auto_approve = 'full-auto'")
+    assert (free.code, "full-auto" in free.out) == (0, True)
+    assert check("cat ../../x", config="acp.auto_approve = 'full-auto'").code == 1
+    assert "outside the workspace: /etc/hostname" in check("cat /etc/hostname").out
+    (tmp_path / "grants.toml").write_text('[tools.bash.patterns]\n"make test" = "allow"\n"make drop" = "deny"\n')
+    config = f"acp.permission_file = '{tmp_path}/grants.toml'"
+    assert '"always"' in check("make test -j2", config=config).out
+    assert check("make drop", config=config).code == 1
+
+
+def test_the_policy_and_the_verifiers_count_too(check: Check):
+    policy = "[tools.policy]\nenabled = true\n[[tools.policy.rules]]\neffect = 'deny'\ntool = 'bash'\n"
+    denied = check("ls", config=policy)
+    assert (denied.code, denied.out.splitlines()[0]) == (1, "denied     ls")
+    allow = "[[tools.permissions.bash]]\npattern = '*'\naction = 'allow'\n"
+    for text, code in (("git clean -fdx", 3), ("cat ~/.ssh/id_rsa", 1), ("cat README", 0)):
+        assert check(text, config=allow).code == code, text
+
+
+def test_a_broken_rule_is_told_with_its_file_and_number_and_the_tool_asks(check: Check, tmp_path: Path):
+    done = check("git status", config=GIT + "[[tools.permissions.bash]]\npattern = '['\naction = 'deny'\n")
+    assert done.code == 3
+    assert f"{tmp_path}/config.toml [[tools.permissions.bash]] rule 3: pattern = [: expected a glob" in done.err
+
+
+def test_checking_runs_and_changes_nothing(check: Check, tmp_path: Path):
+    before = sorted(tmp_path.rglob("*"))
+    for text in ("touch x", "touch x > y"):
+        check(text, config="acp.auto_approve = 'full-auto'")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "x" * 70_000, "ls; " * 20_000, "(" * 500, "\udcff", "a\x1b[31mb", "\u202els", "'", "$(", "ls\r\n"]
+)
+def test_no_text_crashes_it_and_nothing_a_terminal_acts_on_is_printed(check: Check, text: str):
+    done = check(text)
+    assert done.code in (1, 3)
+    assert done.out.replace("\n", "").isprintable()
+    assert done.err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "expected command and what to check"),
+        (["ls", "--write"], "--write"),
+        (["ls", "--resolve", "a=1.1.1.1"], "--resolve"),
+        (["ls", "--stdin"], "--stdin"),
+        (["ls", "x"], "x"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(check: Check, arguments: list[str], words: str):
+    done = check(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert words in done.err
+
+
+def test_rules_are_for_commands(project: Path, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as leaving:
+        main(["check", "path", "x", "--rules", "y"])
+    assert leaving.value.code == 2
+    assert "--rules" in capsys.readouterr().err
+
+
+# --------------------------------------------------------------------------------- rules of a file
+
+
+def test_rules_of_a_file_take_the_place_of_the_configured_ones_and_of_stored_answers(check: Check, tmp_path: Path):
+    (tmp_path / "rules.json").write_text('[{"pattern": "ls*", "action": "allow"}]')
+    (tmp_path / "rules.toml").write_text("[[tools.permissions.bash]]\npattern = 'ls*'\naction = 'allow'\n")
+    (tmp_path / "grants.toml").write_text('[tools.bash.patterns]\n"make test" = "allow"\n')
+    config = f"acp.permission_file = '{tmp_path}/grants.toml'\n{GIT}"
+    for name in ("rules.json", "rules.toml"):
+        file = str(tmp_path / name)
+        assert check("ls -l", "--rules", file, config=config).code == 0
+        assert check("git status", "--rules", file, config=config).code == 3
+        assert check("make test", "--rules", file, config=config).code == 3
+        assert check("sudo ls", "--rules", file, config=config).code == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[{"pattern": "[", "action": "deny"}]', "rule 1: pattern = [: expected a glob"),
+        ('[{"pattern": "ls", "action": "alow"}]', 'expected one of "allow", "ask", "deny"'),
+        ('[{"pattern": "ls"}]', "action"),
+        ('[{"pattern": "", "action": "ask"}]', "pattern"),
+        ('[{"pattern"', "expected JSON"),
+        ("[[tools.permissions.bash]", "expected TOML"),
+        ("[tools]\nx = 1", "expected [[tools.permissions.bash]] in it"),
+        ("5", "a list of tables"),
+        ("\udcff", "expected UTF-8"),
+        ("[" * 50_000, "expected"),
+        (" " * (1 << 20) + "[]", "at most"),
+    ],
+)
+def test_a_file_that_holds_no_rules_says_so(check: Check, tmp_path: Path, text: str, words: str):
+    (tmp_path / "rules").write_bytes(text.encode(errors="surrogateescape"))
+    done = check("ls", "--rules", str(tmp_path / "rules"))
+    assert (done.code, done.out) == (1, "")
+    assert words in done.err
+    assert done.err.startswith(f"acp-agent: {tmp_path}/rules")
+    assert done.err.count("\n") == 1
+
+
+def test_a_file_that_is_not_there_says_so(check: Check, tmp_path: Path):
+    done = check("ls", "--rules", str(tmp_path / "none"))
+    assert (done.code, "No such file" in done.err) == (1, True)
+
+
+# ------------------------------------------------------------------------------- line by line
+
+
+def test_each_line_gets_its_verdict_by_its_own_rules_or_the_configured_ones(check: Check):
+    push = {"pattern": "git push*", "action": "deny"}
+    done = check(
+        "--stdin",
+        config=GIT,
+        stdin=(
+            {"command": "git status && git log -1"},
+            {"command": "git status", "rules": []},
+            {"command": "git push", "rules": [push]},
+            {"command": "rm -rf /", "rules": [{"pattern": "*", "action": "allow"}]},
+            {"command": "cd $x", "rules": None},
+        ),
+    )
+    assert (done.code, done.err) == (0, "")
+    assert done.lines == [
+        {
+            "command": "git status && git log -1",
+            "verdict": "allow",
+            "rule": "git *",
+            "reasons": ["rules allow all of it"],
+            "commands": [["git", "status"], ["git", "log", "-1"]],
+            "opaque": None,
+        },
+        {
+            "command": "git status",
+            "verdict": "ask",
+            "rule": None,
+            "reasons": ["no rule allows 'git status'"],
+            "commands": [["git", "status"]],
+            "opaque": None,
+        },
+        {
+            "command": "git push",
+            "verdict": "deny",
+            "rule": "git push*",
+            "reasons": ["a permission rule denies this call"],
+            "commands": [["git", "push"]],
+            "opaque": None,
+        },
+        {
+            "command": "rm -rf /",
+            "verdict": "blocked",
+            "rule": "rm -rf /",
+            "reasons": ["blocklist: the command matches 'rm -rf /'"],
+            "commands": [["rm", "-rf", "/"]],
+            "opaque": None,
+        },
+        {
+            "command": "cd $x",
+            "verdict": "ask",
+            "rule": None,
+            "reasons": ["cannot be checked: it uses a variable"],
+            "commands": None,
+            "opaque": "uses a variable",
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b"nope", "JSON"),
+        (b"[]", "got a list"),
+        (b"{}", "expected either"),
+        (b'{"command": "ls", "path": "x"}', "expected either"),
+        (b'{"command": 5}', "got a number"),
+        (b'{"command": null}', "got null"),
+        (b'{"command": "ls", "rules": {}}', "list of tables"),
+        (b'{"command": "ls", "rules": [5]}', "rules"),
+        (b'{"command": "ls", "rules": [{"pattern": "[", "action": "deny"}]}', "glob"),
+        (b'{"command": "ls", "rules": [{"pattern": "x", "action": "no"}]}', "one of"),
+        (b'{"command": "ls", "rules": [{"pattern": "x", "action": "deny", "more": 1}]}', "more"),
+        (b'{"command": "\xff"}', "UTF-8"),
+        (b"[" * 100_000, "JSON"),
+    ],
+)
+def test_a_bad_line_is_an_error_and_the_next_one_is_judged(check: Check, line: bytes, words: str):
+    bad, good = check("--stdin", stdin=(line, {"command": "ls"})).lines
+    assert bad["verdict"] == "error"
+    assert bad["reason"].startswith("line 1: ")
+    assert words in bad["reason"]
+    assert good["verdict"] == "ask"
+
+
+def test_without_a_kind_lines_of_all_kinds_are_judged(project: Path, capsys: pytest.CaptureFixture[str], monkeypatch):
+    lines = b'{"path": "new", "write": true}\n{"command": "sudo x"}\n{"command": 1}\n{"path": 1}\n'
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    assert main(["check", "--stdin"]) == 0
+    told = [json.loads(line)["verdict"] for line in capsys.readouterr().out.splitlines()]
+    assert told == ["allow", "blocked", "error", "deny"]
+
+
+# --------------------------------------------------------------------- the engine of live sessions
+
+
+NO_VERIFIERS = "[tools.verifiers]\ndestructive = false\ninjection = false\nfirewall = false\n"
+
+
+@pytest.fixture
+def judge(project: Path, tmp_path: Path):
+    """With the gates that `Chain` has: verifiers only add to what they say."""
+    (tmp_path / "config.toml").write_text(NO_VERIFIERS)
+    loaded = load(Flags(), os.environ, str(project))
+    with session_roots(loaded, str(project)) as files, session_roots(loaded, str(project), for_shell=True) as shell:
+        yield CommandJudge(loaded, files, shell, pytest.fail)
+
+
+@pytest.mark.anyio
+async def test_the_verdict_is_what_becomes_of_the_call_in_a_session(judge: CommandJudge, project: Path, tmp_path: Path):
+    (project / "src").mkdir()
+    (project / "a").mkdir()
+    (project / "link-out").symlink_to(tmp_path)
+    fates = {"blocked": "blocked", "refused": "deny", "asked": "ask", "silent": "allow"}
+    table = [*hostile.A[::4], *hostile.B[::4], *hostile.C[::3]]
+    table += [(text, ("*",)) for text in hostile.U[::5]] + [(text, everyday.RULES) for text in everyday.COMMANDS[::5]]
+    for text, patterns in table:
+        given = rules(*patterns)
+        live = await Chain(str(project), str(tmp_path / "grants"), given).fate(command(text))
+        assert judge.verdict(text, given).word == fates[live], text
+
+
+@given(
+    st.text(st.characters(codec=None), max_size=40),
+    st.sampled_from(["*", "git *", "*x*"]),
+    st.sampled_from(list(Action)),
+)
+def test_any_text_gets_a_verdict_and_what_is_blocked_stays_so_under_any_rule(
+    judge: CommandJudge, text: str, pattern: str, action: Action
+):
+    verdict = judge.verdict(text, (Rule.parse(pattern, action),))
+    json.dumps(verdict.to_json()).encode("ascii")
+    list(verdict.lines())
+    bare = judge.verdict(text, ())
+    assert (bare.word == "blocked") == (verdict.word == "blocked")
+    assert bare.word != "allow"
+    if verdict.word == "allow":
+        assert action is Action.ALLOW
+        assert verdict.rule == pattern
+    assert (verdict.word == "blocked") >= (type(blocked(text, BlocklistPolicy())).__name__ == "Deny")
+
+
+def test_rules_of_the_configuration_compile_as_a_session_has_them(check: Check, project: Path, tmp_path: Path):
+    check(
+        "ls",
+        config=GIT.replace("permissions.bash", "permissions.shell")
+        + "[[tools.permissions.nosuch]]\npattern='x'\naction='ask'\n",
+    )
+    warnings: list[str] = []
+    compiled = permission_rules(load(Flags(), os.environ, str(project)), warnings.append, ("bash", "read"))
+    assert [rule.pattern for rule in compiled["bash"]] == ["git push*", "git *"]
+    assert warnings == ["[tools.permissions.nosuch]: there is no tool of that name (bash, read)"]
+
+
+def test_a_real_process_answers_before_the_next_line_is_asked(environment: dict[str, str], home: Path):
+    process = subprocess.Popen(
+        [*COMMAND, "check", "command", "--stdin"],
+        env=environment,
+        cwd=home,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for text, word in (("ls", "ask"), ("sudo ls", "blocked")):
+            process.stdin.write(json.dumps({"command": text}).encode() + b"\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["verdict"] == word
+        process.stdin.close()
+        assert process.wait(timeout=20) == 0

@@ -1,0 +1,304 @@
+"""Calls and commands that change what somebody else runs later: asked about, never silent."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_agent.core.conduct import AutoApprove, Conduct
+from acp_agent.core.errors import ToolErrorCategory
+from acp_agent.core.types import Access, Allow, Ask, CallOrigin, Deny, PathSubject
+from acp_agent.execution.protected_paths import ProtectedPaths
+from acp_agent.gates.command_paths import MAX_WORDS
+from acp_agent.gates.protected import ProtectedGate
+from tests.unit.gates import everyday
+from tests.unit.gates.chain import Chain, Recorder, call, command, full_auto, inside, rules
+
+pytestmark = pytest.mark.anyio
+
+HOOK, SHELL, SSH, SYSTEM = "git runs commands", "a shell runs it", "log in as you", "by itself"
+GIT, EDITOR, DIRENV, HOOKS = "git runs or obeys", "an editor may run", "direnv runs", "git hooks are kept"
+
+WRITES = {
+    "mv .git x": HOOK,
+    "cp evil .git/hooks/pre-commit": HOOK,
+    "cp evil .git/hooks/": HOOK,
+    "cp -t .git/hooks evil": HOOK,
+    "cp --target-directory=.git/hooks evil": HOOK,
+    'cp evil "$PWD/.git/hooks/x"': HOOK,
+    "cp evil .git/hooks/$name": HOOK,
+    "cp evil .g*/hooks/x": HOOK,
+    "install -m 755 x .git/hooks/pre-commit": HOOK,
+    "ln -s ../evil .git/hooks/pre-commit": HOOK,
+    "ln -s .git g": HOOK,
+    "cd .git && mv hooks h2": HOOK,
+    "cd .git; mv hooks h2": HOOK,
+    "(cd .git/hooks && echo x > pre-commit)": HOOK,
+    "pushd .git && cp x hooks/y": HOOK,
+    "bash -c 'mv .git x'": HOOK,
+    "d=.git; mv $d x": HOOK,
+    "env A=1 mv .git x": HOOK,
+    "timeout 5 tee .git/config": HOOK,
+    "busybox cp x .git/hooks/y": HOOK,
+    "if true; then cp x .git/hooks/y; fi": HOOK,
+    "rm -rf .git": HOOK,
+    "rm -rf .gi[t]": HOOK,
+    "mkdir .git": HOOK,
+    "mkdir -p .git/hooks": HOOK,
+    "echo x > .git/hooks/a": HOOK,
+    "echo x > .GIT/Hooks/a": HOOK,
+    "echo x > link/pre-commit": HOOK,
+    "cp x link/pre-commit": HOOK,
+    "echo .git/hooks/x | xargs rm": HOOK,
+    "find .git/hooks -type f | xargs rm": HOOK,
+    "bash -c 'find .git/hooks -type f | xargs rm'": HOOK,
+    "find .git/hooks -type f -delete": HOOK,
+    "find . -exec cp evil .git/hooks/x \\;": HOOK,
+    "xargs -I{} cp {} .git/hooks/{}": HOOK,
+    "dd if=x of=.git/hooks/pre-commit": HOOK,
+    "sed -i 's/a/b/' .git/config": HOOK,
+    "sed -n 'w .git/hooks/x' a": HOOK,
+    "awk '{print > \".git/hooks/x\"}' a": HOOK,
+    "python -c \"open('.git/hooks/x','w')\"": HOOK,
+    "python3 - <<'EOF'\nopen('.git/config','a')\nEOF": HOOK,
+    "git diff --output=.git/hooks/x": HOOK,
+    "tar xf a.tar -C .git/hooks": HOOK,
+    "unzip x -d .git/hooks": HOOK,
+    "wget -O .git/hooks/x u": HOOK,
+    "rm -rf ~/.config": HOOK,
+    "tee .bashrc": SHELL,
+    "echo x | tee -a ~/.bashrc": SHELL,
+    "echo x >> ~/.zshrc": SHELL,
+    "> .bashrc": SHELL,
+    "exec 3> .bashrc": SHELL,
+    "{ ls; } > .bashrc": SHELL,
+    "cp evil/.bashrc ~": SHELL,
+    "tar xf a.tar .bashrc": SHELL,
+    "perl -pi -e s/a/b/ .bashrc": SHELL,
+    "vim .bashrc": SHELL,
+    "ed .bashrc": SHELL,
+    "truncate -s 0 .bashrc": SHELL,
+    "sort -o .bashrc x": SHELL,
+    "uniq a .bashrc": SHELL,
+    "curl -o .bashrc https://x.example": SHELL,
+    "script -c ls .bashrc": SHELL,
+    "echo k >> ~/.ssh/authorized_keys": SSH,
+    "chmod 777 .ssh": SSH,
+    "crontab jobs": SYSTEM,
+    "crontab -r": SYSTEM,
+    "tee /etc/cron.d/x": SYSTEM,
+    "git config core.hooksPath evil": GIT,
+    "git config --global alias.x '!sh'": GIT,
+    "git config set core.fsmonitor x": GIT,
+    "git config --unset core.hooksPath": GIT,
+    "git config -e": GIT,
+    "git config --remove-section user.name": GIT,
+    "git -C sub config core.hooksPath x": GIT,
+    "git config --file x --add include.path y": GIT,
+    "git config rename-section x alias": GIT,
+    "git config --rename-section x alias": GIT,
+    "git config -f .bashrc user.name '$(evil)'": SHELL,
+    "git config --file=.envrc user.name '$(evil)'": DIRENV,
+    "git init --template=evil": GIT,
+    "git clone -c core.hooksPath=x a b": GIT,
+    "git mv x .vscode/tasks.json": EDITOR,
+    "git checkout evil -- .vscode/tasks.json": EDITOR,
+    "rm -rf .vscode": EDITOR,
+    "cp -r evil .vscode": EDITOR,
+    "rsync -a evil/ .vscode/": EDITOR,
+    "mv evil/tasks.json .vscode/": EDITOR,
+    "sed -i s/a/b/ .vscode/settings.json": EDITOR,
+    "git rm -r .husky": HOOKS,
+    "chmod +x .husky/pre-commit": HOOKS,
+    "touch .envrc": DIRENV,
+    "rm .env*": DIRENV,
+    "cat > .envrc <<'EOF'\nexport A=1\nEOF": DIRENV,
+    "cp evil/.envrc .": DIRENV,
+    "direnv allow": DIRENV,
+    "npm pkg get x > .mcp.json": "a coding agent",
+    "git log > sub/HEAD": "a git repository",
+}
+
+READS = (
+    "git commit -m 'edit .git/hooks/x > .bashrc'",
+    "git commit -am 'x'",
+    "git config --get core.hooksPath",
+    "git config core.hooksPath",
+    "git config get core.hooksPath",
+    "git config --list",
+    "git config -f .gitmodules --get-regexp path",
+    "git config",
+    "git config user.name Ann",
+    "git config --global user.email ann@example.com",
+    "git config set --global pull.rebase true",
+    "git config branch.main.remote origin",
+    "cat .git/config",
+    "ls -la .git/hooks",
+    "cat ~/.bashrc | grep PATH",
+    "grep -rn x .vscode",
+    "cp .vscode/settings.json backup.json",
+    "cp .git/hooks/pre-commit scripts/pre-commit",
+    "diff .vscode/settings.json x",
+    "rsync -a --exclude .git src/ dst/",
+    "tar czf x.tgz .git",
+    "tar --exclude .git -czf x.tgz .",
+    "zip -r x.zip . -x '.git/*'",
+    "find . -path ./.git -prune -o -name '*.pyc' -print",
+    "find . -not -path './.git/*' -name '*.pyc' -delete",
+    "find . -path ./.git -prune -o -name '*.pyc' -delete",
+    "find .git -name '*.sample' | xargs wc -l",
+    "find .git/hooks -type f -exec cat {} +",
+    "rm -f .git/index.lock",
+    "rm -rf *",
+    "rm -rf src/library",
+    "source ~/.bashrc",
+    "bash .husky/pre-commit",
+    "ssh -i ~/.ssh/id_ed25519 host",
+    "git add .vscode/settings.json",
+    "git restore --staged .vscode/settings.json",
+    "git rm -r --cached .idea",
+    "git diff HEAD -- .envrc",
+    "git checkout HEAD -- src/a",
+    "git clone https://example.com/x/y.git",
+    "git init",
+    "crontab -l",
+    "mkdir -p .vscode",
+    "mkdir -p .config/x",
+    "git ls-files .vscode | xargs cat",
+    "sed -n 1,10p .bashrc",
+    "sed s/a/b/ .bashrc > out",
+    "awk '{print $1}' .git/config",
+    "jq . .vscode/settings.json",
+    "test -f .git/hooks/pre-commit && echo yes",
+    "[ -d .git ] && echo yes",
+    "curl https://example.com/.bashrc",
+    "echo '> .bashrc'",
+    "ls 2>/dev/null >&2",
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    (tmp_path / ".git" / "hooks").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(".git/hooks")
+    return str(tmp_path)
+
+
+def gate_of(root: str, conduct: Conduct | None = None, recorder: Recorder | None = None) -> ProtectedGate:
+    resolve = inside(root)
+    return ProtectedGate(
+        recorder or Recorder(),
+        find=ProtectedPaths().find,
+        conduct=conduct or Conduct(),
+        resolve=resolve,
+        resolve_command=resolve,
+    )
+
+
+@pytest.mark.parametrize(("text", "why"), WRITES.items(), ids=lambda text: text[:50])
+def test_a_command_that_may_change_a_protected_path_asks_and_says_why(root: str, text: str, why: str):
+    verdict = gate_of(root).check(command(text))
+    assert isinstance(verdict, Ask)
+    assert why in verdict.reason
+
+
+@pytest.mark.parametrize("text", READS, ids=lambda text: text[:50])
+def test_reading_and_ordinary_work_do_not_ask(root: str, text: str):
+    assert gate_of(root).check(command(text)) == Allow()
+
+
+@pytest.mark.parametrize("text", [*everyday.COMMANDS, *everyday.CONSTRUCTS], ids=lambda text: text[:50])
+def test_everyday_commands_are_free_at_every_level(root: str, text: str):
+    assert gate_of(root, full_auto()).check(command(text)) == Allow()
+
+
+@pytest.mark.parametrize("text", WRITES, ids=lambda text: text[:50])
+def test_where_nothing_is_asked_it_is_refused_but_not_to_the_user_himself(root: str, text: str):
+    gate = gate_of(root, full_auto())
+    verdict = gate.check(command(text))
+    assert isinstance(verdict, Deny)
+    assert verdict.category is ToolErrorCategory.CONFIRMATION_REQUIRED
+    assert "full-auto does not ask" in verdict.reason
+    assert not isinstance(gate.check(command(text, origin=CallOrigin.USER)), Deny)
+
+
+@given(st.sampled_from([*WRITES]), st.sampled_from(["timeout 9 ", "nice ", "env A=1 ", "command ", "  "]))
+def test_a_wrapper_in_front_changes_nothing(text: str, wrapper: str):
+    if text.startswith(("(", "{", ">", "if ", "d=", "exec", "cd", "pushd", "crontab", "git", "direnv")) or "\n" in text:
+        return
+    first = gate_of("/nonexistent").check(command(f"{wrapper}{text}"))
+    assert "link/" in text or isinstance(first, Ask)
+
+
+async def test_no_rule_and_no_prefix_grant_makes_it_silent(root: str, tmp_path: Path):
+    chain = Chain(root, str(tmp_path / "grants.toml"), allow=rules("*", "cp *", "git *", "echo *"))
+    gate = gate_of(root)
+    gate.wrapped = chain.permission
+    fates: Counter[str] = Counter()
+    for number, text in enumerate(WRITES):
+        asked = len(chain.approver.questions) if chain.approver else 0
+        result = await gate.execute(command(text, number=number))
+        fates["asked" if chain.approver and len(chain.approver.questions) > asked else "silent"] += 1
+        assert result.failure is not None, text
+    assert fates == {"asked": len(WRITES)}
+
+
+# -------------------------------------------------------------------------------------------- paths
+
+
+def test_a_tool_is_refused_for_hard_paths_and_asked_about_for_soft_ones(root: str):
+    for conduct in (Conduct(), Conduct(auto_approve=AutoApprove.AUTO_EDIT)):
+        gate = gate_of(root, conduct)
+        for path in (".git/hooks/x", "link/x", "sub/.BASHRC", os.path.join(root, ".ssh/k")):
+            verdict = gate.check(call("write", PathSubject(path, Access.WRITE)))
+            assert isinstance(verdict, Deny)
+            assert path in verdict.reason
+        for path in (".vscode/tasks.json", ".envrc", "sub/.mcp.json"):
+            assert isinstance(gate.check(call("write", PathSubject(path, Access.WRITE))), Ask)
+            assert gate.check(call("read", PathSubject(path, Access.READ))) == Allow()
+        assert gate.check(call("write", PathSubject("src/x.py", Access.WRITE))) == Allow()
+
+
+def test_a_folder_that_goes_or_comes_whole_counts(root: str):
+    gate = gate_of(root)
+    assert isinstance(gate.check(call("delete_path", PathSubject(".vscode", Access.DELETE))), Ask)
+    for one, two in ((".vscode", "x"), ("x", ".vscode")):
+        moved = call("move_path", PathSubject(one, Access.MOVE), PathSubject(two, Access.WRITE))
+        assert isinstance(gate.check(moved), Ask)
+    assert gate.check(call("write", PathSubject(".vscode", Access.WRITE))) == Allow()  # making the folder is nothing
+
+
+async def test_a_confirmed_call_runs_when_it_was_only_to_be_asked_about(root: str):
+    recorder = Recorder()
+    gate = gate_of(root, full_auto(), recorder)
+    assert (await gate.execute_confirmed(call("write", PathSubject(".envrc", Access.WRITE)))).failure is None
+    assert (await gate.execute_confirmed(command("touch .envrc"))).failure is None
+    refused = await gate.execute_confirmed(call("write", PathSubject(".git/config", Access.WRITE)))
+    assert refused.failure is not None
+    assert refused.ruling is not None
+    assert refused.ruling.gate == "protected"
+    assert len(recorder.confirmed) == 2
+
+
+def test_a_flood_of_words_is_asked_about(root: str):
+    verdict = gate_of(root).check(command("rm " + " ".join(f"f{number}" for number in range(MAX_WORDS + 1))))
+    assert isinstance(verdict, Ask)
+    assert "more paths" in verdict.reason
+
+
+def test_more_folders_than_can_be_followed_are_asked_about(root: str):
+    text = "; ".join(f"cd d{number}" for number in range(20))
+    assert gate_of(root).check(command(text)) == Allow()
+    assert isinstance(gate_of(root).check(command(f"{text}; rm x")), Ask)
+
+
+def test_a_question_is_short_and_names_what_is_hard_first(root: str):
+    verdict = gate_of(root).check(
+        command("rm -f .envrc .vscode/tasks.json .mcp.json .bashrc .git/hooks/a .git/hooks/b")
+    )
+    assert isinstance(verdict, Ask)
+    assert verdict.reason.count("may change") == 3
+    assert verdict.reason.startswith("may change .bashrc")

@@ -1,0 +1,239 @@
+"""Which tools a session has: profile, lists, groups, models, the session's own list."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_agent.config.selection_settings import Profile
+from acp_agent.core.errors import ConfigError, ToolErrorCategory
+from acp_agent.core.types import CallOrigin, ToolKind, ToolSpec
+from acp_agent.gates.selection import (
+    GROUPS,
+    MAX_ENTRIES,
+    PROFILES,
+    ModelChoice,
+    Selection,
+    SelectionGate,
+    ToolChoice,
+    for_model,
+    session_tools,
+    unknown_entries,
+)
+from acp_agent.tools.aliases import ALIASES
+from acp_agent.tools.registry import default_tools
+from tests.unit.gates.chain import Recorder, call, command
+
+pytestmark = pytest.mark.anyio
+
+BUILT_IN = (
+    "bash",
+    "read",
+    "write",
+    "edit",
+    "list_directory",
+    "find_path",
+    "grep",
+    "delete_path",
+    "fetch",
+    "diagnostics",
+    "memory_save",
+)
+MCP = ("mcp_git_log", "mcp_git_hub_issue", "mcp_db_query")
+TOOLS = (*BUILT_IN, *MCP)
+SERVERS = ("git", "git_hub", "db")
+ENTRIES = (
+    *TOOLS,
+    "glob",
+    "edit_file",
+    "Shell",
+    "group:fs",
+    "group:web",
+    "group:nothing",
+    "mcp",
+    "mcp:git",
+    "mcp:git_hub",
+    "GROUP:FS",
+)
+
+entries = st.lists(st.sampled_from(ENTRIES), max_size=4).map(tuple)
+choices = st.builds(ToolChoice, st.sampled_from(list(PROFILES)), entries, entries, entries, st.none() | entries)
+
+
+def offered(choice: ToolChoice, servers: Sequence[str] = SERVERS) -> set[str]:
+    selection = Selection(choice, ALIASES, servers)
+    return {tool for tool in TOOLS if not selection.objection(tool)}
+
+
+def test_the_profiles_are_what_they_say():
+    assert offered(ToolChoice()) == set(TOOLS)
+    assert offered(ToolChoice("coding")) == set(BUILT_IN)
+    assert offered(ToolChoice("minimal")) == {"read", "list_directory", "find_path", "grep"}
+    assert set(PROFILES) == {profile.value for profile in Profile}
+
+
+def test_every_built_in_tool_of_today_belongs_to_coding():
+    selection = Selection(ToolChoice("coding"), ALIASES)
+    assert [tool.name for tool in default_tools() if selection.objection(tool.name)] == []
+
+
+def test_groups_and_other_names_are_understood():
+    assert offered(ToolChoice(allow=("group:fs",))) == set(BUILT_IN) & GROUPS["fs"]
+    assert offered(ToolChoice(allow=("glob", "EDIT_FILE", "Shell", " read "))) == {"find_path", "edit", "bash", "read"}
+    assert offered(ToolChoice(allow=("mcp",))) == offered(ToolChoice(allow=("group:mcp",))) == set(MCP)
+    assert offered(ToolChoice(deny=("group:web", "glob"))) == set(TOOLS) - {"fetch", "find_path"}
+
+
+def test_a_server_is_told_from_another_with_a_longer_name():
+    assert offered(ToolChoice(allow=("mcp:git",))) == {"mcp_git_log"}
+    assert offered(ToolChoice(allow=("mcp:Git.Hub",))) == {"mcp_git_hub_issue"}
+    assert offered(ToolChoice(allow=("mcp:gone",))) == set()
+
+
+def test_also_allow_adds_to_a_profile_and_deny_is_final():
+    assert offered(ToolChoice("minimal", also_allow=("bash", "mcp:db"))) >= {"bash", "mcp_db_query", "read"}
+    assert "bash" not in offered(ToolChoice("minimal", also_allow=("bash",), deny=("group:runtime",)))
+    assert "bash" not in offered(ToolChoice("full", allow=("bash",), also_allow=("bash",), deny=("sh",)))
+
+
+def test_the_sessions_list_only_takes_away():
+    assert offered(ToolChoice(session=("read", "bash"))) == {"read", "bash"}
+    assert offered(ToolChoice("minimal", session=("read", "bash"))) == {"read"}
+    assert offered(ToolChoice(session=())) == set()
+
+
+@given(choices, st.sampled_from(ENTRIES))
+def test_adding_to_deny_never_adds_a_tool(choice: ToolChoice, entry: str):
+    more = ToolChoice(choice.profile, choice.allow, (*choice.deny, entry), choice.also_allow, choice.session)
+    assert offered(more) <= offered(choice)
+
+
+@given(choices, st.sampled_from(ENTRIES))
+def test_what_is_denied_comes_back_through_nothing(choice: ToolChoice, entry: str):
+    denied = set(TOOLS) - offered(ToolChoice(deny=(entry,)))
+    everywhere = ToolChoice(choice.profile, (*choice.allow, entry), (entry,), (*choice.also_allow, entry), (entry,))
+    assert not offered(everywhere) & denied
+
+
+@given(choices, entries)
+def test_a_sessions_list_never_adds_a_tool(choice: ToolChoice, session: tuple[str, ...]):
+    without = ToolChoice(choice.profile, choice.allow, choice.deny, choice.also_allow)
+    assert offered(ToolChoice(choice.profile, choice.allow, choice.deny, choice.also_allow, session)) <= offered(
+        without
+    )
+
+
+# ------------------------------------------------------------------------------------------- models
+
+
+def test_the_first_model_that_matches_counts_and_its_deny_adds():
+    general = ToolChoice("coding", deny=("fetch",), also_allow=("mcp:db",))
+    models = (
+        ModelChoice("Ollama:*", profile="minimal", deny=("grep",), also_allow=("write",)),
+        ModelChoice("*", allow=("read",)),
+    )
+    assert for_model(general, models, "ollama:Small") == ToolChoice(
+        "minimal", (), ("fetch", "grep"), ("mcp:db", "write")
+    )
+    assert for_model(general, models, "openai:x").allow == ("read",)
+    assert for_model(general, models, "openai:x").profile == "coding"
+    assert for_model(general, models[:1], "openai:x") is general
+    assert for_model(ToolChoice(allow=("read",)), [ModelChoice("*", allow=())], "a:b").allow == ()
+
+
+@given(choices, entries, entries)
+def test_no_model_brings_back_what_is_denied_in_general(
+    choice: ToolChoice, allow: tuple[str, ...], also: tuple[str, ...]
+):
+    denied = set(TOOLS) - offered(ToolChoice(deny=choice.deny))
+    merged = for_model(choice, [ModelChoice("*", "full", allow, (), also)], "a:b")
+    assert not offered(merged) & denied
+
+
+# -------------------------------------------------------------------------------------------- words
+
+
+def test_unknown_entries_are_told_with_what_is_close():
+    choice = ToolChoice(
+        allow=("raed", "group:webs"), deny=("read_fil", "qqqq"), also_allow=("mcp:any", "mcp_x_y"), session=("bsh",)
+    )
+    problems = [str(problem) for problem in unknown_entries(choice, BUILT_IN, ALIASES)]
+    assert len(problems) == 5
+    for problem, key, hint in zip(
+        problems,
+        ("tools.allow", "tools.allow", "tools.deny", "tools.deny", "_meta.acp_agent.tools"),
+        ("read?", "group:web?", "read?", "group:fs", "bash?"),
+        strict=True,
+    ):
+        assert key in problem
+        assert hint in problem
+    assert unknown_entries(ToolChoice(allow=("glob", "Group:FS", "memory_save", "mcp")), BUILT_IN, ALIASES) == []
+
+
+def test_a_name_with_a_colon_is_no_tool():
+    assert offered(ToolChoice(allow=("bash:x",))) == set()
+    assert len(unknown_entries(ToolChoice(allow=("bash:x",)), BUILT_IN, ALIASES)) == 1
+
+
+@pytest.mark.parametrize(
+    "meta", [None, {}, {"acp_agent": None}, {"acp_agent": {}}, {"acp_agent": {"tools": None}}, {"other": 1}]
+)
+def test_no_list_is_no_restriction(meta):
+    assert session_tools(meta) is None
+
+
+def test_a_sessions_list_is_read():
+    assert session_tools({"acp_agent": {"tools": ["read", "group:web"]}, "x": 1}) == ("read", "group:web")
+    assert session_tools({"acp_agent": {"tools": []}}) == ()
+
+
+@pytest.mark.parametrize(
+    ("ours", "expected"),
+    [
+        ([], "an object"),
+        ("read", "an object"),
+        ({"tools": "read"}, "a list"),
+        ({"tools": {"read": True}}, "a list"),
+        ({"tools": 0}, "a list"),
+        ({"tools": False}, "a list"),
+        ({"tools": ["read"] * (MAX_ENTRIES + 1)}, "at most"),
+        ({"tools": ["read", 1]}, r"tools\[1\]"),
+        ({"tools": [None]}, r"tools\[0\]"),
+        ({"tools": [" "]}, "the name of"),
+        ({"tools": ["x" * 201]}, "the name of"),
+    ],
+)
+def test_another_shape_is_an_error_that_says_what_was_expected(ours, expected: str):
+    with pytest.raises(ConfigError, match=expected) as caught:
+        session_tools({"acp_agent": ours})
+    assert str(caught.value).startswith("session/new: _meta.acp_agent")
+    assert len(str(caught.value)) < 400
+
+
+# --------------------------------------------------------------------------------------------- gate
+
+
+async def test_a_denied_tool_leaves_the_catalogue_and_is_refused_if_called_anyway():
+    recorder = Recorder()
+    gate = SelectionGate(recorder, Selection(ToolChoice(deny=("group:runtime",)), ALIASES))
+    assert not gate.allows(ToolSpec("bash", "", {}, ToolKind.EXECUTE, mutates=True))
+    assert gate.allows(ToolSpec("read", "", {}, ToolKind.READ, mutates=False))
+    for run in (gate.execute, gate.execute_confirmed):
+        for origin in CallOrigin:
+            refused = await run(command("ls", origin=origin))
+            assert refused.failure is not None
+            assert refused.failure.category is ToolErrorCategory.POLICY_BLOCKED
+            assert "group" not in refused.text
+            assert refused.ruling is not None
+            assert (refused.ruling.gate, refused.ruling.rule) == ("selection", "tools.deny: group:runtime")
+    assert not gate.requires_confirmation(command("ls"))
+    assert (await gate.execute(call("read"))).failure is None
+    assert [each.spec.name for each in recorder.ran] == ["read"]
+
+
+async def test_another_selection_acts_at_once():
+    gate = SelectionGate(Recorder(), Selection(ToolChoice("minimal"), ALIASES))
+    assert (await gate.execute(command("ls"))).failure is not None
+    gate.selection = Selection(ToolChoice("full"), ALIASES)
+    assert (await gate.execute(command("ls"))).failure is None

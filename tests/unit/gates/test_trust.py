@@ -1,0 +1,276 @@
+"""Trust: what a call may do by its origin, and what a folder brings counts only when the user said so."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_agent.core.ports import Decision
+from acp_agent.core.types import Access, Allow, Ask, CommandSubject, Deny, McpSubject, PathSubject, Subject, UrlSubject
+from acp_agent.gates.trust import Standing, TrustGate, contents_digest, workspace_trust
+from acp_agent.gates.trust_level import TrustLevel, lowest
+from acp_agent.store.trusted_folders import TrustedFolders
+from tests.unit.gates.chain import SPECS, Recorder, ScriptedApprover, Warnings, call, command
+
+pytestmark = pytest.mark.anyio
+MCP = McpSubject("x", "y")
+CALLS = {
+    "bash": command("ls"),
+    "write": call("write", PathSubject("a", Access.WRITE)),
+    "delete": call("delete_path", PathSubject("a", Access.DELETE)),
+    "fetch": call("fetch", UrlSubject("https://a.example/")),
+    "read": call("read", PathSubject("a", Access.READ)),
+    "list": call("list_directory", PathSubject("a", Access.LIST)),
+    "hidden command": call("list_directory", CommandSubject("tree")),
+    "no subjects": call("write"),
+    "mcp": call("mcp_x_y", MCP),
+    "mcp that runs": call("mcp_x_y", MCP, CommandSubject("ls")),
+    "mcp that fetches": call("mcp_x_y", MCP, UrlSubject("https://a.example/")),
+}
+ACTING = {"bash", "write", "delete", "hidden command", "no subjects", "mcp", "mcp that runs", "mcp that fetches"}
+REACHING = {"fetch", "mcp that fetches"}
+
+
+def verdicts(standing: Standing) -> dict[str, str]:
+    gate = TrustGate(Recorder(), standing)
+    names = {Allow: "allow", Ask: "ask", Deny: "deny"}
+    return {name: names[type(gate.check(invocation))] for name, invocation in CALLS.items()}
+
+
+def which(standing: Standing, said: str) -> set[str]:
+    return {name for name, verdict in verdicts(standing).items() if verdict == said}
+
+
+# ------------------------------------------------------------------------------------------------------ levels
+
+
+def test_levels_are_ordered():
+    order = [TrustLevel.BLOCKED, TrustLevel.UNTRUSTED, TrustLevel.PROVISIONAL, TrustLevel.TRUSTED]
+    assert sorted(TrustLevel, key=lambda level: level.rank) == order
+    assert [level.counts for level in order] == [False, False, True, True]
+    assert lowest(TrustLevel.TRUSTED, TrustLevel.UNTRUSTED, TrustLevel.PROVISIONAL) is TrustLevel.UNTRUSTED
+
+
+def test_our_own_tools_pass_and_a_server_nobody_vouched_for_asks():
+    standing = Standing()
+    assert which(standing, "ask") == {"mcp"}
+    assert which(standing, "deny") == {"mcp that runs", "mcp that fetches"}
+    standing.tools["mcp_x_y"] = TrustLevel.PROVISIONAL
+    assert set(verdicts(standing).values()) == {"allow"}
+
+
+def test_an_untrusted_turn_reads_and_no_more():
+    standing = Standing(turn=TrustLevel.UNTRUSTED, tools={"mcp_x_y": TrustLevel.TRUSTED})
+    assert which(standing, "deny") == ACTING | REACHING
+    assert which(standing, "allow") == {"read", "list"}
+
+
+@pytest.mark.parametrize("standing", [Standing(turn=TrustLevel.BLOCKED), Standing(TrustLevel.BLOCKED)])
+def test_a_blocked_turn_does_nothing(standing):
+    assert which(standing, "deny") == set(CALLS)
+
+
+def test_a_blocked_tool_does_nothing_and_leaves_the_catalogue():
+    standing = Standing(tools={"bash": TrustLevel.BLOCKED})
+    gate = TrustGate(Recorder(), standing)
+    assert verdicts(standing)["bash"] == "deny"
+    assert {name for name, spec in SPECS.items() if not gate.allows(spec)} == {"bash"}
+    standing.tools.clear()
+    assert verdicts(standing)["bash"] == "allow"
+    assert gate.allows(SPECS["bash"])
+
+
+def test_in_an_untrusted_folder_what_runs_or_changes_asks():
+    standing = Standing(workspace=TrustLevel.UNTRUSTED, tools={"mcp_x_y": TrustLevel.TRUSTED})
+    assert which(standing, "ask") == ACTING
+    assert which(standing, "allow") == {"read", "list", "fetch"}
+
+
+async def test_a_denial_holds_on_the_confirmed_path_and_names_what_decided():
+    gate = TrustGate(Recorder(), Standing(turn=TrustLevel.UNTRUSTED))
+    for path in (gate.execute, gate.execute_confirmed):
+        result = await path(command("ls"))
+        assert result.ruling is not None
+        assert (result.ruling.gate, result.ruling.rule) == ("trust", "turn untrusted")
+
+
+async def test_an_ask_travels_on_with_the_call_whatever_rules_say_later():
+    recorder = Recorder()
+    await TrustGate(recorder, Standing()).execute(CALLS["mcp"])
+    assert [ask.reason for ask in recorder.ran[0].asks] == ["a tool of x, which is not trusted"]
+
+
+@pytest.mark.parametrize(
+    ("standing", "expected"),
+    [
+        (Standing(), "trusted"),
+        (Standing(workspace=TrustLevel.UNTRUSTED), "untrusted"),
+        (Standing(workspace=TrustLevel.TRUSTED, turn=TrustLevel.PROVISIONAL), "provisional"),
+        (Standing(tools={"bash": TrustLevel.BLOCKED}), "blocked"),
+    ],
+)
+def test_a_call_is_trusted_as_far_as_the_least_it_depends_on(standing, expected):
+    assert standing.of(command("ls")).value == expected
+
+
+subjects = st.lists(
+    st.one_of(
+        st.builds(PathSubject, st.just("a"), st.sampled_from(Access)),
+        st.just(CommandSubject("ls")),
+        st.just(UrlSubject("https://a.example/")),
+        st.just(MCP),
+    ),
+    max_size=3,
+)
+levels = st.sampled_from(TrustLevel)
+STRICTNESS = {Allow: 0, Ask: 1, Deny: 2}
+
+
+@given(name=st.sampled_from(list(SPECS)), touched=subjects, one=st.tuples(levels, levels, levels), other=levels)
+def test_less_trust_never_lets_more_through(name, touched: list[Subject], one, other):
+    invocation = call(name, *touched)
+
+    def strictness(turn: TrustLevel, folder: TrustLevel, tool: TrustLevel) -> int:
+        return STRICTNESS[type(TrustGate(Recorder(), Standing(turn, folder, {name: tool})).check(invocation))]
+
+    turn, folder, tool = one
+    before = strictness(turn, folder, tool)
+    for changed in ((other, folder, tool), (turn, other, tool), (turn, folder, other)):
+        less = all(new.rank <= old.rank for new, old in zip(changed, one, strict=True))
+        after = strictness(*changed)
+        assert (after >= before) if less else (after <= before)
+
+
+# ------------------------------------------------------------------------------------------------------ folders
+
+MCP_JSON = {".mcp.json": b'{"mcpServers": {"x": {"command": "./run"}}}'}
+
+
+class World:
+    """A folder, a store in a file, and a user with answers."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.folder = tmp_path / "project"
+        self.folder.mkdir()
+        self.warnings = Warnings()
+        self.file = tmp_path / "data" / "trusted-folders.toml"
+
+    async def ask(self, *answers: Decision, files=MCP_JSON, folder: Path | None = None) -> tuple[TrustLevel, int]:
+        """The level, and how many questions it took. The store is opened anew, as by another process."""
+        approver = ScriptedApprover(*answers)
+        store = TrustedFolders(os.fspath(self.file), self.warnings)
+        level = await workspace_trust(os.fspath(folder or self.folder), files, store, approver)
+        self.questions = approver.questions
+        return level, len(approver.questions)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+async def test_a_folder_that_brings_nothing_is_not_asked_about(world):
+    assert await world.ask(Decision.ALLOW_ALWAYS, files={}) == (TrustLevel.PROVISIONAL, 0)
+    assert not world.file.exists()
+
+
+async def test_always_is_asked_once_and_outlives_the_process(world):
+    assert await world.ask(Decision.ALLOW_ALWAYS) == (TrustLevel.TRUSTED, 1)
+    assert await world.ask() == (TrustLevel.TRUSTED, 0)
+
+
+async def test_a_no_for_ever_is_kept_as_well(world):
+    assert await world.ask(Decision.REJECT_ALWAYS) == (TrustLevel.UNTRUSTED, 1)
+    assert await world.ask(Decision.ALLOW_ALWAYS) == (TrustLevel.UNTRUSTED, 0)
+
+
+async def test_once_holds_for_this_session_only(world):
+    assert await world.ask(Decision.ALLOW_ONCE) == (TrustLevel.PROVISIONAL, 1)
+    assert await world.ask(Decision.REJECT_ONCE) == (TrustLevel.UNTRUSTED, 1)
+    assert not world.file.exists()
+
+
+@pytest.mark.parametrize("answer", [Decision.CANCELLED, Decision.UNANSWERED])
+async def test_no_answer_is_no_trust_and_is_not_kept(world, answer):
+    assert await world.ask(answer) == (TrustLevel.UNTRUSTED, 1)
+    assert await world.ask(Decision.ALLOW_ALWAYS) == (TrustLevel.TRUSTED, 1)
+
+
+async def test_with_nobody_to_ask_nothing_is_trusted_but_what_was_answered_before(world):
+    store = TrustedFolders(os.fspath(world.file), world.warnings)
+    folder = os.fspath(world.folder)
+    assert await workspace_trust(folder, MCP_JSON, store, None) is TrustLevel.UNTRUSTED
+    await world.ask(Decision.ALLOW_ALWAYS)
+    assert await workspace_trust(folder, MCP_JSON, store, None) is TrustLevel.TRUSTED
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {".mcp.json": MCP_JSON[".mcp.json"] + b" "},
+        {".mcp.json": MCP_JSON[".mcp.json"], "hooks.toml": b""},
+        {"mcp.json": MCP_JSON[".mcp.json"]},
+    ],
+)
+async def test_changed_contents_ask_again_and_the_old_ones_stay_answered(world, changed):
+    await world.ask(Decision.ALLOW_ALWAYS)
+    assert await world.ask(Decision.REJECT_ALWAYS, files=changed) == (TrustLevel.UNTRUSTED, 1)
+    assert await world.ask() == (TrustLevel.TRUSTED, 0)
+
+
+async def test_a_trusted_folder_vouches_for_no_other_not_even_below_it(world):
+    await world.ask(Decision.ALLOW_ALWAYS)
+    for name in ("project/child", "project2", "."):
+        other = world.folder.parent / name
+        other.mkdir(exist_ok=True)
+        assert await world.ask(folder=other) == (TrustLevel.UNTRUSTED, 1), name
+
+
+async def test_a_link_to_a_folder_is_the_folder(world):
+    await world.ask(Decision.ALLOW_ALWAYS)
+    link = world.folder.parent / "link"
+    link.symlink_to(world.folder)
+    assert await world.ask(folder=link) == (TrustLevel.TRUSTED, 0)
+    elsewhere = world.folder.parent / "elsewhere"
+    elsewhere.mkdir()
+    link.unlink()
+    link.symlink_to(elsewhere)
+    assert await world.ask(folder=link) == (TrustLevel.UNTRUSTED, 1)
+
+
+async def test_a_damaged_file_trusts_nothing(world):
+    await world.ask(Decision.ALLOW_ALWAYS)
+    world.file.write_text(world.file.read_text() + "\n[[")
+    assert await world.ask() == (TrustLevel.UNTRUSTED, 1)
+    assert "no folder is trusted" in world.warnings.lines[0]
+
+
+async def test_the_question_shows_folder_names_and_contents_with_nothing_hidden(world):
+    files = {".mcp.json": b"run\n\xe2\x80\xaeevil\x1b[2J\xff", "hooks.toml": b"a" * 5000 + b"tail"}
+    await world.ask(files=files)
+    (question,) = world.questions
+    assert question.title == "This folder brings its own settings (.mcp.json, hooks.toml): use them?"
+    assert os.fspath(world.folder) in question.reasons[0]
+    assert question.reasons[1] == ".mcp.json (16 bytes): run⏎<U+202E>evil<U+001B>[2J\N{REPLACEMENT CHARACTER}"
+    assert question.reasons[2].startswith("hooks.toml (5,004 bytes): aaaa")
+    assert question.reasons[2].endswith("tail")
+    assert question.raw_input == {"folder": os.fspath(world.folder), "files": [".mcp.json", "hooks.toml"]}
+    assert "when they change, you are asked again" in question.always
+    assert question.locations == tuple(os.path.join(world.folder, name) for name in files)
+
+
+names = st.text(st.sampled_from("ab\0"), max_size=2)
+sets_of_files = st.dictionaries(names, st.binary(max_size=3), max_size=3)
+
+
+@given(one=sets_of_files, other=sets_of_files)
+def test_two_sets_of_files_share_a_digest_only_when_they_are_one(one, other):
+    assert (contents_digest(one) == contents_digest(other)) == (one == other)
+    assert contents_digest(dict(reversed(one.items()))) == contents_digest(one)
+
+
+def test_what_runs_into_its_neighbour_is_told_apart():
+    assert contents_digest({"a": b"bc"}) != contents_digest({"ab": b"c"})
+    assert contents_digest({"a": b"", "b": b""}) != contents_digest({"a": b"\0b"})

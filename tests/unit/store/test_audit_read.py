@@ -1,0 +1,89 @@
+"""Reading back: the last lines, the next ones, and records through all files."""
+
+from pathlib import Path
+
+import pytest
+
+from acp_agent.store.audit_line import BEGINNING, seal
+from acp_agent.store.audit_read import records, tail
+from tests.unit.store.audit_files import call, log_at
+
+
+class Stop(Exception):
+    """Nobody waits any longer."""
+
+
+@pytest.mark.parametrize("text", [b"", b"a\n", b"a\nb\nc\n", b"a\nb\nc", b"\n\n", b"a\n" * 50_000])
+@pytest.mark.parametrize("count", [1, 2, 3, 10])
+def test_the_last_lines_are_what_anybody_would_say(tmp_path, text, count):
+    file = tmp_path / "f"
+    file.write_bytes(text)
+    expected = text.removesuffix(b"\n").split(b"\n")[-count:] if text else []
+    assert list(tail(str(file), count)) == expected
+
+
+def test_following_gives_every_further_line_once_it_is_whole(tmp_path):
+    file = tmp_path / "f"
+    file.write_bytes(b"one\ntwo\n")
+    additions = iter([b"three\nfo", b"ur\n", b"", b"five\n"])
+
+    def wait() -> None:
+        try:
+            more = next(additions)
+        except StopIteration:
+            raise Stop from None
+        with file.open("ab") as out:
+            out.write(more)
+
+    lines = []
+    with pytest.raises(Stop):
+        lines.extend(line for line in collecting(tail(str(file), 1, wait), lines))
+    assert lines == [b"two", b"three", b"four", b"five"]
+
+
+def collecting(source, into):
+    for line in source:
+        into.append(line)
+    yield from ()
+
+
+def test_following_goes_over_to_the_file_that_takes_its_place(tmp_path):
+    path = tmp_path / "audit.jsonl"
+    log = log_at(path)
+    log.append(call(command="1"))
+    steps = iter(
+        [
+            lambda: log.append(call(command="2")),
+            lambda: log_at(path, max_bytes=100).append(call(command="3")),
+            lambda: log.append(call(command="4")),
+            path.unlink,
+        ]
+    )
+
+    def wait() -> None:
+        try:
+            next(steps)()
+        except StopIteration:
+            raise Stop from None
+
+    lines: list[bytes] = []
+    with pytest.raises(Stop):
+        list(collecting(tail(str(path), 10, wait), lines))
+    kinds = [b'"continues"' in line for line in lines]
+    assert kinds == [False, False, True, False, False]
+
+
+def test_records_are_found_through_all_files_and_past_broken_lines(tmp_path):
+    path = tmp_path / "audit.jsonl"
+    log_at(path).append(call(command="1"))
+    log_at(path).append(call(command="2"))
+    log_at(path, max_bytes=100).append(call(command="3"))
+    with path.open("ab") as file:
+        file.write(b"broken\n" + b"x" * 200_000)
+    assert [sealed.link.seq for sealed in records(str(path))] == [3, 4, 1, 2]
+
+
+def test_a_file_that_names_itself_ends(tmp_path: Path):
+    path = tmp_path / "audit.jsonl"
+    path.write_bytes(seal({"kind": "continues", "file": "audit.jsonl"}, BEGINNING, "t")[0])
+    assert len(list(records(str(path)))) == 1
