@@ -65,33 +65,30 @@ class Bounds:
     hidden: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Scouted:
-    """Files as paths relative to the root, in no order: those with a match, and all there are, of any size."""
+async def scout(program: str, place: Place, pattern: str, bounds: Bounds, *, case_sensitive: bool) -> list[str] | None:
+    """Files below `place` that match, and those too large to be searched; relative to the root, in no order.
 
-    matching: list[str]
-    there: list[str]
-
-
-async def scout(program: str, place: Place, pattern: str, bounds: Bounds, *, case_sensitive: bool) -> Scouted | None:
-    """What ripgrep sees below the directory `place`; `pattern` is one of its own.
-
-    None when it cannot tell: it failed, or there are too many files to keep.
+    `pattern` is one of ripgrep's own. None when it cannot tell: it failed, or there are too many files to keep.
     """
     command = [program, *_FLAGS, "--hidden" if bounds.hidden else "--no-hidden"]
     command += [f"--glob=!**/{name}/" for name in sorted(bounds.skipped)]
     if bounds.outer_rules:
         command += ["--ignore-file=.gitignore"]
     below = ["--", "./" if place.relative == "." else f"./{place.relative}"]
+    small = f"--max-filesize={bounds.largest}"
     case = "--case-sensitive" if case_sensitive else "--ignore-case"
-    search = ["--files-with-matches", f"--max-filesize={bounds.largest}", case, f"--regexp={pattern}"]
-    matching = await _told([*command, *search, *below], place)
-    there = None if matching is None else await _told([*command, "--files", *below], place)
-    return None if matching is None or there is None else Scouted(matching, there)
+    matching = await _told([*command, "--files-with-matches", small, case, f"--regexp={pattern}", *below], place)
+    every = None if matching is None else await _told([*command, "--files", *below], place)
+    searched = None if every is None else await _told([*command, "--files", small, *below], place)
+    if matching is None or every is None or searched is None:
+        return None
+    # Asking twice is cheaper than asking for the size of each.
+    paths = (_relative(name) for name in matching | (every - searched))
+    return [path for path in paths if path is not None]
 
 
-async def _told(command: list[str], place: Place) -> list[str] | None:
-    """The paths a run of ripgrep names."""
+async def _told(command: list[str], place: Place) -> set[bytes] | None:
+    """The names a run of ripgrep tells."""
     try:
         process = await anyio.open_process(command, stdin=DEVNULL, stderr=DEVNULL, cwd=place.root.path, env={})
     except OSError:
@@ -107,8 +104,7 @@ async def _told(command: list[str], place: Place) -> list[str] | None:
         status = await process.wait()
     if status not in _ENDED and not (status == _FAILED and told):
         return None
-    paths = (_relative(name) for name in bytes(told).split(b"\0"))
-    return [path for path in paths if path is not None]
+    return set(bytes(told).split(b"\0"))
 
 
 def _relative(name: bytes) -> str | None:

@@ -9,7 +9,7 @@ and is asked for neither glob nor type. Files left out for their size are told.
 
 import os
 from collections.abc import Iterable, Iterator
-from itertools import groupby, islice, takewhile
+from itertools import islice, takewhile
 
 from anyio import move_on_after, to_thread
 from anyio.from_thread import check_cancelled
@@ -60,33 +60,7 @@ async def _scouted(chosen: "_Choice", query: GrepQuery, ripgrep: str | None, lar
     pattern = scout_pattern(query.pattern, case_sensitive=query.case_sensitive)
     if program is None or pattern is None:
         return None
-    found = await scout(program, chosen.place, pattern, chosen.bounds(largest), case_sensitive=query.case_sensitive)
-    if found is None:
-        return None
-    return [*found.matching, *await to_thread.run_sync(_larger, chosen.place, found.there, largest)]
-
-
-def _larger(place: Place, files: Iterable[str], largest: int) -> list[str]:
-    """Those that look larger than `largest` bytes; whoever opens one sees. For a worker thread."""
-    found: list[str] = []
-    for directory, below in groupby(files, key=lambda path: path.rpartition("/")[0]):
-        check_cancelled()
-        try:
-            fd = place.root.open_directory(directory or ".")
-        except OSError:
-            continue
-        try:
-            found += [path for path in below if _size(fd, path.rpartition("/")[2]) > largest]
-        finally:
-            os.close(fd)
-    return found
-
-
-def _size(directory: int, name: str) -> int:
-    try:
-        return os.stat(name, dir_fd=directory, follow_symlinks=False).st_size
-    except OSError:
-        return 0
+    return await scout(program, chosen.place, pattern, chosen.bounds(largest), case_sensitive=query.case_sensitive)
 
 
 def _locate(roots: Roots, path: str) -> tuple[Place, bool]:
