@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -160,10 +161,14 @@ MARKS = (
 )
 
 
+_WRITES_ELSEWHERE = re.compile(r">[|&]?[\s'\"\\$]*/(?!dev/null\b)")
+
+
 def strings(seed: int, count: int) -> Iterator[str]:
     """Random command lines: mostly well-formed, with marks strewn in."""
     choose = random.Random(seed)
-    for _ in range(count):
+    given = 0
+    while given < count:
         parts: list[str] = []
         for _ in range(choose.randint(1, 7)):
             if choose.random() < 0.15:
@@ -178,7 +183,10 @@ def strings(seed: int, count: int) -> Iterator[str]:
                 parts[part] = parts[part][:at] + mark + parts[part][at:]
             else:
                 parts.insert(choose.randint(0, len(parts)), mark)
-        yield "".join(parts)
+        text = "".join(parts)
+        if not _WRITES_ELSEWHERE.search(text):  # whoever runs the tests as root would find the files in `/`
+            given += 1
+            yield text
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +254,7 @@ def escapes(bash: Bash, texts: Sequence[str]) -> tuple[int, int, list[str]]:
         verdict = analyse(text)
         if not isinstance(verdict, Plain):
             continue
-        commands = [each for command in verdict.commands for each in command.walk()]
-        if not any(each.unclear or _writes_elsewhere(each) for each in commands):
+        if not any(each.unclear for command in verdict.commands for each in command.walk()):
             plain.append((text, verdict))
     ran = 0
     escaped: list[str] = []
@@ -259,11 +266,6 @@ def escapes(bash: Bash, texts: Sequence[str]) -> tuple[int, int, list[str]]:
             if not all(any(_same(record, command) for command in listed) for record in records):
                 escaped.append(text)
     return len(plain), ran, escaped
-
-
-def _writes_elsewhere(command: Command) -> bool:
-    """Whether a file would appear outside the folder; whoever runs the tests as root would find it in `/`."""
-    return any(each.target.startswith(("/", "~")) and each.target != "/dev/null" for each in command.redirections)
 
 
 def _same(record: tuple[str, ...], command: Command) -> bool:
