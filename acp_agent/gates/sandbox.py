@@ -86,7 +86,7 @@ class SandboxGate(Gate):
         for command in (each for outer in commands for each in outer.walk() if outer.unclear != DAMAGED):
             folders.enter(command)
             if folders.lost:
-                return [*outside, "(more folders than can be told apart)"]
+                return Deny("it changes the folder more often than can be followed; run it in steps")
             for word in path_words(command):
                 judged += 1
                 if judged > MAX_WORDS:

@@ -11,6 +11,7 @@ from typing import Literal, assert_never, cast
 from acp_agent.compose.permission_rules import Warn, blocklist_policy, compiled_rules, permission_rules
 from acp_agent.compose.policy import session_policy
 from acp_agent.compose.session_roots import protected_paths
+from acp_agent.compose.tool_choice import tool_choice
 from acp_agent.compose.verifiers import verifiers
 from acp_agent.config import Loaded, data_path, key_of
 from acp_agent.config.conduct import conduct_at_start
@@ -33,9 +34,11 @@ from acp_agent.gates.policy import PolicyGate
 from acp_agent.gates.protected import ProtectedGate
 from acp_agent.gates.rules import Action, Rule
 from acp_agent.gates.sandbox import SandboxGate
+from acp_agent.gates.selection import Selection, SelectionGate
 from acp_agent.gates.trust import Standing
 from acp_agent.gates.verify.gate import VerifierGate
 from acp_agent.gates.verify.url_grounding import UrlMemory
+from acp_agent.tools.aliases import ALIASES
 from acp_agent.tools.bash import Bash
 
 Word = Literal["blocked", "deny", "ask", "allow"]
@@ -126,6 +129,7 @@ class CommandJudge:
             BlocklistGate(innermost, blocklist_policy(tools.shell)),
             ModeGate(innermost, conduct),
             AutonomyGate(innermost, lambda: conduct.readonly),
+            SelectionGate(innermost, Selection(tool_choice(loaded, None), ALIASES)),
             PolicyGate(innermost, policy, cwd=shell.cwd, realpath=os.path.realpath, trust=Standing().of),
             VerifierGate(innermost, verifiers(tools.verifiers, files.resolve, UrlMemory())),
             SandboxGate(innermost, resolve=files.resolve, resolve_command=shell.resolve),

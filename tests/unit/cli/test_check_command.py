@@ -355,6 +355,13 @@ def judge(project: Path, tmp_path: Path):
         yield CommandJudge(loaded, files, shell, pytest.fail)
 
 
+def test_a_tool_nobody_is_offered_is_denied_as_in_a_session(project: Path, tmp_path: Path):
+    (tmp_path / "config.toml").write_text("[tools]\nprofile = 'minimal'\n")
+    loaded = load(Flags(), os.environ, str(project))
+    with session_roots(loaded, str(project)) as files, session_roots(loaded, str(project), for_shell=True) as shell:
+        assert CommandJudge(loaded, files, shell, pytest.fail).verdict("ls", rules("*")).word == "deny"
+
+
 @pytest.mark.anyio
 async def test_the_verdict_is_what_becomes_of_the_call_in_a_session(judge: CommandJudge, project: Path, tmp_path: Path):
     (project / "src").mkdir()

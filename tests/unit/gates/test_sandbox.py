@@ -129,6 +129,19 @@ def test_a_flood_of_paths_is_asked_about(gate: SandboxGate):
     assert "more than" in verdict.reason
 
 
+@pytest.mark.parametrize("count", [7, 60])
+def test_more_folders_than_can_be_followed_are_refused_at_once(gate: SandboxGate, count: int):
+    """Each uncertain `cd` may double the folders: sixty of them once took forever."""
+    changes = "".join(f"cd d{number}; " for number in range(count))
+    verdict = gate.check(command(f"{changes}cat ../secret"))
+    assert isinstance(verdict, Deny)
+    assert "more often than can be followed" in verdict.reason
+
+
+def test_a_few_uncertain_folders_are_followed(gate: SandboxGate):
+    assert isinstance(gate.check(command("cd a; ls; cd b; ls; cd src; ls f")), Allow)
+
+
 def test_many_outside_paths_make_one_short_question(gate: SandboxGate):
     verdict = gate.check(command("cat " + " ".join(f"/etc/{number}" for number in range(9))))
     assert isinstance(verdict, Ask)
