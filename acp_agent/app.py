@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import anyio
@@ -87,10 +88,11 @@ class App:
     # -------------------------------------------------------------------------------------- sessions
 
     def _open_session(self, place: Place, client: Client) -> Session:
-        loaded = load(self._flags, os.environ, place.cwd)
+        reload = partial(load, self._flags, os.environ, place.cwd)
+        loaded = reload()
 
         async def make_engine(session: Session) -> Engine:
-            return (await self._load_workshop(loaded)).engine(self._peer, session, loaded)
+            return (await self._load_workshop(loaded)).engine(self._peer, session, loaded, reload)
 
         return Session(
             peer=self._peer,
@@ -109,11 +111,14 @@ class App:
         self._tasks.start_soon(session.announce)
 
     async def _load_workshop(self, loaded: Loaded) -> "Workshop":
+        if self._workshop is not None:
+            return self._workshop
+        # In a thread, so that the editor is served meanwhile; abandoned by a cancel, which must not wait.
+        module = await anyio.to_thread.run_sync(
+            importlib.import_module, "acp_agent.compose.workshop", abandon_on_cancel=True
+        )
         workshop = self._workshop
-        if workshop is None:
-            # In a thread, so that the editor is served meanwhile; abandoned by a cancel, which must not wait.
-            module = await anyio.to_thread.run_sync(
-                importlib.import_module, "acp_agent.compose.workshop", abandon_on_cancel=True
-            )
-            workshop = self._workshop = self._workshop or module.Workshop(loaded)
+        if workshop is None:  # nobody else has made one meanwhile
+            workshop = self._workshop = module.Workshop(loaded)
+            self._tasks.start_soon(workshop.tidy_up, loaded)
         return workshop

@@ -5,14 +5,19 @@
 
 import contextlib
 import json
+import logging
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+import threading
+import traceback
+from collections.abc import Callable, Mapping, MutableMapping
+from types import TracebackType
 from typing import Any, TypeAlias
 
+from acp_agent.core.redaction import Redact, verbatim
+
 _STDERR = 2
-_REDACTED = "[REDACTED]"
 _Event: TypeAlias = MutableMapping[str, Any]
 
 
@@ -46,10 +51,11 @@ class Log:
             getattr(structlog.get_logger(), level)(event, **{**fields, "log": self._name})
 
 
-def configure(level: str, file: str | None = None, secrets: Iterable[str] = ()) -> str:
+def configure(level: str, file: str | None = None, redact: Redact = verbatim) -> str:
     """Start logging: from `level` (debug, info, warning, error) upwards, as text on stderr or as JSON lines in a file.
 
-    `secrets` are taken out of every line. A file that cannot be opened is replaced by stderr; returns why, or "".
+    Every line goes through `redact`, and so does the traceback of whatever crashes from now on. A file that cannot be
+    opened is replaced by stderr; returns why, or "".
     """
     import structlog  # noqa: PLC0415 - 10 ms or more, which no start has to wait for
 
@@ -64,12 +70,13 @@ def configure(level: str, file: str | None = None, secrets: Iterable[str] = ()) 
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            _rendered(_text if fd == _STDERR else _json, secrets),
+            _rendered(_text if fd == _STDERR else _json, redact),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=lambda *_: _Lines(fd),
         cache_logger_on_first_use=False,
     )
+    _redact_crashes(redact)
     if trouble:
         Log(__name__).warning("the log file cannot be opened, so the log is here", file=file, error=trouble)
         return f"{file}: cannot be opened ({trouble}); the log is on stderr"
@@ -112,14 +119,32 @@ def _json(event: _Event) -> str:
     return json.dumps(event, default=str)
 
 
-def _rendered(line_of: Callable[[_Event], str], secrets: Iterable[str]) -> Callable[[object, str, _Event], str]:
-    """The last processor: an event as a line without secrets, however JSON spells them."""
-    hidden = {spelling for secret in secrets if secret for spelling in (secret, json.dumps(secret)[1:-1])}
+def _rendered(line_of: Callable[[_Event], str], redact: Redact) -> Callable[[object, str, _Event], str]:
+    """The last processor: an event as a line without secrets."""
 
     def render(_logger: object, _method: str, event: _Event) -> str:
-        line = line_of(event)
-        for secret in hidden:
-            line = line.replace(secret, _REDACTED)
-        return line
+        return redact(line_of(event))
 
     return render
+
+
+def _redact_crashes(redact: Redact) -> None:
+    """Python writes tracebacks to stderr itself, with the texts of errors in them: let it write redacted ones."""
+
+    def tell(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+        if not issubclass(kind, SystemExit):
+            _Lines(_STDERR).msg(redact("".join(traceback.format_exception(kind, error, trace))).rstrip())
+
+    sys.excepthook = tell
+    threading.excepthook = lambda crash: tell(crash.exc_type, crash.exc_value, crash.exc_traceback)
+    handler = _Forwarding()
+    logging.getLogger().handlers[:] = [handler]
+
+
+class _Forwarding(logging.Handler):
+    """What libraries log, asyncio's "exception was never retrieved" among it, goes the way of our own lines."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.WARNING:
+            trace = "" if record.exc_info is None else "".join(traceback.format_exception(*record.exc_info))
+            Log(record.name).warning("library", message=record.getMessage(), trace=trace)

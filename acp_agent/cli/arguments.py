@@ -43,8 +43,11 @@ def command_line() -> CommandLine:
     config.add_argument("action", choices=["show", "path", "init"])
     _add_check(_add(new, "check", "say what becomes of a path, a URL or a command, and why"))
     _add_audit(_add(new, "audit", "show the record of tool calls, or check that it is whole"))
+    _add_filter(_add(new, "filter", "print what a model would read of a command's output, given on stdin"))
+    _add(new, "redact", "print the text on stdin without the secrets in it")
     schema = _add(new, "schema", "print a JSON schema")
-    schema.add_argument("name", metavar="NAME", choices=["audit", "config", "tools"], help="audit, config or tools")
+    schemas = ["audit", "config", "filter-rules", "tools"]
+    schema.add_argument("name", metavar="NAME", choices=schemas, help="audit, config, filter-rules or tools")
     return parser
 
 
@@ -109,6 +112,12 @@ def _add_audit(parser: CommandLine) -> None:
     verify = _add(actions.add_parser, "verify", "say whether a record was changed or taken out")
     for action in (tail, show, verify):
         action.add_argument("--file", metavar="FILE", type=_text, help="another file than the configured one")
+
+
+def _add_filter(parser: CommandLine) -> None:
+    # Not `command`: that is the subcommand's own name in the result.
+    parser.add_argument("--command", metavar="CMD", dest="text", type=_text, required=True, help="what printed it")
+    parser.add_argument("--exit", metavar="N", type=int, help="the code it exited with, if that is known")
 
 
 def _count(value: str) -> int:

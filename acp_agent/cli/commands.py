@@ -1,6 +1,7 @@
 """From arguments to the subcommand, and from whatever goes wrong in it to one line and an exit code."""
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -8,6 +9,18 @@ from collections.abc import Sequence
 from acp_agent.cli.arguments import command_line
 from acp_agent.core.errors import AgentError
 
+_SUBCOMMANDS = {
+    "demo": ("demo", "demo"),
+    "run": ("run", "run"),
+    "doctor": ("doctor", "doctor"),
+    "config": ("config", "config"),
+    "check": ("check", "check"),
+    "audit": ("audit", "audit"),
+    "filter": ("filter", "filtered"),
+    "redact": ("redact", "redact"),
+    "schema": ("schema", "schema"),
+}
+"""Where each is: its module here, and its function there."""
 _BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it
 
 
@@ -36,39 +49,12 @@ def _is_file(path: str) -> bool:
 
 def _run(args: argparse.Namespace) -> int:
     """The subcommand, imported only now."""
-    match args.command:
-        case "demo":
-            from acp_agent.cli.demo import demo
+    if args.command not in _SUBCOMMANDS:  # acp, or no command at all
+        from acp_agent import boot
 
-            return demo(args)
-        case "run":
-            from acp_agent.cli.run import run
-
-            return run(args)
-        case "doctor":
-            from acp_agent.cli.doctor import doctor
-
-            return doctor(args)
-        case "config":
-            from acp_agent.cli.config import config
-
-            return config(args)
-        case "check":
-            from acp_agent.cli.check import check
-
-            return check(args)
-        case "audit":
-            from acp_agent.cli.audit import audit
-
-            return audit(args)
-        case "schema":
-            from acp_agent.cli.schema import schema
-
-            return schema(args)
-        case _:  # acp, or no command at all
-            from acp_agent import boot
-
-            return boot.main(_server_flags(args))
+        return boot.main(_server_flags(args))
+    module, function = _SUBCOMMANDS[args.command]
+    return getattr(importlib.import_module(f"acp_agent.cli.{module}"), function)(args)
 
 
 def _server_flags(args: argparse.Namespace) -> list[str]:

@@ -5,12 +5,13 @@ import json
 
 from acp_agent.config.schema import config_schema
 from acp_agent.core.types import JsonObject
+from acp_agent.output.filters import filter_rules_schema
 from acp_agent.store.audit_schema import audit_schema
 from acp_agent.tools.catalogue import catalogue
 
 
 def schema(args: argparse.Namespace) -> int:
-    """Print the schema of the configuration file or of an audit line, or the tools with those of their arguments."""
+    """Print the schema of the configuration, of filter rules or of an audit line, or the tools with their own."""
     print(schema_text(_document(args.name)), end="")
     return 0
 
@@ -21,6 +22,8 @@ def _document(name: str) -> JsonObject:
             return audit_schema()
         case "config":
             return config_schema()
+        case "filter-rules":
+            return filter_rules_schema()
         case _:
             return catalogue()
 

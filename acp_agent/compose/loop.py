@@ -1,6 +1,7 @@
 """The loop of one session, and the model behind it."""
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
@@ -13,9 +14,9 @@ from acp_agent.config import (
     model_advice,
 )
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
-from acp_agent.core.events import Notice, Severity
+from acp_agent.core.events import EventSink, Notice, Severity
 from acp_agent.core.ports import Toolset
-from acp_agent.execution.roots import Roots
+from acp_agent.llm.presentable import PresentableProvider
 from acp_agent.llm.retry import RetryingProvider
 from acp_agent.protocol.session import Session
 
@@ -24,14 +25,27 @@ if TYPE_CHECKING:
 
 
 class SessionLoop:
-    """The loop of one session. It is made when it is needed: sessions work without a model, too."""
+    """The loop of one session. It is made when it is needed: sessions work without a model, too.
 
-    def __init__(self, workshop: "Workshop", session: Session, loaded: Loaded, toolset: Toolset, roots: Roots) -> None:
+    loaded   the configuration in force: a file that is mended may name the model that was missing
+    cwd      the session's folder, links resolved
+    """
+
+    def __init__(
+        self,
+        workshop: "Workshop",
+        session: Session,
+        loaded: Callable[[], Loaded],
+        toolset: Toolset,
+        cwd: str,
+        emit: EventSink,
+    ) -> None:
         self._workshop = workshop
         self._session = session
         self._loaded = loaded
         self._toolset = toolset
-        self._roots = roots
+        self._cwd = cwd
+        self._emit = emit
         self._history = History()
         self._agent: Agent | None = None
 
@@ -39,21 +53,22 @@ class SessionLoop:
         """What runs turns. Raises AgentError, with advice, when there is no model to run it."""
         prompt = self._system_prompt()
         if self._agent is None:
-            settings = self._loaded.settings
+            loaded = self._loaded()
+            settings = loaded.settings
             if settings.llm.model is None:
                 raise ProviderError(
-                    model_advice(settings.llm.providers, self._loaded.file), kind=ProviderErrorKind.NOT_CONFIGURED
+                    model_advice(settings.llm.providers, loaded.file), kind=ProviderErrorKind.NOT_CONFIGURED
                 )
             provider = await anyio.to_thread.run_sync(self._workshop.model, settings.llm, abandon_on_cancel=True)
             limits = Limits(settings.agent.max_tool_iterations, settings.agent.context_budget_tokens)
-            retrying = RetryingProvider(provider, on_retry=self._tell)
-            self._agent = Agent(retrying, self._toolset, self._history, self._session.emit, limits, prompt)
+            told = PresentableProvider(RetryingProvider(provider, on_retry=self._tell), self._session.redact)
+            self._agent = Agent(told, self._toolset, self._history, self._emit, limits, prompt)
         self._agent.system_prompt = prompt
         return self._agent
 
     def _system_prompt(self) -> str:
         place = self._session.place
-        return system_prompt(self._roots.cwd, place.additional, sys.platform, self._session.active.mode)
+        return system_prompt(self._cwd, place.additional, sys.platform, self._session.active.mode)
 
     async def _tell(self, status: str) -> None:
-        await self._session.emit(Notice(Severity.INFO, status))
+        await self._emit(Notice(Severity.INFO, status))

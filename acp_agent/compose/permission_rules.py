@@ -8,7 +8,6 @@ from acp_agent.config.rules import guarded
 from acp_agent.core.errors import ConfigError
 from acp_agent.gates.blocklist import BlocklistPolicy, Substitution
 from acp_agent.gates.rules import Action, Rule
-from acp_agent.tools.aliases import ALIASES
 
 Warn = Callable[[str], None]
 """Told in one line what the user should mend."""
@@ -30,12 +29,11 @@ def permission_rules(loaded: Loaded, warn: Warn, known: Collection[str] = ()) ->
     known   the ids of the tools there are; empty where it does not matter
     """
     compiled: dict[str, tuple[Rule, ...]] = {}
-    for name, rules in loaded.settings.tools.permissions.items():
-        tool = ALIASES.get(name.lower(), name)
+    for tool, rules in loaded.settings.tools.permissions.items():
         if known and tool not in known:
-            warn(f"[tools.permissions.{name}]: there is no tool of that name ({', '.join(sorted(known))})")
-        where = f"{loaded.origins.get(f'{RULES}.{name}', '')} [[tools.permissions.{name}]]".strip()
-        compiled[tool] = compiled.get(tool, ()) + _guarded(where, rules, warn)
+            warn(f"[tools.permissions.{tool}]: there is no tool of that name ({', '.join(sorted(known))})")
+        where = f"{loaded.origins.get(f'{RULES}.{tool}', '')} [[tools.permissions.{tool}]]".strip()
+        compiled[tool] = _guarded(where, rules, warn)
     return compiled
 
 

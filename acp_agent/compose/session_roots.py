@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 
-from acp_agent.config import Loaded, ProjectLoosens, data_path
+from acp_agent.config import Loaded, data_path
 from acp_agent.config.tool_settings import ReadRule
 from acp_agent.core.errors import ConfigError
 from acp_agent.execution.own_files import OwnFiles
@@ -17,6 +17,8 @@ def session_roots(loaded: Loaded, cwd: str, additional: Sequence[str] = (), *, f
 
     Raises ConfigError when one cannot be opened, or when it is not clear what may not be read.
     """
+    if loaded.fault is not None:
+        raise loaded.fault
     tools = loaded.settings.tools
     allowed = tools.shell.allowed_paths if for_shell else tools.file.allowed_paths
     folders = (cwd, *additional, *filter(os.path.isdir, allowed))
@@ -47,11 +49,7 @@ def _placed_elsewhere(loaded: Loaded, cwd: str) -> Iterator[str]:
 
 
 def _read_policy(loaded: Loaded, folders: Sequence[str], *, for_shell: bool) -> ReadPolicy:
-    """What may be read. Where a part of it could not be understood there is no session: it might have denied."""
-    for problem in loaded.problems:
-        ours = problem.key.startswith("tools.file") and not problem.key.startswith("tools.file.allowed_paths")
-        if ours and not isinstance(problem, ProjectLoosens):
-            raise problem
+    """What may be read. Raises ConfigError for a pattern that is none: it might have denied."""
     file = loaded.settings.tools.file
     carve_out = file.read_policy is ReadRule.CARVE_OUT
     # Any word of a command may be a path: held against a whitelist of files, all would be asked about.

@@ -2,28 +2,37 @@
 
 import os
 import tempfile
+from collections.abc import Callable
 from weakref import WeakSet
+
+import anyio
 
 from acp_agent import log
 from acp_agent.compose.assembly import Assembly
+from acp_agent.compose.output import known_secrets
 from acp_agent.config import (
     LlmSettings,
     Loaded,
     ProviderSettings,
-    secret_values,
+    database_file,
 )
 from acp_agent.config.audit_settings import audit_file
+from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import Notice, Severity
+from acp_agent.core.overflow import Overflow
 from acp_agent.core.ports import Provider
+from acp_agent.core.redaction import Redact
 from acp_agent.execution.audit import Auditor, Caller
 from acp_agent.execution.process_tree import harden_process, kill_everything
 from acp_agent.gates.grants import GrantStore
 from acp_agent.llm.catalog import Catalog, ProviderConfig, parse_model
+from acp_agent.output.redaction import Redactor
 from acp_agent.protocol.engine import TurnEngine
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.session import Session
 from acp_agent.store.audit import AuditLog
-from acp_agent.store.audit_values import without
+from acp_agent.store.db import Database
+from acp_agent.store.overflow import OverflowStore
 
 _log = log.Log(__name__)
 
@@ -33,19 +42,23 @@ class Workshop:
 
     def __init__(self, loaded: Loaded) -> None:
         logging = loaded.settings.logging
-        trouble = log.configure(logging.level, logging.file, secrets=secret_values(os.environ))
+        self.secrets = known_secrets(os.environ)
+        self._redactor = Redactor(self.secrets)
+        trouble = log.configure(logging.level, logging.file, redact=self._redactor)
         self._problems = [trouble] if trouble else []
         self._sessions = WeakSet[Session]()
         harden_process()
         self._catalogs: dict[tuple[ProviderSettings, ...], Catalog] = {}
         self._grants: dict[str, GrantStore] = {}
         self._audits: dict[str, AuditLog] = {}
+        self._database = Database(database_file(os.environ), self._warn)
         self._scripts: tempfile.TemporaryDirectory[str] | None = None
 
     async def aclose(self) -> None:
         """Close connections and remove what was written for running commands only."""
         for catalog in self._catalogs.values():
             await catalog.aclose()
+        await self._database.aclose()
         if self._scripts is not None:
             self._scripts.cleanup()
 
@@ -53,12 +66,16 @@ class Workshop:
         """End every process this one started, in at most `within` seconds. For the way out."""
         kill_everything(within)
 
-    def engine(self, peer: Peer, session: Session, loaded: Loaded) -> TurnEngine:
-        """What answers a session's prompts. Raises ConfigError."""
+    def engine(self, peer: Peer, session: Session, loaded: Loaded, reload: Callable[[Loaded], Loaded]) -> TurnEngine:
+        """What answers a session's prompts. Raises ConfigError.
+
+        reload   reads the configuration again, with a former one standing in for what has become unreadable
+        """
         self._sessions.add(session)
+        session.redact = self._redactor
         for problem in self._problems:
             session.add_notice(Notice(Severity.WARNING, problem))
-        return Assembly(self, peer, session, loaded).engine()
+        return Assembly(self, peer, session, loaded).engine(reload)
 
     def grants(self, file: str) -> GrantStore:
         """The store of "always" answers; one a file, so that sessions see each other's. Raises ConfigError."""
@@ -66,7 +83,28 @@ class Workshop:
             self._grants[file] = GrantStore(file, self._warn)
         return self._grants[file]
 
-    def auditor(self, session: Session, loaded: Loaded, cwd: str) -> Auditor | None:
+    def overflow(self, session: Session, loaded: Loaded) -> Overflow:
+        """Where a session's whole outputs are kept (O5)."""
+        return self._store(loaded).of(session.id)
+
+    async def tidy_up(self, loaded: Loaded) -> None:
+        """Remove outputs that were kept long enough (O5.9). For the background; trouble is only logged."""
+        if not await anyio.Path(self._database.path).exists():
+            return
+        try:
+            removed = await self._store(loaded).purge(loaded.settings.tools.overflow.retention_days)
+        except StoreUnavailable as error:
+            _log.warning("old outputs were not removed", error=str(error))
+        else:
+            _log.debug("old outputs removed", count=removed)
+
+    def _store(self, loaded: Loaded) -> OverflowStore:
+        limits = loaded.settings.tools.overflow
+        return OverflowStore(
+            self._database, max_bytes=limits.max_overflow_bytes, conversation_bytes=limits.max_conversation_bytes
+        )
+
+    def auditor(self, session: Session, loaded: Loaded, cwd: str, redact: Redact) -> Auditor | None:
         """What records a session's calls, all in the file of the process; None where none is wanted (L9)."""
         settings = loaded.settings.audit
         if not settings.enabled:
@@ -75,7 +113,7 @@ class Workshop:
         if file not in self._audits:
             self._audits[file] = AuditLog(file, self._warn, max_bytes=settings.max_bytes)
         caller = Caller(session.id, cwd)
-        return Auditor(self._audits[file], caller, without(secret_values(os.environ)))
+        return Auditor(self._audits[file], caller, redact)
 
     def _warn(self, problem: str) -> None:
         """Tell every session, at its next prompt, what concerns them all."""

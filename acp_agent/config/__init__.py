@@ -7,7 +7,7 @@
 from acp_agent.config.keys import Key, key_of, keys
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.masking import secret_name, secret_values, shown
-from acp_agent.config.places import config_file, data_dir, data_path, permission_file
+from acp_agent.config.places import config_file, data_dir, data_path, database_file, permission_file
 from acp_agent.config.project import ProjectLoosens
 from acp_agent.config.provider_settings import LlmSettings, ProviderSettings, ProviderType
 from acp_agent.config.rules import PermissionRule, RuleAction
@@ -39,6 +39,7 @@ __all__ = [
     "config_schema",
     "data_dir",
     "data_path",
+    "database_file",
     "key_of",
     "keys",
     "load",

@@ -1,12 +1,35 @@
-"""One TOML file as a table, or the reason why not."""
+"""One TOML file as a table, or the reason why not; and how to tell that it has changed."""
 
 import os
 import stat
+import time
 import tomllib
+from typing import TypeAlias
 
 from acp_agent.core.errors import ConfigError
 
 LIMIT = 1024 * 1024  # bytes; a configuration file is never that long
+
+Stamp: TypeAlias = tuple[int, ...] | None
+"""What tells one state of a file from the next; None for no file."""
+
+_TICK = 50_000_000
+"""Nanoseconds in which two writes may leave the same time behind: file systems count in ticks of some milliseconds."""
+
+
+def stamp(path: str) -> Stamp:
+    """The state a file is in. One that was written this very moment equals no later stamp, so it is read again.
+
+    Follows links, as reading does. Opens nothing.
+    """
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    now = time.time_ns()
+    written = max(status.st_mtime_ns, status.st_ctime_ns)
+    moment = now if abs(now - written) < _TICK else 0
+    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev, moment)
 
 
 def read_toml(path: str) -> dict[str, object] | None:
@@ -23,11 +46,14 @@ def read_toml(path: str) -> dict[str, object] | None:
     try:
         return tomllib.loads(data.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise ConfigError(path, "", "", f"expected TOML in UTF-8, but byte {error.start} is not") from error
+        line = data.count(b"\n", 0, error.start) + 1
+        why = f"expected TOML in UTF-8, but byte {error.start} is not (at line {line})"
+        raise ConfigError(path, "", "", why) from error
     except RecursionError as error:
         raise ConfigError(path, "", "", "expected TOML that is nested less deeply") from error
     except ValueError as error:
-        raise ConfigError(path, "", "", f"expected TOML: {error}") from error
+        last = "at line {}, the end".format(data.count(b"\n") + 1)
+        raise ConfigError(path, "", "", f"expected TOML: {error}".replace("at end of document", last)) from error
 
 
 def _read(path: str) -> bytes:

@@ -12,6 +12,7 @@ from acp_agent.config.rules import TOOL_NAME
 from acp_agent.config.section import Section
 from acp_agent.config.settings import Settings
 from acp_agent.config.tighter import ProjectMay
+from acp_agent.core.aliases import tool_id
 
 RULES = "tools.permissions"
 PROVIDERS = "llm.providers"
@@ -19,7 +20,7 @@ PROVIDERS = "llm.providers"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One setting: its dotted name, the model and field that hold it.
+    """One setting: its dotted name as it was written, the model and field that hold it.
 
     item    the entry of a field that maps names to values (`bash` of `tools.permissions`), else ""
     """
@@ -28,6 +29,11 @@ class Key:
     section: type[Section]
     field: str
     item: str = ""
+
+    @property
+    def setting(self) -> str:
+        """The dotted name its value is kept under: a tool has one list of rules, whatever its name in a source."""
+        return f"{RULES}.{tool_id(self.item)}" if self.item else self.name
 
     @property
     def info(self) -> FieldInfo:

@@ -1,6 +1,7 @@
 """One source of settings at a time: what it says, checked key by key, and what is wrong with it."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -11,7 +12,12 @@ from acp_agent.config.keys import PROVIDERS, RULES, Key, key_of, keys, sections
 from acp_agent.config.masking import one_line, shown
 from acp_agent.config.provider_settings import ProviderSettings
 from acp_agent.config.rules import PermissionRule
+from acp_agent.config.tighter import ADDED, INSIDE, NARROWER
 from acp_agent.core.errors import ConfigError
+
+_TOOLS, _READING, _BY_MODEL = "tools", "tools.file", "tools.by_model"
+_SAID = ("tools.autonomy_level", "acp.auto_approve")
+"""Settings that do something by being set at all (config/autonomy.py)."""
 
 _MOST = 50
 """Problems that are listed. A file may come from a stranger, and nobody reads more."""
@@ -21,17 +27,41 @@ _MOST = 50
 class Layer:
     """What one source says.
 
-    values   typed values by dotted name
-    origins  where each comes from: a file, a variable, a flag
+    values    typed values by dotted name; a tool's rules by its id
+    origins   where each comes from: a file, a variable, a flag
+    partial   names of values that could not be understood whole; what could is in `values`
+    unclear   mistakes that leave open what is forbidden
     """
 
     values: dict[str, object] = field(default_factory=dict[str, object])
     origins: dict[str, str] = field(default_factory=dict[str, str])
+    partial: set[str] = field(default_factory=set[str])
+    unclear: list[ConfigError] = field(default_factory=list[ConfigError])
 
     def put(self, name: str, value: object, origin: str) -> None:
         """Set one value."""
         self.values[name] = value
         self.origins[name] = origin
+
+    def join(self, name: str, rules: tuple[PermissionRule, ...], origin: str) -> None:
+        """Put rules behind those this source has for the same tool under another of its names."""
+        before = self.origins.get(name, origin)
+        self.put(name, (*self.rules(name), *rules), origin if before == origin else f"{before} and {origin}")
+
+    def put_over(self, lower: "Layer") -> None:
+        """Let this layer's values count instead of those of a lower one.
+
+        What is left of a faulty value joins or gives way to what was there: half a list must not stand in for a whole.
+        """
+        for name, value in self.values.items():
+            key, now = key_of(name), value
+            if name in self.partial and key is not None:
+                now = lower.values.get(name, key.default)
+                if isinstance(value, tuple):
+                    both = (*cast("tuple[object, ...]", now), *cast("tuple[object, ...]", value))
+                    now = tuple(dict.fromkeys(both))
+            lower.put(name, now, self.origins[name])
+        lower.unclear.extend(self.unclear)
 
     def providers(self) -> tuple[ProviderSettings, ...]:
         """The providers this layer names."""
@@ -56,38 +86,56 @@ class Reader:
     def table(self, where: str, table: Mapping[str, object]) -> Layer:
         """The layer of a parsed file."""
         layer = Layer()
-        for name, raw in self._flat(where, table, ""):
+        for name, raw in self._flat(layer, where, table, ""):
             self.take(layer, key_of(name), raw, where)
         return layer
 
     def take(self, layer: Layer, key: Key | None, raw: object, origin: str, *, parts: bool = True) -> None:
         """Put one raw value into a layer and report what is wrong with it.
 
-        Of a faulty list of tables the good ones are taken, unless `parts` is false.
+        Of a faulty list the good entries are taken: of tables, unless `parts` is false, and where each entry forbids
+        something. Where a fault leaves open what is forbidden, `layer.unclear` gets it.
         """
         assert key is not None, origin
         try:
-            layer.put(key.name, key.read(raw), origin)
+            _put(layer, key, raw, origin)
         except ValidationError as error:
             found = complaints(key, error)
-            for complaint in found:
-                self.report(origin, complaint.key, complaint.value, complaint.expected)
+            reported = [self.report(origin, each.key, each.value, each.expected) for each in found]
             if key.item:
-                self.doubtful.add(key.name)
+                self.doubtful.add(key.setting)
+            if _leaves_open(key):
+                layer.unclear.extend(reported)
             bad = {complaint.index for complaint in found}
-            if parts and isinstance(raw, list) and None not in bad and (key.name == PROVIDERS or key.item):
+            if key.project_may is ADDED:
+                self._take_good_entries(layer, key, raw, origin)
+            elif parts and isinstance(raw, list) and None not in bad and (key.name == PROVIDERS or key.item):
                 entries = cast("list[object]", raw)
-                layer.put(key.name, key.read([entry for at, entry in enumerate(entries) if at not in bad]), origin)
+                _put(layer, key, [entry for at, entry in enumerate(entries) if at not in bad], origin)
+            elif key.name in _SAID:  # a wrong word is a word all the same: the default counts as chosen
+                layer.put(key.name, key.default, f"{origin}, not understood")
+                layer.partial.add(key.name)
+
+    def _take_good_entries(self, layer: Layer, key: Key, raw: object, origin: str) -> None:
+        """What can be understood of a list in which every entry forbids something; a lone text is one entry."""
+        entries = cast("list[object]", raw) if isinstance(raw, list) else [raw]
+        good: list[object] = []
+        for entry in entries:
+            with suppress(ValidationError):
+                good += cast("tuple[object, ...]", key.read([entry]))
+        layer.put(key.name, tuple(good), origin)
+        layer.partial.add(key.name)
 
     def report(
         self, where: str, name: str, value: object, expected: str, kind: type[ConfigError] = ConfigError
-    ) -> None:
+    ) -> ConfigError:
         """Note a problem with the value of a dotted name; the value is shown without secrets."""
+        problem = kind(where, one_line(name), shown(name.rpartition(".")[2], value, self._secrets), expected)
         if len(self.problems) < _MOST:
-            text = shown(name.rpartition(".")[2], value, self._secrets)
-            self.problems.append(kind(where, one_line(name), text, expected))
+            self.problems.append(problem)
+        return problem
 
-    def _flat(self, where: str, table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
+    def _flat(self, layer: Layer, where: str, table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
         tables, known = sections(), keys()
         for name, value in table.items():
             dotted = f"{prefix}.{name}" if prefix else name
@@ -97,8 +145,32 @@ class Reader:
                 self.report(where, dotted, value, "a tool's name in front of its rules")
             elif "." in name or (dotted != RULES and dotted not in tables):
                 names = [other.rpartition(".") for other in (*tables, *known) if other]
-                self.report(where, dotted, value, one_of([last for parent, _, last in names if parent == prefix]))
+                expected = one_of([last for parent, _, last in names if parent == prefix])
+                problem = self.report(where, dotted, value, expected)
+                if prefix == _READING:  # a misspelt deny_read, perhaps
+                    layer.unclear.append(problem)
             elif isinstance(value, dict):
-                yield from self._flat(where, cast("dict[str, object]", value), dotted)
+                yield from self._flat(layer, where, cast("dict[str, object]", value), dotted)
             else:
-                self.report(where, dotted, value, "a table")
+                problem = self.report(where, dotted, value, "a table")
+                if dotted.partition(".")[0] == _TOOLS:  # [[tools.shell]], say: with all that stands in it
+                    layer.unclear.append(problem)
+
+
+def _put(layer: Layer, key: Key, raw: object, origin: str) -> None:
+    """Put the value of a key into a layer. Raises pydantic.ValidationError."""
+    value = key.read(raw)
+    if key.item:
+        layer.join(key.setting, cast("tuple[PermissionRule, ...]", value), origin)
+    else:
+        layer.put(key.name, value, origin)
+
+
+def _leaves_open(key: Key) -> bool:
+    """Whether nobody can tell what is forbidden once a value of this key is left out.
+
+    What may not be read; the lists of all that is allowed, which allow everything when empty; another choice of tools
+    for some models.
+    """
+    of_reading = key.name.startswith(f"{_READING}.") and key.project_may is not INSIDE
+    return of_reading or key.project_may is NARROWER or key.name == _BY_MODEL

@@ -33,24 +33,7 @@ USUAL = (
 )
 """What asks in any case (S1.11)."""
 
-BASH = frozenset(
-    (
-        "bash",
-        "shell",
-        "sh",
-        "exec",
-        "execute",
-        "execute_command",
-        "run",
-        "run_command",
-        "run_shell_command",
-        "run_terminal_cmd",
-        "terminal",
-    )
-)
-"""Names under which rules for bash may stand, in lower case."""
-
-CONFIRM, BLOCKED, RULES = "tools.shell.confirm_patterns", "tools.shell.blocked_commands", "tools.permissions"
+CONFIRM, BLOCKED, BASH_RULES = "tools.shell.confirm_patterns", "tools.shell.blocked_commands", "tools.permissions.bash"
 _LONGEST = 400  # characters of a text; a shorter one matches more, so a cut one is stricter
 _WILD = re.compile(r"[*?\[\\]")
 
@@ -71,16 +54,13 @@ def add_legacy_rules(reader: Reader, user: Layer, environment: Layer) -> None:
     """
     said = {**user.values, **environment.values}
     confirm = cast("tuple[str, ...]", said.get(CONFIRM, ()))
-    named = {*said, *reader.doubtful}
-    has_rules = any(
-        table == RULES and tool.lower() in BASH for table, _, tool in (name.rpartition(".") for name in named)
-    )
+    has_rules = BASH_RULES in said or BASH_RULES in reader.doubtful
     unclear = any(problem.key.startswith("tools.shell") for problem in reader.problems)
     if not confirm or has_rules or unclear:
         return
     origin = (environment if CONFIRM in environment.values else user).origins[CONFIRM]
     blocked = cast("tuple[str, ...]", said.get(BLOCKED, ()))
-    user.put(f"{RULES}.bash", legacy_rules(blocked, confirm), f"{CONFIRM} in {origin}")
+    user.put(BASH_RULES, legacy_rules(blocked, confirm), f"{CONFIRM} in {origin}")
 
 
 def _anywhere(text: str) -> str:

@@ -1,10 +1,10 @@
 """All sources put together: defaults < user's file < project's file < environment < flags."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from acp_agent.config.environment import read_environment
-from acp_agent.config.files import read_project, read_toml
+from acp_agent.config.files import Stamp
 from acp_agent.config.keys import RULES, key_of, sections
 from acp_agent.config.layers import Layer, Reader
 from acp_agent.config.legacy_rules import add_legacy_rules
@@ -14,6 +14,7 @@ from acp_agent.config.project import tighten
 from acp_agent.config.rules import guarded
 from acp_agent.config.section import Section
 from acp_agent.config.settings import Settings
+from acp_agent.config.sources import Files, Table
 from acp_agent.config.vendors import add_vendors
 from acp_agent.core.conduct import AutoApprove
 from acp_agent.core.errors import ConfigError
@@ -40,38 +41,54 @@ class Loaded:
     problems    what the user should hear of; the rest of the configuration works
     origins     dotted name to where its value comes from; absent = default. Providers as `llm.providers.NAME`
     file        the user's configuration file, whether it exists or not
+    fault       why it is not clear what the user forbids: nothing may run by this
+    tables      what the files say, by path, as far as they were ever readable
+    stamps      the states the files were in before they were read, by path
     """
 
     settings: Settings
     problems: tuple[ConfigError, ...]
     origins: Mapping[str, str]
     file: str
+    fault: ConfigError | None = None
+    tables: Mapping[str, Table] = field(default_factory=dict[str, Table], repr=False)  # secrets may be in there
+    stamps: Mapping[str, Stamp] = field(default_factory=dict[str, Stamp])
 
 
-def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None) -> Loaded:
+def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None, before: Loaded | None = None) -> Loaded:
     """Read every source. Never raises for what a user wrote: that lands in `problems`.
 
     cwd     the session's folder, absolute, for the project's own file; None for no project
+    before  what a running session goes by (T2.15): a file that cannot be read any more says what it said then
     """
     reader = Reader(secret_values(environ))
+    files = Files(reader, before.tables if before else {})
     file = config_file(flags.config, environ)
-    layer, readable = _users_file(reader, file, named=bool(flags.config or environ.get(CONFIG_VARIABLE)))
-    environment = read_environment(reader, environ)
-    if readable:
+    table = files.users(file, named=bool(flags.config or environ.get(CONFIG_VARIABLE)))
+    layer, environment = Layer(), read_environment(reader, environ)
+    reader.table(file, table or {}).put_over(layer)
+    if table is not None:
         add_legacy_rules(reader, layer, environment)
     if cwd is not None:
-        tighten(reader, layer, _projects_file(reader, cwd))
+        tighten(reader, layer, reader.table(f"{cwd}/{PROJECT_FILE}", files.projects(cwd)))
     for above in (environment, _flags(reader, flags)):
-        layer.values.update(above.values)
-        layer.origins.update(above.origins)
+        above.put_over(layer)
     add_vendors(reader, layer, environ)
     _check_model(reader, layer)
     for name in reader.doubtful:
         layer.values[name] = guarded(layer.rules(name))
-    if not readable:  # it may have held rules that deny
+    if table is None:  # it may have held rules that deny
         layer.put("acp.auto_approve", AutoApprove.SUGGEST, f"{file} cannot be read")
+    settings = Settings.model_validate(_tree(Settings, "", layer.values))
+    files.look_for_policy(settings, cwd)
     return Loaded(
-        Settings.model_validate(_tree(Settings, "", layer.values)), tuple(reader.problems), layer.origins, file
+        settings,
+        tuple(reader.problems),
+        layer.origins,
+        file,
+        files.fault or next(iter(layer.unclear), None),
+        files.tables,
+        files.stamps,
     )
 
 
@@ -81,29 +98,6 @@ def _flags(reader: Reader, flags: Flags) -> Layer:
         if value is not None:
             reader.take(layer, key_of(name), value, flag)
     return layer
-
-
-def _users_file(reader: Reader, file: str, *, named: bool) -> tuple[Layer, bool]:
-    """The user's layer, and whether the file could be read. A file somebody named has to be there."""
-    try:
-        table = read_toml(file)
-    except ConfigError as error:
-        reader.problems.append(error)
-        return Layer(), False
-    if table is None and named:
-        reader.problems.append(
-            ConfigError(file, "", "", "expected this file to exist, since --config or $ACP_AGENT_CONFIG names it")
-        )
-    return reader.table(file, table or {}), table is not None or not named
-
-
-def _projects_file(reader: Reader, cwd: str) -> Layer:
-    try:
-        table = read_project(cwd, PROJECT_FILE)
-    except ConfigError as error:
-        reader.problems.append(error)
-        return Layer()
-    return reader.table(f"{cwd}/{PROJECT_FILE}", table or {})
 
 
 def _check_model(reader: Reader, layer: Layer) -> None:
@@ -118,14 +112,14 @@ def _check_model(reader: Reader, layer: Layer) -> None:
 def _tree(model: type[Section], prefix: str, values: Mapping[str, object]) -> dict[str, object]:
     """Dotted names back into tables."""
     tables, tree = sections(model, prefix), dict[str, object]()
-    for field in model.model_fields:
-        name = f"{prefix}.{field}" if prefix else field
+    for entry in model.model_fields:
+        name = f"{prefix}.{entry}" if prefix else entry
         if name in tables:
-            tree[field] = _tree(tables[name], name, values)
+            tree[entry] = _tree(tables[name], name, values)
         elif name == RULES:
-            tree[field] = {
+            tree[entry] = {
                 key.rpartition(".")[2]: rules for key, rules in values.items() if key.startswith(f"{RULES}.")
             }
         elif name in values:
-            tree[field] = values[name]
+            tree[entry] = values[name]
     return tree

@@ -52,6 +52,11 @@ def data_path(environ: Mapping[str, str]) -> str:
     return os.path.normpath(path)
 
 
+def database_file(environ: Mapping[str, str]) -> str:
+    """The one database, in the data folder, which is not made here. Raises ConfigError as `data_path` does."""
+    return os.path.join(data_path(environ), "acp-agent.db")
+
+
 def permission_file(chosen: str | None, environ: Mapping[str, str]) -> str:
     """The file that keeps "always" answers: `[acp] permission_file`, else one in the data folder (A2)."""
     return chosen or os.path.join(data_dir(environ), "acp-permissions.toml")

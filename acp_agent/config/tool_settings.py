@@ -7,6 +7,7 @@ from pydantic import Field
 
 from acp_agent.config.autonomy import AutonomyLevel
 from acp_agent.config.limits_settings import AnomalySettings, MaxToolCalls, RateLimitSettings, VerifierSettings
+from acp_agent.config.output_settings import FilterSettings, OverflowSettings, ResultCacheSettings
 from acp_agent.config.policy_settings import AuthorizationSettings, PolicySettings
 from acp_agent.config.protection_settings import DEFAULT_GROUPS, BlockedGroups, ProtectionSettings
 from acp_agent.config.rules import PROJECT_RULES, ConfirmPatterns, Rules, ToolName
@@ -159,16 +160,6 @@ class DiagnosticsSettings(Section):
     timeout: Annotated[Seconds, Field(description="Seconds a checker may run."), SMALLER] = 120.0
 
 
-class OverflowSettings(Section):
-    """`[tools.overflow]`: how much of a tool's output is passed on (O5)."""
-
-    threshold: Annotated[
-        int,
-        Field(ge=1000, le=10_000_000, description="Characters; longer output is cut to its head and tail."),
-        SMALLER,
-    ] = 50_000
-
-
 class ToolSettings(SelectionSettings):
     """`[tools]`: what the model may use (T1.9)."""
 
@@ -186,6 +177,8 @@ class ToolSettings(SelectionSettings):
     authorization: AuthorizationSettings = AuthorizationSettings()
     protection: ProtectionSettings = ProtectionSettings()
     overflow: OverflowSettings = OverflowSettings()
+    result_cache: ResultCacheSettings = ResultCacheSettings()
+    filters: FilterSettings = FilterSettings()
     permissions: Annotated[dict[ToolName, Rules], PROJECT_RULES] = Field(
         default_factory=dict[ToolName, Rules],
         description="Rules a tool, in order, by tool name (bash, read, write, edit, ...); the first match decides. "

@@ -5,6 +5,7 @@
     ├── Refused             a gate or the sandbox said no; never retried, never asked again
     ├── BackendUnavailable  one backend cannot do this; the composite tries the next
     ├── ProviderError       the model API failed; retried, else the turn ends with a message
+    ├── StoreUnavailable    nothing can be kept or looked up now; work goes on without
     ├── ConfigError         the user mends a file, a variable or a flag
     └── Fatal               a bug or a broken machine; the turn ends
 
@@ -200,6 +201,10 @@ _RETRYABLE_PROVIDER = frozenset(
         ProviderErrorKind.TIMEOUT,
     }
 )
+
+
+class StoreUnavailable(AgentError):
+    """The database cannot be used: locked, full, read-only, damaged. The message names the cause, for people."""
 
 
 class ConfigError(AgentError):

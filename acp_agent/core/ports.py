@@ -8,6 +8,7 @@ from typing import Protocol
 from acp_agent.core.backends import FileSystem, Terminal
 from acp_agent.core.events import ToolProgress
 from acp_agent.core.messages import Message, ModelEvent
+from acp_agent.core.overflow import Overflow
 from acp_agent.core.types import (
     Ask,
     Diff,
@@ -30,12 +31,14 @@ class Backends:
 
     terminal    where the user's commands run: the editor's, when it offers one
     programs    where a tool runs a program for its own reading: this machine, out of the user's sight
+    overflow    what was too long to show; None where nothing is kept
     """
 
     files: FileSystem
     terminal: Terminal
     programs: Terminal
     web: Web
+    overflow: Overflow | None = None
 
 
 @dataclass(frozen=True, slots=True)

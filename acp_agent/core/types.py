@@ -87,13 +87,21 @@ Subject: TypeAlias = PathSubject | CommandSubject | UrlSubject | McpSubject
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """What the model is told about a tool. `parameters` is a JSON Schema object."""
+    """What the model is told about a tool, and what the chain must know of it.
+
+    parameters  a JSON Schema object
+    mutates     whether a call changes anything
+    cacheable   whether the same call gives the same result until something changes (O6)
+    external    whether what it says comes from outside: the web, an MCP server (L12)
+    """
 
     name: str
     description: str
     parameters: JsonObject
     kind: ToolKind
     mutates: bool
+    cacheable: bool = False
+    external: bool = False
 
 
 class CallOrigin(StrEnum):
@@ -145,14 +153,28 @@ class ImagePart:
     mime_type: str
 
 
+class Confidence(StrEnum):
+    """How sure an output filter is to have kept all that matters, best first (O1.9)."""
+
+    FULL = "full"
+    PARTIAL = "partial"
+    FALLBACK = "fallback"
+
+
 @dataclass(frozen=True, slots=True)
 class OutputStats:
-    """What the output pipeline did to a text (requirements O1.14)."""
+    """What the output pipeline did to a text (requirements O1.14).
+
+    rules        the names of the filter rules that matched, in the order they were applied
+    confidence   the worst of theirs; None when none matched
+    """
 
     raw_lines: int
     shown_lines: int
     raw_chars: int
     shown_chars: int
+    rules: tuple[str, ...] = ()
+    confidence: Confidence | None = None
 
 
 class ApprovedBy(StrEnum):
@@ -179,26 +201,43 @@ class Ruling:
 
 
 @dataclass(frozen=True, slots=True)
+class Frame:
+    """Our own words around a text that comes from elsewhere: they are never filtered and never cut.
+
+    head       before it, for the model
+    headline   before it, for the user
+    ending     after it, for both
+    """
+
+    head: str = ""
+    headline: str = ""
+    ending: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ToolResult:
     """What a call gave: three readers, three fields.
 
     text        the model reads it
     display     the user reads it; None means the same as `text`
-    envelope    machines read it: ACP rawOutput and the audit (for bash: output, stdout, stderr,
-                exit_code, signal, truncated)
+    envelope    machines read it: ACP rawOutput and the audit (for bash: stdout, stderr, exit_code, signal, truncated)
+    frame       what belongs around text and display; the output pipeline puts it there
     images      pictures beside the text, for the model and the user
     ruling      what the gates said of the call, for the audit
+    cached      whether it was kept from an earlier, equal call (O6.6)
     """
 
     text: str
     display: str | None = None
     envelope: JsonObject | None = None
+    frame: Frame | None = None
     diffs: tuple[Diff, ...] = ()
     locations: tuple[Location, ...] = ()
     images: tuple[ImagePart, ...] = ()
     failure: ToolFailure | None = None
     ruling: Ruling | None = None
     stats: OutputStats | None = None
+    cached: bool = False
 
     @property
     def shown(self) -> str:

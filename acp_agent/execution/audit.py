@@ -107,6 +107,7 @@ class Auditor:
             exit_code=_whole(envelope.get("exit_code")),
             signal=_word(envelope.get("signal")),
             truncated=bool(envelope.get("truncated")) if ran else None,
+            cached=result.cached or None,
             trust=self._caller.trust(call.name),
             approved_by=None if isinstance(outcome, Blocked) else ruling.approved_by or approved_by,
             gate=ruling.gate[:_NAME] or None,

@@ -5,6 +5,9 @@ from collections import deque
 from enum import Enum
 
 _BLOCK = 64 * 1024
+_APART = 64 * 1024
+_SPARE = 64
+"""One part in so many stays free: what stands for unprintable characters and secrets can be longer than they are."""
 _CONTINUES = range(0x80, 0xC0)  # bytes that cannot begin a UTF-8 character
 
 
@@ -55,14 +58,6 @@ class HeadTail:
         gap = f"\n[... {dropped} bytes left out ...]\n" if dropped else ""
         return self._head.decode() + gap + tail.decode()
 
-    def copy(self) -> "HeadTail":
-        """The same so far, to go on separately."""
-        twin = HeadTail(self._head_limit + self._tail_limit)
-        twin._head = bytearray(self._head)
-        twin._blocks = deque(bytes(block) for block in self._blocks)
-        twin._tail_size, twin._dropped = self._tail_size, self._dropped
-        return twin
-
     def _grow_tail(self, text: bytes) -> None:
         last = self._blocks[-1] if self._blocks else None
         if isinstance(last, bytearray) and len(last) + len(text) <= _BLOCK:
@@ -77,16 +72,14 @@ class HeadTail:
 
 
 class Transcript:
-    """What a command wrote: both streams as they came, and each apart, each within `limit` bytes.
+    """What a command wrote: both streams as they came, well within `limit` bytes, and the ends of each apart.
 
-    As long as only one stream has spoken they are the same, and kept once.
+    The whole is for the model and for keeping; apart they are for machines, who are shown a few KiB anyway.
     """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._both = HeadTail(limit)
-        self._only: Stream | None = None
-        self._apart: dict[Stream, HeadTail] | None = None
+        self._both = HeadTail(limit - limit // _SPARE)
+        self._apart = {stream: HeadTail(min(limit, _APART)) for stream in Stream}
         self._decoders = {stream: codecs.getincrementaldecoder("utf-8")("replace") for stream in Stream}
 
     @property
@@ -101,25 +94,13 @@ class Transcript:
         """
         text = self._decoders[stream].decode(data, final).encode()
         if text:
-            self._tell_apart(stream)
             self._both.add(text)
-            if self._apart is not None:
-                self._apart[stream].add(text)
+            self._apart[stream].add(text)
         return text
 
     def texts(self) -> tuple[str, str, str]:
         """Both streams as they came, stdout, stderr."""
-        both = self._both.text()
-        if self._apart is not None:
-            return both, self._apart[Stream.STDOUT].text(), self._apart[Stream.STDERR].text()
-        return (both, "", both) if self._only is Stream.STDERR else (both, both, "")
-
-    def _tell_apart(self, stream: Stream) -> None:
-        """Note who speaks; when it is the second one, all there is until now was the first one's."""
-        if self._only is None:
-            self._only = stream
-        elif self._apart is None and stream is not self._only:
-            self._apart = {self._only: self._both.copy(), stream: HeadTail(self._limit)}
+        return self._both.text(), self._apart[Stream.STDOUT].text(), self._apart[Stream.STDERR].text()
 
 
 def _boundary(text: bytes, room: int) -> int:

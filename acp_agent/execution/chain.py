@@ -2,7 +2,8 @@
 
 The audit sees every verdict and every result. Denials come before anything that costs the user attention, and the
 blocklist before all others. The permission gate is the last gate: it settles the questions the others collected.
-Output sits inside, so that whatever comes back is cleaned before anybody sees it.
+The cache sits inside the gates, so that a kept answer is no way around a denial; output inside the cache, so that
+whatever comes back is cleaned before anybody sees or keeps it.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,6 +34,7 @@ class Place(StrEnum):
     PROTECTED = "protected"
     ANOMALY = "anomaly"
     PERMISSION = "permission"
+    CACHE = "cache"
     OUTPUT = "output"
 
 

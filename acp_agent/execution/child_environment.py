@@ -23,6 +23,8 @@ _NEVER_PREFIXES = (
 _NEVER_SUFFIXES = ("_API_KEY",)
 # Nobody types into a command, so nothing in it may wait for a key or a password.
 _FIXED = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+# A folder that came with a checkout may be a bare repository, whose settings name programs for git to run.
+GIT_SETTING = ("safe.bareRepository", "explicit")
 
 
 def child_environment(source: Mapping[str, str], extra: Iterable[str] = ()) -> dict[str, str]:
@@ -39,7 +41,22 @@ def child_environment(source: Mapping[str, str], extra: Iterable[str] = ()) -> d
         for name, value in source.items()
         if (name in _NAMES or name in wanted or name.startswith(_PREFIXES)) and not _is_ours(name)
     }
-    return {**passed, **_FIXED}
+    return {**passed, **_FIXED, **_git_settings(passed)}
+
+
+def _git_settings(passed: Mapping[str, str]) -> dict[str, str]:
+    """Our setting of git's behind those the user passes on, as git numbers them in its environment."""
+    count = 0
+    given = passed.get("GIT_CONFIG_COUNT", "")
+    most = int(given) if given.isascii() and given.isdigit() and len(given) < 5 else 0
+    while count < most and f"GIT_CONFIG_KEY_{count}" in passed and f"GIT_CONFIG_VALUE_{count}" in passed:
+        count += 1
+    key, value = GIT_SETTING
+    return {
+        "GIT_CONFIG_COUNT": str(count + 1),
+        f"GIT_CONFIG_KEY_{count}": key,
+        f"GIT_CONFIG_VALUE_{count}": value,
+    }
 
 
 def _is_ours(name: str) -> bool:

@@ -13,7 +13,7 @@ from acp_agent.execution.capture import HeadTail, Stream, Transcript
 from acp_agent.execution.process_tree import ProcessTree
 
 _READ = 64 * 1024
-_DELTA_LIMIT = 64 * 1024 - 64  # bytes; the rest is for the line that tells of a gap
+_DELTA_LIMIT = 4 * 1024  # bytes; nobody reads faster than ten of them a second
 _DELTA_PAUSE = 0.1
 _TIMED_OUT = 124
 _LEFT_OVER_GRACE = 0.25  # seconds for what still runs when the shell is gone

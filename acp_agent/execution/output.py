@@ -1,23 +1,44 @@
-"""OutputExecutor: what a tool says, made fit for its readers (requirements 1.D)."""
+"""OutputExecutor: what a tool says, made fit for its readers, and kept whole where it is not shown whole."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 import anyio.to_thread
 
+from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.overflow import Overflow
 from acp_agent.core.ports import Invocation, ToolExecutor
-from acp_agent.core.types import ToolResult, ToolSpec
+from acp_agent.core.types import CommandSubject, McpSubject, ToolResult, UrlSubject
 from acp_agent.core.wrapper import WrapperExecutor
+from acp_agent.gates.printing import printing_commands
+from acp_agent.output.filters import CommandRun
+from acp_agent.output.pipeline import Fitted, Pipeline, Speaker
 
 _INLINE_LIMIT = 256 * 1024
 """Characters up to which a thread would cost more than the work."""
 
+Summarize: TypeAlias = Callable[[str], Awaitable[str]]
+"""A long text in short, by a model; "" when that failed."""
+
 
 class OutputExecutor(WrapperExecutor):
-    """Passes every result through the output pipeline, on both paths."""
+    """Passes every result through the output pipeline, on both paths.
 
-    def __init__(self, wrapped: ToolExecutor, apply: Callable[[ToolResult, ToolSpec], ToolResult]) -> None:
+    overflow    where whole texts are kept; None = nowhere (O5.12)
+    summarize   makes what the model sees of a long text; None = its head and tail (O5.15)
+    """
+
+    def __init__(
+        self,
+        wrapped: ToolExecutor,
+        pipeline: Pipeline,
+        overflow: Overflow | None = None,
+        summarize: Summarize | None = None,
+    ) -> None:
         super().__init__(wrapped)
-        self._apply = apply
+        self._pipeline = pipeline
+        self._overflow = overflow
+        self._summarize = summarize
 
     async def execute(self, invocation: Invocation) -> ToolResult:
         return await self._fit(await self.wrapped.execute(invocation), invocation)
@@ -26,9 +47,50 @@ class OutputExecutor(WrapperExecutor):
         return await self._fit(await self.wrapped.execute_confirmed(invocation), invocation)
 
     async def _fit(self, result: ToolResult, invocation: Invocation) -> ToolResult:
+        speaker = _speaker(invocation, result)
         if _size(result) < _INLINE_LIMIT:
-            return self._apply(result, invocation.spec)
-        return await anyio.to_thread.run_sync(self._apply, result, invocation.spec)
+            return await self._finish(self._pipeline.apply(result, speaker))
+        return await self._finish(await anyio.to_thread.run_sync(self._pipeline.apply, result, speaker))
+
+    async def _finish(self, fitted: Fitted) -> ToolResult:
+        if not fitted.whole or self._overflow is None:
+            return fitted.finish()
+        try:
+            reference = await self._overflow.put(fitted.whole)
+        except StoreUnavailable as error:
+            return fitted.finish(trouble=str(error))
+        summary = await self._summarize(fitted.result.text) if fitted.long and self._summarize else ""
+        return fitted.finish(reference, summary=summary)
+
+
+def _speaker(invocation: Invocation, result: ToolResult) -> Speaker:
+    run, source = None, None
+    landed = (result.envelope or {}).get("url")  # where redirects led
+    for subject in invocation.subjects:
+        match subject:
+            case CommandSubject(command):
+                run = _run(command, result)
+            case UrlSubject(url):
+                source = landed if isinstance(landed, str) else url
+            case McpSubject(server):
+                source = server
+            case _:
+                pass
+    return Speaker(invocation.spec, invocation.call.id, run, source)
+
+
+def _run(command: str, result: ToolResult) -> CommandRun | None:
+    """What ran, if it did: a call that failed before has no exit code to tell."""
+    envelope = result.envelope or {}
+    if "exit_code" not in envelope:
+        return None
+    code, stderr = envelope["exit_code"], envelope.get("stderr")
+    return CommandRun(
+        command,
+        printing_commands(command),
+        code if isinstance(code, int) else None,
+        stderr if isinstance(stderr, str) else "",
+    )
 
 
 def _size(result: ToolResult) -> int:

@@ -7,7 +7,7 @@ and words with blanks that do not begin like a path.
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from acp_agent.gates.command import Command
 
@@ -20,23 +20,50 @@ URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _PATH_START = re.compile(r"(?:/|~|\.\.?(?:/|$))")
 _UNKNOWN = re.compile(r"[$`]")
 _VALUE = re.compile(r"(?:--?[\w-]+|[A-Za-z_]\w*)=(.+)", re.DOTALL)
-_ATTACHED = re.compile(r"-[A-Za-z]((?:/|~/|\.\.?/).*|\.\.)", re.DOTALL)
+_BUNDLE = re.compile(r"-([A-Za-z0-9]{1,16})")
+_UNBUNDLED = re.compile(
+    r"(?:.*-)?(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|cpp|ld|gfortran|nvcc|tcc|rustc)(?:-[\d.]+)?"
+    r"|cmake|ninja|protoc|swig|javac?|go|g?find|bfs"
+)
+_VALUED = {
+    **dict.fromkeys(("cp", "gcp", "mv", "gmv", "ln", "gln"), "St"),
+    **dict.fromkeys(("install", "ginstall"), "Stmog"),
+    **dict.fromkeys(("tar", "gtar", "bsdtar"), "bCfFgHIKLNTVX"),
+    **dict.fromkeys(("sort", "gsort"), "kotST"),
+    **dict.fromkeys(("make", "gmake"), "CfIjloOW"),
+    **dict.fromkeys(("sed", "gsed"), "efl"),
+    **dict.fromkeys(("perl", "ruby"), "eEI"),
+    "git": "CFGLOScmno",
+    "unzip": "dxP",
+    "patch": "BDFVdgioprxYzZ",
+}
 _MAX_WORD = 4096
 
 MAX_FOLDERS = 64
 """Folders a command may run in that are followed."""
 
 MAX_WORDS = 1000
-"""Words of one command line that are looked up; more are asked about."""
+"""Places of one command line that are looked up (words in the folders it may run in); more are asked about."""
+
+Expand = Callable[[str, str], Sequence[str] | None]
+"""The paths a shell's pattern stands for in a folder, relative to that; None when there are too many to look at."""
+
+
+def unexpanded(pattern: str, folder: str) -> Sequence[str]:
+    """An `Expand` that knows of no files: patterns are judged as text."""
+    del pattern, folder
+    return ()
 
 
 class Folders:
     """The folders a command may run in, relative to the session's: `cd a && …` is certain, `cd a; …` is not.
 
-    lost   there are more than anyone can follow (each uncertain `cd` may double them): judge nothing by them
+    expand   which files there are for a pattern
+    lost     there are more than anyone can follow (each uncertain `cd` may double them): judge nothing by them
     """
 
-    def __init__(self) -> None:
+    def __init__(self, expand: Expand = unexpanded) -> None:
+        self._expand = expand
         self.lost = False
         self.possible: tuple[str, ...] = ("",)
         self._seen: tuple[str, ...] = ("",)
@@ -47,6 +74,16 @@ class Folders:
             yield word
         else:
             yield from (posixpath.join(folder, word) for folder in self.possible)
+
+    def matches(self, word: str, command: Command) -> Sequence[str] | None:
+        """The files a word of a command stands for when it is a pattern; empty for others, None for too many."""
+        found = dict[str, None]()
+        for folder in self.possible if word in command.patterns else ():
+            names = self._expand(word, folder)
+            if names is None or len(found) > MAX_WORDS:
+                return None
+            found.update(dict.fromkeys(posixpath.join(folder, name) for name in names))
+        return tuple(found)
 
     def enter(self, command: Command) -> None:
         """Before the words of a command are judged."""
@@ -60,9 +97,11 @@ class Folders:
         target = next((word for word in command.argv[1:] if not word.startswith("-")), "~")
         if _UNKNOWN.search(target):
             return
-        self.possible = tuple(dict.fromkeys(posixpath.join(folder, target) for folder in self.possible))
+        matches = self.matches(target, command)
+        named = (posixpath.join(folder, target) for folder in self.possible)
+        self.possible = tuple(dict.fromkeys((*named, *(matches or ()))))
         self._seen = tuple(dict.fromkeys((*self._seen, *self.possible)))
-        if len(self._seen) > MAX_FOLDERS:
+        if len(self._seen) > MAX_FOLDERS or matches is None:
             self.lost, self.possible, self._seen = True, ("",), ("",)
 
 
@@ -76,7 +115,7 @@ def path_words(command: Command) -> Iterator[str]:
     if command.argv and not command.standard:
         yield command.argv[0]
     for word in _judged(command):
-        for candidate in candidates(word):
+        for candidate in candidates(word, command.name):
             if candidate and len(candidate) <= _MAX_WORD and _is_path(candidate):
                 yield candidate
 
@@ -90,14 +129,32 @@ def _judged(command: Command) -> Iterable[str]:
     return args[:pattern] + args[pattern + 1 :]
 
 
-def candidates(word: str) -> Iterator[str]:
+def candidates(word: str, program: str = "") -> Iterator[str]:
     """A word, the value in `--option=value` and `name=value`, that in `-I/path`, that in `@file`."""
     if not word.startswith("-"):
         yield word.removeprefix("@")
-    for pattern in (_VALUE, _ATTACHED):
-        match = pattern.fullmatch(word)
-        if match:
-            yield match[1].removeprefix("@")
+    elif not word.startswith("--"):
+        yield from (value.removeprefix("@") for value in _attached(word, program))
+    match = _VALUE.fullmatch(word)
+    if match:
+        yield match[1].removeprefix("@")
+
+
+def _attached(word: str, program: str) -> Iterator[str]:
+    """What may be the value at the end of a word of short options: of `-xCdocs`, `Cdocs`, `docs`, `ocs`, ….
+
+    Where the letters with values are known, the first of them ends the options; `gcc -Isrc/x` has only one.
+    """
+    bundle = _BUNDLE.match(word)
+    if bundle is None:
+        return
+    valued = _VALUED.get(program)
+    most = 1 if valued is None and _UNBUNDLED.fullmatch(program) else len(bundle[1])
+    for at, letter in enumerate(bundle[1][:most], start=2):
+        if valued is None or letter in valued or at == 2:
+            yield word[at:]
+        if valued is not None and letter in valued:
+            return
 
 
 def _is_path(word: str) -> bool:

@@ -47,8 +47,10 @@ _HARMLESS = (
 def config_write(command: Command) -> str:
     """What a call sets that git may run or obey later, such as "core.hookspath"; empty when it sets no such thing."""
     subcommand, rest = _subcommand(command)
-    if subcommand in ("init", "clone") and any(word.startswith("--temp") for word in rest):
+    if subcommand in ("init", "clone") and has_option(rest, "", "--template"):
         return "a template with hooks"
+    if subcommand in ("init", "clone") and has_option(rest, "", "--separate-git-dir"):
+        return "a repository in another folder"
     if subcommand == "clone":
         return next((key for key in _cloned(rest) if not _harmless(key)), "")
     return _key(rest) if subcommand == "config" and _writes(rest) else ""

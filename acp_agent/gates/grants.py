@@ -9,29 +9,28 @@
     [tools.bash.payloads]
     "5e884898da28…" = "allow"           # exactly one text in one folder, by its SHA-256
 
-`reject` means `deny`. Anything else in the file is skipped. The file is read once and shared by all sessions of a
-process; every change is merged with what other processes wrote meanwhile.
+`reject` means `deny`. Anything else in the file is skipped; a key no call can have is told. What was read is shared by
+all sessions of a process and read again when the file has changed; every change is merged with what other processes
+wrote meanwhile.
 """
 
-import contextlib
-import fcntl
-import json
 import os
-import tempfile
 import threading
-import time
-import tomllib
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import cast
 
 import anyio.to_thread
 
-MAX_BYTES = 1024 * 1024
-"""A larger file is treated as damaged (A20.5); nothing is added to a file that has grown so large."""
+from acp_agent.config.files import stamp
+from acp_agent.core.aliases import tool_id
+from acp_agent.gates.grant_keys import expected_key
+from acp_agent.store.private_file import lock, private_file
+from acp_agent.store.private_toml import Damaged, quoted, read_private, replace_private, set_aside
 
 _LOCK_SECONDS = 5.0
+_SHOWN = 100  # characters of a key in a warning
 _WORDS = {"allow": True, "deny": False, "reject": False}
 
 
@@ -57,10 +56,6 @@ _Key = tuple[str, GrantKind, str]
 _Grants = dict[_Key, bool]
 
 
-class _Damaged(Exception):
-    """The file cannot be used; the message says why."""
-
-
 class GrantStore:
     """The grants of a user. Lookups are in memory and may come from any thread.
 
@@ -72,11 +67,55 @@ class GrantStore:
         self._path = path
         self._warn = warn
         self._lock = threading.Lock()
-        self._grants: Mapping[_Key, bool] = self._load()
+        self._told = ""
+        self._told_keys = set[_Key]()
+        self._unkept: _Grants = {}
+        self._kept: _Grants = {}
+        self._stamp = stamp(path)
+        try:
+            self._kept = self._usable()
+        except OSError as error:
+            warn(f"{path}: {error.strerror or error}; you will be asked again")
+        self._tell_keys()
 
     def find(self, tool: str, kind: GrantKind, key: str = "") -> bool | None:
         """Whether this was allowed or denied for ever, or None."""
-        return self._grants.get((tool, kind, key))
+        place = (tool, kind, key)
+        return self._unkept.get(place, self._kept.get(place))
+
+    def refresh(self) -> None:
+        """Take up what somebody has changed in the file (T2.15): one stat where nobody has.
+
+        Of a file that cannot be read any more, what it denied holds on, and the rest is asked about (A20.5). It stays
+        where it is: somebody may be at work on it.
+        """
+        now = stamp(self._path)
+        if now == self._stamp or not self._lock.acquire(blocking=False):  # busy: it is being written, and read, by us
+            return
+        try:
+            self._kept, told = _read(self._path), ""
+        except (OSError, Damaged) as error:
+            self._kept = self._denied()
+            why = (error.strerror or error) if isinstance(error, OSError) else error
+            told = f"{self._path}: {why}; what it denied stays denied, and you will be asked about the rest"
+        finally:
+            self._lock.release()
+        self._stamp = now
+        if told and told != self._told:
+            self._warn(told)
+        self._told = told
+        self._tell_keys()
+
+    def _tell_keys(self) -> None:
+        """Tell, once each, of keys in the file that no call will ever have: somebody relies on them."""
+        for place, allowed in self._kept.items():
+            tool, kind, key = place
+            if kind is not GrantKind.PREFIX or place in self._told_keys:
+                continue
+            expected = expected_key(tool, key, allowed=allowed)
+            if expected:
+                self._told_keys.add(place)
+                self._warn(f"{self._path}: {tool}.patterns: {key[:_SHOWN]!r} covers nothing; expected {expected}")
 
     async def remember(self, *grants: Grant) -> None:
         """Keep decisions. They hold for this process even when the file cannot be written (then `warn` is told)."""
@@ -86,77 +125,47 @@ class GrantStore:
         # NUL marks keys of one session in other stores and is refused by TOML; a key with it is never kept.
         added = {(each.tool, each.kind, each.key): each.allowed for each in grants if "\0" not in each.tool + each.key}
         with self._lock:
-            self._grants = {**self._grants, **added}
+            self._unkept = {**self._unkept, **added}
+            if self._path == os.devnull:
+                return
             try:
                 os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
-                with _locked(f"{self._path}.lock"):
-                    merged = {**self._load(), **added}
-                    self._write(merged)
-            except (OSError, TimeoutError) as error:
+                with private_file(f"{self._path}.lock") as fd:
+                    lock(fd, seconds=_LOCK_SECONDS)
+                    merged = {**self._usable(), **self._unkept}
+                    replace_private(self._path, _toml(merged))
+                    self._stamp = stamp(self._path)
+            except OSError as error:
                 self._warn(f"{self._path}: the decision holds until the agent ends, but could not be kept: {error}")
                 return
-            self._grants = {**self._grants, **merged}
+            self._kept, self._unkept = merged, {}
 
-    def _load(self) -> _Grants:
+    def _usable(self) -> _Grants:
+        """The grants in the file. A damaged one is set aside; what it denied, if that is known, holds on."""
         try:
             return _read(self._path)
-        except _Damaged as damage:
-            aside = _aside(self._path)
-            with contextlib.suppress(OSError):
-                os.replace(self._path, aside)
+        except Damaged as damage:
+            aside = set_aside(self._path)
             self._warn(f"{self._path}: {damage}; it was set aside as {aside}, and you will be asked again")
-        except OSError as error:
-            self._warn(f"{self._path}: {error.strerror}; you will be asked again")
-        return {}
+            return self._denied()
 
-    def _write(self, grants: Mapping[_Key, bool]) -> None:
-        text = _toml(grants).encode()
-        if len(text) > MAX_BYTES:
-            raise OSError(f"the file would be larger than {MAX_BYTES} bytes; remove decisions from it")
-        folder = os.path.dirname(self._path)
-        descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".grants-")  # mkstemp makes it 0600
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self._path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-        directory = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+    def _denied(self) -> _Grants:
+        return {key: allowed for key, allowed in self._kept.items() if not allowed}
 
 
 def _read(path: str) -> _Grants:
-    """The grants in a file; none when there is no file. Raises _Damaged, OSError."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        return {}
-    if len(data) > MAX_BYTES:
-        raise _Damaged(f"larger than {MAX_BYTES} bytes")
-    try:
-        parsed = tomllib.loads(data.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise _Damaged(f"not readable as TOML ({error})") from None
+    """The grants in a file; none when there is no file. Raises Damaged, OSError."""
+    parsed = read_private(path)
     tools = parsed.get("tools", {})
     if not isinstance(tools, dict):
-        raise _Damaged("'tools' is not a table")
-    return {
-        key: allowed
-        for key, word in _entries(cast("dict[str, object]", tools))
-        if (allowed := _allowed(word)) is not None
-    }
-
-
-def _allowed(word: object) -> bool | None:
-    return _WORDS.get(word) if isinstance(word, str) else None
+        raise Damaged("'tools' is not a table")
+    grants: _Grants = {}
+    for (name, kind, key), word in _entries(cast("dict[str, object]", tools)):
+        allowed = _WORDS.get(word) if isinstance(word, str) else None
+        if allowed is not None:
+            place = (tool_id(name), kind, key)
+            grants[place] = allowed and grants.get(place, True)  # under two names of a tool: no is no
+    return grants
 
 
 def _entries(tools: dict[str, object]) -> Iterator[tuple[_Key, object]]:
@@ -178,50 +187,17 @@ def _toml(grants: Mapping[_Key, bool]) -> str:
     for tool in tools:
         whole = grants.get((tool, GrantKind.TOOL, ""))
         if whole is not None:
-            lines += [f"[tools.{_quoted(tool)}]", f'default = "{_word(allowed=whole)}"', ""]
+            lines += [f"[tools.{quoted(tool)}]", f'default = "{_word(allowed=whole)}"', ""]
         for kind in (GrantKind.PREFIX, GrantKind.PAYLOAD):
             keys = sorted(
                 (key, allowed) for (owner, each, key), allowed in grants.items() if (owner, each) == (tool, kind)
             )
             if keys:
-                lines.append(f"[tools.{_quoted(tool)}.{kind}]")
-                lines += [f'{_quoted(key)} = "{_word(allowed=allowed)}"' for key, allowed in keys]
+                lines.append(f"[tools.{quoted(tool)}.{kind}]")
+                lines += [f'{quoted(key)} = "{_word(allowed=allowed)}"' for key, allowed in keys]
                 lines.append("")
     return "\n".join(lines)
 
 
 def _word(*, allowed: bool) -> str:
     return "allow" if allowed else "deny"
-
-
-def _quoted(key: str) -> str:
-    """A TOML key. JSON strings are TOML strings but for DEL, and for surrogates, which UTF-8 cannot hold."""
-    clean = key.encode(errors="replace").decode()
-    return json.dumps(clean, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _aside(path: str) -> str:
-    for number in range(1, 100):
-        name = f"{path}.damaged-{number}"
-        if not os.path.lexists(name):
-            return name
-    return f"{path}.damaged-100"
-
-
-@contextlib.contextmanager
-def _locked(path: str) -> Generator[None]:
-    """Hold a lock file against other processes. Raises TimeoutError when one does not let go."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        deadline = time.monotonic() + _LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise TimeoutError("another process holds the lock file") from None
-                time.sleep(0.02)
-        yield
-    finally:
-        os.close(descriptor)

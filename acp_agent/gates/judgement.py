@@ -7,11 +7,12 @@ or uses options that run programs (`programs.toml`). What the parser could not p
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from acp_agent.gates.command import Command, Opaque, analyse, survey
 from acp_agent.gates.program_table import program_table
 from acp_agent.gates.programs import URL, Doubt, Programs
-from acp_agent.gates.rules import INNER_BLANK, Action, Rule
+from acp_agent.gates.rules import INNER_BLANK, Action, Call, Rule
 from acp_agent.gates.shell.tables import tables
 from acp_agent.gates.shell.wrappers import is_runner
 
@@ -71,14 +72,16 @@ def judge(text: str, rules: tuple[Rule, ...], granted: Granted) -> Judgement:
 
 def _denied(text: str, found: tuple[Command, ...], rules: tuple[Rule, ...], granted: Granted) -> Judgement | None:
     programs = Programs(program_table())
-    spelled = [text, *(spelling for command in found for spelling in programs.spellings(command))]
-    for spelling in spelled:
-        rule = next((rule for rule in rules if rule.matches_command(spelling)), None)
+    calls = (Call.of(words) for command in found for words in programs.spellings(command)) if rules else ()
+    matching = chain(
+        (next((rule for rule in rules if rule.matches_command(text)), None),),
+        (next((rule for rule in rules if rule.matches_call(call)), None) for call in calls),
+    )
+    for rule in matching:
         if rule is not None and rule.action is Action.DENY:
             return Judgement(Action.DENY, pattern=rule.pattern)
     for command in found:
-        prefix = " ".join(programs.prefix(command))
-        if prefix and granted(prefix) is False:
+        if any(granted(key) is False for key in programs.denials(command)):
             return Judgement(Action.DENY, ("rejected by the user, always",))
     return None
 
@@ -112,13 +115,13 @@ class _Court:
 
     def _rule(self, command: Command) -> Rule | None:
         """The first rule that matches; one that allows must match the words exactly as they stand."""
-        spelled = tuple(self.programs.spellings(command))
+        calls = tuple(map(Call.of, self.programs.spellings(command))) if self.rules else ()
         exact = canonical(command)
         for rule in self.rules:
             if rule.action is Action.ALLOW:
                 if rule.matches_command(exact):
                     return rule
-            elif any(rule.matches_command(spelling) for spelling in spelled):
+            elif any(rule.matches_call(call) for call in calls):
                 return rule
         return None
 

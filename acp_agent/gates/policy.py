@@ -10,11 +10,17 @@ from typing import assert_never
 from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import Allow, Ask, Deny, ToolSpec, Verdict
 from acp_agent.core.wrapper import Gate
+from acp_agent.gates.command_paths import Expand
 from acp_agent.gates.policy_facts import CallFacts, RealPath, call_facts, tool_name
 from acp_agent.gates.policy_rules import Effect, PolicyRule
 from acp_agent.gates.trust_level import TrustLevel
 
 _BLOCKED = "blocked by policy"
+
+
+def _unknown(pattern: str, folder: str) -> None:
+    """An `Expand` that cannot look: any file may be meant."""
+    del pattern, folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,7 @@ class PolicyGate(Gate):
     cwd        the session's folder, absolute, links resolved
     realpath   where an absolute path leads
     trust      how far a call is trusted (S4)
+    expand     which files there are for a pattern of a command
     """
 
     name = "policy"
@@ -102,12 +109,14 @@ class PolicyGate(Gate):
         cwd: str,
         realpath: RealPath,
         trust: Callable[[Invocation], TrustLevel],
+        expand: Expand = _unknown,
     ) -> None:
         super().__init__(wrapped)
         self._policy = policy
         self._cwd = cwd
         self._realpath = realpath
         self._trust = trust
+        self._expand = expand
 
     def allows(self, spec: ToolSpec) -> bool:
         """Whether a tool belongs in the catalogue."""
@@ -136,5 +145,6 @@ class PolicyGate(Gate):
 
     def _decide(self, invocation: Invocation) -> Decision:
         wanted = self._policy.wants_targets
-        call = call_facts(invocation, self._trust(invocation), self._cwd, self._realpath, targets=wanted)
+        trust = self._trust(invocation)
+        call = call_facts(invocation, trust, self._cwd, self._realpath, self._expand, targets=wanted)
         return self._policy.decide(call)

@@ -3,18 +3,23 @@
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 
+from acp_agent.core.aliases import tool_id
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import CommandSubject, Json, PathSubject, UrlSubject
-from acp_agent.gates.command import Plain, analyse, survey
+from acp_agent.gates.command import Command, Plain, analyse, survey
+from acp_agent.gates.command_paths import Expand, Folders, path_words
+from acp_agent.gates.program_table import program_table
+from acp_agent.gates.programs import Programs
 from acp_agent.gates.trust_level import TrustLevel
 
 MAX_WORDS = 1000
 """Paths of one command that are looked at; with more, it cannot be told what it names."""
 
-_ALIASES = {"shell": "bash", "sh": "bash"}
 _SEPARATORS = re.compile(r"[=:,@]")
+_PATTERN = re.compile(r"[*?\[]")
 
 RealPath = Callable[[str], str]
 """Where an absolute path leads, links followed; like `os.path.realpath`."""
@@ -27,11 +32,15 @@ class Target:
     real        what it is: absolute, and relative to the session's folder when below it; empty when it leads nowhere
     spellings   every way to write it that is known, `real` among them
     taken       the spellings of a folder that goes away with all below it
+    above       what the names of everything begin with that would lie below it, if it is a folder a command looks into
+    named       a word that may mean something else than a path: a deny rule reaches it, an allow rule does not care
     """
 
     real: tuple[str, ...]
     spellings: tuple[str, ...]
     taken: tuple[str, ...] = ()
+    above: tuple[str, ...] = ()
+    named: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +60,13 @@ class CallFacts:
 
 
 def tool_name(name: str) -> str:
-    """A tool's name as rules see it (S5.5). Tools of MCP servers have qualified ones (S5.13)."""
-    plain = name.strip().lower()
-    return _ALIASES.get(plain, plain)
+    """A tool's name as rules see it: its id, in lower case (S5.5). Tools of MCP servers have qualified ones (S5.13)."""
+    return tool_id(name.strip()).lower()
 
 
-def call_facts(invocation: Invocation, trust: TrustLevel, cwd: str, realpath: RealPath, *, targets: bool) -> CallFacts:
+def call_facts(
+    invocation: Invocation, trust: TrustLevel, cwd: str, realpath: RealPath, expand: Expand, *, targets: bool
+) -> CallFacts:
     """What rules judge of a call. Paths are looked up only when `targets` says that some rule wants them."""
     tool = tool_name(invocation.spec.name)
     arguments = invocation.call.arguments
@@ -70,8 +80,8 @@ def call_facts(invocation: Invocation, trust: TrustLevel, cwd: str, realpath: Re
             case UrlSubject(url):
                 found.append(Target((url,), (url,)))
             case CommandSubject(command):
-                words, doubt = _command_paths(command)
-                found += [_path(word, cwd, realpath) for word in words]
+                words, doubt = _command_paths(command, expand)
+                found += [_named(word, kind, cwd, realpath) for word, kind in words.items()]
                 unclear = unclear or doubt
             case _:
                 continue
@@ -111,20 +121,59 @@ def _normal(path: str) -> str:
     return "/" + os.path.normpath(path).lstrip("/")
 
 
-def _command_paths(text: str) -> tuple[list[str], str]:
-    """The paths in a command that are written with a slash, and why there may be more (S5.6)."""
+class _Kind(Enum):
+    """What a word of a command is to the policy."""
+
+    ENTERED = auto()  # by `cd`, which by itself looks at nothing
+    NAMED = auto()  # it may be a path
+    PATH = auto()  # it has a slash
+
+
+def _named(word: str, kind: _Kind, cwd: str, realpath: RealPath) -> Target:
+    """A word of a command as a target."""
+    target = _path(word, cwd, realpath)
+    real = target.real[0] if target.real else ""
+    above = [f"{name.rstrip('/')}/" for name in target.spellings if name not in ("", ".")]
+    if real and f"{cwd.rstrip('/')}/".startswith(f"{real.rstrip('/')}/"):
+        above.append("")  # and so above all that is named relative to the session's folder
+    return replace(target, above=() if kind is _Kind.ENTERED else tuple(above), named=kind is not _Kind.PATH)
+
+
+def _command_paths(text: str, expand: Expand) -> tuple[dict[str, _Kind], str]:
+    """The words of a command that may be paths, each from where it is seen, and why there may be more (S5.6)."""
     analysis = analyse(text)
     unclear = "" if isinstance(analysis, Plain) else analysis.reason
-    words: dict[str, None] = {}
+    found: dict[str, _Kind] = {}
+    folders = Folders(expand)
     for command in survey(text).walk():
-        targets = (redirection.target for redirection in command.redirections if not redirection.harmless)
-        for word in (*command.argv, *command.assignments, *targets):
-            words.update(dict.fromkeys(_paths(word)))
-            if len(words) > MAX_WORDS:
-                return list(words), f"names more than {MAX_WORDS} paths"
-        if any("/" in pattern for pattern in command.patterns):
-            unclear = unclear or "names files by a pattern"
-    return list(words), unclear
+        folders.enter(command)
+        for word, kind in _words(command):
+            for place in (*folders.places(word), *([word] if kind is _Kind.PATH else ())):
+                found[place] = max(kind, found.get(place, kind), key=lambda each: each.value)
+            matches = folders.matches(word, command)
+            found.update(dict.fromkeys(matches or (), _Kind.PATH))
+            unread = matches is None or any(map(_PATTERN.search, matches))
+            unclear = unclear or ("names files by a pattern" if unread else "")
+            if len(found) > MAX_WORDS:
+                return found, f"names more than {MAX_WORDS} paths"
+        folders.leave(command)
+        if folders.lost:
+            return found, "changes the folder more often than can be followed"
+    return found, unclear
+
+
+def _words(command: Command) -> Iterator[tuple[str, _Kind]]:
+    """The words of one command that may be paths."""
+    targets = (redirection.target for redirection in command.redirections if not redirection.harmless)
+    for word in (*command.argv, *command.assignments, *targets):
+        yield from ((each, _Kind.PATH) for each in _paths(word))
+    if command.name in ("cd", "pushd"):
+        yield from ((word, _Kind.ENTERED) for word in path_words(command))
+        return
+    deeds = Programs(program_table()).deeds(command)
+    for word in path_words(command):
+        if "/" in word or word not in deeds:
+            yield word, _Kind.NAMED
 
 
 def _paths(word: str) -> Iterator[str]:

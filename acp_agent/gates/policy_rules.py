@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import TypeVar, assert_never
 
 from acp_agent.core.errors import ConfigError
+from acp_agent.gates.glob import Glob
 from acp_agent.gates.policy_facts import CallFacts, Target, tool_name
-from acp_agent.gates.rules import Glob
 from acp_agent.gates.trust_level import TrustLevel
 
 _WILD = "*?[\\"
@@ -66,6 +66,11 @@ class TargetGlob:
         if any(self.folded.matches(_folded(text) + end) for text in target.spellings for end in ("", "/")):
             return True
         return any(self.literal.startswith(_folded(folder).rstrip("/") + "/") for folder in target.taken)
+
+    def may_lie_below(self, target: Target) -> bool:
+        """Whether a deny reaches something in a folder that a command looks into."""
+        relative = self.literal and not self.literal.startswith("/") and "://" not in self.literal
+        return any(self.literal.startswith(_folded(start)) for start in target.above if start or relative)
 
 
 def _folded(text: str) -> str:
@@ -155,7 +160,10 @@ class PolicyRule:
             return Miss("args_match is found nowhere")
         if not self.paths or any(glob.touches(target) for glob in self.paths for target in call.targets):
             return None
-        return Miss(f"the command {call.unclear}", doubtful=True) if call.unclear else _ELSEWHERE
+        if call.unclear:
+            return Miss(f"the command {call.unclear}", doubtful=True)
+        below = any(glob.may_lie_below(target) for glob in self.paths for target in call.targets)
+        return Miss("the command looks into a folder above others", doubtful=True) if below else _ELSEWHERE
 
     def _allow_misses(self, call: CallFacts) -> Miss | None:
         if self.reserved:
@@ -166,7 +174,7 @@ class PolicyRule:
             return None
         if call.unclear:
             return Miss(f"the command {call.unclear}")
-        covered = [any(glob.covers(target) for glob in self.paths) for target in call.targets]
+        covered = [any(glob.covers(target) for glob in self.paths) for target in call.targets if not target.named]
         return None if covered and all(covered) else _ELSEWHERE
 
 

@@ -14,7 +14,10 @@ _Table = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One entry of the table; the keys are explained in `programs.toml`."""
+    """One entry of the table; the keys are explained in `programs.toml`.
+
+    destroys   a program that would ask about what destroys
+    """
 
     ask: frozenset[str] = frozenset()
     safe: frozenset[str] = frozenset()
@@ -30,11 +33,13 @@ class Program:
     subcommands: frozenset[str] = frozenset()
     always: frozenset[str] = frozenset()
     adds: frozenset[str] = frozenset()
+    remotes: frozenset[str] = frozenset()
     lone: frozenset[str] = frozenset()
     needs: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     asks: bool = False
     key: str = "program"
     deep: frozenset[str] = frozenset()
+    destroys: "Program | None" = None
     sub: "Mapping[str, Program]" = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -49,6 +54,7 @@ class ProgramTable:
     listers: frozenset[str]
     state: frozenset[str]
     variables: frozenset[str]
+    plain: frozenset[str]
     careful: frozenset[str]
 
 
@@ -68,6 +74,7 @@ def program_table() -> ProgramTable:
         listers=names("listers"),
         state=names("state"),
         variables=names("variables"),
+        plain=names("plain"),
         careful=names("careful"),
     )
 
@@ -100,10 +107,21 @@ def _program(table: _Table) -> Program:
         subcommands=names("subcommands"),
         always=names("always"),
         adds=names("adds"),
+        remotes=names("remotes"),
         lone=names("lone"),
         needs=MappingProxyType(needs),
         asks=table.get("asks") is True,
         key=cast("str", table.get("key", "program")),
         deep=names("deep"),
+        destroys=_destroys(table),
         sub=MappingProxyType(sub),
     )
+
+
+def _destroys(table: _Table) -> Program | None:
+    words = cast("list[str]", table.get("destroys", []))
+    if not words:
+        return None
+    options = [word for word in words if word.startswith("-")]
+    patterns = [word for word in words if not word.startswith("-")]
+    return _program({"ask": options, "words": patterns, "valued": table.get("valued", [])})

@@ -14,6 +14,7 @@ _ELSEWHERE = re.compile(r"(?:--?[\w-]+=)?[A-Za-z][A-Za-z0-9+.-]*://(?!(?:localho
 _LOOSE_GLOB = re.compile(r"[*?\[](?!\.\w+$)")
 _NUMBER_OR_MODE = re.compile(r"-(?:\d.*|[ugoa]*[+=-][rwxXst]+)")
 _PREFIX_WORD = re.compile(r"[\w@./+:=,-]+")
+_OTHER_HOST = re.compile(r"(?![\w+.-]+://)[^/]*:.*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Programs:
 
     def prefix(self, command: Command) -> tuple[str, ...]:
         """The words an approval "always" of a command covers; empty when it must bind to the whole text (A20.8)."""
-        name = command.name
+        name, args = command.name, command.argv[1:]
         bound = (
             not command.standard
             or command.runs
@@ -65,10 +66,42 @@ class Programs:
             or name in tables().wrappers
             or tables().interpreter(name)
         )
-        if bound or not name:
+        known = self._known(name)
+        listed = name in self.table.harmless or name in self.table.neutral or name in self.table.plain
+        if bound or not name or not (known or listed) or (known and _destroys(known, args)):
             return ()
-        words = self._key(self._known(name) or Program(), name, command.argv[1:])
+        words = self._key(known or Program(), name, args)
         return words if all(_PREFIX_WORD.fullmatch(word) for word in words) else ()
+
+    def spares(self, command: Command) -> bool:
+        """Whether an approval of these words covers only what does not destroy."""
+        known = self._known(command.name)
+        return known is not None and _destroying(known, command.argv[1:])[0] is not None
+
+    def denials(self, command: Command) -> Iterator[str]:
+        """The words a stored denial of a command may have: its program's (A20.7), and those of what it does there."""
+        name, args = command.name, command.argv[1:]
+        if not name:
+            return
+        yield from dict.fromkeys((name, tables().interpreter(name) or name))
+        known = self._known(name)
+        if known is None or known.key not in ("subcommand", "targets"):
+            return
+        words = [word for word in args[find_subcommand(known, args)[0] :] if not word.startswith("-")]
+        keys = [self._key(known, name, args)]
+        if known.key == "subcommand" and words:
+            keys.append((name, words[0]))
+        yield from dict.fromkeys(" ".join(key) for key in keys if len(key) > 1)
+
+    def deeds(self, command: Command) -> frozenset[str]:
+        """The words of a call that say what to do, and are no paths: subcommands, targets (`make all`)."""
+        known, args = self._known(command.name), command.argv[1:]
+        if known is None or known.key not in ("subcommand", "targets"):
+            return frozenset()
+        if known.key == "targets":
+            return frozenset(args)
+        at, subcommand = find_subcommand(known, args)
+        return frozenset((subcommand, *(args[at + 1 : at + 2] if subcommand in known.deep else ())))
 
     def _key(self, known: Program, name: str, args: tuple[str, ...]) -> tuple[str, ...]:
         operands = [word for word in args if not word.startswith("-")]
@@ -86,24 +119,40 @@ class Programs:
             case _:
                 return (name,)
 
-    def spellings(self, command: Command) -> Iterator[str]:
-        """The texts a deny rule is held against: as written, by base name, and without global options."""
+    def spellings(self, command: Command) -> Iterator[tuple[str, ...]]:
+        """The words a deny rule is held against: as written, by base name, and without global options."""
         if not command.argv:
             return
         name, args = command.name, command.argv[1:]
-        yield " ".join((name, *args))
+        yield (name, *args)
         if command.argv[0] != name:
-            yield " ".join(command.argv)
+            yield command.argv
         known = self._known(name)
         if known is not None and known.subcommands:
             at, subcommand = find_subcommand(known, args)
             if subcommand and at:
-                yield " ".join((name, *args[at:]))
+                yield (name, *args[at:])
 
     def _known(self, name: str) -> Program | None:
         bare = self.table.aliases.get(name, name)
         interpreter = tables().interpreter(bare)
         return self.table.programs.get(bare) or (self.table.programs.get(interpreter) if interpreter else None)
+
+
+def _destroys(known: Program, args: tuple[str, ...]) -> bool:
+    """Whether a call destroys what an approval of its prefix never covers."""
+    destroying, rest = _destroying(known, args)
+    if destroying is None:
+        return False
+    return not destroying.ask.isdisjoint(rest) or any(True for _ in _arguments(destroying, "", rest))
+
+
+def _destroying(known: Program, args: tuple[str, ...]) -> tuple[Program | None, tuple[str, ...]]:
+    """What destroys among the arguments of a call, if anything can, and the arguments it is looked for in."""
+    if not known.subcommands:
+        return known.destroys, args
+    at, subcommand = find_subcommand(known, args)
+    return known.sub.get(subcommand, Program()).destroys or known.destroys, args[at + 1 :]
 
 
 def _before_dashes(args: tuple[str, ...]) -> tuple[str, ...]:
@@ -136,8 +185,15 @@ def _doubts(known: Program, name: str, args: tuple[str, ...]) -> Iterator[Doubt]
     operands = [word for word in rest if not word.startswith("-")]
     if subcommand not in known.subcommands or subcommand in known.always:
         yield Doubt(f"{call} can do more than its arguments show", subcommand)
-    if subcommand in known.adds and operands:
-        yield Doubt(f"{call} brings in {', '.join(operands[:3])}", subcommand)
+    brought = operands if subcommand in known.adds else ()
+    adding = subcommand
+    if operands and f"{subcommand} {operands[0]}" in known.adds:
+        adding, brought = operands[0], operands[1:]
+    if brought:
+        yield Doubt(f"{name} {adding} brings in {', '.join(brought[:3])}", adding)
+    remote = _other_host(rest) if subcommand in known.remotes else ""
+    if remote:
+        yield Doubt(f"{call} reaches {remote[:80]}", remote.casefold())
     needed = known.needs.get(subcommand)
     reads = subcommand in known.lone and len(rest) == len(operands) == 1
     if needed and not reads and not any(word.partition("=")[0] in needed for word in rest):
@@ -152,6 +208,22 @@ def _doubts(known: Program, name: str, args: tuple[str, ...]) -> Iterator[Doubt]
         exceptions=known.exceptions + sub.exceptions,
     )
     yield from _arguments(both, call, rest)
+
+
+def _other_host(args: tuple[str, ...]) -> str:
+    """The operand that may be a repository on another host (`host:path`); empty when there is none.
+
+    What stands behind an option may be its value. Behind what surely is an operand come refspecs.
+    """
+    behind_option = False
+    for word in args:
+        operand = not word.startswith("-")
+        if operand and _OTHER_HOST.fullmatch(word):
+            return word
+        if operand and not behind_option:
+            return ""
+        behind_option = not operand and word != "--"
+    return ""
 
 
 def _arguments(known: Program, call: str, args: tuple[str, ...]) -> Iterator[Doubt]:

@@ -20,7 +20,7 @@ from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import Access, Allow, Ask, CallOrigin, CommandSubject, Deny, PathSubject, ToolResult, Verdict
 from acp_agent.core.wrapper import Gate
 from acp_agent.gates.command import Command, survey
-from acp_agent.gates.command_paths import MAX_WORDS, Folders
+from acp_agent.gates.command_paths import MAX_WORDS, Expand, Folders, unexpanded
 from acp_agent.gates.git_config import config_write
 from acp_agent.gates.shell.danger import operands
 from acp_agent.gates.written_paths import Written, named, reads_only, written
@@ -60,14 +60,23 @@ class ProtectedGate(Gate):
     conduct           the approval level in force; read anew for each call
     resolve           for paths a tool itself touches (FileSystem.resolve)
     resolve_command   for paths a command names
+    expand            which files there are for a pattern of a command
     """
 
     name = "protected"
 
     def __init__(
-        self, wrapped: ToolExecutor, *, find: Find, conduct: Conduct, resolve: Resolve, resolve_command: Resolve
+        self,
+        wrapped: ToolExecutor,
+        *,
+        find: Find,
+        conduct: Conduct,
+        resolve: Resolve,
+        resolve_command: Resolve,
+        expand: Expand = unexpanded,
     ) -> None:
         super().__init__(wrapped)
+        self._expand = expand
         self._find = find
         self._conduct = conduct
         self._resolve = resolve
@@ -112,23 +121,24 @@ class ProtectedGate(Gate):
 
     def _command(self, text: str) -> Iterator[tuple[str, Protection]]:
         """The protected things a command line may change, as it names them."""
-        folders = Folders()
+        folders = Folders(self._expand)
         judged = 0
         for command, fed in _with_fed(survey(text).commands):
             folders.enter(command)
             yield from _planted(command)
             for each in (*written(command), *fed):
-                judged += len(folders.possible)
-                if judged > MAX_WORDS or folders.lost:
+                matches = folders.matches(each.word, command)
+                judged += len(folders.possible) + len(matches or ())
+                if judged > MAX_WORDS or folders.lost or matches is None:
                     yield text[:80], _TOO_MANY
                     return
-                found = self._word(each, folders)
+                found = self._word(each, (*folders.places(each.word), *matches))
                 if found is not None:
                     yield each.word, found
             folders.leave(command)
 
-    def _word(self, each: Written, folders: Folders) -> Protection | None:
-        places = [os.path.expanduser(place) for place in folders.places(each.word)]
+    def _word(self, each: Written, meant: tuple[str, ...]) -> Protection | None:
+        places = [os.path.expanduser(place) for place in meant]
         spelled = (*places, *(_place(self._resolve_command, place, Access.LIST) for place in places))
         return next((found for place in spelled if (found := self._find(place, holding=each.whole)) is not None), None)
 

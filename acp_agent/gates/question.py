@@ -1,5 +1,6 @@
 """The one question the user is asked about a call (requirements A20, threat 10 of security.md)."""
 
+import re
 import shlex
 import unicodedata
 
@@ -14,6 +15,9 @@ MAX_TITLE = 1200
 _HEAD, _TAIL = 800, 300
 _MAX_LINES = 8
 _SHOWN = {"\n": "⏎", "\t": "⇥"}
+# Letters, marks and symbols that show nothing: Default_Ignorable_Code_Point of Unicode's DerivedCoreProperties, as far
+# as categories do not tell, and the blank Braille pattern.
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 
 
 def visible(text: str) -> str:
@@ -25,7 +29,7 @@ def _visible(char: str) -> str:
     if char in _SHOWN:
         return _SHOWN[char]
     hidden = unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-    odd_blank = char != " " and unicodedata.category(char) == "Zs"
+    odd_blank = (char != " " and unicodedata.category(char) == "Zs") or _BLANK.match(char)
     return f"<U+{ord(char):04X}>" if hidden or odd_blank else char
 
 

@@ -7,17 +7,20 @@ command patterns a `*` at the end respects words: `git *` matches `git` and
 
 Case does not matter when a rule denies or asks. An allowing rule keeps the case of paths and of options, so that
 `git branch -d *` does not allow `-D`.
+
+A rule that denies or asks finds its options wherever they stand in a command, bundled, apart or abbreviated: `rm -rf *`
+matches `rm x -fr` and `rm -r -f x`. An allowing rule means its words as they stand.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 from acp_agent.core.errors import ConfigError
+from acp_agent.gates.call_pattern import Call, CallPattern, one_line
+from acp_agent.gates.glob import Glob
 
 INNER_BLANK = "\x1f"
 """Stands for a blank inside one word when a rule allows, so that `git log *` does not match `git "log x"`."""
-
-_STAR, _ANY = "star", "any"
 
 
 class Action(StrEnum):
@@ -29,99 +32,13 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Glob:
-    """A compiled pattern. Matching takes time proportional to pattern times text at worst.
-
-    tokens   ("literal", one character), ("star",), ("any",), ("in" | "not in", characters)
-    """
-
-    tokens: tuple[tuple[str, frozenset[str]], ...]
-
-    @classmethod
-    def parse(cls, pattern: str) -> "Glob":
-        """Compile. Raises ValueError with the reason."""
-        tokens: list[tuple[str, frozenset[str]]] = []
-        index = 0
-        while index < len(pattern):
-            char = pattern[index]
-            index += 1
-            match char:
-                case "*":
-                    if not tokens or tokens[-1][0] != _STAR:
-                        tokens.append((_STAR, frozenset()))
-                case "?":
-                    tokens.append((_ANY, frozenset()))
-                case "[":
-                    token, index = _set(pattern, index)
-                    tokens.append(token)
-                case "\\":
-                    if index == len(pattern):
-                        raise ValueError("a backslash at the end escapes nothing")
-                    tokens.append(("in", frozenset(pattern[index])))
-                    index += 1
-                case _:
-                    tokens.append(("in", frozenset(char)))
-        return cls(tuple(tokens))
-
-    def matches(self, text: str) -> bool:
-        """Whether the whole text matches."""
-        at = token = 0
-        star = resume = -1
-        while at < len(text):
-            if token < len(self.tokens) and self.tokens[token][0] == _STAR:
-                star, resume = token, at
-                token += 1
-            elif token < len(self.tokens) and _fits(self.tokens[token], text[at]):
-                at += 1
-                token += 1
-            elif star >= 0 and text[resume] != "\n":
-                resume += 1
-                at, token = resume, star + 1
-            else:
-                return False
-        return all(kind == _STAR for kind, _ in self.tokens[token:])
-
-
-def _fits(token: tuple[str, frozenset[str]], char: str) -> bool:
-    kind, chars = token
-    match kind:
-        case "in":
-            return char in chars
-        case "not in":
-            return char not in chars and char != "\n"
-        case _:
-            return char != "\n"
-
-
-def _set(pattern: str, index: int) -> tuple[tuple[str, frozenset[str]], int]:
-    """A set from behind its `[`; gives the token and the position behind its `]`."""
-    end = pattern.find("]", index + (2 if pattern[index : index + 1] in ("!", "^") else 1))
-    if end < 0:
-        raise ValueError("a [ without its ]")
-    negated = pattern[index] in "!^"
-    body = pattern[index + negated : end]
-    chars: set[str] = set()
-    at = 0
-    while at < len(body):
-        if body[at + 1 : at + 2] == "-" and at + 2 < len(body):
-            first, last = ord(body[at]), ord(body[at + 2])
-            if first > last or last - first > 0xFFFF:
-                raise ValueError(f"the range {body[at : at + 3]} is empty")
-            chars.update(map(chr, range(first, last + 1)))
-            at += 3
-        else:
-            chars.add(body[at])
-            at += 1
-    return ("not in" if negated else "in", frozenset(chars)), end + 1
-
-
-@dataclass(frozen=True, slots=True)
 class Rule:
     """One rule of one tool. Made by `parse`.
 
     text      globs for paths, URLs and arguments
     command   globs for commands; those of an allow rule keep the case of options
     literal   the words before the first wildcard: what the rule names outright
+    loose     the pattern of a rule that denies or asks, with its options anywhere
     """
 
     pattern: str
@@ -129,30 +46,37 @@ class Rule:
     text: tuple[Glob, ...]
     command: tuple[Glob, ...]
     literal: tuple[str, ...]
+    loose: CallPattern | None
 
     @classmethod
     def parse(cls, pattern: str, action: Action, where: str = "rule") -> "Rule":
         """Compile a rule. Raises ConfigError naming `where`, the pattern and what is wrong with it."""
         allow = action is Action.ALLOW
         try:
-            compared = pattern if allow else _one_line(pattern)
+            compared = pattern if allow else one_line(pattern)
             text = (Glob.parse(compared if allow else compared.casefold()),)
             command = tuple(Glob.parse(folded(each, options=not allow)) for each in _ends(compared, strict=allow))
         except ValueError as error:
             raise ConfigError(where, "pattern", pattern, f"a glob: {error}") from None
-        return cls(pattern, action, text, command, _literal(pattern))
+        return cls(
+            pattern, action, text, command, _literal(pattern), None if allow else CallPattern.parse(compared.casefold())
+        )
 
     def matches_text(self, text: str) -> bool:
         """Whether a path, URL or argument text matches."""
-        compared = text if self.action is Action.ALLOW else _one_line(text.casefold())
+        compared = text if self.action is Action.ALLOW else one_line(text.casefold())
         return any(glob.matches(compared) for glob in self.text)
 
     def matches_command(self, canonical: str) -> bool:
         """Whether a command's canonical text matches."""
         allows = self.action is Action.ALLOW
         text = folded(canonical, options=not allows)
-        text = text if allows else _one_line(text)
+        text = text if allows else one_line(text)
         return any(glob.matches(text) for glob in self.command)
+
+    def matches_call(self, call: Call) -> bool:
+        """Whether the words of a command match: an allowing rule's as they stand."""
+        return self.matches_command(call.text) or (self.loose is not None and self.loose.matches(call))
 
     @property
     def everything(self) -> bool:
@@ -189,11 +113,6 @@ def folded(text: str, *, options: bool) -> str:
     if options:
         return text.casefold()
     return " ".join(word if word.startswith("-") else word.casefold() for word in text.split(" "))
-
-
-def _one_line(text: str) -> str:
-    """A text in which no newline hides what follows from a rule that denies or asks."""
-    return text.replace("\n", " ")
 
 
 def denied_outright(rules: tuple[Rule, ...]) -> bool:

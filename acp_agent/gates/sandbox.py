@@ -20,7 +20,7 @@ from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import Access, Allow, Ask, CommandSubject, Deny, PathSubject, UrlSubject, Verdict
 from acp_agent.core.wrapper import Gate
 from acp_agent.gates.command import DAMAGED, Plain, analyse, survey
-from acp_agent.gates.command_paths import MAX_WORDS, Folders, path_words
+from acp_agent.gates.command_paths import MAX_WORDS, Expand, Folders, path_words, unexpanded
 
 _DEVICES = re.compile(r"/dev/(?:null|zero|full|u?random|tty|stdin|stdout|stderr|fd/\d+)")
 _CLIMBS = re.compile(r"(?![/~])(?:.*/)?\.\.(?:/|$)", re.DOTALL)
@@ -38,6 +38,7 @@ class SandboxGate(Gate):
     resolve           for paths a tool itself touches (FileSystem.resolve)
     resolve_command   for paths a command names; the two sandboxes are configured apart (T4.1)
     refuse_url        why a URL is refused, whatever its host's addresses are, or None
+    expand            which files there are for a pattern of a command
     """
 
     name = "sandbox"
@@ -48,8 +49,10 @@ class SandboxGate(Gate):
         resolve: Resolve,
         resolve_command: Resolve,
         refuse_url: Callable[[str], str | None] = _no_opinion,
+        expand: Expand = unexpanded,
     ) -> None:
         super().__init__(wrapped)
+        self._expand = expand
         self._refuse_url = refuse_url
         self._resolve = resolve
         self._resolve_command = resolve_command
@@ -80,24 +83,25 @@ class SandboxGate(Gate):
         """The outside paths a command names, or the refusal of one that climbs out."""
         analysis = analyse(text)
         commands = analysis.commands if isinstance(analysis, Plain) else survey(text).commands
-        outside: list[str] = []
-        folders = Folders()
+        outside: dict[str, None] = {}
+        folders = Folders(self._expand)
         judged = 0
         for command in (each for outer in commands for each in outer.walk() if outer.unclear != DAMAGED):
             folders.enter(command)
             if folders.lost:
                 return Deny("it changes the folder more often than can be followed; run it in steps")
-            for word in path_words(command):
-                judged += 1
-                if judged > MAX_WORDS:
+            for word in dict.fromkeys(path_words(command)):
+                matches = folders.matches(word, command)
+                judged += len(folders.possible) + len(matches or ())
+                if judged > MAX_WORDS or matches is None:
                     return [*outside, f"(more than {MAX_WORDS} paths)"]
                 where = [self._is_outside(path) for path in folders.places(word)]
                 if _CLIMBS.match(word) and all(where):
                     return Deny(f"'{word}' leads out of the workspace")
-                if any(where) and word not in outside:
-                    outside.append(word)
+                found = [word] if any(where) else [path for path in matches if self._is_outside(path)]
+                outside.update(dict.fromkeys(found))
             folders.leave(command)
-        return outside
+        return list(outside)
 
     def _is_outside(self, path: str) -> bool:
         if path.startswith("~"):

@@ -41,7 +41,7 @@ PROFILES: Mapping[str, tuple[str, ...] | None] = MappingProxyType(
     {
         "full": None,
         "coding": ("group:fs", "group:runtime", "group:web", "group:memory", "diagnostics", "read_overflow"),
-        "minimal": ("read", "list_directory", "find_path", "grep"),
+        "minimal": ("read", "list_directory", "find_path", "grep", "read_overflow"),
     }
 )
 """What each profile names; None for everything."""

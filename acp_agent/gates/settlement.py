@@ -4,8 +4,11 @@ from dataclasses import dataclass, replace
 
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import ApprovedBy, Ask, Ruling, ToolResult, Verdict
+from acp_agent.gates.command import Command
 from acp_agent.gates.grants import Grant, GrantKind
 from acp_agent.gates.judgement import Judgement
+from acp_agent.gates.program_table import program_table
+from acp_agent.gates.programs import Programs
 from acp_agent.gates.site import host_of
 
 _TITLE = 100  # characters of a URL a title certainly shows
@@ -38,10 +41,17 @@ def command_question(invocation: Invocation, judgement: Judgement, digest: str) 
     needed = () if invocation.asks else judgement.needed
     exact = Grant(tool, GrantKind.PAYLOAD, digest, allowed=True)
     grants = tuple(Grant(tool, GrantKind.PREFIX, prefix, allowed=True) for prefix in needed) or (exact,)
-    always = ", ".join(f"{prefix} …" for prefix in needed)
+    always = ", ".join((*(f"{prefix} …" for prefix in needed), *_but(needed)))
     shown = tuple(reason for reason in reasons if not reason.startswith("no rule allows"))
     verdict = Ask("\n".join(reasons) or "runs a command")
     return Settlement(verdict, shown, always, grants, grants[0] if len(grants) == 1 else exact)
+
+
+def _but(prefixes: tuple[str, ...]) -> tuple[str, ...]:
+    """What approvals of these prefixes leave out, in words."""
+    programs = Programs(program_table())
+    spared = any(programs.spares(Command(tuple(prefix.split(" ")))) for prefix in prefixes)
+    return ("nothing that destroys",) if spared else ()
 
 
 def url_question(invocation: Invocation, urls: tuple[str, ...], sites: tuple[str, ...], digest: str) -> Settlement:

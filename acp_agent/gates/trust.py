@@ -13,15 +13,19 @@ from uuid import uuid4
 
 import anyio.to_thread
 
+from acp_agent.core.conduct import AutoApprove, Conduct
+from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.ports import Approver, Decision, Invocation, Question, ToolExecutor
 from acp_agent.core.types import (
     Allow,
     Ask,
+    CallOrigin,
     CommandSubject,
     Deny,
     McpSubject,
     PathSubject,
     ToolKind,
+    ToolResult,
     ToolSpec,
     UrlSubject,
     Verdict,
@@ -30,6 +34,8 @@ from acp_agent.core.wrapper import Gate
 from acp_agent.gates.question import clipped, visible
 from acp_agent.gates.trust_level import TrustLevel, lowest
 from acp_agent.store.trusted_folders import TrustedFolders
+
+_UNASKED = "full-auto does not ask, so it is refused; at another approval level the user would be asked"
 
 
 @dataclass(slots=True)
@@ -65,19 +71,35 @@ class TrustGate(Gate):
     blocked     a tool or turn: refused
     untrusted   a turn: nothing that runs, changes or reaches the web. A tool: nothing of that beyond its own server,
                 and each call asks, whatever rules allow. A folder: what runs or changes something asks
+
+    Where nothing is asked (full-auto) what would be asked is refused instead, but not to the user himself.
+
+    conduct   the approval level in force, read anew for each call; None where questions are always put
     """
 
     name = "trust"
 
-    def __init__(self, wrapped: ToolExecutor, standing: Standing) -> None:
+    def __init__(self, wrapped: ToolExecutor, standing: Standing, conduct: Conduct | None = None) -> None:
         super().__init__(wrapped)
         self._standing = standing
+        self._conduct = conduct
 
     def allows(self, spec: ToolSpec) -> bool:
         """Whether a tool belongs in the catalogue."""
         return self._standing.tools.get(spec.name) is not TrustLevel.BLOCKED
 
     def check(self, invocation: Invocation) -> Verdict:
+        verdict = self._judge(invocation)
+        full_auto = self._conduct is not None and self._conduct.auto_approve is AutoApprove.FULL_AUTO
+        if isinstance(verdict, Ask) and full_auto and invocation.call.origin is CallOrigin.MODEL:
+            return Deny(f"{verdict.reason}; {_UNASKED}", ToolErrorCategory.CONFIRMATION_REQUIRED, rule=verdict.reason)
+        return verdict
+
+    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
+        verdict = self._judge(invocation)
+        return self.refusal(verdict) if isinstance(verdict, Deny) else await self.wrapped.execute_confirmed(invocation)
+
+    def _judge(self, invocation: Invocation) -> Verdict:
         name, turn = invocation.spec.name, self._standing.turn
         tool = self._standing.of_tool(invocation)
         acts = _runs_or_changes(invocation)

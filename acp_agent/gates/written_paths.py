@@ -16,7 +16,7 @@ from acp_agent.gates.git_config import config_file
 from acp_agent.gates.program_table import program_table
 from acp_agent.gates.programs import find_subcommand
 from acp_agent.gates.shell.danger import has_option, operands
-from acp_agent.gates.shell.options import option_texts
+from acp_agent.gates.shell.options import getopt, option_texts
 from acp_agent.gates.shell.scripts import awk_asks, sed_asks
 from acp_agent.gates.shell.tables import tables
 from acp_agent.gates.shell.wrappers import is_runner
@@ -43,14 +43,26 @@ _MAKERS = frozenset(("mkdir", "touch", "chmod", "chown", "chgrp", "gmkdir", "gto
 _COPIERS = frozenset(("cp", "gcp", "install", "ginstall", "rsync", "scp"))
 _MOVERS = frozenset(("mv", "gmv", "ln", "gln", "link"))
 _FINDERS = frozenset(("find", "gfind", "bfs"))
-_OUTPUT = ("-o", "--output", "--out", "-O", "--log-file", "--LOG-FILE")
+_OUTPUT = ("--output", "--log-file", "--LOG-FILE")
 _OUTPUT_READERS = frozenset(("sort", "tree", "less", "git", "jq"))
 _FIND_WRITES = ("-delete", "-fprint", "-fprint0", "-fprintf", "-fls", "-ok", "-okdir")
 _GIT_WRITES = frozenset(
     ("mv", "rm", "checkout", "restore", "clean", "init", "clone", "worktree", "submodule", "sparse-checkout")
 )
+_PLANTED = ".git/hooks"
+_UNPACKERS: dict[str, tuple[str, tuple[str, ...], str]] = {
+    # its options with values; which of them name the folder; short options with which it only looks
+    **dict.fromkeys(("tar", "gtar", "bsdtar"), ("bCfFgHIKLNTVX", ("C", "--directory", "--cd"), "trucAdO")),
+    "unzip": ("dxP", ("d",), "lptczZ"),
+    "patch": ("BDFVdgioprxYzZ", ("d", "--directory"), ""),
+    "cpio": ("CDEFHMORW", ("D", "--directory"), "ot"),
+    **dict.fromkeys(("7z", "7za", "7zr", "7zz"), ("opt", ("o",), "")),
+    "unrar": ("o", (), ""),
+    "jar": ("Ceif", ("C",), "ctu"),
+}
+_LOOKS = ("--list", "--create", "--append", "--update", "--diff", "--compare", "--to-stdout", "--dry-run", "--check")
+_GIT_LOOKS = ("--stat", "--numstat", "--summary", "--cached", "--abort", "--quit", "--show-current-patch")
 _SKIPPED = re.compile(r"--(?:exclude|include|ignore|filter)[\w-]*|-[xX]")
-_TAR_FILE = re.compile(r"-?[A-Za-z]*f|--file")
 _TOKEN = re.compile(r"[^\s'\"`;(){}<>|&,=\[\]]{2,}")
 
 MAX_CODE = 16 * 1024
@@ -60,6 +72,7 @@ MAX_CODE = 16 * 1024
 def written(command: Command) -> Words:
     """The words of one command, without those of the commands it starts, that name what it may change."""
     yield from (Written(each.target) for each in command.redirections if each.writes and not each.harmless)
+    yield from _unpacked(command)
     name, table = command.name, program_table()
     interpreter = tables().interpreter(name)
     if name in tables().wrappers and not (is_runner(command) and command.own):
@@ -100,7 +113,7 @@ def _writer(command: Command) -> Words:
         case "zip":
             yield from _named(operands(args)[:1])
         case "tar" | "gtar" | "bsdtar" if _archives(args):
-            yield from _named(args[at + 1] for at, word in enumerate(args[:-1]) if _TAR_FILE.fullmatch(word))
+            yield from _named(value for _, value in getopt(_dashed(args), "f", "--file")[0])
         case _ if name in _COPIERS:
             yield from _copied(command, moves=any(word.startswith("--remove") for word in args))
         case _ if name in _MOVERS:
@@ -114,10 +127,13 @@ def _writer(command: Command) -> Words:
 def _copied(command: Command, *, moves: bool) -> Words:
     """The destination, and each source as it lands in it; what is moved away is changed as well."""
     args = tuple(word for at, word in enumerate(command.own) if not (at and _SKIPPED.fullmatch(command.own[at - 1])))
-    targets = [word.partition("=")[2] for word in args if word.startswith("--t") and "=" in word]
-    targets += [args[at + 1] for at, word in enumerate(args[:-1]) if word in ("-t", "--target-directory")]
-    paths = operands(args)
-    sources = [path for path in paths if path not in targets] if targets else paths[:-1]
+    if command.name in ("rsync", "scp"):
+        targets, paths = list[str](), operands(args)
+    else:
+        letters = "Stmog" if command.name in ("install", "ginstall") else "St"
+        options, paths = getopt(args, letters, "--target-directory")
+        targets = [value for name, value in options if name in ("t", "--target-directory")]
+    sources = paths if targets else paths[:-1]
     whole = moves or command.name == "rsync" or has_option(args, "rRa", "--recursive", "--archive")
     if moves:
         yield from (Written(path, whole=True) for path in sources)
@@ -126,13 +142,55 @@ def _copied(command: Command, *, moves: bool) -> Words:
         yield from (Written(posixpath.join(target, posixpath.basename(path.rstrip("/"))), whole) for path in sources)
 
 
+def _unpacked(command: Command) -> Words:
+    """What an archive or a patch may bring when it is laid over the session's folder, or over one told by its path.
+
+    Below a folder of its own (`-C build`) its contents are nobody's hooks.
+    """
+    name, args = command.name, command.own
+    if name == "git":
+        at, subcommand = find_subcommand(program_table().programs["git"], args)
+        if subcommand not in ("apply", "am") or has_option(args[at:], "", *_LOOKS, *_GIT_LOOKS):
+            return
+        folders = [value for _, value in getopt(args[at + 1 :], "", "--directory")[0]]
+    elif name in _UNPACKERS:
+        letters, folder, looks = _UNPACKERS[name]
+        first = next(iter(args), "")
+        given = _dashed(args) if name in ("tar", "gtar", "bsdtar", "jar") else args
+        bundled = given != args
+        if has_option(_flags(given, letters), looks, *_LOOKS) or (
+            name.startswith("7z") and first in ("l", "a", "t", "u", "h")
+        ):
+            return
+        options, files = getopt(given, letters, "--directory", "--cd")
+        if name == "patch" and files:
+            return  # whatever the patch says, this is the file
+        told = not bundled or sum(letter in letters for letter in first) < 2  # else values stand in another order
+        folders = [value for option, value in options if option in folder and told]
+    else:
+        return
+    below = posixpath.normpath(posixpath.join("", *folders))
+    if below == "." or below.startswith(("/", "~", "..", "$")):
+        yield Written(posixpath.normpath(posixpath.join(below, _PLANTED)))
+
+
+def _flags(args: tuple[str, ...], letters: str) -> list[str]:
+    """The options, each without its value: of `-xfcat`, `-x`."""
+    cut = re.compile(f"[{letters}].*", re.DOTALL)
+    return [word if word.startswith("--") else cut.sub("", word) for word in args if word.startswith("-")]
+
+
 def _archives(args: Sequence[str]) -> bool:
     """Whether tar makes or lists an archive, and so only reads the files it is given."""
-    first = next(iter(args), "")
-    bundle = "" if first.startswith("--") else first
-    reads = bool(set(bundle) & set("ctru")) and "x" not in bundle
-    long = any(word in ("--create", "--list", "--append", "--update") for word in args)
-    return (reads or long) and not any(word.startswith("--remove") for word in args)
+    flags = _flags(_dashed(args), _UNPACKERS["tar"][0])
+    reads = has_option(flags, "ctru", "--create", "--list", "--append", "--update")
+    return reads and not has_option(flags, "x", "--extract", "--get", "--remove-files")
+
+
+def _dashed(args: Sequence[str]) -> tuple[str, ...]:
+    """The arguments of tar; the first may be a bundle of options without its dash."""
+    first = next(iter(args), "-")
+    return tuple(args) if first.startswith("-") else (f"-{first}", *args[1:])
 
 
 def _finder(command: Command) -> Words:
@@ -162,14 +220,18 @@ def _git(command: Command) -> Words:
 def _outputs(command: Command) -> Words:
     """The files that options of a program that else only reads make it write."""
     args = command.argv[1:]
-    for at, word in enumerate(args):
-        name, equals, value = word.partition("=")
-        if name.startswith("--out") and equals:
-            yield Written(value)
-        elif word in _OUTPUT and command.name in _OUTPUT_READERS:
-            yield from (Written(each) for each in args[at + 1 : at + 2])
+    yield from (Written(word.partition("=")[2]) for word in args if word.startswith("--out") and "=" in word)
+    if command.name in _OUTPUT_READERS:
+        # Of git's short options many have a value with an `o` in it.
+        given = args if command.name != "git" else tuple(word for at, word in enumerate(args) if _gits(args, at))
+        yield from (Written(value) for _, value in getopt(given, "oO", *_OUTPUT)[0] if value)
     if command.name == "uniq":
         yield from (Written(word) for word in operands(args)[1:])
+
+
+def _gits(args: tuple[str, ...], at: int) -> bool:
+    """Whether a word is an output option of git, or behind one."""
+    return args[at].startswith(("-o", "-O", "--out")) or (at > 0 and args[at - 1] in ("-o", "-O", "--output"))
 
 
 def _editor(command: Command) -> Words:

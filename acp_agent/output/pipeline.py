@@ -1,129 +1,231 @@
-"""The way of a tool's words to their readers: sanitize -> stages (redact -> filter) -> clip.
+"""The way of a tool's words to their readers: sanitize -> redact -> filter -> clip -> fence (requirements 1.D).
 
-Stages are handed in: the redactor and the filters are stages. Every reader's strings take the same way; a stage
-that is for one reader only looks at `Source.reader`. The order of the stages is the order of the list.
+    every string     sanitize, redact
+    model and user   what a command printed is filtered; what filters dropped and matters is put back
+    user, machines   clipped to `display`
+    model            clipped to `preview` when the whole text is kept elsewhere, else to `threshold`; fenced as data
 
-Pure and without state between calls, so it may run in any thread; for megabytes of text it should.
+`apply` is pure and without state between calls, so it may run in any thread; for megabytes of text it should. What it
+gives is almost done: whoever can keep the whole text does so, then calls `finish` (O5.3, O5.8).
 """
 
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Protocol
 
 from acp_agent.core.errors import ToolFailure
-from acp_agent.core.types import Json, JsonObject, OutputStats, ToolKind, ToolResult, ToolSpec
+from acp_agent.core.types import Frame, Json, JsonObject, OutputStats, ToolKind, ToolResult, ToolSpec
 from acp_agent.output.clip import SMALLEST_LIMIT, clip, measure
+from acp_agent.output.filters import CommandRun, Filtered, FilterEngine
+from acp_agent.output.redaction import Redactor
 from acp_agent.output.sanitize import sanitize
+from acp_agent.output.security_notes import preserved, redaction_note
+from acp_agent.output.spotlight import fence
 
-
-class Reader(StrEnum):
-    """Who reads a string of a result (see ToolResult)."""
-
-    MODEL = "model"
-    USER = "user"
-    MACHINE = "machine"
+_WORTH_IT = 200
+"""Characters a filter must save: to say where the whole text is costs most of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Where a text comes from and whom it is for."""
+class Sizes:
+    """How much each reader gets, in characters.
+
+    threshold   of a text the model gets at most (O5.13: the one and only such limit)
+    preview     of a longer text, when the whole of it is kept and can be read on
+    display     of each string the editor gets at most: the display and every string of the envelope
+
+    Raises ValueError for a limit under 256, or a preview over the threshold.
+    """
+
+    threshold: int = 50_000
+    preview: int = 5_000
+    display: int = 8 * 1024
+
+    def __post_init__(self) -> None:
+        for name in ("threshold", "preview", "display"):
+            if (limit := getattr(self, name)) < SMALLEST_LIMIT:
+                raise ValueError(f"{name} = {limit}: expected at least {SMALLEST_LIMIT} characters")
+        if self.preview > self.threshold:
+            raise ValueError(f"preview = {self.preview}: expected at most the threshold, {self.threshold}")
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """Whose words they are.
+
+    call_id   the call's UUID
+    run       the command that ran; None for other tools
+    source    the URL or the MCP server the words come from; None for this machine
+    """
 
     spec: ToolSpec
-    reader: Reader
+    call_id: str
+    run: CommandRun | None = None
+    source: str | None = None
 
 
-class Stage(Protocol):
-    """One step between sanitize and clip. Must not raise: a text it cannot treat it gives back."""
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A result that only lacks its end.
 
-    def __call__(self, text: str, source: Source) -> str:
-        """The whole text, changed or not."""
-        ...
+    whole   the model's text, redacted, before anything was left out; "" when nothing was. To be kept
+    long    whether it is over the threshold, so that only a part of it can be shown
+    """
+
+    result: ToolResult
+    whole: str
+    long: bool
+    _sizes: Sizes
+    _speaker: Speaker
+    _frame: Frame
+    _note: str
+
+    def finish(self, reference: str = "", trouble: str = "", summary: str = "") -> ToolResult:
+        """The result as it goes out.
+
+        reference   under which the whole is kept; "" when it is not
+        trouble     why not, when it should have been
+        summary     stands for the text of a long one (O5.15)
+        """
+        limit = self._sizes.preview if self.long and reference else self._sizes.threshold
+        text = summary or clip(self.result.text, limit).text
+        stats = self.result.stats and replace(
+            self.result.stats, shown_lines=measure("", text).shown_lines, shown_chars=len(text)
+        )
+        parts = (self._frame.head, self._fenced(text), self._frame.ending, self._note, self._told(reference, trouble))
+        return replace(self.result, text="\n".join(filter(None, parts)), stats=stats, frame=None)
+
+    def _fenced(self, text: str) -> str:
+        """Words of a tool that only says what it has done are ours, and so is an error."""
+        spec = self._speaker.spec
+        foreign = spec.kind is ToolKind.EXECUTE or spec.external or not spec.mutates
+        framed = self.result.failure is None or bool(self._frame.head)
+        if not (foreign and framed and text):
+            return text
+        return fence(text, self._speaker.call_id, external=self._speaker.source if spec.external else None)
+
+    def _told(self, reference: str, trouble: str) -> str:
+        if reference:
+            size = f"{measure(self.whole, '').raw_lines} lines, {len(self.whole)} chars"
+            return f"[the whole output ({size}) is {reference}: read_overflow reads or searches it]"
+        return f"[the whole output was not kept: {trouble}]" if trouble else ""
 
 
 class Pipeline:
     """Fits results to their readers.
 
-    threshold      characters of `text` the model gets at most (O5.13: the one and only such limit)
-    display_limit  characters of each string the editor gets at most: the display and every string of the envelope
-    stages         what happens between sanitize and clip, in order
-
-    Raises ValueError for a limit under 256.
+    redactor   takes secrets out of every string
+    filters    shorten what commands print; None = they are off
     """
 
-    def __init__(self, threshold: int, display_limit: int, stages: Sequence[Stage] = ()) -> None:
-        for name, limit in (("threshold", threshold), ("display_limit", display_limit)):
-            if limit < SMALLEST_LIMIT:
-                raise ValueError(f"{name} = {limit}: expected at least {SMALLEST_LIMIT} characters")
-        self._threshold = threshold
-        self._display_limit = display_limit
-        self._stages = tuple(stages)
+    def __init__(self, sizes: Sizes, redactor: Redactor, filters: FilterEngine | None = None) -> None:
+        self._sizes = sizes
+        self._redactor = redactor
+        self._filters = filters
 
-    def apply(self, result: ToolResult, spec: ToolSpec) -> ToolResult:
+    def apply(self, result: ToolResult, speaker: Speaker) -> Fitted:
         """The result with text, display, envelope and failure fit to be shown, and `stats` of the text.
 
         `envelope["truncated"]` becomes true when a string of the result was cut (O5.16). Diffs and locations stay as
         they are, an editor applies them to real files; and pictures, which hold no words.
         """
-        return _Application(self._threshold, self._display_limit, self._stages, spec).apply(result)
+        return _Application(self._sizes, self._redactor, self._filters, speaker).apply(result)
 
 
 class _Application:
     """One run over one result. Equal strings (stdout often is the text) are treated once."""
 
-    def __init__(self, threshold: int, display_limit: int, stages: tuple[Stage, ...], spec: ToolSpec) -> None:
-        self._limits = {Reader.MODEL: threshold, Reader.USER: display_limit, Reader.MACHINE: display_limit}
-        self._stages = stages
-        self._spec = spec
-        self._sanitized: dict[str, str] = {}
+    def __init__(self, sizes: Sizes, redactor: Redactor, filters: FilterEngine | None, speaker: Speaker) -> None:
+        self._sizes = sizes
+        self._redactor = redactor
+        self._filters = filters
+        self._speaker = speaker
+        self._clean: dict[str, str] = {}
+        self._found = Counter[str]()
         self._cut = False
 
-    def apply(self, result: ToolResult) -> ToolResult:
-        text = self._fit(result.text, Reader.MODEL)
-        shown = self._fit(result.shown, Reader.USER)
-        envelope = self._fit_object(result.envelope) if result.envelope is not None else None
-        if envelope is not None and self._cut:
+    def apply(self, result: ToolResult) -> Fitted:
+        whole = self._redacted(result.text)
+        filtered = self._filtered(whole)
+        text = whole if filtered is None else filtered.text
+        long = len(text) > self._sizes.threshold
+        shown = self._clip(text if result.display is None else self._redacted(result.display))
+        envelope = self._object(result.envelope) if result.envelope is not None else None
+        if envelope is not None and (self._cut or long):
             envelope["truncated"] = True
-        return replace(
+        frame = self._frame(result.frame or Frame())
+        failure = self._failure(result.failure) if result.failure is not None else None
+        note = redaction_note(self._found)
+        fitted = replace(
             result,
             text=text,
-            display=None if shown == text else shown,
+            display="\n".join(filter(None, (frame.headline, shown, frame.ending, note))),
             envelope=envelope,
-            failure=self._fit_failure(result.failure) if result.failure is not None else None,
-            stats=measure(result.text, text),
+            failure=failure,
+            stats=_stats(result.text, text, filtered),
         )
+        left_out = long or len(text) < len(whole)
+        return Fitted(fitted, whole if left_out else "", long, self._sizes, self._speaker, frame, note)
 
-    def _fit(self, text: str, reader: Reader) -> str:
-        if text not in self._sanitized:
-            self._sanitized[text] = sanitize(text, terminal=self._spec.kind is ToolKind.EXECUTE)
-        source = Source(self._spec, reader)
-        fitted = self._sanitized[text]
-        for stage in self._stages:
-            fitted = stage(fitted, source)
-        clipped = clip(fitted, self._limits[reader])
+    def _filtered(self, text: str) -> Filtered | None:
+        """What the filters make of a command's output; `text` itself where that would save next to nothing."""
+        if self._filters is None or self._speaker.run is None:
+            return None
+        filtered = shortened(text, self._speaker.run, self._filters)
+        if filtered is None or len(filtered.text) + _WORTH_IT < len(text):
+            return filtered
+        return replace(filtered, text=text)
+
+    def _redacted(self, text: str) -> str:
+        if text not in self._clean:
+            redacted = self._redactor.redact(sanitize(text, terminal=self._speaker.spec.kind is ToolKind.EXECUTE))
+            self._clean[text] = redacted.text
+            self._found |= Counter(redacted.found)  # stdout and the text hold the same secrets
+        return self._clean[text]
+
+    def _clip(self, text: str) -> str:
+        clipped = clip(text, self._sizes.display)
         self._cut = self._cut or clipped.omitted > 0
         return clipped.text
 
-    def _fit_object(self, value: JsonObject) -> JsonObject:
-        return {key: self._fit_json(item) for key, item in value.items()}
+    def _object(self, value: JsonObject) -> JsonObject:
+        return {key: self._json(item) for key, item in value.items()}
 
-    def _fit_json(self, value: Json) -> Json:
+    def _json(self, value: Json) -> Json:
         match value:
             case str():
-                return self._fit(value, Reader.MACHINE)
+                return self._clip(self._redacted(value))
             case list():
-                return [self._fit_json(item) for item in value]
+                return [self._json(item) for item in value]
             case dict():
-                return self._fit_object(value)
+                return self._object(value)
             case _:
                 return value
 
-    def _fit_failure(self, failure: ToolFailure) -> ToolFailure:
+    def _frame(self, frame: Frame) -> Frame:
+        return Frame(*map(self._redacted, (frame.head, frame.headline, frame.ending)))
+
+    def _failure(self, failure: ToolFailure) -> ToolFailure:
         return replace(
             failure,
-            message=self._fit(failure.message, Reader.MACHINE),
-            suggestion=self._fit(failure.suggestion, Reader.MACHINE),
+            message=self._clip(self._redacted(failure.message)),
+            suggestion=self._clip(self._redacted(failure.suggestion)),
         )
+
+
+def shortened(text: str, run: CommandRun, filters: FilterEngine) -> Filtered | None:
+    """What the filters make of a command's output, with the lines they dropped that matter; None: no rule is for it."""
+    filtered = filters.apply(text, run)
+    if filtered is None or not filtered.removed:
+        return filtered
+    kept = preserved(text, filtered.text)
+    return replace(filtered, text="\n".join((filtered.text.removesuffix("\n"), kept))) if kept else filtered
+
+
+def _stats(raw: str, text: str, filtered: Filtered | None) -> OutputStats:
+    stats = measure(raw, text)
+    if filtered is None:
+        return stats
+    return replace(stats, rules=tuple(filtered.rules), confidence=filtered.confidence)
 
 
 def stats_line(stats: OutputStats, name: str) -> str:

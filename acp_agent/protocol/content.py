@@ -11,17 +11,19 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import assert_never
 from urllib.parse import unquote, urlsplit
+from uuid import uuid4
 
 from acp_agent.core.backends import EntryKind, FileSystem
 from acp_agent.core.errors import AgentError
 from acp_agent.core.messages import ImagePart, Message, Part, Role, TextPart
+from acp_agent.core.redaction import Redact, verbatim
 from acp_agent.core.types import Access
 from acp_agent.core.web import Web
+from acp_agent.output.spotlight import fence
 from acp_agent.protocol import wire
 from acp_agent.protocol.diagnostics import DIAGNOSTICS_TYPE, diagnostics
 from acp_agent.protocol.errors import invalid_request
 from acp_agent.protocol.linked_pages import read_pages
-from acp_agent.tools.untrusted import fence
 
 TEXT_LIMIT = 1024 * 1024
 """Bytes of text in one prompt, before and after links are read (A12.5, A24.14)."""
@@ -50,9 +52,9 @@ class Prompt:
     skipped: list[str] = field(default_factory=list[str])
 
 
-async def read_prompt(blocks: Sequence[wire.Block], files: FileSystem, web: Web) -> Prompt:
-    """Raises RpcError -32600 "prompt too large"."""
-    reading = _Reading(files)
+async def read_prompt(blocks: Sequence[wire.Block], files: FileSystem, web: Web, redact: Redact = verbatim) -> Prompt:
+    """Raises RpcError -32600 "prompt too large". What is attached goes through `redact`; what is typed stays."""
+    reading = _Reading(files, redact)
     for block in blocks:
         await reading.add(block)
     await reading.add_pages(web)
@@ -66,8 +68,9 @@ async def read_prompt(blocks: Sequence[wire.Block], files: FileSystem, web: Web)
 class _Reading:
     """Gathers the parts of one prompt: texts joined, resources after them in place, images attached."""
 
-    def __init__(self, files: FileSystem) -> None:
+    def __init__(self, files: FileSystem, redact: Redact) -> None:
         self._files = files
+        self._redact = redact
         self._size = 0
         self._pages: list[tuple[str, int]] = []  # URLs of linked pages, and which text names each
         self.texts: list[str] = []
@@ -109,7 +112,7 @@ class _Reading:
         resource = block.resource
         if isinstance(resource, wire.EmbeddedText):
             listed = resource.mime_type == DIAGNOSTICS_TYPE
-            self._add_text(diagnostics(resource.text) if listed else _resource(resource.uri, resource.text))
+            self._add_text(diagnostics(resource.text) if listed else self._resource(resource.uri, resource.text))
         elif resource.mime_type in _IMAGE_TYPES:
             self._add_image(wire.Image(type="image", data=resource.blob, mime_type=resource.mime_type or ""))
         else:
@@ -137,7 +140,10 @@ class _Reading:
         if len(text.encode("utf-8", "replace")) > LINK_LIMIT:
             self.skipped.append(f"{block.uri}: over {LINK_LIMIT} bytes")
             return
-        self._add_text(_resource(block.uri, text))
+        self._add_text(self._resource(block.uri, text))
+
+    def _resource(self, uri: str, text: str) -> str:
+        return _resource(uri, self._redact(text))
 
     async def add_pages(self, web: Web) -> None:
         """Put linked pages in the place of their names, into the room the rest of the prompt has left (A24.14)."""
@@ -148,8 +154,8 @@ class _Reading:
                 continue
             named = len(self.texts[index].encode("utf-8", "replace"))
             room = TEXT_LIMIT - self._size + named
-            text = _cut(page.text, room - _FRAME)
-            resource = _resource(url, fence(text, page.url))
+            text = _cut(self._redact(page.text), room - _FRAME)
+            resource = _resource(url, fence(text, str(uuid4()), external=page.url))
             size = len(resource.encode("utf-8", "replace"))
             if not text or size > room:
                 self.skipped.append(f"{url}: no room for it in the prompt" if page.text else f"{url}: nothing to read")

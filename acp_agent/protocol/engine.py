@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, assert_never
 from uuid import uuid4
 
-from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import EventSink, Notice, Severity, TextDelta
 from acp_agent.core.messages import Message, StopReason, TextPart
-from acp_agent.core.ports import Toolset
+from acp_agent.core.ports import Backends, Toolset
+from acp_agent.core.redaction import Redact, verbatim
 from acp_agent.core.types import CallOrigin, JsonObject, ToolCall, ToolResult
-from acp_agent.core.web import Web
+from acp_agent.output.markdown_images import defused
 from acp_agent.protocol import commands, wire
 from acp_agent.protocol.commands import Name
 from acp_agent.protocol.content import read_prompt
@@ -40,29 +40,33 @@ def _forget(text: str) -> None:
 class TurnEngine:
     """Answers prompts: slash commands itself, everything else with the loop.
 
-    loop     gives the loop, or raises an AgentError whose text tells the user how to set a model up
+    loop       gives the loop, or raises an AgentError whose text tells the user how to set a model up
+    backends   what a prompt may be read with, asked anew for each
+    begin      told of each prompt's typed text before anything is done with it
+    redact     takes secrets out of what is attached to a prompt
     """
 
     def __init__(
         self,
         loop: Callable[[], Awaitable[Loop]],
         toolset: Toolset,
-        files: FileSystem,
-        web: Web,
+        backends: Callable[[], Awaitable[Backends]],
         emit: EventSink,
-        learn: Callable[[str], None] = _forget,
+        begin: Callable[[str], None] = _forget,
+        redact: Redact = verbatim,
     ) -> None:
         self._loop = loop
         self._toolset = toolset
-        self._files = files
-        self._web = web
+        self._backends = backends
         self._emit = emit
-        self._learn = learn
+        self._begin = begin
+        self._redact = redact
         self._since_last_turn: list[TextPart] = []
 
     async def answer(self, params: JsonObject) -> Answer:
-        prompt = await read_prompt(wire.prompt_blocks(params), self._files, self._web)
-        self._learn(prompt.typed)
+        blocks, backends = wire.prompt_blocks(params), await self._backends()
+        prompt = await read_prompt(blocks, backends.files, backends.web, self._redact)
+        self._begin(prompt.typed)
         for skipped in prompt.skipped:
             await self._emit(Notice(Severity.WARNING, f"left out of the prompt: {skipped}"))
         command = commands.parse(prompt.command)
@@ -79,7 +83,7 @@ class TurnEngine:
         return Answer(await loop.run(message), loop.failure)
 
     async def _say(self, text: str) -> None:
-        await self._emit(TextDelta(text, str(uuid4())))
+        await self._emit(TextDelta(defused(self._redact(text)), str(uuid4())))
 
     async def _obey(self, name: Name, argument: str) -> str:
         match name:

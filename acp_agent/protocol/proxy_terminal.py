@@ -16,6 +16,7 @@ import anyio
 from acp_agent.core.backends import CommandOutcome, CommandRequest, OnOutput
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.types import Json, JsonObject
+from acp_agent.execution.child_environment import GIT_SETTING
 from acp_agent.protocol import wire
 from acp_agent.protocol.errors import ConnectionLost, NoAnswer, RpcError
 from acp_agent.protocol.paths import EditorPaths
@@ -36,6 +37,10 @@ _ENVIRONMENT: list[Json] = [
     {"name": "PAGER", "value": "cat"},
     {"name": "GIT_PAGER", "value": "cat"},
     {"name": "GIT_TERMINAL_PROMPT", "value": "0"},
+    # As in child_environment.py; what the editor itself may set for git in this way is not known here, and is gone.
+    {"name": "GIT_CONFIG_COUNT", "value": "1"},
+    {"name": "GIT_CONFIG_KEY_0", "value": GIT_SETTING[0]},
+    {"name": "GIT_CONFIG_VALUE_0", "value": GIT_SETTING[1]},
 ]
 
 

@@ -15,11 +15,13 @@ from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import Event, Notice, Severity
 from acp_agent.core.messages import StopReason
+from acp_agent.core.redaction import Redact, verbatim
 from acp_agent.core.types import JsonObject
 from acp_agent.log import Log
 from acp_agent.protocol import commands
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.errors import RpcError, internal_error, invalid_request
+from acp_agent.protocol.options import config_options
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Incoming, Peer
 from acp_agent.protocol.updates import Updates
@@ -36,11 +38,11 @@ class Answer:
     reason: StopReason
     failure: AgentError | None = None
 
-    def to_wire(self) -> JsonObject:
+    def to_wire(self, redact: Redact = verbatim) -> JsonObject:
         """ACP `PromptResponse`; a failure goes into `_meta`, for clients without a person in front."""
         response: JsonObject = {"stopReason": self.reason.value}
         if self.failure is not None:
-            response["_meta"] = {"acp_agent": {"failure": str(self.failure)}}
+            response["_meta"] = {"acp_agent": {"failure": redact(str(self.failure))}}
         return response
 
 
@@ -70,6 +72,7 @@ class Session:
 
     conduct    what the user chose; `active` is what the running turn obeys, taken over when a turn starts
                (A14.2, A15.7)
+    redact     takes secrets out of notices and reasons; whoever makes the engine puts it here first
     notices    what the user should hear of at the first prompt, when somebody reads it
     """
 
@@ -87,6 +90,7 @@ class Session:
         self.place = place
         self.conduct = conduct
         self.active = replace(conduct)
+        self._begun = replace(conduct)
         self._peer = peer
         self.paths = EditorPaths(place.cwd)
         self._updates = Updates(client, place.cwd, self.paths)
@@ -95,6 +99,7 @@ class Session:
         self._engine_lock = anyio.Lock()
         self._notices = list(notices)
         self._turn: anyio.CancelScope | None = None
+        self.redact: Redact = verbatim
 
     async def engine(self) -> Engine:
         """The engine, made once. Raises AgentError when the configuration does not allow one."""
@@ -118,6 +123,19 @@ class Session:
         """Keep something to be told at the next prompt."""
         self._notices.append(notice)
 
+    def begin_anew(self, conduct: Conduct) -> None:
+        """Conduct oneself as the configuration wants it that could not be read before, unless the user has chosen."""
+        if self.conduct != self._begun:
+            return
+        self.conduct, self._begun = conduct, replace(conduct)
+        self._take_conduct()
+        self.post_update({"sessionUpdate": "current_mode_update", "currentModeId": conduct.mode.value})
+        self.post_update({"sessionUpdate": "config_option_update", "configOptions": config_options(conduct)})
+
+    def _take_conduct(self) -> None:
+        self.active.mode, self.active.auto_approve = self.conduct.mode, self.conduct.auto_approve
+        self.active.readonly = self.conduct.readonly
+
     # -------------------------------------------------------------------------------------- turns
 
     async def prompt(self, params: JsonObject, incoming: Incoming) -> JsonObject:
@@ -139,18 +157,18 @@ class Session:
                 raise internal_error() from None
         finally:
             self._turn = None
-        return (Answer(StopReason.CANCELLED) if turn.cancel_called else answer).to_wire()
+        return (Answer(StopReason.CANCELLED) if turn.cancel_called else answer).to_wire(self.redact)
 
     async def _run(self, params: JsonObject) -> Answer:
-        self.active.mode, self.active.auto_approve = self.conduct.mode, self.conduct.auto_approve
-        self.active.readonly = self.conduct.readonly
+        self._take_conduct()
         try:
             engine = await self.engine()
         except AgentError as error:
-            await self.emit(Notice(Severity.ERROR, str(error)))
+            await self.emit(Notice(Severity.ERROR, self.redact(str(error))))
             return Answer(StopReason.END_TURN, error)
         while self._notices:
-            await self.emit(self._notices.pop(0))
+            notice = self._notices.pop(0)
+            await self.emit(replace(notice, text=self.redact(notice.text)))
         return await engine.answer(params)
 
     def cancel(self) -> None:

@@ -10,6 +10,7 @@ from typing import assert_never
 
 from acp_agent.core import events
 from acp_agent.core.types import Diff, ImagePart, Json, JsonObject, Location, ToolKind, ToolResult
+from acp_agent.output.markdown_images import defused
 from acp_agent.protocol.bounds import bounded_diff, bounded_input
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.paths import EditorPaths
@@ -127,7 +128,7 @@ class Updates:
             # The text is in rawOutput: content beside a terminal would show everything twice.
             return [{"type": "terminal", "terminalId": card.terminal_id or card.started.call_id}]
         fenced = card is not None and card.started.kind in _FENCED and bool(result.shown)
-        text = _fence(result.shown) if fenced else result.shown
+        text = _fence(result.shown) if fenced else defused(result.shown)
         return [*tool_content(self.paths, result.diffs, text), *_image_content(result.images)]
 
     def _optional(self, content: list[Json], places: tuple[Location, ...]) -> JsonObject:

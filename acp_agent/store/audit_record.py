@@ -96,6 +96,8 @@ class ToolRecord:
     """The signal that killed the command."""
     truncated: bool | None = None
     """Of a command that ran: whether its output was cut."""
+    cached: bool | None = None
+    """Whether the answer was kept from an earlier, equal call."""
     trust: str | None = None
     """The tool's trust level."""
     approved_by: ApprovedBy | None = None

@@ -39,9 +39,9 @@ def private_file(path: str, flags: int = 0) -> Generator[int]:
         os.close(fd)
 
 
-def lock(fd: int, kind: int = fcntl.LOCK_EX) -> None:
-    """Take a file's `flock`, which ends when the file is closed. Raises TimeoutError after a second."""
-    deadline = time.monotonic() + _LOCK_SECONDS
+def lock(fd: int, kind: int = fcntl.LOCK_EX, seconds: float = _LOCK_SECONDS) -> None:
+    """Take a file's `flock`, which ends when the file is closed. Raises TimeoutError after so many seconds."""
+    deadline = time.monotonic() + seconds
     while True:
         try:
             fcntl.flock(fd, kind | fcntl.LOCK_NB)

@@ -8,27 +8,16 @@ A folder stands for itself alone, never for what is below it. Anything else in t
 can read trusts nothing. The file is read whenever it is asked: that is rare, and other processes write it, too.
 """
 
-import contextlib
-import json
 import os
-import stat
-import tempfile
-import tomllib
 from collections.abc import Callable, Mapping
 from typing import cast
 
 from acp_agent.store.private_file import lock, private_file
-
-MAX_BYTES = 1024 * 1024
-"""A larger file is not believed, and nothing is added to a file that has grown so large."""
+from acp_agent.store.private_toml import Damaged, quoted, read_private, replace_private, set_aside
 
 _WORDS = {"trusted": True, "untrusted": False}
 
 _Answers = dict[str, dict[str, bool]]
-
-
-class _Damaged(Exception):
-    """The file cannot be used; the message says why."""
 
 
 class TrustedFolders:
@@ -45,7 +34,7 @@ class TrustedFolders:
         """Whether these contents of a folder (absolute, links resolved) are trusted; None when nobody said."""
         try:
             return _read(self._path).get(folder, {}).get(digest)
-        except (OSError, _Damaged) as error:
+        except (OSError, Damaged) as error:
             self._warn(f"{self._path}: {error}; no folder is trusted")
             return None
 
@@ -60,40 +49,22 @@ class TrustedFolders:
                 lock(fd)
                 answers = self._usable()
                 answers.setdefault(folder, {})[digest] = trusted
-                _replace(self._path, _toml(answers))
+                replace_private(self._path, _toml(answers))
         except OSError as error:
             self._warn(f"{self._path}: the answer holds until the session ends, but could not be kept: {error}")
 
     def _usable(self) -> _Answers:
         try:
             return _read(self._path)
-        except _Damaged as damage:
-            aside = _aside(self._path)
-            os.replace(self._path, aside)
+        except Damaged as damage:
+            aside = set_aside(self._path)
             self._warn(f"{self._path}: {damage}; it was set aside as {aside}, and you will be asked again")
             return {}
 
 
 def _read(path: str) -> _Answers:
-    """The answers in a file; none when there is no file. Raises _Damaged, OSError."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return {}
-    try:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-            raise _Damaged("not a regular file of your own")
-        with os.fdopen(fd, "rb", closefd=False) as file:
-            data = file.read(MAX_BYTES + 1)
-    finally:
-        os.close(fd)
-    if len(data) > MAX_BYTES:
-        raise _Damaged(f"larger than {MAX_BYTES} bytes")
-    try:
-        parsed: dict[str, object] = tomllib.loads(data.decode())
-    except (ValueError, RecursionError) as error:
-        raise _Damaged(f"not readable as TOML ({error})") from None
+    """The answers in a file; none when there is no file. Raises Damaged, OSError."""
+    parsed = read_private(path)
     tables = {name: cast("dict[str, object]", table) for name, table in parsed.items() if isinstance(table, dict)}
     return {folder: _known(table) for folder, table in tables.items()}
 
@@ -106,13 +77,8 @@ def _toml(answers: _Answers) -> str:
     lines = ["# Folders whose own settings may be used, or may not. Remove a line to be asked again.", ""]
     for folder, contents in sorted(answers.items()):
         words = ((digest, "trusted" if trusted else "untrusted") for digest, trusted in sorted(contents.items()))
-        lines += [f"[{_quoted(folder)}]", *(f'{_quoted(digest)} = "{word}"' for digest, word in words), ""]
+        lines += [f"[{quoted(folder)}]", *(f'{quoted(digest)} = "{word}"' for digest, word in words), ""]
     return "\n".join(lines)
-
-
-def _quoted(key: str) -> str:
-    """A TOML key. JSON strings are TOML strings but for DEL."""
-    return json.dumps(key, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _writable(folder: str) -> bool:
@@ -122,32 +88,3 @@ def _writable(folder: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _replace(path: str, text: str) -> None:
-    """Put a new file in a file's place, mode 0600, in one step. Raises OSError."""
-    data = text.encode()
-    if len(data) > MAX_BYTES:
-        raise OSError(f"the file would be larger than {MAX_BYTES} bytes; remove folders from it")
-    folder = os.path.dirname(path)
-    fd, temporary = tempfile.mkstemp(dir=folder, prefix=".trusted-")  # mkstemp makes it 0600
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
-def _aside(path: str) -> str:
-    names = (f"{path}.damaged-{number}" for number in range(1, 100))
-    return next((name for name in names if not os.path.lexists(name)), f"{path}.damaged-100")

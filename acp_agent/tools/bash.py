@@ -8,7 +8,7 @@ from acp_agent.core.backends import CommandOutcome, CommandRequest
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import ToolProgress
 from acp_agent.core.ports import ToolContext
-from acp_agent.core.types import CommandSubject, JsonObject, Subject, ToolKind, ToolResult
+from acp_agent.core.types import CommandSubject, Frame, JsonObject, Subject, ToolKind, ToolResult
 from acp_agent.tools.lines import cut
 from acp_agent.tools.params import WHOLE, Name, Params
 from acp_agent.tools.tool import Tool
@@ -63,23 +63,22 @@ class Bash(Tool[BashParams]):
 
 def _result(outcome: CommandOutcome) -> ToolResult:
     """Output for both readers; the model also gets the error block where the exit is an error (T2.18)."""
-    body = _body(outcome)
     failure = _failure(outcome)
-    if failure is None:
-        return ToolResult(text=body, envelope=_envelope(outcome))
     return ToolResult(
-        text=f"{failure.block()}\n{body}",
-        display=f"[error] {failure.message}\n{body}",
+        text=outcome.output.removesuffix("\n") or "(no output)",
         envelope=_envelope(outcome),
+        frame=Frame(
+            head="" if failure is None else failure.block(),
+            headline="" if failure is None else f"[error] {failure.message}",
+            ending=_ending(outcome),
+        ),
         failure=failure,
     )
 
 
-def _body(outcome: CommandOutcome) -> str:
-    """Both streams as they came, then what is worth knowing about the end."""
-    lines = [outcome.output.removesuffix("\n") or "(no output)"]
-    if outcome.truncated:
-        lines.append("[output truncated]")
+def _ending(outcome: CommandOutcome) -> str:
+    """What is worth knowing about the end."""
+    lines = ["[output truncated]"] if outcome.truncated else []
     code = outcome.exit_code
     if code != 0:
         killed = f" killed by {outcome.signal}" if outcome.signal else ""
@@ -114,7 +113,6 @@ def _telling_failure(stderr: str) -> ToolFailure | None:
 def _envelope(outcome: CommandOutcome) -> JsonObject:
     """The stable shape of T2.3; `exit_code` is 128 + n for signal n, 124 on timeout (section 4 rows 29, 51)."""
     return {
-        "output": outcome.output,
         "stdout": outcome.stdout,
         "stderr": outcome.stderr,
         "exit_code": outcome.exit_code,

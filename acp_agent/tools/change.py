@@ -5,10 +5,9 @@ import os
 from acp_agent.core.backends import EntryKind, FileSystem
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
+from acp_agent.core.redaction import placeholders
 from acp_agent.core.types import Access, Diff
 from acp_agent.tools.visible import visible
-
-_PLACEHOLDER = "[REDACTED"
 
 
 async def previous_text(files: FileSystem, path: str) -> str | None:
@@ -44,16 +43,20 @@ def shown_text(context: ToolContext) -> str | None:
 def change(files: FileSystem, path: str, old: str | None, new: str, max_bytes: int) -> Diff:
     """The change of one file, its path absolute.
 
-    Raises ToolError (invalid_parameters) for a text over `max_bytes` (A23.2) and for one with a redaction
-    placeholder the old text lacks: it would put the placeholder where a secret stands (S9.9).
+    Raises ToolError (invalid_parameters) for a text over `max_bytes` (A23.2) and for one with more of a redaction
+    placeholder than the old text has: it would stand where a secret stands (S9.9).
     """
     size = len(new.encode())
     if size > max_bytes:
         msg = f"{visible(path)} would be {size} bytes: at most {max_bytes} can be written"
         raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
-    if new.count(_PLACEHOLDER) > (old or "").count(_PLACEHOLDER):
-        msg = f'the new text of {visible(path)} holds a "{_PLACEHOLDER}…" placeholder its old text lacks'
-        advice = "A placeholder stands for a secret you were not shown. Edit only the lines around it."
+    added = placeholders(new) - placeholders(old or "")
+    if added:
+        msg = f"the new text of {visible(path)} holds {', '.join(sorted(added))}, which its old text lacks"
+        advice = (
+            "You saw redacted text: the placeholder stands for a value you were not shown. Where the file has the real "
+            "value, it stays if you edit only the text around it; for a new value, ask the user."
+        )
         raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg, advice)
     return Diff(files.resolve(path, Access.WRITE), old, new)
 

@@ -6,7 +6,6 @@ from acp_agent.core.web import WebCaller
 from acp_agent.tools.html_text import readable
 from acp_agent.tools.params import Name, Params
 from acp_agent.tools.tool import Tool
-from acp_agent.tools.untrusted import fence
 
 
 class FetchParams(Params):
@@ -16,12 +15,13 @@ class FetchParams(Params):
 
 
 class Fetch(Tool[FetchParams]):
-    """Reads through the Web port. The model gets the text fenced as data from outside, the user the text alone."""
+    """Reads through the Web port."""
 
     name = "fetch"
     kind = ToolKind.FETCH
     mutates = False
     cacheable = True
+    external = True
     params = FetchParams
 
     def subjects(self, params: FetchParams) -> tuple[Subject, ...]:
@@ -31,7 +31,6 @@ class Fetch(Tool[FetchParams]):
         page = await context.backends.web.get(params.url, WebCaller(self.name, context.call_id), truncate=True)
         text = await readable(page)
         return ToolResult(
-            fence(text, page.url) if text else f"Nothing to read at {params.url}",
-            display=text or None,
+            text or f"Nothing to read at {params.url}",
             envelope={"url": page.url, "content_type": page.content_type, "requested": params.url},
         )

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.redaction import placeholders
 from acp_agent.tools.lines import numbered, split_lines
 
 _MAX_TEXT = 1_000_000  # characters; above, looking costs more than it helps
@@ -37,7 +38,14 @@ class NoMatch(ToolError):
 
 
 def no_match(text: str, wanted: str) -> NoMatch:
-    """The error for a string that is not there, with the most helpful advice there is."""
+    """The error for a string that is not there, with the most helpful advice there is.
+
+    A redaction placeholder that the text has too seldom was copied from redacted text: it can match nothing (S9.9).
+    """
+    hidden = placeholders(wanted) - placeholders(text)
+    if hidden:
+        stands = f"{', '.join(sorted(hidden))} stands for a value you were not shown; the file has the real one."
+        return NoMatch("", f"You saw redacted text: {stands} Leave it out of old_string and edit around it.")
     lines = wanted.strip("\r\n").split("\n")
     if all(_NUMBERED.match(line) for line in lines):
         return NoMatch("", "Leave out the line numbers and tabs that read puts before each line.")

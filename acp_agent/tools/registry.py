@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from acp_agent.core.aliases import ALIASES
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import ToolCall, ToolKind, ToolSpec
-from acp_agent.tools.aliases import ALIASES
 from acp_agent.tools.bash import Bash
 from acp_agent.tools.copy_path import CopyPath
 from acp_agent.tools.create_directory import CreateDirectory
@@ -23,6 +23,7 @@ from acp_agent.tools.list_directory import ListDirectory
 from acp_agent.tools.move_path import MovePath
 from acp_agent.tools.params import quote
 from acp_agent.tools.read import Read
+from acp_agent.tools.read_overflow import ReadOverflow
 from acp_agent.tools.tool import Tool
 from acp_agent.tools.web_scrape import WebScrape
 from acp_agent.tools.write import Write
@@ -37,6 +38,7 @@ class ToolLimits:
     match_chars, grep_matches   characters of a matching line, and most matches of one grep
     found_paths                 find_path's results when the model names no number
     write_bytes                 most bytes a file may have after write or edit
+    overflow_chars              characters of one page of read_overflow, which must not overflow itself
     diagnostics                 problems diagnostics shows when the model names no number
     checker_seconds             seconds each of its checkers may take
     """
@@ -48,6 +50,7 @@ class ToolLimits:
     grep_matches: int = 100
     found_paths: int = 200
     write_bytes: int = 10 * 1024 * 1024
+    overflow_chars: int = 20_000
     diagnostics: int = 50
     checker_seconds: float = 120
 
@@ -80,6 +83,7 @@ def default_tools(limits: ToolLimits = _DEFAULTS, *, rich_kinds: bool = False) -
         Fetch(),
         WebScrape(),
         Diagnostics(max_diagnostics=limits.diagnostics, seconds=limits.checker_seconds),
+        ReadOverflow(max_chars=limits.overflow_chars),
     )
 
 

@@ -29,13 +29,15 @@ class Tool(ABC, Generic[P]):
     name        the model's word for it, and the audit's
     kind        how an editor draws it
     mutates     whether it changes anything; true where in doubt
-    cacheable   whether the same call gives the same answer until something changes
+    cacheable   whether the same call gives the same answer until something changes (O6)
+    external    whether what it says comes from outside: the web, an MCP server (L12)
     params      the model of its parameters
     """
 
     name: ClassVar[str]
     mutates: ClassVar[bool]
     cacheable: ClassVar[bool] = False
+    external: ClassVar[bool] = False
     kind: ToolKind
     params: type[P]
 
@@ -46,7 +48,15 @@ class Tool(ABC, Generic[P]):
     @cached_property
     def _spec(self) -> ToolSpec:
         description = " ".join((self.params.__doc__ or "").split())
-        return ToolSpec(self.name, description, schema(self.params), self.kind, self.mutates)
+        return ToolSpec(
+            self.name,
+            description,
+            schema(self.params),
+            self.kind,
+            self.mutates,
+            cacheable=self.cacheable,
+            external=self.external,
+        )
 
     def parse(self, arguments: JsonObject) -> P:
         """The typed parameters. Raises ToolError (invalid_parameters or type_mismatch)."""

@@ -13,7 +13,6 @@ from acp_agent.core.web import WebCaller
 from acp_agent.tools.html_text import CUT, is_html, plain_text
 from acp_agent.tools.params import WHOLE, Name, Params, Text
 from acp_agent.tools.tool import Tool
-from acp_agent.tools.untrusted import fence
 
 if TYPE_CHECKING:
     from bs4 import Tag
@@ -34,12 +33,13 @@ class WebScrapeParams(Params):
 
 
 class WebScrape(Tool[WebScrapeParams]):
-    """Reads through the Web port. The model gets results fenced as data from outside, the user results alone."""
+    """Reads through the Web port."""
 
     name = "web_scrape"
     kind = ToolKind.FETCH
     mutates = False
     cacheable = True
+    external = True
     params = WebScrapeParams
 
     def subjects(self, params: WebScrapeParams) -> tuple[Subject, ...]:
@@ -62,8 +62,7 @@ class WebScrape(Tool[WebScrapeParams]):
         text = await anyio.to_thread.run_sync(_scrape, page.text, params, abandon_on_cancel=True)
         cut = f"\n{CUT}" if page.truncated else ""
         return ToolResult(
-            fence(text + cut, page.url) if text else f"No results for selector: {params.select}{cut}",
-            display=text + cut if text else None,
+            f"{text or f'No results for selector: {params.select}'}{cut}",
             envelope={"url": page.url, "content_type": page.content_type, "requested": params.url},
         )
 

@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.bench import file_tools
+from tests.bench import file_tools, output, pace, redaction
 from tests.bench.agent import FLOOR, OURS, running
 from tests.bench.model import serving
 from tests.bench.modules import HEAVY, heavy_at_initialize
@@ -189,6 +189,9 @@ def main() -> int:
         cancel_of_command(args.rounds),
         endings(max(args.rounds // 3, 1)),
         *(Row(*sample) for sample in file_tools.measured()),
+        *(Row(*sample) for sample in output.measured()),
+        *(Row(*sample) for sample in redaction.rows()),
+        *(Row(*sample) for sample in pace.measured()),
     ]
     print(table(rows))
     print(f"\nloaded at the initialize answer, of {', '.join(HEAVY)}: {', '.join(heavy) or 'none'}")

@@ -37,6 +37,7 @@ class Agent:
             env=names | ours | environment,
             cwd=Path(acp_agent.__file__).parents[1],  # where -m finds it
         )
+        self.pid = self._process.pid
         self._requests = 0
 
     def request(

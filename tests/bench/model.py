@@ -23,6 +23,7 @@ class Model(ThreadingHTTPServer):
         self.arguments = arguments
         self.arrived: list[float] = []
         self.answered: list[float] = []
+        self.received: list[int] = []  # bytes of each request
         self.stalling = threading.Event()
         self.over = threading.Event()
 
@@ -62,13 +63,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         arrived = time.monotonic()
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        request = json.loads(body)
         if not request.get("tools"):
             self._answer({"content": "ok"}, "stop")  # a side request, such as one for a title
             return
         roles = [message["role"] for message in request["messages"]]
         step = roles[::-1][: roles[::-1].index("user")].count("tool")  # of this turn
         self.server.arrived.append(arrived)
+        self.server.received.append(len(body))
         if self.server.arguments is None:
             self.server.stalling.set()
             self.server.over.wait()

@@ -62,6 +62,12 @@ CALLS = (
     Call("delete_path", {"path": "twin", "recursive": True}, "Deleted directory: twin (1 entry)", asks=True),
     Call("delete_path", {"path": "b.py"}, "Deleted file: b.py", asks=True),
     Call("diagnostics", {"path": "pkg"}, "Cargo.toml"),
+    Call(
+        "read_overflow",
+        {"id": "overflow:00000000-0000-4000-8000-000000000000"},
+        "overflow entry not found or expired",
+        failed=True,
+    ),
     Call("fetch", {"url": "https://127.0.0.1/"}, "127.0.0.1 is no public address", failed=True),
     Call("web_scrape", {"url": "https://localhost/", "select": "a"}, "localhost", failed=True),
     # Outside, by every tool that takes a path.

@@ -1,10 +1,10 @@
 """Model servers that misbehave, over a real socket (OpenAI Chat Completions)."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
 from anyio.abc import SocketAttribute, SocketStream
@@ -99,15 +99,61 @@ class ListeningModel:
         async with client:
             request = json.loads(await _read_request(client))
             self.requests.append(request)
-            delta: dict[str, Any] = {"role": "assistant", "content": "ok"}
-            if len(self.requests) <= len(self.calls):
-                name, arguments = self.calls[len(self.requests) - 1]
+            wanted = self.answer(request)
+            if wanted == HANGS_UP:
+                return
+            if wanted == HANGS:
+                await anyio.sleep_forever()
+            delta: dict[str, Any] = {"role": "assistant", "content": wanted}
+            if not isinstance(wanted, str):
+                name, arguments = wanted
                 function = {"name": name, "arguments": json.dumps(arguments)}
                 tool = {"index": 0, "id": f"call-{len(self.requests)}", "type": "function", "function": function}
                 delta = {"role": "assistant", "tool_calls": [tool]}
             finish = "tool_calls" if "tool_calls" in delta else "stop"
             body = _chunk(delta) + _chunk({}, finish) + b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
             await client.send(_HEAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") + body)
+
+    def answer(self, request: dict[str, Any]) -> "str | ToolUse":
+        """What to say to a request, or to call."""
+        del request
+        return self.calls[len(self.requests) - 1] if len(self.requests) <= len(self.calls) else "ok"
+
+
+HANGS_UP, HANGS = "(hangs up)", "(hangs)"
+"""Answers that are none."""
+
+ToolUse: TypeAlias = tuple[str, dict[str, Any]]
+Thought: TypeAlias = Generator[str | ToolUse, str]
+"""What a model does: yields calls, and is sent what each of them said; yields texts, and is sent the next prompt."""
+
+
+@dataclass
+class ThinkingModel(ListeningModel):
+    """Makes up its mind as it goes. Requests without tools, such as for a summary, are answered with `summary`."""
+
+    thought: Thought = field(default_factory=lambda: (word for word in ()))
+    summary: str = ""
+    _begun: bool = False
+
+    def answer(self, request: dict[str, Any]) -> str | ToolUse:
+        if not request.get("tools"):
+            return self.summary
+        told, self._begun = (request["messages"][-1]["content"], True) if self._begun else (None, True)
+        try:
+            return self.thought.send(told)
+        except StopIteration:
+            return "ok"
+
+
+@asynccontextmanager
+async def thinking_model(thought: Thought, summary: str = "") -> AsyncIterator[ThinkingModel]:
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+        port = listener.extra(SocketAttribute.local_port)
+        model = ThinkingModel(port, [], thought=thought, summary=summary)
+        tasks.start_soon(listener.serve, model.serve)
+        yield model
+        tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager

@@ -130,7 +130,7 @@ async def test_two_sessions_of_one_process_keep_the_capabilities_they_were_opene
             pass
         for name, session in sessions.items():
             (call,) = editor.calls_of(session)
-            assert call.final["rawOutput"]["output"] == f"{editor.workspace / name}\n"
+            assert call.final["rawOutput"]["stdout"] == f"{editor.workspace / name}\n"
             assert bool(call.terminals) is (name == "terminal")
 
 
@@ -197,7 +197,7 @@ async def test_meta_never_overrides_a_parameter(tmp_path):
             session = (await editor.ask("session/new", params))["sessionId"]
             answer = await editor.ask("session/prompt", {**editor.prompt_params(session, "go"), "_meta": meta})
             assert answer["stopReason"] == "end_turn", meta
-            assert editor.calls[-1].final["rawOutput"]["output"] == f"{editor.workspace}\n", meta
+            assert editor.calls[-1].final["rawOutput"]["stdout"] == f"{editor.workspace}\n", meta
 
 
 async def test_the_new_session_offers_modes_options_and_commands(tmp_path):

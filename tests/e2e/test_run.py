@@ -102,6 +102,7 @@ def test_without_a_model_it_exits_1_with_the_advice(folder):
 
 def test_the_model_and_the_mode_of_the_command_line_win_over_the_environment(folder):
     chosen = write_script(folder.home.root, EDIT)
+    (folder.home.root / "config.toml").touch()
     folder.home.extra |= {"ACP_AGENT_LLM__MODEL": "openai:another", "ACP_AGENT_ACP__MODE": "code"}
     assert folder.run("--yes", "--model", chosen, "mend it").returncode == 0
     assert (folder.work / "a.txt").read_text() == "two\n"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from acp_agent.cli.check.path import path_gates
 from acp_agent.cli.check.path import verdict as path_verdict
 from acp_agent.cli.check.stdin import judge_lines
 from acp_agent.config.load import Flags, Loaded, load
@@ -18,9 +19,11 @@ from acp_agent.core.types import JsonObject
 
 if TYPE_CHECKING:
     from acp_agent.cli.check.command import CommandJudge
+    from acp_agent.core.wrapper import Gate
     from acp_agent.execution.roots import Roots
 
 _LONGEST = 10_000  # characters of one field; two paths and a word
+_WORDS = {"allow": "allowed", "deny": "denied", "ask": "asked"}
 _EXIT_CODES = {"allow": 0, "deny": 1, "blocked": 1, "ask": 3}
 
 
@@ -50,22 +53,30 @@ def check(args: argparse.Namespace) -> int:
         def commands() -> "CommandJudge":
             return _command_judge(args.rules, loaded, roots, shell)
 
+        @cache
+        def gates() -> "tuple[Gate, ...]":
+            return path_gates(loaded, roots, shell, _warn)
+
         if args.stdin:
             lines = sys.stdin.buffer if sys.stdin else ()
-            judge_lines(lines, sys.stdout, roots, scrape, commands, only_commands=args.kind == "command")
+            judge_lines(lines, sys.stdout, roots, scrape, commands, gates, only_commands=args.kind == "command")
             return 0
         if args.kind == "command":
             found = commands().verdict(args.target)
             _print(found.lines())
             return _EXIT_CODES[found.word]
-        return _tell(path_verdict(args.target, roots, write=args.write))
+        return _tell(path_verdict(args.target, roots, write=args.write, gates=gates()))
 
 
 def _command_judge(file: str | None, loaded: Loaded, roots: "Roots", shell: "Roots") -> "CommandJudge":
     from acp_agent.cli.check.command import CommandJudge, rules_in  # noqa: PLC0415 - the gates are slow to load
 
     rules = None if file is None else rules_in(os.path.expanduser(file))
-    return CommandJudge(loaded, roots, shell, lambda problem: print(f"acp-agent: {problem}", file=sys.stderr), rules)
+    return CommandJudge(loaded, roots, shell, _warn, rules)
+
+
+def _warn(problem: str) -> None:
+    print(f"acp-agent: {problem}", file=sys.stderr)
 
 
 def _refuse_misuse(args: argparse.Namespace) -> None:
@@ -94,15 +105,15 @@ def _answers(args: argparse.Namespace) -> dict[str, list[list[str]]] | None:
 
 def _tell(found: JsonObject) -> int:
     """Print a verdict for a person, who gave the path or URL and is told what became of it."""
-    allowed = found["verdict"] == "allow"
+    word = str(found["verdict"])
     subject = found.get("path", found.get("url"))
-    lines = [("allowed" if allowed else "denied", f"{found.get('access', 'get')} {subject}")]
+    lines = [(_WORDS[word], f"{found.get('access', 'get')} {subject}")]
     for name in ("resolved", "addresses", "reason", "category"):
         value = found.get(name)
         if value:
             lines.append((name, ", ".join(map(str, value)) if isinstance(value, list) else str(value)))
     _print(lines)
-    return 0 if allowed else 1
+    return _EXIT_CODES[word]
 
 
 def _print(lines: Iterable[tuple[str, str]]) -> None:

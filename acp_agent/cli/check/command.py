@@ -8,11 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, assert_never, cast
 
-from acp_agent.compose.permission_rules import Warn, blocklist_policy, compiled_rules, permission_rules
-from acp_agent.compose.policy import session_policy
-from acp_agent.compose.session_roots import protected_paths
-from acp_agent.compose.tool_choice import tool_choice
-from acp_agent.compose.verifiers import verifiers
+from acp_agent.compose.judging import Ground, judges, permission_gate
+from acp_agent.compose.permission_rules import Warn, compiled_rules, permission_rules
 from acp_agent.config import Loaded, data_path, key_of
 from acp_agent.config.conduct import conduct_at_start
 from acp_agent.config.keys import RULES
@@ -20,25 +17,15 @@ from acp_agent.config.layers import Layer, Reader
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import Allow, ApprovedBy, Ask, CommandSubject, Deny, Json, JsonObject, ToolCall, ToolResult
-from acp_agent.core.wrapper import Gate
+from acp_agent.execution.chain import Link, Place, absent, build_chain, gates_of
 from acp_agent.execution.roots import Roots
 from acp_agent.execution.run_tool import RunTool
-from acp_agent.gates.autonomy import AutonomyGate
 from acp_agent.gates.blocklist import BlocklistGate
 from acp_agent.gates.command import Analysis, Command, Opaque, Plain, analyse
 from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.judgement import canonical, judge
-from acp_agent.gates.mode import ModeGate
 from acp_agent.gates.permission import Approved, PermissionGate
-from acp_agent.gates.policy import PolicyGate
-from acp_agent.gates.protected import ProtectedGate
 from acp_agent.gates.rules import Action, Rule
-from acp_agent.gates.sandbox import SandboxGate
-from acp_agent.gates.selection import Selection, SelectionGate
-from acp_agent.gates.trust import Standing
-from acp_agent.gates.verify.gate import VerifierGate
-from acp_agent.gates.verify.url_grounding import UrlMemory
-from acp_agent.tools.aliases import ALIASES
 from acp_agent.tools.bash import Bash
 
 Word = Literal["blocked", "deny", "ask", "allow"]
@@ -119,42 +106,24 @@ class CommandJudge:
     def __init__(
         self, loaded: Loaded, files: Roots, shell: Roots, warn: Warn, rules: tuple[Rule, ...] | None = None
     ) -> None:
-        acp, tools = loaded.settings.acp, loaded.settings.tools
-        conduct = conduct_at_start(loaded)
+        ground = Ground(conduct_at_start(loaded), files.resolve, shell)
         self._spec = Bash().spec()
         innermost = RunTool(_nowhere)
-        policy = session_policy(loaded, shell.cwd, warn)
-        # In the order of execution/chain.py; what counts or judges no command is left out.
-        self._gates: tuple[Gate, ...] = (
-            BlocklistGate(innermost, blocklist_policy(tools.shell)),
-            ModeGate(innermost, conduct),
-            AutonomyGate(innermost, lambda: conduct.readonly),
-            SelectionGate(innermost, Selection(tool_choice(loaded, None), ALIASES)),
-            PolicyGate(innermost, policy, cwd=shell.cwd, realpath=os.path.realpath, trust=Standing().of),
-            VerifierGate(innermost, verifiers(tools.verifiers, files.resolve, UrlMemory())),
-            SandboxGate(innermost, resolve=files.resolve, resolve_command=shell.resolve),
-            ProtectedGate(
-                innermost,
-                find=protected_paths(loaded, shell.cwd).find,
-                conduct=conduct,
-                resolve=files.resolve,
-                resolve_command=shell.resolve,
-            ),
-        )
+        # What counts calls is left out, and so is the gate that asks: it takes other rules line by line.
+        chain = build_chain(innermost, dict[Place, Link].fromkeys(Place, absent) | judges(loaded, ground, warn))
+        self._gates = gates_of(chain)
 
-        def permission(given: dict[str, tuple[Rule, ...]], grants: str) -> PermissionGate:
-            store = GrantStore(grants, warn)
-            return PermissionGate(
-                innermost, rules=given, conduct=conduct, grants=store, approver=None, resolve=files.resolve
-            )
+        def asking(given: dict[str, tuple[Rule, ...]], grants: str) -> PermissionGate:
+            return permission_gate(given, ground, GrantStore(grants, warn), None)(innermost)
 
         self._compiled: dict[str, tuple[Rule, ...]] = {}
-        self._supposed = permission({}, os.devnull)
+        self._supposed = asking({}, os.devnull)
         if rules is not None:
-            self._configured = permission({self._spec.name: rules}, os.devnull)
+            self._configured = asking({self._spec.name: rules}, os.devnull)
         else:
-            answers = acp.permission_file or os.path.join(data_path(os.environ), "acp-permissions.toml")
-            self._configured = permission(permission_rules(loaded, warn), answers)
+            answers = loaded.settings.acp.permission_file
+            answers = answers or os.path.join(data_path(os.environ), "acp-permissions.toml")
+            self._configured = asking(permission_rules(loaded, warn), answers)
 
     def verdict(self, text: str, rules: tuple[Rule, ...] | None = None) -> Verdict:
         """Judge one text; by `rules`, where there are any, instead of those in force."""

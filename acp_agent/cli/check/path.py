@@ -3,13 +3,32 @@
 import errno
 import os
 import stat
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
-from acp_agent.core.types import Access, JsonObject
+from acp_agent.core.ports import Invocation, ToolContext
+from acp_agent.core.types import (
+    Access,
+    Ask,
+    Deny,
+    JsonObject,
+    PathSubject,
+    ToolCall,
+    ToolKind,
+    ToolResult,
+    ToolSpec,
+)
+from acp_agent.core.wrapper import Gate
 from acp_agent.execution.given_path import check_text, expansion_wanted
 from acp_agent.execution.path_errors import told_as
 from acp_agent.execution.roots import Place, Roots
 
+if TYPE_CHECKING:
+    from acp_agent.config.load import Loaded
+
+_WRITE = ToolSpec("write", "", {}, ToolKind.EDIT, mutates=True)
+_READ = ToolSpec("read", "", {}, ToolKind.READ, mutates=False)
 _SPECIAL = {
     stat.S_IFDIR: "a directory",
     stat.S_IFIFO: "a FIFO",
@@ -20,28 +39,70 @@ _SPECIAL = {
 }
 
 
-def verdict(path: object, roots: Roots, *, write: bool) -> JsonObject:
+def path_gates(loaded: "Loaded", files: Roots, shell: Roots, warn: Callable[[str], None]) -> tuple[Gate, ...]:
+    """The gates of a session that judge paths: the policy, the verifiers, the protected paths. Raises ConfigError.
+
+    files, shell   the directories of a session, for its file tools and for its commands
+    """
+    from acp_agent.compose.judging import Ground, judges  # noqa: PLC0415 - the gates are slow to load
+    from acp_agent.config.conduct import conduct_at_start  # noqa: PLC0415
+    from acp_agent.execution.chain import Link, Place, absent, build_chain, gates_of  # noqa: PLC0415
+    from acp_agent.execution.run_tool import RunTool  # noqa: PLC0415
+
+    links = judges(loaded, Ground(conduct_at_start(loaded), files.resolve, shell), warn)
+    wanted = {place: links[place] for place in (Place.POLICY, Place.VERIFIERS, Place.PROTECTED)}
+    return gates_of(build_chain(RunTool(_nowhere), dict[Place, Link].fromkeys(Place, absent) | wanted))
+
+
+def verdict(path: object, roots: Roots, *, write: bool, gates: Sequence[Gate] = ()) -> JsonObject:
     """Judge one path as `read` or `write` of a session with these roots would.
 
     path    anything; what is no string is denied as type_mismatch
+    gates   of `path_gates`
 
-    Gives path, verdict ("allow" or "deny"), resolved (null when it leads nowhere), access ("read" or "write"),
-    reason and category (null when allowed).
+    Gives path, verdict ("allow", "ask" or "deny"), resolved (null when it leads nowhere), access ("read" or "write"),
+    reason and category (null when not denied).
     """
     category: str | None = None
+    asks: list[str] = []
     try:
         given = check_text(path)
         reason = _written(roots, given) if write else _read(roots, given)
+        asks = _asked(given, gates, write=write)
     except (ToolError, Refused) as error:
         reason, category = str(error), error.failure.category.value
+    word = "deny" if category else "ask" if asks else "allow"
     return {
         "path": path if isinstance(path, str | int) else None,
-        "verdict": "allow" if category is None else "deny",
+        "verdict": word,
         "resolved": _resolved(path, roots.cwd),
         "access": (Access.WRITE if write else Access.READ).value,
-        "reason": reason,
+        "reason": "; ".join(asks) or reason,
         "category": category,
     }
+
+
+def _asked(given: str, gates: Sequence[Gate], *, write: bool) -> list[str]:
+    """What the user would be asked, one reason a gate. Raises ToolError where a gate refuses."""
+    spec, access = (_WRITE, Access.WRITE) if write else (_READ, Access.READ)
+    call = ToolCall("check", spec.name, {"path": given})
+    invocation = Invocation(call, spec, given, _never, (PathSubject(given, access),))
+    reasons: list[str] = []
+    for gate in gates:
+        found = gate.check(invocation)
+        if isinstance(found, Deny):
+            raise ToolError(found.category, found.reason)
+        if isinstance(found, Ask):
+            reasons.append(found.reason)
+    return reasons
+
+
+def _nowhere(_: Invocation) -> ToolContext:
+    raise AssertionError("a path was to be judged, not touched")
+
+
+async def _never(_: ToolContext) -> ToolResult:
+    raise AssertionError("a path was to be judged, not touched")
 
 
 def _read(roots: Roots, given: str) -> str:

@@ -1,7 +1,7 @@
 """`acp-agent check --stdin`: one JSON object a line in, one verdict a line out."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn, TextIO, TypeAlias, cast
 
 import anyio
@@ -10,6 +10,7 @@ from acp_agent.cli.check.path import verdict as path_verdict
 from acp_agent.config.tool_settings import ScrapeSettings
 from acp_agent.core.errors import ConfigError, ToolError, ToolErrorCategory
 from acp_agent.core.types import Json, JsonObject
+from acp_agent.core.wrapper import Gate
 from acp_agent.execution.roots import Roots
 
 if TYPE_CHECKING:
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
 Commands: TypeAlias = Callable[[], "CommandJudge"]
 """Gives what judges commands; called at the first one, since the parser is slow to load."""
 
+Gates: TypeAlias = Callable[[], Sequence[Gate]]
+"""Gives what judges paths beside the directories; called at the first one."""
+
+
+def _none() -> Sequence[Gate]:
+    return ()
+
 
 def judge_lines(
     lines: Iterable[bytes],
@@ -26,6 +34,7 @@ def judge_lines(
     roots: Roots,
     scrape: ScrapeSettings,
     commands: Commands | None = None,
+    gates: Gates = _none,
     *,
     only_commands: bool = False,
 ) -> None:
@@ -42,14 +51,16 @@ def judge_lines(
         try:
             asked = _object(line)
             about_command = about_command or "command" in asked
-            found = _judged(asked, roots, scrape, commands)
+            found = _judged(asked, roots, scrape, commands, gates)
         except ToolError as error:
             reason = f"line {number}: {error}"
             found = _mistaken(reason) if about_command else _denied(reason, error.failure.category)
         print(json.dumps(found), file=out, flush=True)
 
 
-def _judged(asked: JsonObject, roots: Roots, scrape: ScrapeSettings, commands: Commands | None) -> JsonObject:
+def _judged(
+    asked: JsonObject, roots: Roots, scrape: ScrapeSettings, commands: Commands | None, gates: Gates
+) -> JsonObject:
     if sum(kind in asked for kind in ("path", "url", "command")) != 1:
         raise _invalid('expected either "path" or "url", or "command"')
     if "command" in asked and commands is not None:
@@ -58,7 +69,7 @@ def _judged(asked: JsonObject, roots: Roots, scrape: ScrapeSettings, commands: C
         write = asked.get("write", False)
         if not isinstance(write, bool):
             raise _mismatch(f'"write": expected true or false, got {_kind(write)}')
-        return path_verdict(asked["path"], roots, write=write)
+        return path_verdict(asked["path"], roots, write=write, gates=gates())
     from acp_agent.cli.check import url  # noqa: PLC0415 - its client is slow to load
 
     # A loop a line: between lines nothing runs, and Ctrl-C ends the wait for the next one.

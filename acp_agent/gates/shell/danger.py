@@ -7,6 +7,7 @@ from acp_agent.gates.command import Command
 from acp_agent.gates.shell.tables import tables
 from acp_agent.gates.shell.targets import is_disk, is_socket, is_system_root
 
+_FIND_OPTION = re.compile(r"-[HLPEXdsx]+|-O\d*|-D\w+")
 _HARMLESS_DEVICES = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/zero", "/dev/full", "/dev/tty")
 
 
@@ -85,13 +86,23 @@ def _permissions(command: Command, folder: str) -> str:
 
 
 def _find(command: Command, folder: str) -> str:
-    args = command.argv[1:]
+    args = _start_points(command.argv[1:])
     first = next((index for index, word in enumerate(args) if word.startswith(("-", "(", "!"))), len(args))
     removes = "-delete" in args or any(
         inner.name in tables().danger["removers"] for run in command.runs for inner in run.walk()
     )
     starts = args[:first] or (".",)
     return "find / -delete" if removes and any(is_system_root(path, folder) for path in starts) else ""
+
+
+def _start_points(args: tuple[str, ...]) -> tuple[str, ...]:
+    """The arguments of find without the options that stand before its folders; BSD's `-f` names one of them."""
+    at = 0
+    while at < len(args) and (_FIND_OPTION.fullmatch(args[at]) or args[at] in ("-D", "-f", "--")):
+        if args[at] == "-f":
+            return args[at + 1 :]
+        at += 2 if args[at] == "-D" else 1
+    return args[at:]
 
 
 def _rsync(command: Command, folder: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from acp_agent.gates.command import Command, Redirection
+from acp_agent.gates.shell.options import MAX_SHIFTS, MAX_VALUES, parameters, suffixes
 from acp_agent.gates.shell.words import Word, ansi_c, variants
 
 _GLOB = frozenset("*?[")
@@ -16,6 +17,9 @@ MAX_FED_TEXT = 16 * 1024
 MAX_VALUE = 1024
 """Characters of a variable's value that are kept."""
 
+MAX_FOUND = 4000
+"""Commands the drafts of a text may become, values put in; a text with more counts as unread."""
+
 
 @dataclass(slots=True)
 class Draft:
@@ -24,6 +28,7 @@ class Draft:
     words: list[Word] = field(default_factory=list[Word])
     assignments: list[str] = field(default_factory=list[str])
     redirections: list[Redirection] = field(default_factory=list[Redirection])
+    patterns: set[str] = field(default_factory=set[str])
     joined: str = ""
     stdin: str = ""
 
@@ -32,20 +37,53 @@ class Draft:
 class Guesses:
     """What a text says about the values in it. A reading that proves guesses nothing: `known` is empty then.
 
-    known   the values variables were seen to take, newest first
-    files   texts that were written to files, by file name
-    fed     what was printed so far, and may be piped into a shell
+    known       the values variables were seen to take, newest first
+    files       texts that were written to files, by file name
+    functions   the bodies functions were given, by name
+    arguments   the words `$1`, `$2`, … stand for
+    fed         what was printed so far, and may be piped into a shell
+    unread      why there is more than was followed; empty when there is not
     """
 
     known: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     files: dict[str, str] = field(default_factory=dict[str, str])
+    functions: dict[str, str] = field(default_factory=dict[str, str])
+    arguments: tuple[str, ...] = ()
     fed: str = ""
+    unread: str = ""
 
     def learn(self, name: str, values: list[str]) -> None:
         """A variable was set to one of these."""
         if self.known:
             short = (value[:MAX_VALUE] for value in values)
-            self.known[name] = tuple(dict.fromkeys((*short, *self.known.get(name, ()))))[:4]
+            values = list(dict.fromkeys((*short, *self.known.get(name, ()))))
+            self.known[name] = tuple(values[:MAX_VALUES])
+            if len(values) > MAX_VALUES:
+                self.unread = f"gives a variable more than {MAX_VALUES} values"
+
+    def define(self, name: str, body: str) -> None:
+        """A function was defined; an earlier body stays, it may have run before."""
+        if self.known:
+            self.functions[name] = f"{self.functions[name]}\n{body}" if name in self.functions else body
+
+    def give(self, words: tuple[str, ...]) -> None:
+        """`$1`, `$2`, … and `$@` were set."""
+        if self.unread:
+            return
+        self.arguments = words[:MAX_VALUES]
+        for name, value in parameters(words).items():
+            self.learn(name, list(value))
+
+    def shift(self) -> None:
+        """They moved on by nobody knows how many: a loop may do it again and again."""
+        words, self.arguments = self.arguments if not self.unread else (), ()
+        if len(words) > MAX_SHIFTS:
+            self.unread = f"shifts among more than {MAX_SHIFTS} words"
+            return
+        for place in range(1, min(len(words), 9) + 1):
+            self.learn(str(place), list(words[place - 1 :]))
+        for name in ("@", "*"):
+            self.learn(name, suffixes(words))
 
     def feed(self, text: str) -> None:
         """Text was printed."""
@@ -71,10 +109,10 @@ class Guesses:
             text = " ".join(word for word in argv[1:] if not word.startswith("-"))
             self.feed(ansi_c(text) if "\\" in text else text)
             self.feed("\n".join(argv[2:]) if name == "printf" else "")
-        if name == "set" and "--" in argv:
-            rest = argv[argv.index("--") + 1 :]
-            self.known |= {"@": (" ".join(rest),), "*": (" ".join(rest),)}
-            self.known |= {str(place): (word,) for place, word in enumerate(rest[:9], start=1)}
+        if name == "set":
+            self.give(_set(argv[1:]))
+        if name == "shift":
+            self.shift()
         written = draft.stdin if name in _PASSING else self.fed if name in _PRINTERS else ""
         if written:
             targets = [each.target for each in draft.redirections if each.writes]
@@ -95,6 +133,14 @@ def _vanishes(word: Word, known: dict[str, tuple[str, ...]]) -> bool:
     return all(piece.variable and not piece.quoted and piece.variable not in known for piece in word)
 
 
+def _set(args: tuple[str, ...]) -> tuple[str, ...]:
+    """The words `set` makes the arguments of the shell; its own options stand before them."""
+    at = 0
+    while at < len(args) and args[at][:1] in ("-", "+") and args[at] not in ("-", "--"):
+        at += 2 if args[at].endswith("o") else 1
+    return args[at + (args[at : at + 1] in (("-",), ("--",))) :]
+
+
 def _file_key(name: str) -> str:
     return name.removeprefix("./")
 
@@ -103,18 +149,27 @@ def commands(drafts: list[Draft], guesses: Guesses, finish: Callable[[Command], 
     """The drafts as commands, one for each value its variables may have; `finish` adds what they start."""
     found: list[Command] = []
     for draft in drafts:
+        if len(found) > MAX_FOUND:  # the survey says that it did not get to the end
+            break
         forms: list[tuple[str, ...]] = variants(draft.words, guesses.known) or [()]
         if guesses.known and any(piece.variable for word in draft.words for piece in word):
             forms += variants(_emptied(draft.words, guesses.known), guesses.known)
-        patterns = frozenset(_pattern(word) for word in draft.words) - {""}
+        patterns = (draft.patterns | {pattern(word) for word in draft.words}) - {""}
+        quoted = {"".join(piece.text for piece in word) for word in draft.words if _closed(word)}
         for argv in forms:
             if argv or draft.assignments or draft.redirections:
+                # Values and braces may hold patterns as well.
+                more = {word for word in argv if not _GLOB.isdisjoint(word)} - quoted if guesses.known else ()
                 command = Command(argv, tuple(draft.redirections), tuple(draft.assignments), draft.joined)
-                found.append(finish(replace(command, stdin=draft.stdin, patterns=patterns)))
+                found.append(finish(replace(command, stdin=draft.stdin, patterns=frozenset({*patterns, *more}))))
     return tuple(found)
 
 
-def _pattern(word: Word) -> str:
+def _closed(word: Word) -> bool:
+    return all(piece.quoted and not piece.variable for piece in word)
+
+
+def pattern(word: Word) -> str:
     """A word bash may put file names in place of, as its text; empty for any other."""
     unquoted = any(not piece.quoted and not _GLOB.isdisjoint(piece.text) for piece in word)
     return "".join(piece.text for piece in word) if unquoted else ""

@@ -8,6 +8,12 @@ from acp_agent.gates.shell.tables import Tables, Wrapper
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _TEXT_PREFIX = re.compile(r"(?:[\w.-]+=)?[:!]*")
 
+MAX_VALUES = 256
+"""Values of one variable that are followed; a text that gives it more counts as unread."""
+
+MAX_SHIFTS = 64
+"""Words that may be shifted away; a text that shifts among more counts as unread."""
+
 
 @dataclass(frozen=True, slots=True)
 class Peeled:
@@ -141,3 +147,41 @@ def option_texts(options: frozenset[str], args: tuple[str, ...]) -> list[str]:
         elif word[:2] in options and not word.startswith("--"):
             found.append(word[2:])
     return [_TEXT_PREFIX.sub("", text, count=1) for text in found]
+
+
+def getopt(args: tuple[str, ...], letters: str, *names: str) -> tuple[list[tuple[str, str]], list[str]]:
+    """Options with values as getopt_long reads them, and the operands; options without a value are left out.
+
+    letters   the short ones with a value (`-t x`, `-tx`, `-rtx`), told by their letter
+    names     the long ones (`--to x`, `--to=x`, abbreviations too), told by their whole name
+    """
+    found: list[tuple[str, str]] = []
+    operands: list[str] = []
+    rest = iter(args)
+    for word in rest:
+        if word == "--":
+            operands += rest
+        elif word.startswith("--"):
+            given, equals, value = word.partition("=")
+            name = next((name for name in names if name.startswith(given)), "")
+            if name:
+                found.append((name, value if equals else next(rest, "")))
+        elif word.startswith("-") and word != "-":
+            at = next((at for at, letter in enumerate(word) if at and letter in letters), 0)
+            if at:
+                found.append((word[at], word[at + 1 :] or next(rest, "")))
+        else:
+            operands.append(word)
+    return found, operands
+
+
+def parameters(words: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """The values of `$1`, `$2`, … and `$@`, and under `@:` what a `${@:2}` may be."""
+    values = {str(place): (word,) for place, word in enumerate(words[:MAX_VALUES], start=1)}
+    rest = " ".join(words)
+    return {**values, "@": (rest,), "*": (rest,), "@:": tuple(suffixes(words))} if rest else values
+
+
+def suffixes(words: tuple[str, ...]) -> list[str]:
+    """`a b c`, `b c`, `c`: the first MAX_SHIFTS of them."""
+    return [" ".join(words[at:]) for at in range(min(len(words), MAX_SHIFTS))]

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from acp_agent.gates.command import DAMAGED, MAX_BYTES, MAX_DEPTH, Analysis, Command, Construct, Opaque, Plain, Survey
 from acp_agent.gates.shell.audit import why_not_plain
-from acp_agent.gates.shell.drafts import Guesses, commands
-from acp_agent.gates.shell.options import shell_call
+from acp_agent.gates.shell.drafts import MAX_FOUND, Guesses, commands
+from acp_agent.gates.shell.options import parameters, shell_call
 from acp_agent.gates.shell.spelling import loose_constructs, loose_segments, spellings
 from acp_agent.gates.shell.syntax import deadline, parse
 from acp_agent.gates.shell.tables import tables
@@ -16,6 +16,9 @@ from acp_agent.gates.shell.wrappers import Expander, Nested
 
 SURVEY_BYTES = 4 * MAX_BYTES
 """Longer texts stay unread by a survey: a gate that forbids must then forbid. A here-document may be long."""
+
+MAX_READINGS = 500
+"""Texts inside a text (of shells, of functions that are called) that a survey reads; more stay unread."""
 
 _WELL_KNOWN = {
     "IFS": (" ",),
@@ -70,6 +73,8 @@ class _Findings:
     hazards: list[str] = field(default_factory=list[str])
     damage: str = ""
     unread: str = ""
+    readings: int = 0
+    found: int = 0
     until: float = field(default_factory=deadline)
 
 
@@ -79,7 +84,7 @@ def survey(text: str) -> Survey:
     for number, form in enumerate(spellings(text)):
         # Another spelling only adds commands: what it would make of quotes says nothing about the real text.
         each = findings if number == 0 else _Findings(until=findings.until)
-        found = _survey(form, each, {}, 0)
+        found = _survey(form, each, Guesses(dict(_WELL_KNOWN)), 0)
         seen = set(findings.commands)
         findings.commands.extend(command for command in found if command not in seen)
         findings.hazards.extend(each.hazards if number else ())
@@ -98,29 +103,72 @@ def survey(text: str) -> Survey:
     )
 
 
-def _survey(text: str, findings: _Findings, values: Mapping[str, tuple[str, ...]], depth: int) -> tuple[Command, ...]:
+def _survey(text: str, findings: _Findings, guesses: Guesses, depth: int) -> tuple[Command, ...]:
+    findings.readings += 1
+    if findings.readings > MAX_READINGS:
+        findings.unread = f"holds more than {MAX_READINGS} texts and calls of functions"
+    if findings.readings > MAX_READINGS or findings.found > MAX_FOUND:
+        return ()
     parsed = parse(text, SURVEY_BYTES, findings.until)
     if isinstance(parsed, str):
         findings.unread = parsed
         return ()
     if parsed.root.has_error:
         findings.damage = "has a syntax error"
-    walk = Walk(parsed, Guesses({**_WELL_KNOWN, **values})).tree()
+    walk = Walk(parsed, guesses).tree()
     findings.unread = findings.unread or walk.unread
     findings.constructs |= walk.constructs
     findings.hazards += walk.hazards
 
-    def read(inner: str, inner_values: Mapping[str, tuple[str, ...]]) -> Nested:
-        if depth == MAX_DEPTH:
-            findings.unread = "nests too many shells"
-            return Nested(unclear=findings.unread)
-        return Nested(_survey(inner, findings, {**walk.guesses.known, **inner_values}, depth + 1))
-
-    found = commands(walk.drafts, walk.guesses, Expander(read, guess=True, files=walk.guesses.files).expand)
+    # Where a body has no parameters, its own reading has found all of it.
+    functions = frozenset(name for name, body in guesses.functions.items() if "$" in body)
+    inside = _Inside(findings, guesses, depth)
+    expander = Expander(inside.read, guess=True, files=guesses.files, functions=functions, call=inside.call)
+    found = commands(walk.drafts, guesses, expander.expand)
+    findings.found += len(found)
+    if findings.found > MAX_FOUND:
+        findings.unread = f"may run more than {MAX_FOUND} commands"
+    findings.unread = findings.unread or guesses.unread
     findings.hazards += _hazards(found)
     if any("too many wrappers" in each.unclear for command in found for each in command.walk()):
         findings.unread = "nests too many wrappers"
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """Reads what stands inside a text at `depth`, with what its `guesses` know."""
+
+    findings: _Findings
+    guesses: Guesses
+    depth: int
+
+    def read(self, text: str, values: Mapping[str, tuple[str, ...]]) -> Nested:
+        """A text for a shell, given its parameters."""
+        if self.depth == MAX_DEPTH:
+            self.findings.unread = "nests too many shells"
+            return Nested(unclear=self.findings.unread)
+        known = {**self.guesses.known, **values}
+        inside = Guesses(known, functions=dict(self.guesses.functions), arguments=_arguments(known))
+        return Nested(_survey(text, self.findings, inside, self.depth + 1))
+
+    def call(self, name: str, args: tuple[str, ...]) -> tuple[Command, ...]:
+        """The body of a function, given its arguments. A function that calls itself is not followed again."""
+        if self.depth == MAX_DEPTH:
+            self.findings.unread = "calls functions inside functions too deep"
+            return ()
+        functions = self.guesses.functions
+        others = {other: body for other, body in functions.items() if other != name}
+        inside = Guesses({**self.guesses.known, **parameters(args)}, functions=others, arguments=args)
+        return _survey(functions[name], self.findings, inside, self.depth + 1)
+
+
+def _arguments(known: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """The words of `$1`, `$2`, …, as far as they are known without a gap."""
+    words: list[str] = []
+    while values := known.get(str(len(words) + 1)):
+        words.append(values[0])
+    return tuple(words)
 
 
 def _hazards(found: tuple[Command, ...]) -> list[str]:

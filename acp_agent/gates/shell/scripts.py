@@ -26,7 +26,9 @@ _SED_OPTIONS = frozenset(
     )
 )  # fmt: skip
 _SED_BUNDLE = re.compile(r"-[nErsuz]*(?:i[\w.~]*|l\d+)?")
-_AWK_RUNS = re.compile(r"system|getline|ENVIRON|ARGV|ARGC|@|\|(?!\|)(?<!\|\|)|print[^;}\n]*>")
+_AWK_RUNS = re.compile(r"system|getline|ENVIRON|ARGV|ARGC|@|\|(?!\|)(?<!\|\|)")
+_AWK_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*+"|print|[;}>]|["/#\\]', re.DOTALL)
+_AWK_PRINTS = re.compile(r"print.*>", re.DOTALL)
 _AWK_OPTIONS = re.compile(r"-F.*|-v.*|--field-separator=.*|--assign=.*|--version|--help|-V", re.DOTALL)
 
 
@@ -81,4 +83,28 @@ def awk_asks(args: tuple[str, ...]) -> str:
         index += 2 if args[index] in ("-F", "-v") else 1
     index += args[index : index + 1] == ("--",)
     script = args[index] if index < len(args) else ""
-    return f"the script {script[:80]!r}" if len(script) > MAX_SCRIPT or _AWK_RUNS.search(script) else ""
+    unclear = len(script) > MAX_SCRIPT or _AWK_RUNS.search(script) or _awk_writes(script)
+    return f"the script {script[:80]!r}" if unclear else ""
+
+
+def _awk_writes(script: str) -> bool:
+    """Whether a `print` may be sent to a file.
+
+    A `/` may begin a regular expression or divide: from there on, and from a comment or a backslash, nobody knows
+    what is a string and where a statement ends, and any `>` counts.
+    """
+    printing = False
+    for token in _AWK_TOKEN.finditer(script):
+        match token[0]:
+            case "print":
+                printing = True
+            case ";" | "}":
+                printing = False
+            case ">" if printing:
+                return True
+            case '"' | "/" | "#" | "\\":
+                rest = script[token.start() :]
+                return (printing and ">" in rest) or _AWK_PRINTS.search(rest) is not None
+            case _:
+                continue
+    return False

@@ -3,6 +3,8 @@
 import re
 import unicodedata
 
+from acp_agent.gates.shell.words import expand_braces
+
 _DESCRIPTOR = re.compile(r"\{\w+\}(?=[<>])")
 _LONE_DOLLAR = re.compile(r"\$(?=\s)")
 _CONTINUATION = re.compile(r"\\\r?\n")
@@ -13,6 +15,7 @@ _SEGMENT = re.compile(r"&&|\|\||[;&|\n()`]")
 _LIST = re.compile(r"\{[^{}\n]*\}")
 _NOISE = re.compile(r"[\"'\\{}<>]|\$(?=[\"'])")
 
+_LONGEST = 16 * 1024  # characters of a word whose braces are expanded
 _LINES = {"\r": "\n", "\x0b": "\n", "\x0c": "\n", "\x85": "\n", "\u2028": "\n", "\u2029": "\n"}
 
 
@@ -54,7 +57,12 @@ def loose_constructs(text: str) -> bool:
 def loose_segments(text: str) -> list[tuple[str, ...]]:
     """A text no tree could be made of, cut at every separator, quotes and braces ignored."""
     spread = _LIST.sub(lambda match: match[0].replace(",", " "), text)
-    pieces = (_NOISE.sub(_gap, segment).split() for segment in _SEGMENT.split(spread))
+    expanded = (
+        " ".join(expand_braces(word)) if "{" in word and len(word) < _LONGEST else word
+        for word in re.split(r"(\s+)", text)
+    )
+    forms = dict.fromkeys((spread, "".join(expanded))) if "{" in text else (spread,)
+    pieces = (_NOISE.sub(_gap, segment).split() for form in forms for segment in _SEGMENT.split(form))
     return [tuple(words) for words in pieces if words]
 
 

@@ -27,6 +27,7 @@ class Wrapper:
     appended: bool = False
     joined: bool = False
     runner: bool = False
+    vague: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,4 +124,5 @@ def _wrapper(table: _Table) -> Wrapper:
         appended=flag("appended"),
         joined=flag("joined"),
         runner=flag("runner"),
+        vague=flag("vague"),
     )

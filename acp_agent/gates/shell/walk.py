@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from tree_sitter import Node
 
 from acp_agent.gates.command import Construct, Redirection
-from acp_agent.gates.shell.drafts import Draft, Guesses
+from acp_agent.gates.shell.drafts import Draft, Guesses, pattern
+from acp_agent.gates.shell.options import suffixes
 from acp_agent.gates.shell.syntax import MAX_TREE_DEPTH, Parsed
 from acp_agent.gates.shell.words import Piece, pieces
 
@@ -200,6 +201,7 @@ class Walk:
             words = targets[1:]
         target = " ".join(self.guesses.words(pieces(self.parsed, targets[0]))) if targets else "-"
         draft.redirections.append(Redirection(operator, target, descriptor))
+        draft.patterns.add(pattern(pieces(self.parsed, targets[0])) if targets else "")
         draft.words.extend(pieces(self.parsed, child) for child in words)
         for child in (*targets[:1], *words):
             self._inside(child, depth + 1)
@@ -231,6 +233,9 @@ class Walk:
         before = len(self.drafts)
         self._children(node, depth)
         name = next((self.parsed.text(child) for child in node.children if child.type == "word"), "")
+        body = node.child_by_field_name("body")
+        if body is not None:
+            self.guesses.define(name, self.parsed.text(body))
         calls = [draft for draft in self.drafts[before:] if self.guesses.argv(draft)[:1] == (name,)]
         doubled = len(calls) > 1 and any(draft.joined == "|" for draft in calls)
         if doubled or (calls and _has_background(node)):
@@ -244,6 +249,8 @@ class Walk:
             if child.type in _WORDS
             for part in self.guesses.words(pieces(self.parsed, child))
         ]
+        if not any(child.type == "in" for child in node.children):
+            values = list(self.guesses.arguments)
         if name and values:
             self.guesses.learn(name, values)
 
@@ -253,9 +260,11 @@ class Walk:
         value = node.children[-1] if len(node.children) > 2 else None
         parts = value.children if value is not None and value.type == "array" else [value]
         words = [pieces(self.parsed, part) for part in parts if part is not None and part.type in _WORDS]
-        text = " ".join(word for part in words for word in self.guesses.words(part))
+        values = tuple(word for part in words for word in self.guesses.words(part))
+        text = " ".join(values)
         if name.type == "variable_name":
-            self.guesses.learn(self.parsed.text(name), [text])
+            of_array = value is not None and value.type == "array"
+            self.guesses.learn(self.parsed.text(name), [text, *values, *suffixes(values)] if of_array else [text])
         return f"{self.parsed.text(name)}={text}"
 
 

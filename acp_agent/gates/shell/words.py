@@ -1,9 +1,10 @@
 """Words of a shell text as bash would pass them: quotes removed, known variables put in, braces expanded."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, product
+from math import prod
 
 from tree_sitter import Node
 
@@ -12,10 +13,13 @@ from acp_agent.gates.shell.syntax import Parsed
 MAX_FIELDS = 64
 """Words one word may expand to; the rest is left out (nobody hides behind 64 spellings of one word)."""
 
+MAX_RANGE = 32
+"""Numbers or letters of `{1..9}` that are written out."""
+
 _BLANK, _OPEN, _CLOSE, _COMMA = "\ue000", "\ue001", "\ue002", "\ue003"
 _HIDE = str.maketrans({"{": _OPEN, "}": _CLOSE, ",": _COMMA})
 _SHOW = str.maketrans({_OPEN: "{", _CLOSE: "}", _COMMA: ","})
-_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_BRACES = re.compile(r"\{(?:([^{}]*,[^{}]*)|(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.-?\d+)?)\}")
 _ESCAPE = re.compile(r"\\(\n|.)", re.DOTALL)
 _ESCAPE_IN_QUOTES = re.compile(r"\\([$`\"\\\n])")
 _ANSI = re.compile(
@@ -101,6 +105,8 @@ def _expansion(parsed: Parsed, node: Node, *, quoted: bool) -> list[Piece]:
     """`${NAME}`, and `${NAME:-word}` with the word as its value when the name is not known."""
     named = [inner for child in node.children for inner in (child, *child.children) if inner.type in _NAMES]
     name = parsed.text(named[0]) if named else ""
+    if name in ("@", "*") and any(child.type == ":" for child in node.children):
+        return [Piece("$@", quoted=False, variable="@:")]
     if any(child.type == "subscript" for child in node.children):  # "${a[@]}" is several words even in quotes
         return [Piece(f"${name}", quoted=False, variable=name)]
     operator = next((index for index, child in enumerate(node.children) if child.type in _DEFAULTS), None)
@@ -123,7 +129,7 @@ def fields(word: list[Piece], values: Mapping[str, str]) -> list[str]:
             return [only.text] if only.text or only.quoted else []
     text = "".join(_value(piece, values) for piece in word)
     literal = any(piece.quoted for piece in word)
-    expanded = [part for each in _braces(text) for part in each.split(_BLANK) if part or literal]
+    expanded = [part for each in expand_braces(text) for part in each.split(_BLANK) if part or literal]
     return [part.translate(_SHOW) for part in expanded[:MAX_FIELDS]]
 
 
@@ -136,7 +142,8 @@ def _value(piece: Piece, values: Mapping[str, str]) -> str:
     return re.sub(r"[ \t\n]+", _BLANK, value)
 
 
-def _braces(text: str) -> list[str]:
+def expand_braces(text: str) -> list[str]:
+    """`c{a,b}t` as `cat` and `cbt`, `{a..c}` as its letters; the first MAX_FIELDS of them."""
     done: list[str] = []
     todo = [text]
     while todo and len(done) < MAX_FIELDS:
@@ -145,19 +152,39 @@ def _braces(text: str) -> list[str]:
         if match is None or len(todo) > MAX_FIELDS:
             done.append(current)
             continue
-        todo[:0] = [current[: match.start()] + choice + current[match.end() :] for choice in match[1].split(",")]
+        listed, first, last = match.groups()
+        choices = listed.split(",") if listed is not None else _range(first, last)
+        todo[:0] = [current[: match.start()] + choice + current[match.end() :] for choice in choices]
     return done
 
 
-def variants(words: list[list[Piece]], known: Mapping[str, tuple[str, ...]], limit: int = 4) -> list[tuple[str, ...]]:
+def _range(first: str, last: str) -> list[str]:
+    """`1..3`, `c..a`. What is no range stays, without its braces."""
+    if first.isalpha() != last.isalpha():
+        return [f"{first}..{last}"]
+    low, high = (ord(first), ord(last)) if first.isalpha() else (int(first), int(last))
+    step = 1 if low <= high else -1
+    numbers = range(low, low + step * min(abs(high - low) + 1, MAX_RANGE), step)
+    return [chr(number) if first.isalpha() else str(number) for number in numbers]
+
+
+def variants(
+    words: list[list[Piece]], known: Mapping[str, tuple[str, ...]], limit: int | None = None
+) -> list[tuple[str, ...]]:
     """The argument lists a command may have, given every value its variables were seen to take."""
     names = sorted({piece.variable for word in words for piece in word if piece.variable in known})
-    found: list[tuple[str, ...]] = []
-    for choice in islice(product(*(known[name] for name in names)), MAX_FIELDS):
+    found: dict[tuple[str, ...], None] = {}
+    for choice in _choices([known[name] for name in names]):
         values = dict(zip(names, choice, strict=True))
-        argv = tuple(part for word in words for part in fields(word, values))
-        if argv not in found:
-            found.append(argv)
+        found.setdefault(tuple(part for word in words for part in fields(word, values)))
         if len(found) == limit:
             break
-    return found
+    return list(found)
+
+
+def _choices(values: list[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """One value for each variable: all combinations, or, where these are many, some, and each value at least once."""
+    yield from islice(product(*values), MAX_FIELDS)
+    if prod(map(len, values)) > MAX_FIELDS:
+        for at in range(max(map(len, values))):
+            yield tuple(each[at % len(each)] for each in values)

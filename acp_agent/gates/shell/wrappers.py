@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from acp_agent.gates.command import MAX_DEPTH, Command
-from acp_agent.gates.shell.options import option_texts, peel, shell_call
+from acp_agent.gates.shell.options import option_texts, parameters, peel, shell_call
 from acp_agent.gates.shell.tables import Tables, Wrapper, tables
 
 _FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
@@ -38,14 +38,23 @@ class Expander:
     read     reads nested text
     guess    when a wrapper cannot be understood, list every command it may mean (for gates that forbid)
     files    texts the same command line wrote to files, by file name (for scripts that are run at once)
+    functions, call   the functions it defines, and what a call of one runs
     """
 
     read: ReadText
     guess: bool
     files: Mapping[str, str]
+    functions: frozenset[str] = frozenset()
+    call: Callable[[str, tuple[str, ...]], tuple[Command, ...]] | None = None
 
     def expand(self, command: Command, depth: int = 0) -> Command:
-        """The command with everything it starts."""
+        """The command with everything it starts; a function may hide a program of the same name, or not."""
+        expanded = self._program(command, depth)
+        if self.call is None or command.argv[:1] == () or command.argv[0] not in self.functions:
+            return expanded
+        return replace(expanded, runs=(*expanded.runs, *self.call(command.argv[0], command.argv[1:])))
+
+    def _program(self, command: Command, depth: int) -> Command:
         table = tables()
         name, args = command.name, command.argv[1:]
         if not name:
@@ -56,6 +65,11 @@ class Expander:
         if written:
             return self._texts(command, [written])
         wrapper, skip = _wrapper(table, name, args)
+        if wrapper is None and self.guess:
+            wrapper, skip = _behind_options(table, name, args)
+        if wrapper is not None and wrapper.vague:
+            runs = self._guesses(command, depth + 2) if self.guess else ()
+            return replace(command, unclear=f"{name}: where its command begins cannot be told", runs=runs)
         if wrapper is not None:
             return self._peel(command, wrapper, skip, depth)
         if name in table.shells:
@@ -94,7 +108,9 @@ class Expander:
 
     def _fed(self, command: Command, argv: tuple[str, ...], depth: int) -> Command:
         """What `echo words | xargs argv` may run: the words as arguments, or, for a shell, as its text."""
-        fed = self.expand(Command((*argv, *command.stdin.split()[:MAX_FED])), depth + 1)
+        words = tuple(command.stdin.split()[:MAX_FED])
+        patterns = frozenset(word for word in words if any(char in word for char in "*?["))
+        fed = self.expand(Command((*argv, *words), patterns=patterns | command.patterns), depth + 1)
         command = replace(command, runs=(*command.runs, fed))
         return self._texts(command, [command.stdin]) if Command(argv).name in tables().shells else command
 
@@ -132,6 +148,8 @@ class Expander:
                 inner = _find(args)
             case "fd" | "fdfind":
                 inner = _fd(args)
+            case "start-stop-daemon":
+                inner = _daemon(args)
             case "eval" | "alias" | "trap":
                 return self._texts(command, _builtin_texts(name, args))
             case "source" | ".":
@@ -176,6 +194,17 @@ def _wrapper(table: Tables, name: str, args: tuple[str, ...]) -> tuple[Wrapper |
     return None, 0
 
 
+def _behind_options(table: Tables, name: str, args: tuple[str, ...]) -> tuple[Wrapper | None, int]:
+    """The same where options stand before that word (`npm --silent exec`), which may have values."""
+    known = table.commands.get(name, {})
+    for at, word in enumerate(args):
+        if word in known:
+            return replace(known[word], runner=True), at + 1
+        if not word.startswith("-") and not (at and args[at - 1].startswith("-")):
+            break
+    return None, 0
+
+
 def is_runner(command: Command) -> bool:
     """Whether an approval of what the command starts does not cover the command itself (`chroot`, `uv run`)."""
     wrapper, _ = _wrapper(tables(), command.name, command.argv[1:])
@@ -189,9 +218,7 @@ def _joined(texts: tuple[str, ...], rest: tuple[str, ...]) -> str:
 
 def _parameters(argv: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """The values of `$0`, `$1`, … and `$@` in the text of `sh -c text argv…`."""
-    values = {str(index): (value,) for index, value in enumerate(argv[:10])}
-    rest = " ".join(argv[1:])
-    return {**values, "@": (rest,), "*": (rest,)} if rest else values
+    return {"0": argv[:1], **parameters(argv[1:])}
 
 
 def _find(args: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -210,6 +237,13 @@ def _find(args: tuple[str, ...]) -> list[tuple[str, ...]]:
 def _fd(args: tuple[str, ...]) -> list[tuple[str, ...]]:
     start = next((index for index, word in enumerate(args) if word in _FD_RUNS), None)
     return [] if start is None else [args[start + 1 :]]
+
+
+def _daemon(args: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """start-stop-daemon: the value of `--exec` or `--startas`, with the words behind `--`; every word may be it."""
+    end = args.index("--") if "--" in args else len(args)
+    names = (word if word[:1] != "-" else word.partition("=")[2] or word[2:] for word in args[:end])
+    return [(name, *args[end + 1 :]) for name in names if name][:MAX_FED]
 
 
 def _builtin_texts(name: str, args: tuple[str, ...]) -> list[str]:

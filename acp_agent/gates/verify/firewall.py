@@ -50,17 +50,20 @@ class Firewall(Verifier):
         return _verdict(subject.path, max(secrecy(subject.path), secrecy(real)))
 
     def command(self, command: Command, folders: Folders) -> Verdict:
-        words = list(islice(_file_words(command), MAX_WORDS + 1))
-        if len(words) > MAX_WORDS:
-            return Ask(f"names more than {MAX_WORDS} files")
+        words = dict.fromkeys(islice(_file_words(command), MAX_WORDS + 1))
+        judged = len(words) * len(folders.possible)
         handled = _handled(command)
         worst, level = "", Secrecy.OPEN
-        for word in dict.fromkeys(words):
-            found = max(map(secrecy, folders.places(word)))
+        for word in words:
+            matches = folders.matches(word, command) if judged <= MAX_WORDS else None
+            judged += len(matches or ())
+            if matches is None or judged > MAX_WORDS:
+                return Ask(f"names more than {MAX_WORDS} files")
+            found, path = max((secrecy(place), place) for place in (*folders.places(word), *matches))
             if found and (handled is None or word in handled):
                 found = Secrecy(found - 1)
             if found > level:
-                worst, level = word, found
+                worst, level = path if path in matches else word, found
         return _verdict(worst, level) if level else _variable(command)
 
 

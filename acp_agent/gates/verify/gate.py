@@ -7,7 +7,7 @@ from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import Allow, Ask, CommandSubject, Deny, McpSubject, PathSubject, Subject, UrlSubject, Verdict
 from acp_agent.core.wrapper import Gate
 from acp_agent.gates.command import survey
-from acp_agent.gates.command_paths import Folders
+from acp_agent.gates.command_paths import Expand, Folders, unexpanded
 from acp_agent.gates.verify.verifier import Verifier
 
 _MOST = 5
@@ -15,12 +15,16 @@ _MOST = 5
 
 
 class VerifierGate(Gate):
-    """Asks every verifier about every subject of a call: one Deny ends it, the Asks become one question."""
+    """Asks every verifier about every subject of a call: one Deny ends it, the Asks become one question.
+
+    expand   which files there are for a pattern of a command
+    """
 
     name = "verifiers"
 
-    def __init__(self, wrapped: ToolExecutor, verifiers: Sequence[Verifier]) -> None:
+    def __init__(self, wrapped: ToolExecutor, verifiers: Sequence[Verifier], expand: Expand = unexpanded) -> None:
         super().__init__(wrapped)
+        self._expand = expand
         self._verifiers = tuple(verifiers)
 
     def check(self, invocation: Invocation) -> Verdict:
@@ -43,7 +47,7 @@ class VerifierGate(Gate):
             case PathSubject():
                 yield from (verifier.path(subject) for verifier in self._verifiers)
             case CommandSubject(text):
-                folders = Folders()
+                folders = Folders(self._expand)
                 for command in survey(text).walk():
                     folders.enter(command)
                     yield from (verifier.command(command, folders) for verifier in self._verifiers)

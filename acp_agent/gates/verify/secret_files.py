@@ -52,6 +52,8 @@ def secrecy(path: str) -> Secrecy:
 
 def _sealed(parts: list[str], *, absolute: bool) -> bool:
     name = parts[-1]
+    if any(_is(name, folder) for folder in _SEALED_FOLDERS):  # whole: `tar cf x ~/.ssh` takes all there is in it
+        return True
     if any(_is(part, folder) for part in parts[:-1] for folder in _SEALED_FOLDERS):
         return name not in _PUBLIC and not name.endswith((".pub", ".conf"))
     if not absolute:

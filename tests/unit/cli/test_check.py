@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.__main__ import main
-from acp_agent.cli.check.path import verdict
+from acp_agent.cli.check.path import path_gates, verdict
 from acp_agent.cli.check.stdin import judge_lines
 from acp_agent.compose.session_roots import session_roots
 from acp_agent.config.load import Flags, Loaded, load
@@ -365,6 +365,78 @@ def test_any_text_gets_a_verdict(tmp_path_factory: pytest.TempPathFactory, path:
         found = judged(folder, path, write=write)
         assert (found["category"] is None) == (found["verdict"] == "allow")
         json.dumps(found).encode("ascii")
+
+
+# ------------------------------------------------------------------------------- what the gates say
+
+
+@pytest.fixture
+def gated(configured: Callable[[str], Loaded], project: Path) -> Callable[..., JsonObject]:
+    """`gated("x", config=TOML)`: the verdict on writing there, or reading."""
+
+    def judge(path: str, config: str = "", *, write: bool = True) -> JsonObject:
+        loaded = configured(config)
+        cwd = str(project)
+        with session_roots(loaded, cwd) as roots, session_roots(loaded, cwd, for_shell=True) as shell:
+            return verdict(path, roots, write=write, gates=path_gates(loaded, roots, shell, pytest.fail))
+
+    return judge
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        (".envrc", "direnv"),
+        ("sub/.envrc", "direnv"),
+        (".mise.toml", "mise"),
+        ("foo/.vscode/tasks.json", "editor"),
+        (".husky/pre-commit", "git"),
+        ("evil/HEAD", "git repository"),
+    ],
+)
+def test_where_a_session_would_ask_about_a_protected_path_so_is_told(gated, project: Path, path: str, why: str):
+    found = gated(path)
+    assert (found["verdict"], found["category"], found["access"]) == ("ask", None, "write")
+    assert found["resolved"] == f"{project}/{path}"
+    assert f"{path} is protected: " in str(found["reason"])
+    assert why in str(found["reason"])
+    lifted = gated(path, f"[tools.protection]\nunprotected_paths = ['{path}']\n")
+    assert "protected" not in str(lifted["reason"])
+    assert lifted["verdict"] == ("ask" if "envrc" in path else "allow"), "it may hold secrets, too"
+
+
+def test_an_asked_path_is_told_so_with_an_exit_code_of_its_own(check: Check, project: Path):
+    done = check("path", "evil/HEAD", "--write")
+    assert done.code == 3
+    assert done.out.splitlines()[:2] == ["asked      write evil/HEAD", f"resolved   {project}/evil/HEAD"]
+    lines = b'{"path": "evil/HEAD", "write": true}\n{"path": "x", "write": true}\n'
+    assert [json.loads(line)["verdict"] for line in check("--stdin", stdin=lines).out.splitlines()] == ["ask", "allow"]
+    assert not os.path.exists(project / "evil")
+
+
+def test_a_hard_one_is_denied_and_an_ordinary_one_as_free_as_before(gated):
+    assert gated(".git/hooks/pre-commit")["verdict"] == "deny"
+    assert gated("src/app.py")["verdict"] == "allow"
+    assert gated("mine/x", "[tools.protection]\nprotected_paths = ['mine']\n")["verdict"] == "ask"
+
+
+def test_where_nothing_is_asked_a_protected_path_is_denied(gated):
+    found = gated(".envrc", "[acp]\nauto_approve = 'full-auto'\n")
+    assert (found["verdict"], found["category"]) == ("deny", "confirmation_required")
+
+
+def test_the_policy_and_the_verifiers_are_asked_too(gated, project: Path):
+    grow(project, "shut/a", ".env", "free")
+    policy = """\
+[tools.policy]
+enabled = true
+default_effect = 'allow'
+rules = [{ effect = 'deny', tool = '*', paths = ['shut/*'] }]
+"""
+    for write in (False, True):
+        assert gated("shut/a", policy, write=write)["verdict"] == "deny"
+        assert gated(".env", write=write)["verdict"] == "ask"
+        assert gated("free", policy, write=write)["verdict"] == "allow"
 
 
 # ---------------------------------------------------------------------------------- line by line

@@ -3,9 +3,11 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,16 @@ from acp_agent.__main__ import main
 from acp_agent.cli.check.command import CommandJudge
 from acp_agent.compose.permission_rules import permission_rules
 from acp_agent.compose.session_roots import session_roots
-from acp_agent.config.load import Flags, load
+from acp_agent.config.conduct import conduct_at_start
+from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.gates.blocklist import BlocklistPolicy
 from acp_agent.gates.blocklist import judge as blocked
+from acp_agent.gates.judgement import judge as settled
 from acp_agent.gates.rules import Action, Rule
 from tests.unit.cli.conftest import COMMAND
 from tests.unit.gates import everyday, hostile
 from tests.unit.gates.chain import Chain, command, rules
+from tests.unit.gates.hostile_calls import ASKED, CALLS, CONFIG
 
 GIT = """\
 [[tools.permissions.bash]]
@@ -343,37 +348,62 @@ def test_without_a_kind_lines_of_all_kinds_are_judged(project: Path, capsys: pyt
 # --------------------------------------------------------------------- the engine of live sessions
 
 
-NO_VERIFIERS = "[tools.verifiers]\ndestructive = false\ninjection = false\nfirewall = false\n"
+@contextmanager
+def judging(project: Path, config: str = "") -> Generator[tuple[CommandJudge, Loaded]]:
+    """The judge a session's folder has by this configuration."""
+    (project.parent / "config.toml").write_text(config)
+    loaded = load(Flags(), os.environ, str(project))
+    assert loaded.problems == ()
+    with session_roots(loaded, str(project)) as files, session_roots(loaded, str(project), for_shell=True) as shell:
+        yield CommandJudge(loaded, files, shell, pytest.fail), loaded
 
 
 @pytest.fixture
-def judge(project: Path, tmp_path: Path):
-    """With the gates that `Chain` has: verifiers only add to what they say."""
-    (tmp_path / "config.toml").write_text(NO_VERIFIERS)
-    loaded = load(Flags(), os.environ, str(project))
-    with session_roots(loaded, str(project)) as files, session_roots(loaded, str(project), for_shell=True) as shell:
-        yield CommandJudge(loaded, files, shell, pytest.fail)
+def judge(project: Path):
+    with judging(project) as (made, _):
+        yield made
 
 
-def test_a_tool_nobody_is_offered_is_denied_as_in_a_session(project: Path, tmp_path: Path):
-    (tmp_path / "config.toml").write_text("[tools]\nprofile = 'minimal'\n")
-    loaded = load(Flags(), os.environ, str(project))
-    with session_roots(loaded, str(project)) as files, session_roots(loaded, str(project), for_shell=True) as shell:
-        assert CommandJudge(loaded, files, shell, pytest.fail).verdict("ls", rules("*")).word == "deny"
+def test_a_tool_nobody_is_offered_is_denied_as_in_a_session(project: Path):
+    with judging(project, "[tools]\nprofile = 'minimal'\n") as (judge, _):
+        assert judge.verdict("ls", rules("*")).word == "deny"
+
+
+FATES = {"blocked": "blocked", "refused": "deny", "asked": "ask", "silent": "allow"}
+
+
+@pytest.fixture
+def attacked(project: Path, tmp_path: Path) -> Path:
+    """The folder as the tables of commands have it."""
+    for name in ("src", "a", "vault"):
+        (project / name).mkdir()
+    (project / "link-out").symlink_to(tmp_path)
+    return project
 
 
 @pytest.mark.anyio
-async def test_the_verdict_is_what_becomes_of_the_call_in_a_session(judge: CommandJudge, project: Path, tmp_path: Path):
-    (project / "src").mkdir()
-    (project / "a").mkdir()
-    (project / "link-out").symlink_to(tmp_path)
-    fates = {"blocked": "blocked", "refused": "deny", "asked": "ask", "silent": "allow"}
+async def test_the_verdict_is_what_becomes_of_the_call_in_a_session(attacked: Path, tmp_path: Path):
     table = [*hostile.A[::4], *hostile.B[::4], *hostile.C[::3]]
     table += [(text, ("*",)) for text in hostile.U[::5]] + [(text, everyday.RULES) for text in everyday.COMMANDS[::5]]
-    for text, patterns in table:
-        given = rules(*patterns)
-        live = await Chain(str(project), str(tmp_path / "grants"), given).fate(command(text))
-        assert judge.verdict(text, given).word == fates[live], text
+    table += [(str(arguments["command"]), ("*", "git *", "cp *")) for _, arguments in ASKED]
+    with judging(attacked) as (judge, loaded):
+        chain = Chain(str(attacked), str(tmp_path / "grants"), loaded=loaded)
+        for text, patterns in table:
+            given = rules(*patterns)
+            chain.permission.rules = {chain.tool: given}
+            assert judge.verdict(text, given).word == FATES[await chain.fate(command(text))], text
+
+
+@pytest.mark.anyio
+async def test_it_is_so_also_by_a_configuration_that_denies_in_every_way(attacked: Path, tmp_path: Path):
+    calls = [*ASKED, *(call for _, each in CALLS.values() for call in each)]
+    texts = [str(arguments["command"]) for tool, arguments in calls if tool == "bash"]
+    with judging(attacked, CONFIG) as (judge, loaded):
+        chain = Chain(str(attacked), str(tmp_path / "grants"), conduct=conduct_at_start(loaded), loaded=loaded)
+        for text in (*texts, "ls", "git status; cat a/x"):
+            verdict = judge.verdict(text)
+            assert verdict.word == FATES[await chain.fate(command(text))], text
+            assert (verdict.word == "allow") == (text not in texts), text
 
 
 @given(
@@ -425,3 +455,31 @@ def test_a_real_process_answers_before_the_next_line_is_asked(environment: dict[
             assert json.loads(process.stdout.readline())["verdict"] == word
         process.stdin.close()
         assert process.wait(timeout=20) == 0
+
+
+# ------------------------------------------------------------------------------------ the documentation
+
+RULES_PAGE = Path(__file__).parents[3] / "docs" / "rules.md"
+
+
+def test_every_row_of_the_worked_examples_is_true(check: Check):
+    page = RULES_PAGE.read_text()
+    config = next(block for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "permissions.bash" in block)
+    shown = re.findall(r"^\| `([^`]+)` \| (allowed|asked|denied|blocked) \| ", page, re.MULTILINE)
+    assert len(shown) >= 20
+    told = check("--stdin", config=config, stdin=tuple({"command": text} for text, _ in shown)).lines
+    words = {"allow": "allowed", "ask": "asked", "deny": "denied", "blocked": "blocked"}
+    assert [(line["command"], words[line["verdict"]]) for line in told] == shown
+
+
+def test_what_the_page_says_of_always_is_true():
+    page = RULES_PAGE.read_text()
+    rows = re.findall(r"^\| `([^`]+)` \| (`.*`) \|$", page, re.MULTILINE)
+    assert len(rows) >= 7
+    for granted, destroying in rows:
+        prefix = settled(granted, (), lambda _: None).needed
+        assert prefix, granted
+        for form in re.findall(r"`([^`]+)`", destroying):
+            whole = form if form.startswith(prefix[0]) else f"{prefix[0]} {form}"
+            found = settled(whole, (), dict.fromkeys(prefix, True).get)
+            assert (found.action, found.needed) == (None, ()), whole

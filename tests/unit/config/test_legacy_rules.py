@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from acp_agent.config.keys import key_of
 from acp_agent.config.layers import Layer, Reader
-from acp_agent.config.legacy_rules import BASH, BLOCKED, CONFIRM, USUAL, add_legacy_rules, legacy_rules
+from acp_agent.config.legacy_rules import BLOCKED, CONFIRM, USUAL, add_legacy_rules, legacy_rules
 from acp_agent.config.project import tighten
 from acp_agent.config.rules import PermissionRule, RuleAction
+from acp_agent.core.aliases import ALIASES
 from acp_agent.core.errors import ConfigError
 from acp_agent.gates.judgement import judge
 from acp_agent.gates.rules import Action, Rule
-from acp_agent.tools.aliases import ALIASES
 
 RULES = "tools.permissions.bash"
 DENY, ASK, ALLOW = RuleAction.DENY, RuleAction.ASK, RuleAction.ALLOW
@@ -77,16 +77,19 @@ def test_what_becomes_of_commands(text: str, outcome: Action | None):
     assert action(text, legacy_rules(("terraform destroy",), ("kubectl ",))) is outcome
 
 
-def test_rules_for_bash_switch_the_lists_off_under_any_of_its_names_and_also_when_they_are_empty_or_faulty():
-    assert {name for name, tool in ALIASES.items() if tool == "bash"} | {"bash"} == BASH
-    for name in (*sorted(BASH), "Shell"):
-        user = layer(**{CONFIRM: ("rm ",), f"tools.permissions.{name}": ()})
-        assert converted(user) == ()
-        environment = layer(**{f"tools.permissions.{name}": ()})
-        assert converted(layer(**{CONFIRM: ("rm ",)}), environment) == ()
-        reader = Reader()
-        reader.doubtful.add(f"tools.permissions.{name}")
-        assert converted(layer(**{CONFIRM: ("rm ",)}), reader=reader) == ()
+@pytest.mark.parametrize("name", ["bash", "Shell", *(name for name, tool in ALIASES.items() if tool == "bash")])
+def test_rules_for_bash_switch_the_lists_off_under_any_of_its_names_and_also_when_they_are_empty_or_faulty(
+    loading, name: str
+):
+    lists = "tools.shell.confirm_patterns = ['rm ']\n"
+    variable = f"ACP_AGENT_TOOLS__PERMISSIONS__{name.upper()}"
+    assert loading(f"{lists}tools.permissions.{name} = []").settings.tools.permissions == {"bash": ()}
+    assert loading(lists, environ={variable: "[]"}).settings.tools.permissions == {"bash": ()}
+    faulty = loading(f"{lists}tools.permissions.{name} = 7").settings.tools.permissions["bash"]
+    assert [rule.action for rule in faulty] == [ASK]
+
+
+def test_rules_for_another_tool_leave_the_lists_on():
     assert converted(layer(**{CONFIRM: ("rm ",), "tools.permissions.write": ()})) != ()
 
 

@@ -9,12 +9,15 @@ from pathlib import Path
 
 SECRET = 'fake-"secret"-value'
 SCRIPT = """
-import sys
+import json, sys
 from acp_agent import log
 mine = log.Log("test")
 mine.error("before")
 assert "structlog" not in sys.modules
-log.configure(sys.argv[1], sys.argv[2] or None, [sys.argv[3]])
+secret = sys.argv[3]
+def redact(text):
+    return text.replace(secret, "[REDACTED]").replace(json.dumps(secret)[1:-1], "[REDACTED]")
+log.configure(sys.argv[1], sys.argv[2] or None, redact)
 mine.debug("detail", n=1)
 mine.info("said", text="x\\x1b[2Jy", key=sys.argv[3], path=b"z")
 try:

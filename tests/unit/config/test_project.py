@@ -9,11 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.cli.toml import toml_value
+from acp_agent.compose.permission_rules import permission_rules
+from acp_agent.compose.tool_choice import tool_choice
 from acp_agent.config.keys import RULES, keys
 from acp_agent.config.project import ProjectLoosens
 from acp_agent.config.tool_settings import ReadRule
+from acp_agent.core.aliases import ALIASES
 from acp_agent.core.types import Access
 from acp_agent.execution.read_policy import ReadPolicy
+from acp_agent.gates.selection import Selection
 from tests.unit.config.conftest import told
 
 RANK = {"allow": 0, "ask": 1, "deny": 2}
@@ -37,6 +41,11 @@ USERS_ALONE = {
     "tools.anomaly.window_size",
     "tools.by_model",
     "tools.protection.unprotected_paths",
+    "tools.overflow.retention_days",
+    "tools.overflow.max_overflow_bytes",
+    "tools.overflow.max_conversation_bytes",
+    "tools.filters.filters_path",
+    "tools.filters.security.extra_patterns",
     "tools.authorization.enabled",
     "tools.policy.default_effect",
     "tools.policy.enabled",
@@ -67,7 +76,16 @@ SWITCHES_ON = {
     "tools.verifiers.injection",
     "tools.verifiers.firewall",
     "tools.verifiers.url_grounding",
+    "tools.filters.security.enabled",
 }
+SWITCHES_OFF = {
+    "tools.enabled",
+    "acp.rich_kinds",
+    "tools.overflow.summarize_output",
+    "tools.result_cache.enabled",
+    "tools.filters.enabled",
+}
+ZERO_IS_NO_LIMIT = {"tools.rate_limit.calls_per_hour", "acp.terminal_timeout_secs", "tools.result_cache.ttl_secs"}
 words = st.lists(st.sampled_from(["curl", "sudo", "nc"]), max_size=3, unique=True)
 paths = st.lists(st.sampled_from(["/", "/srv", "/srv/a", "/srv/ab", "/opt"]), max_size=3, unique=True)
 globs = st.lists(st.sampled_from(["a*", "*b", "ab", "src", "src/a"]), max_size=3, unique=True)
@@ -101,6 +119,16 @@ VALUES = {
     "tools.diagnostics.max_diagnostics": st.integers(1, 60),
     "tools.diagnostics.timeout": seconds,
     "tools.overflow.threshold": st.integers(1000, 60_000),
+    "tools.overflow.retention_days": st.integers(1, 30),
+    "tools.overflow.max_overflow_bytes": st.integers(0, 100),
+    "tools.overflow.max_conversation_bytes": st.integers(0, 100),
+    "tools.overflow.summarize_output": st.booleans(),
+    "tools.result_cache.enabled": st.booleans(),
+    "tools.result_cache.ttl_secs": st.just(0) | seconds,
+    "tools.filters.enabled": st.booleans(),
+    "tools.filters.filters_path": st.sampled_from(["", "/a", "/b"]),
+    "tools.filters.security.enabled": st.booleans(),
+    "tools.filters.security.extra_patterns": words,
     "tools.permissions.bash": rules,
     "tools.profile": st.sampled_from(STRICTNESS["tools.profile"]),
     "tools.allow": words,
@@ -139,9 +167,13 @@ VALUES = {
     "logging.level": st.sampled_from(["debug", "error"]),
     "logging.file": st.sampled_from(["/a", "/b"]),
 }
-trees = st.fixed_dictionaries({}, optional=VALUES).map(
-    lambda tree: "".join(f"{name} = {toml_value(value)}\n" for name, value in tree.items())
-)
+
+
+def toml(tree: dict[str, object]) -> str:
+    return "".join(f"{name} = {toml_value(value)}\n" for name, value in tree.items())
+
+
+trees = st.fixed_dictionaries({}, optional=VALUES).map(toml)
 
 
 def value_of(loaded, name: str) -> object:
@@ -170,14 +202,14 @@ def is_tighter_or_equal(name: str, before, after) -> bool:
         case "tools.permissions.bash":
             texts = ["".join(letters) for size in range(4) for letters in product("ab", repeat=size)]
             return all(decide(after, text) >= decide(before, text) for text in texts)
-        case "tools.enabled" | "acp.rich_kinds":
+        case _ if name in SWITCHES_OFF:
             return before or not after
         case _ if name in SWITCHES_ON:
             return after or not before
         case "tools.policy.rules" | "tools.authorization.rules":  # denies in front, the user's own behind
             added = after[: len(after) - len(before)]
             return after[len(added) :] == before and all(rule.effect == "deny" for rule in added)
-        case "tools.rate_limit.calls_per_hour":
+        case _ if name in ZERO_IS_NO_LIMIT:
             return (after or infinite) <= (before or infinite)
         case (
             "tools.shell.blocked_commands"
@@ -198,8 +230,6 @@ def is_tighter_or_equal(name: str, before, after) -> bool:
             return not before or (bool(after) and set(after) <= set(before))
         case "tools.shell.allowed_paths" | "tools.file.allowed_paths":
             return all(below(path, before) for path in after)
-        case "acp.terminal_timeout_secs":
-            return (after or infinite) <= (before or infinite)
         case _:
             return (infinite if after is None else after) <= (infinite if before is None else before)
 
@@ -225,6 +255,50 @@ def test_whatever_a_project_says_no_more_files_may_be_read(loading, user, wish, 
     alone, together = (reading(loaded.settings.tools.file) for loaded in (loading(user, ""), loading(user, wish)))
     for access in Access:
         assert alone(f"/p/{path}", access) is None or together(f"/p/{path}", access) is not None
+
+
+NAMES = ["bash", "shell", "BASH", "run_command", "read", "Cat"]
+faulty = st.just([{"pattern": "*", "action": "deni"}])
+rule_tables = st.dictionaries(st.sampled_from([f"tools.permissions.{name}" for name in NAMES]), rules | faulty).map(
+    toml
+)
+
+
+@given(user=rule_tables, wish=rule_tables)
+def test_whatever_name_a_project_has_for_a_tool_its_rules_get_no_looser(loading, user, wish):
+    alone, together = (permission_rules(loaded, told_nothing) for loaded in (loading(user, ""), loading(user, wish)))
+    assert {*alone, *together} <= {"bash", "read"}
+    for tool, text in product(("bash", "read"), ("a", "b", "ab", "aa", "ba", "bb", "c")):
+        before, after = (first_match(compiled.get(tool, ()), text) for compiled in (alone, together))
+        assert after >= before, (tool, text)
+
+
+def first_match(compiled, text: str) -> int:
+    return RANK[next((rule.action for rule in compiled if rule.matches_text(text)), "ask")]
+
+
+def told_nothing(problem: str) -> None:
+    del problem
+
+
+entries = st.lists(st.sampled_from([*NAMES, "group:runtime", "group:fs", "write"]), max_size=3)
+choices = st.fixed_dictionaries(
+    {},
+    optional={f"tools.{name}": entries for name in ("allow", "deny", "also_allow")}
+    | {
+        "tools.profile": st.sampled_from(STRICTNESS["tools.profile"]),
+        "tools.by_model": st.builds(lambda deny: {"*": {"deny": deny}}, entries),
+    },
+).map(toml)
+
+
+@given(user=choices, wish=choices)
+def test_whatever_names_a_project_has_for_tools_no_more_of_them_are_offered(loading, user, wish):
+    alone, together = (
+        Selection(tool_choice(loaded, None), ALIASES) for loaded in (loading(user, ""), loading(user, wish))
+    )
+    for tool in ("bash", "read", "write", "grep", "fetch"):
+        assert not alone.objection(tool) or together.objection(tool), tool
 
 
 def reading(file) -> ReadPolicy:
@@ -324,6 +398,48 @@ def test_where_a_projects_rules_go(loading):
         "tools.permissions.bash = [{ pattern = 'ask', action = 'ask' }, { pattern = 'deny', action = 'deny' }]",
     )
     assert [rule.pattern for rule in loaded.settings.tools.permissions["bash"]] == ["deny", "a", "b", "c", "ask", "d"]
+
+
+def test_a_denial_under_another_name_of_a_tool_stays_one(loading):
+    """Review of issue 4, finding 6."""
+    user = """
+        [[tools.permissions.bash]]
+        pattern = "ls *"
+        action = "allow"
+        [[tools.permissions.Shell]]
+        pattern = "git push*"
+        action = "deny"
+        """
+    loaded = loading(user, "tools.permissions.bash = [{ pattern = 'git push*', action = 'ask' }]")
+    assert [(rule.pattern, rule.action) for rule in loaded.settings.tools.permissions["bash"]] == [
+        ("ls *", "allow"),
+        ("git push*", "deny"),
+        ("git push*", "ask"),
+    ]
+    assert list(loaded.settings.tools.permissions) == ["bash"]
+
+
+def test_a_mistake_in_rules_is_told_by_the_name_they_have_and_guards_all_rules_of_the_tool(loading):
+    loaded = loading(
+        "[tools.permissions]\nbash = [{ pattern = '*', action = 'allow' }]\n"
+        "shell = [{ pattern = 'a', action = 'deni' }, { pattern = 'b', action = 'deny' }]"
+    )
+    assert told(loaded)[0].startswith('~/config.toml: tools.permissions.shell[0].action = "deni": expected one of')
+    rules_in_force = [(rule.pattern, rule.action) for rule in loaded.settings.tools.permissions["bash"]]
+    assert rules_in_force == [("b", "deny"), ("*", "ask")]
+
+
+def test_variables_for_two_names_of_a_tool_count_together_and_are_both_named(loading):
+    first, second = "ACP_AGENT_TOOLS__PERMISSIONS__BASH", "ACP_AGENT_TOOLS__PERMISSIONS__SHELL"
+    loaded = loading(
+        "tools.permissions.terminal = [{ pattern = '*', action = 'deny' }]",
+        environ={
+            first: '[{"pattern": "a", "action": "allow"}]',
+            second: '[{"pattern": "b", "action": "deny"}]',
+        },
+    )
+    assert [rule.pattern for rule in loaded.settings.tools.permissions["bash"]] == ["a", "b"]
+    assert loaded.origins["tools.permissions.bash"] == f"{first} and {second}"
 
 
 def test_a_link_in_the_project_opens_nothing_outside(loading, tmp_path):

@@ -1,3 +1,7 @@
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +25,16 @@ SECRETS = {
     "lc_api_key": "fake-9",
 }
 USUAL = {"PATH": "/bin", "HOME": "/home/me", "LANG": "C.UTF-8", "LC_ALL": "C", "TZ": "UTC", "VIRTUAL_ENV": "/v"}
-FIXED = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+FIXED = {
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.bareRepository",
+    "GIT_CONFIG_VALUE_0": "explicit",
+}
+GIT_NAMES = ["GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_0", "GIT_CONFIG_VALUE_0", "GIT_CONFIG_KEY_1", "GIT_CONFIG_VALUE_1"]
 
 
 def test_the_usual_variables_pass_and_secrets_do_not():
@@ -56,3 +69,45 @@ def test_what_passes_is_unchanged_and_never_a_key(start: str, middle: str, end: 
         assert start in ("LC_", "PATH", "")
         assert end == ""
     assert passed.keys() - FIXED.keys() <= {name}
+
+
+def git(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = child_environment({"PATH": os.environ["PATH"], "HOME": str(folder), **variables}, GIT_NAMES)
+    return subprocess.run(["git", *words], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_bare_repository_that_came_with_a_folder_runs_nothing(tmp_path: Path):
+    assert git(tmp_path, "init", "-q", "--bare", "shipped").returncode == 0
+    shipped = tmp_path / "shipped"
+    hook = tmp_path / "hook"
+    hook.write_text(f"#!/bin/sh\ntouch '{tmp_path}/planted'\n")
+    hook.chmod(0o700)
+    plain = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    settings = "[core]\nrepositoryformatversion = 0\nbare = false\nworktree = work\n"
+    (shipped / "config").write_text(settings)
+    (shipped / "work").mkdir()
+    (shipped / "work" / "file").write_text("x")
+    subprocess.run(["git", "add", "-A"], cwd=shipped, env=plain, check=True)
+    (shipped / "config").write_text(f"{settings}fsmonitor = {hook}\n")
+    subprocess.run(["git", "status"], cwd=shipped, env=plain, capture_output=True, check=False)
+    assert (tmp_path / "planted").exists(), "else there is nothing to protect from"
+    (tmp_path / "planted").unlink()
+    done = git(shipped, "status")
+    assert done.returncode != 0
+    assert "bare repository" in done.stderr
+    assert not (tmp_path / "planted").exists()
+
+
+def test_settings_of_git_that_the_user_passes_on_stay_in_force(tmp_path: Path):
+    mine = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "Ann"}
+    assert git(tmp_path, "config", "--get", "user.name", **mine).stdout == "Ann\n"
+    assert git(tmp_path, "config", "--get", "safe.bareRepository", **mine).stdout == "explicit\n"
+    lifting = {**mine, "GIT_CONFIG_KEY_0": "safe.bareRepository", "GIT_CONFIG_VALUE_0": "all"}
+    assert git(tmp_path, "config", "--get", "safe.bareRepository", **lifting).stdout == "explicit\n"
+
+
+@pytest.mark.parametrize("count", ["", "0", "-1", "x", "2", "9" * 5000, "\u0663"])
+def test_a_count_that_is_none_breaks_no_git(tmp_path: Path, count: str):
+    mine = {"GIT_CONFIG_COUNT": count, "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "Ann"}
+    done = git(tmp_path, "config", "--get", "safe.bareRepository", **mine)
+    assert (done.stdout, done.stderr) == ("explicit\n", "")

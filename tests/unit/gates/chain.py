@@ -1,12 +1,21 @@
-"""A chain of the gates over a recorder, and calls to send through it."""
+"""The gates of a session over a recorder, and calls to send through them."""
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
+from tempfile import TemporaryDirectory
 
+from acp_agent.compose.gates import Inner, Lasting, SessionGates
+from acp_agent.compose.judging import Ground
+from acp_agent.compose.memory import GateMemory
+from acp_agent.compose.output import pipeline
+from acp_agent.compose.session_roots import session_roots
+from acp_agent.config import Flags, Loaded, load
 from acp_agent.core.conduct import AutoApprove, Conduct
 from acp_agent.core.errors import Refused
-from acp_agent.core.ports import Decision, Invocation, Question, ToolContext
+from acp_agent.core.events import Event
+from acp_agent.core.ports import Decision, Invocation, Question, ToolContext, ToolExecutor
 from acp_agent.core.types import (
     Access,
     CallOrigin,
@@ -18,12 +27,15 @@ from acp_agent.core.types import (
     ToolResult,
     ToolSpec,
 )
-from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy
+from acp_agent.execution.cache import ResultCache
+from acp_agent.execution.chain import gates_of
+from acp_agent.gates.blocklist import BlocklistGate
 from acp_agent.gates.grants import GrantStore
-from acp_agent.gates.mode import ModeGate
 from acp_agent.gates.permission import PermissionGate
 from acp_agent.gates.rules import Action, Rule
-from acp_agent.gates.sandbox import SandboxGate
+from acp_agent.gates.trust import Standing
+from acp_agent.gates.trust_level import TrustLevel
+from acp_agent.output.redaction import Redactor
 
 
 class Recorder:
@@ -120,34 +132,62 @@ def command(text: str, *, origin: CallOrigin = CallOrigin.MODEL, number: int = 1
     return call("bash", CommandSubject(text), arguments={"command": text}, origin=origin, number=number)
 
 
+@cache
+def defaults() -> Loaded:
+    """The configuration of a user who has none, in a folder that has none."""
+    with TemporaryDirectory() as folder:
+        file = os.path.join(folder, "config.toml")
+        open(file, "x").close()
+        loaded = load(Flags(), {"ACP_AGENT_CONFIG": file})
+    assert loaded.problems == ()
+    return loaded
+
+
 @dataclass
 class Chain:
-    """blocklist > mode > sandbox > permission > recorder, as the live chain has them."""
+    """The gates of a session, put together as sessions put them together, and a recorder behind the last of them.
+
+    allow    rules for `tool`, in place of the configured ones
+    loaded   the configuration the gates go by
+    foreign  tools of servers, which the user trusts
+
+    No address is refused for its form: a session's web backend does that, which is in test_every_path.py.
+    """
 
     root: str
     grants_file: str
     allow: Sequence[Rule] = ()
     conduct: Conduct = field(default_factory=Conduct)
-    policy: BlocklistPolicy = field(default_factory=BlocklistPolicy)
     approver: ScriptedApprover | None = field(default_factory=ScriptedApprover)
     tool: str = "bash"
+    loaded: Loaded = field(default_factory=defaults)
+    foreign: tuple[str, ...] = ("mcp_x_y",)
 
     def __post_init__(self) -> None:
         self.warnings = Warnings()
         self.recorder = Recorder()
-        resolve = inside(self.root)
         self.grants = GrantStore(self.grants_file, self.warnings)
-        self.permission = PermissionGate(
-            self.recorder,
-            rules={self.tool: tuple(self.allow)} if self.allow else {},
-            conduct=self.conduct,
-            grants=self.grants,
-            approver=self.approver,
-            resolve=resolve,
-        )
-        self.sandbox = SandboxGate(self.permission, resolve, resolve)
-        self.mode = ModeGate(self.sandbox, self.conduct)
-        self.blocklist = BlocklistGate(self.mode, self.policy)
+        live = self._gates()
+        gates = {type(gate): gate for gate in gates_of(live)}
+        first, last = gates[BlocklistGate], gates[PermissionGate]
+        assert isinstance(last, PermissionGate)
+        assert live is first
+        self.blocklist, self.permission = first, last
+        self.permission.wrapped = self.recorder
+        if self.allow:
+            self.permission.rules = {self.tool: tuple(self.allow)}
+        if self.approver is None:
+            self.permission._approver = None  # pyright: ignore[reportPrivateUsage] - a session always has somebody
+
+    def _gates(self) -> ToolExecutor:
+        loaded, tools = self.loaded, self.loaded.settings.tools
+        standing = Standing(tools=dict.fromkeys(self.foreign, TrustLevel.TRUSTED))
+        memory = replace(GateMemory.new(tools), standing=standing)
+        files, shell = (session_roots(loaded, self.root, for_shell=commands) for commands in (False, True))
+        ground = Ground(self.conduct, files.resolve, shell, urls=memory.urls, standing=memory.standing)
+        lasting = Lasting(self.approver or ScriptedApprover(), self.grants, memory, None, _unheard)
+        inner = Inner(pipeline(loaded, Redactor(), None), ResultCache(enabled=False), _unstamped)
+        return SessionGates(loaded, ground, lasting, inner, tuple(SPECS), self.warnings).chain(_unreached)
 
     async def run(self, invocation: Invocation) -> ToolResult:
         return await self.blocklist.execute(invocation)
@@ -161,6 +201,18 @@ class Chain:
         if result.failure is None:
             return "silent"
         return "blocked" if result.failure.message.startswith("blocklist") else "refused"
+
+
+async def _unheard(event: Event) -> None:
+    del event
+
+
+async def _unstamped(path: str) -> None:
+    del path
+
+
+def _unreached(invocation: Invocation) -> ToolContext:
+    raise AssertionError(f"the recorder let {invocation.title} through")
 
 
 def full_auto() -> Conduct:

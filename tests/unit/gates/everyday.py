@@ -343,4 +343,9 @@ CONSTRUCTS = (
     "git log --grep='sudo'",
     "./reboot.sh --dry-run",
     "echo 'x' | tee out.txt",
+    "log() { printf '%s\\n' \"$*\"; }; log hello; log world; make",
+    'retry() { for i in 1 2 3; do "$@" && return; done; }; retry npm ci',
+    'run() { echo "+ $*"; "$@"; }; run make test; run git status',
+    'f() { cd "$1" && rm -rf build; }; f src',
+    "set -euo pipefail; make test",
 )

@@ -1,124 +1,193 @@
 """One chain for every way in: the same hostile calls are refused with the same words, whoever brings them."""
 
-from dataclasses import dataclass, field
+import os
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from acp_agent.core.conduct import AutoApprove, Conduct
 from acp_agent.core.errors import ToolErrorCategory
-from acp_agent.core.events import Event, ToolFinished, ToolStarted
-from acp_agent.core.ports import Backends, ToolExecutor
-from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
-from acp_agent.execution.dyn import DynExecutor
-from acp_agent.execution.run_tool import RunTool
-from acp_agent.tools.bash import Bash
-from acp_agent.tools.registry import Registry
-from tests.fakes.fake_terminal import FakeTerminal, Script
-from tests.fakes.fake_web import FakeWeb
-from tests.fakes.memory_files import MemoryFileSystem
-from tests.unit.gates import hostile
-from tests.unit.gates.chain import Chain, rules
+from acp_agent.core.types import CallOrigin, JsonObject, ToolResult
+from acp_agent.gates.trust_level import TrustLevel
+from tests.unit.gates.hostile_calls import ASKED, CALLS, CONFIG, Call
+from tests.unit.gates.ways import (
+    EDITORS_OWN,
+    NOTHING_OFFERED,
+    STOOD_IN,
+    OpenSession,
+    StandInShell,
+    files_below,
+    opened,
+)
 
 pytestmark = pytest.mark.anyio
 
-COMMANDS = (*hostile.U[::6], "cat ../../../etc/passwd", "cd src/../../.. && ls", "cp a ../../b", "git -C ../../x log")
+THIRTY = 30
 
 
-class McpRun(Bash):
-    """A server's tool that runs commands: another name, the same kind of subject."""
-
-    name = "mcp_server_run"
-
-
-class Editor(FakeTerminal):
-    """The editor's terminal; runs whatever reaches it."""
-
-    def __init__(self) -> None:
-        super().__init__({text: Script(terminal_id="term-1") for text in COMMANDS})
+@pytest.fixture
+def config() -> str:
+    return CONFIG
 
 
-@dataclass
-class Session:
-    """A front door over the gates, with everything allowed that can be allowed."""
-
-    root: str
-    terminal: FakeTerminal
-    events: list[Event] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.registry = Registry([Bash(), McpRun()])
-        self.files = MemoryFileSystem()
-        self.door = DynExecutor(
-            self.registry,
-            self._chain,
-            backends=Backends(self.files, self.terminal, FakeTerminal(), FakeWeb()),
-            cwd=self.root,
-            emit=self._emit,
-            offers=lambda _: True,
-        )
-
-    def _chain(self, context_for) -> ToolExecutor:
-        self.chain = Chain(self.root, f"{self.root}/grants", rules("*"), Conduct(auto_approve=AutoApprove.FULL_AUTO))
-        self.chain.permission.wrapped = RunTool(context_for)
-        return self.chain.blocklist
-
-    async def _emit(self, event: Event) -> None:
-        self.events.append(event)
-
-    def call(self, text: str, tool: str, origin: CallOrigin) -> ToolCall:
-        return ToolCall("call-1", tool, {"command": text}, origin=origin)
-
-    async def run(self, text: str, tool: str = "bash", origin: CallOrigin = CallOrigin.MODEL) -> ToolResult:
-        return await self.door.run(self.call(text, tool, origin))
-
-    async def confirmed(self, text: str) -> ToolResult:
-        invocation = await self.registry.understand(self.call(text, "bash", CallOrigin.MODEL), self.files)
-        return await self.door.execute_confirmed(invocation)
+@pytest.fixture
+def work(config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with something to attack, in a home of its own."""
+    base = tmp_path.resolve()
+    for name in ("work/src", "work/vault", "work/secrets", "work/.git/hooks", "other", "home/.ssh"):
+        (base / name).mkdir(parents=True)
+    for name in ("work/src/a", "work/a", "work/a.key", "work/vault/key", "work/secrets/a", "work/.git/hooks/sample"):
+        (base / name).write_text("kept\n")
+    for name in ("other/x", "home/.ssh/id_rsa"):
+        (base / name).write_text("kept\n")
+    (base / "work/link-out").symlink_to(base / "other")
+    (base / "work/hooks").symlink_to(".git/hooks")
+    (base / "config.toml").write_text(config)
+    for name in [name for name in os.environ if name.startswith("ACP_AGENT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(base / "home"))
+    monkeypatch.setenv("ACP_AGENT_CONFIG", str(base / "config.toml"))
+    monkeypatch.setenv("ACP_AGENT_DATA_DIR", str(base / "data"))
+    return base / "work"
 
 
-def test_there_are_thirty_of_them():
-    assert len(COMMANDS) >= 30
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandInShell:
+    stand_in = StandInShell(tmp_path.resolve())
+    monkeypatch.setenv("PATH", stand_in.path)
+    return stand_in
 
 
-@pytest.mark.parametrize("text", COMMANDS, ids=lambda text: text[:50])
-async def test_a_hostile_call_is_refused_alike_on_every_path(tmp_path, text: str):
-    editor, local = Session(str(tmp_path), Editor()), Session(str(tmp_path), FakeTerminal())
+Both = tuple[OpenSession, OpenSession]
+
+
+@pytest.fixture
+async def both(work: Path, shell: StandInShell, tmp_path: Path) -> AsyncIterator[Both]:
+    """The same folder in an editor that offers all it has, and in one that offers nothing."""
+    scripts = tmp_path.resolve() / "scripts"
+    scripts.mkdir()
+    async with opened(EDITORS_OWN, work, scripts) as edited, opened(NOTHING_OFFERED, work, scripts) as local:
+        yield edited, local
+
+
+async def every_way(both: Both, tool: str, arguments: JsonObject) -> dict[str, ToolResult]:
+    """What each way in gives, by its name."""
+    edited, local = both
+    served = f"mcp_server_{tool}"
     results = {
-        "the editor's terminal": await editor.run(text),
-        "the local shell": await local.run(text),
-        "/run": await editor.run(text, origin=CallOrigin.USER),
-        "the confirmed path": await editor.confirmed(text),
-        "the confirmed path, locally": await local.confirmed(text),
-        "a server's tool": await editor.run(text, "mcp_server_run"),
-        "a server's tool, called by the user": await local.run(text, "mcp_server_run", CallOrigin.USER),
+        "the editor's terminal and files": await edited.called(tool, arguments),
+        "the local shell and files": await local.called(tool, arguments),
+        "as the user's call": await edited.called(tool, arguments, CallOrigin.USER),
+        "the confirmed path": await edited.confirmed(tool, arguments),
+        "the confirmed path, locally": await local.confirmed(tool, arguments),
+        "a server's tool": _as_ours(await edited.called(served, arguments)),
+        "a server's tool, locally": _as_ours(await local.called(served, arguments)),
+        "a server's tool, as the user's call": _as_ours(await local.called(served, arguments, CallOrigin.USER)),
+        "a server's tool, confirmed": _as_ours(await edited.confirmed(served, arguments)),
     }
-    first = results["the editor's terminal"]
-    assert first.failure is not None
-    assert first.failure.category is ToolErrorCategory.POLICY_BLOCKED
-    for way, result in results.items():
-        assert (result.text, result.shown, result.failure, result.ruling) == (
-            first.text,
-            first.shown,
-            first.failure,
-            first.ruling,
-        ), way
-    for session in (editor, local):
-        assert session.terminal.started == []
-        assert session.chain.approver is not None
-        assert session.chain.approver.questions == []
-        shown = [event for event in session.events if isinstance(event, ToolStarted | ToolFinished)]
-        assert len(shown) == len(session.events) > 0
+    command = arguments.get("command")
+    if isinstance(command, str):
+        results |= {"/run": await edited.typed(command), "/run, locally": await local.typed(command)}
+    return results
 
 
-async def test_a_harmless_call_runs_on_every_one_of_these_paths(tmp_path):
+def _as_ours(result: ToolResult) -> ToolResult:
+    """The audit of a rule names the tool it is of; all else has to be the same."""
+    ruling = result.ruling
+    return replace(result, ruling=ruling and replace(ruling, rule=ruling.rule.replace("mcp_server_", "")))
+
+
+def test_there_are_thirty_and_more_of_them():
+    assert sum(tool == "bash" for _, calls in CALLS.values() for tool, _ in calls) >= THIRTY
+    assert sum(tool != "bash" for _, calls in CALLS.values() for tool, _ in calls) >= THIRTY
+
+
+@pytest.mark.parametrize("kind", CALLS)
+async def test_a_hostile_call_is_refused_alike_on_every_path(both: Both, work: Path, shell: StandInShell, kind: str):
+    before = list(files_below(work.parent))
+    gate, calls = CALLS[kind]
+    for tool, arguments in calls:
+        results = await every_way(both, tool, arguments)
+        first = next(iter(results.values()))
+        assert first.failure is not None, arguments
+        assert first.failure.category is ToolErrorCategory.POLICY_BLOCKED, arguments
+        assert first.ruling is not None, arguments
+        assert first.ruling.gate == gate, arguments
+        for way, result in results.items():
+            assert result == first, (arguments, way)
+    assert shell.ran == []
+    assert [session.editor.done for session in both] == [[], []]
+    assert list(files_below(work.parent)) == before
+
+
+@pytest.mark.parametrize("kind", CALLS)
+async def test_no_tool_of_a_server_nobody_trusts_does_it_either(both: Both, shell: StandInShell, kind: str):
+    for session in both:
+        session.parts.trust(TrustLevel.UNTRUSTED)
+        for tool, arguments in CALLS[kind][1]:
+            for origin in CallOrigin:
+                assert (await session.called(f"mcp_server_{tool}", arguments, origin)).failure is not None, arguments
+            assert (await session.confirmed(f"mcp_server_{tool}", arguments)).failure is not None, arguments
+        assert session.editor.done == []
+    assert shell.ran == []
+
+
+async def test_what_only_the_user_may_do_unasked_is_refused_alike_on_every_path_of_the_model(
+    both: Both, shell: StandInShell
+):
+    for tool, arguments in ASKED:
+        results = [await each.called(name, arguments) for each in both for name in (tool, f"mcp_server_{tool}")]
+        first = results[0]
+        assert first.failure is not None, arguments
+        assert first.failure.category is ToolErrorCategory.CONFIRMATION_REQUIRED, arguments
+        assert results == [first] * 4, arguments
+    assert shell.ran == both[0].editor.done == []
+
+
+HARMLESS: Call = ("bash", {"command": "git status"})
+
+
+@pytest.mark.parametrize(
+    ("gate", "config"),
+    [
+        ("mode", CONFIG.replace("[acp]", "[acp]\nmode = 'ask'")),
+        ("selection", f"{CONFIG}\n[tools]\nprofile = 'minimal'\n"),
+        ("autonomy", f"{CONFIG}\n[tools]\nautonomy_level = 'readonly'\n"),
+    ],
+)
+async def test_a_tool_nobody_is_offered_runs_on_no_path(both: Both, shell: StandInShell, gate: str):
+    for way, result in (await every_way(both, *HARMLESS)).items():
+        assert result.failure is not None, way
+        assert result.ruling is not None, way
+        assert result.ruling.gate == gate, way
+    assert shell.ran == both[0].editor.done == []
+
+
+async def test_a_server_nobody_trusts_runs_not_even_what_is_harmless(both: Both, shell: StandInShell):
+    for session in both:
+        session.parts.trust(TrustLevel.UNTRUSTED)
+        for result in (
+            await session.called("mcp_server_bash", HARMLESS[1]),
+            await session.called("mcp_server_bash", HARMLESS[1], CallOrigin.USER),
+            await session.confirmed("mcp_server_bash", HARMLESS[1]),
+        ):
+            assert result.ruling is not None
+            assert result.ruling.gate == "trust"
+    assert shell.ran == both[0].editor.done == []
+
+
+async def test_a_harmless_call_runs_on_every_one_of_these_paths(both: Both, shell: StandInShell):
     """So that the refusals above are the gates' doing."""
-    terminal = FakeTerminal({"git status": Script("clean\n")})
-    session = Session(str(tmp_path), terminal)
-    for result in (
-        await session.run("git status"),
-        await session.run("git status", origin=CallOrigin.USER),
-        await session.confirmed("git status"),
-        await session.run("git status", "mcp_server_run"),
-    ):
-        assert (result.text, result.failure) == ("clean", None)
-    assert len(terminal.started) == 4
+    for way, result in (await every_way(both, *HARMLESS)).items():
+        assert (result.shown, result.failure) == (STOOD_IN, None), way
+    assert shell.ran == ["git status"] * 5
+    assert both[0].editor.done.count("terminal/create") == 6
+
+
+async def test_what_the_user_types_runs_also_where_the_model_would_be_asked(both: Both, shell: StandInShell):
+    for _, arguments in ASKED:
+        for session in both:
+            assert (await session.typed(str(arguments["command"]))).failure is None, arguments
+    assert shell.ran == [arguments["command"] for _, arguments in ASKED]
+    assert both[0].editor.done.count("terminal/create") == len(ASKED)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from acp_agent.core.conduct import Conduct
 from acp_agent.gates.command import analyse
 from acp_agent.gates.rules import Rule
 from tests.unit.gates import everyday, hostile
-from tests.unit.gates.chain import Chain, command, rules
+from tests.unit.gates.chain import Chain, command, full_auto, rules
 
 pytestmark = pytest.mark.anyio
 
@@ -20,7 +21,7 @@ Cases = Iterable[tuple[str, Sequence[Rule]]]
 
 
 @pytest.fixture
-def workspace(tmp_path) -> Path:
+def workspace(tmp_path: Path) -> Path:
     """A folder as the tables have it: with a link that leads out."""
     (tmp_path / "work" / "src").mkdir(parents=True)
     (tmp_path / "work" / "a").mkdir()
@@ -29,11 +30,12 @@ def workspace(tmp_path) -> Path:
     return tmp_path / "work"
 
 
-async def fates(workspace: Path, cases: Cases) -> Counter[str]:
+async def fates(workspace: Path, cases: Cases, conduct: Conduct | None = None) -> Counter[str]:
     """How often each thing becomes of commands under their rules, when the user says no to every question."""
+    chain = Chain(str(workspace), str(workspace.parent / "grants.toml"), conduct=conduct or Conduct())
     counted: Counter[str] = Counter()
     for text, given in cases:
-        chain = Chain(str(workspace), str(workspace.parent / "grants.toml"), given)
+        chain.permission.rules = {chain.tool: tuple(given)}
         counted[await chain.fate(command(text))] += 1
     return counted
 
@@ -56,10 +58,12 @@ def milliseconds(texts: Iterable[str]) -> list[float]:
     return sorted(taken)
 
 
-async def test_the_figures_of_the_issue_hold_and_are_printed(workspace, capsys: pytest.CaptureFixture[str]):
+async def test_the_figures_of_the_issue_hold_and_are_printed(workspace: Path, capsys: pytest.CaptureFixture[str]):
     mine = rules(*everyday.RULES)
     counted = {
-        "U  refuse always (all allowed)": await fates(workspace, [(text, EVERYTHING_MAY) for text in hostile.U]),
+        "U  refuse always (full-auto)": await fates(
+            workspace, [(text, EVERYTHING_MAY) for text in hostile.U], full_auto()
+        ),
         "A  hidden second command": await fates(workspace, ruled(hostile.A)),
         "B  an allowed program's options": await fates(workspace, ruled(hostile.B)),
         "C  outside the workspace": await fates(workspace, ruled(hostile.C)),

@@ -9,7 +9,8 @@ import tomllib
 import anyio
 import pytest
 
-from acp_agent.gates.grants import MAX_BYTES, Grant, GrantKind, GrantStore
+from acp_agent.gates.grants import Grant, GrantKind, GrantStore
+from acp_agent.store.private_toml import MAX_BYTES
 from tests.unit.gates.chain import Warnings
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +26,7 @@ worse = 3
 [tools.bash]
 default = "deny"
 [tools.bash.patterns]
-git = "allow"
+"git status" = "allow"
 ls = "maybe"
 [other]
 x = 1
@@ -52,7 +53,7 @@ async def test_grants_of_every_kind_survive_a_restart(path: str):
     odd = 'a "b" \\ \t\x7f é\u2028 # = [x]'
     grants = (
         PUSH,
-        Grant("bash", GrantKind.PREFIX, odd, allowed=False),
+        Grant("mcp_a", GrantKind.PREFIX, odd, allowed=False),
         Grant("bash", GrantKind.PAYLOAD, "ab" * 32, allowed=True),
         Grant("write", GrantKind.TOOL, "", allowed=True),
         Grant("mcp_a.b c", GrantKind.TOOL, "", allowed=False),
@@ -83,7 +84,7 @@ async def test_a_handwritten_file_is_understood(path: str):
     assert store.find("fetch", GrantKind.TOOL) is False
     assert store.find("odd", GrantKind.TOOL) is None
     assert store.find("bash", GrantKind.TOOL) is False
-    assert store.find("bash", GrantKind.PREFIX, "git") is True
+    assert store.find("bash", GrantKind.PREFIX, "git status") is True
     assert store.find("bash", GrantKind.PREFIX, "ls") is None
     assert warnings.lines == []
 
@@ -150,13 +151,13 @@ def test_processes_write_at_once_and_lose_nothing(path: str):
         "async def main():\n"
         "    store = GrantStore(sys.argv[1], lambda line: sys.exit(line))\n"
         "    for number in range(15):\n"
-        "        await store.remember(Grant('bash', GrantKind.PREFIX, f'p{sys.argv[2]}-{number}', allowed=True))\n"
+        "        await store.remember(Grant('mcp_a', GrantKind.PREFIX, f'p{sys.argv[2]}-{number}', allowed=True))\n"
         "anyio.run(main)\n"
     )
     running = [subprocess.Popen([sys.executable, "-c", code, path, str(process)]) for process in range(3)]
     assert [process.wait(timeout=50) for process in running] == [0, 0, 0]
     again = GrantStore(path, Warnings())
-    assert all(again.find("bash", GrantKind.PREFIX, f"p{p}-{number}") for p in range(3) for number in range(15))
+    assert all(again.find("mcp_a", GrantKind.PREFIX, f"p{p}-{number}") for p in range(3) for number in range(15))
 
 
 async def test_what_another_process_wrote_is_seen_after_the_next_change(path: str):
@@ -165,3 +166,102 @@ async def test_what_another_process_wrote_is_seen_after_the_next_change(path: st
     await second.remember(Grant("bash", GrantKind.PREFIX, "ls", allowed=True))
     assert second.find("bash", GrantKind.PREFIX, "git push") is True
     assert GrantStore(path, Warnings()).find("bash", GrantKind.PREFIX, "git push") is True
+
+
+async def test_a_line_that_is_taken_out_of_the_file_is_asked_about_again_at_once(path: str):
+    store = GrantStore(path, Warnings())
+    await store.remember(PUSH, Grant("read", GrantKind.TOOL, "", allowed=True))
+    put(path, b"[tools]\nread = 'deny'\n")
+    store.refresh()
+    assert store.find(PUSH.tool, PUSH.kind, PUSH.key) is None
+    assert store.find("read", GrantKind.TOOL) is False
+
+
+async def test_a_file_broken_by_hand_allows_nothing_more_denies_what_it_denied_and_is_told_once(path: str):
+    warnings = Warnings()
+    store = GrantStore(path, warnings)
+    await store.remember(PUSH, Grant("fetch", GrantKind.TOOL, "", allowed=False))
+    put(path, b"[tools\n")
+    for _ in range(3):
+        store.refresh()
+    assert store.find(PUSH.tool, PUSH.kind, PUSH.key) is None
+    assert store.find("fetch", GrantKind.TOOL) is False
+    assert len(warnings.lines) == 1
+    assert "at line 1" in warnings.lines[0]
+    assert get(path) == b"[tools\n", "somebody may be at work on it"
+    put(path, b"[tools.bash.patterns]\n'git push' = 'allow'\n")
+    store.refresh()
+    assert store.find(PUSH.tool, PUSH.kind, PUSH.key) is True
+
+
+async def test_an_answer_that_meets_a_broken_file_sets_it_aside_and_keeps_what_was_denied(path: str):
+    store = GrantStore(path, Warnings())
+    await store.remember(PUSH, Grant("fetch", GrantKind.TOOL, "", allowed=False))
+    put(path, b"[tools\n")
+    await store.remember(Grant("read", GrantKind.TOOL, "", allowed=True))
+    again = GrantStore(path, Warnings())
+    assert again.find("fetch", GrantKind.TOOL) is False
+    assert again.find("read", GrantKind.TOOL) is True
+    assert again.find(PUSH.tool, PUSH.kind, PUSH.key) is None
+    assert get(f"{path}.damaged-1") == b"[tools\n"
+
+
+async def test_a_decision_that_could_not_be_kept_survives_a_change_of_the_file(tmp_path):
+    blocker = tmp_path / "data"
+    blocker.write_text("not a folder yet")
+    store = GrantStore(os.fspath(blocker / "grants.toml"), Warnings())
+    await store.remember(PUSH)
+    blocker.unlink()
+    put(os.fspath(blocker / "grants.toml"), b"[tools]\nread = 'allow'\n")
+    store.refresh()
+    assert store.find("read", GrantKind.TOOL) is True
+    assert store.find(PUSH.tool, PUSH.kind, PUSH.key) is True
+
+
+async def test_nowhere_is_a_place_to_keep_answers_in_and_stays_what_it_is():
+    warnings = Warnings()
+    store = GrantStore(os.devnull, warnings)
+    await store.remember(PUSH)
+    assert store.find(PUSH.tool, PUSH.kind, PUSH.key) is True
+    assert warnings.lines == []
+    assert not stat.S_ISREG(os.stat(os.devnull).st_mode)
+    assert not os.path.lexists(f"{os.devnull}.lock")
+
+
+async def test_a_link_in_the_place_of_the_file_grants_nothing(path: str, tmp_path):
+    (tmp_path / "elsewhere").write_text("[tools]\nread = 'allow'\n")
+    os.makedirs(os.path.dirname(path))
+    os.symlink(tmp_path / "elsewhere", path)
+    warnings = Warnings()
+    assert GrantStore(path, warnings).find("read", GrantKind.TOOL) is None
+    assert len(warnings.lines) == 1
+
+
+async def test_a_tool_is_known_under_its_other_names_and_no_under_any_of_them_is_no(path: str):
+    put(
+        path, b"[tools]\nTerminal = 'deny'\n[tools.bash]\ndefault = 'allow'\n[tools.sh.patterns]\n'git push' = 'deny'\n"
+    )
+    store = GrantStore(path, Warnings())
+    assert store.find("bash", GrantKind.TOOL) is False
+    assert store.find("bash", GrantKind.PREFIX, "git push") is False
+    await store.remember(Grant("read", GrantKind.TOOL, "", allowed=True))
+    again = GrantStore(path, Warnings())
+    assert again.find("bash", GrantKind.TOOL) is False
+    assert again.find("bash", GrantKind.PREFIX, "git push") is False
+
+
+async def test_a_key_that_no_call_can_have_is_told_once_and_again_only_when_it_is_another(path: str):
+    warnings = Warnings()
+    put(path, b"[tools.shell.patterns]\ngit = 'allow'\nrm = 'deny'\n'git push -f' = 'deny'\n")
+    store = GrantStore(path, warnings)
+    expected = "covers nothing; expected"
+    assert warnings.lines == [
+        f"{path}: bash.patterns: 'git' {expected} what 'always' keeps, such as 'git status'",
+        f"{path}: bash.patterns: 'git push -f' {expected} a program, or what 'always' keeps, such as 'git status'",
+    ]
+    put(path, b"[tools.bash.patterns]\ngit = 'allow'\n[tools.fetch.patterns]\n'good.com' = 'deny'\n")
+    store.refresh()
+    store.refresh()
+    assert warnings.lines[2:] == [
+        f"{path}: fetch.patterns: 'good.com' {expected} a site, such as 'https://example.com/'"
+    ]

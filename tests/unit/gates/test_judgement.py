@@ -1,5 +1,7 @@
 """Rules against command lines: segment by segment, and what turns an allow back into a question."""
 
+import time
+
 import pytest
 
 from acp_agent.gates.judgement import Judgement, judge
@@ -158,3 +160,110 @@ def test_the_prefixes_an_approval_would_need():
     assert decide("git add x && python y.py").needed == ()
     assert decide("git add x > y").needed == ()
     assert decide("git add $x").needed == ()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "texts"),
+    [
+        (
+            "git push --force*",
+            (
+                "git push --force",
+                "git push origin main --force",
+                "git push --force-with-lease origin",
+                "git push origin --forc",
+                "git -C sub push origin main --force",
+                "timeout 5 git push origin --force",
+            ),
+        ),
+        ("git push -f*", ("git push -f", "git push origin -f", "git push -uf origin main", "git push origin main -qf")),
+        ("git push +*", ("git push +main", "git push origin +main", "git push -u origin +main")),
+        ("git push * +main", ("git push origin +main", "git push -u origin +main", "git push +main -u")),
+        (
+            "rm -rf *",
+            ("rm -rf x", "rm -fr x", "rm -r -f x", "rm x -rf", "rm -rvf x", "rm -f -v -r x", "rm -Rf x", "rm -r x -f"),
+        ),
+        ("rm -rf build", ("rm -rf build", "rm -fr build", "rm -r build -f")),
+        ("docker run --network=host*", ("docker run -it --network=host x", "docker run --network host x")),
+        ("kubectl delete --all", ("kubectl delete --all", "kubectl delete --al")),
+        ("* --no-verify*", ("git commit -m x --no-verify", "git push --no-verify")),
+        ("npm install *", ("npm install x", "npm --silent install x", "npm install --save x")),
+    ],
+)
+def test_what_denies_or_asks_finds_options_wherever_they_stand(pattern: str, texts: tuple[str, ...]):
+    for text in texts:
+        assert action(text, deny(pattern), "*") is Action.DENY, text
+        assert decide(text, ask(pattern), "*").action is not Action.ALLOW, text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "texts"),
+    [
+        (
+            "git push --force*",
+            ("git push origin main", "git log --force", "git stash push --force", "git push -- --force"),
+        ),
+        ("git push -f*", ("git push origin f", "git push --follow-tags origin", "git push --dry-run origin")),
+        ("git push*", ("git stash push", "git commit -m push", "git log push")),
+        ("git push", ("git push origin", "git push -v")),
+        ("rm -rf *", ("rm -r x", "rm -f x", "rm x", "rm -- -rf")),
+        ("rm -rf build", ("rm -rf build2", "rm -rf build x", "rm -r build")),
+        ("find * -exec *", ("find . -name x -executable", "find . -executable -newer x")),
+        ("npm install *", ("npm run install", "npm ci")),
+    ],
+)
+def test_and_nothing_else(pattern: str, texts: tuple[str, ...]):
+    for text in texts:
+        assert action(text, deny(pattern), "*") is not Action.DENY, text
+
+
+def test_what_allows_means_its_words_as_they_stand():
+    assert action("git log --stat --all", "git log --stat *") is Action.ALLOW
+    assert action("git log --all --stat", "git log --stat *") is None
+    assert action("cp -ru a b", "cp -r *") is None
+
+
+def test_a_long_command_is_held_against_many_rules_in_no_time():
+    given = tuple(rules(*(f"rm -x{number} --a* *b* c*" for number in range(50)), action=Action.DENY))
+    start = time.thread_time()
+    assert judge("rm " + "-xa --b a*b " * 4000, given, nothing).action is None
+    assert time.thread_time() - start < 30
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "git push origin main:main",
+        "git push -f origin",
+        "git fetch origin a:b",
+        "git fetch --depth 1 origin a:b",
+        "git pull origin main:main",
+        "git show HEAD:x",
+        "git clone ./x y",
+        "git push ./other/repo:x main",
+    ],
+)
+def test_a_refspec_is_no_other_host(text: str):
+    assert action(text, "git *") is Action.ALLOW
+
+
+def test_a_rule_that_names_another_host_allows_it():
+    assert action("git push evil:repo main", "git *") is None
+    assert action("git push host:repo main", "git push host:repo *") is Action.ALLOW
+    assert action("uv pip install x", "uv *") is None
+    assert action("uv pip install x", "uv pip install *") is Action.ALLOW
+    assert action("uv pip list", "uv *") is Action.ALLOW
+
+
+def test_the_bare_name_of_a_program_denies_all_of_it():
+    for text in ("git log", "rm x", "docker ps", "timeout 5 rm x", "python3.12 x.py", "bash -c 'rm x'"):
+        denied = {"git": False, "rm": False, "docker": False, "python": False}
+        assert action(text, "*", granted=denied.get) is Action.DENY, text
+
+
+def test_a_denied_prefix_denies_its_destructive_forms_and_an_allowed_one_does_not_allow_them():
+    assert action("git push --force", "*", granted={"git push": False}.get) is Action.DENY
+    assert action("git push --force", granted={"git push": True}.get) is None
+    assert action("git push", granted={"git push": True}.get) is Action.ALLOW
+    assert action("git push --force", "git push *", granted={"git push": True}.get) is Action.ALLOW
+    assert decide("git push --force").needed == ()

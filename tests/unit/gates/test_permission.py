@@ -247,6 +247,24 @@ async def test_the_question_says_what_always_would_cover(make):
     assert third == "every use of write"
 
 
+@pytest.mark.parametrize(
+    ("text", "always"),
+    [
+        ("git push origin main", "git push …, nothing that destroys"),
+        ("git add x && git push", "git add …, git push …, nothing that destroys"),
+        ("sed -n 1p x", "sed …, nothing that destroys"),
+        ("git -C sub clean -n", "git clean …, nothing that destroys"),
+        ("git status", "git status …"),
+        ("npm run build", "npm run build …"),
+        ("make lint", "make lint …"),
+    ],
+)
+async def test_the_question_says_that_always_leaves_out_what_destroys(make, text: str, always: str):
+    chain = make()
+    await chain.run(command(text))
+    assert asked(chain)[0].always == always
+
+
 async def test_one_question_settles_the_asks_of_all_gates(make):
     chain = make(Decision.ALLOW_ONCE)
     invocation = command("cat /etc/hostname > out").asking(Ask("an earlier gate wonders"))
@@ -458,3 +476,40 @@ async def test_an_answer_that_is_none_does_not_count_as_the_users_no(tmp_path):
     assert result.failure.category is ToolErrorCategory.CONFIRMATION_REQUIRED
     assert "user" not in result.failure.message
     assert chain.recorder.confirmed == []
+
+
+async def test_denials_written_by_hand_in_the_form_of_the_binary_hold_under_every_rule(make, tmp_path):
+    (tmp_path / "grants.toml").write_text("[tools.bash.patterns]\ngit = 'deny'\nrm = 'deny'\ndocker = 'reject'\n")
+    for level in AutoApprove:
+        chain = make(level=level, allow=rules("*"))
+        for text in ("git status", "rm x", "docker ps", "env git log", "/bin/rm x"):
+            assert await chain.fate(command(text)) == "refused", text
+        assert await chain.fate(command("ls")) == "silent"
+
+
+@pytest.mark.parametrize(
+    ("approved", "destroying"),
+    [
+        ("git push", ["git push --force", "git push origin :main", "git push origin +main"]),
+        ("git clean -n", ["git clean -fd"]),
+        ("git reset", ["git reset --hard"]),
+        ("git branch", ["git branch -D x"]),
+        ("git stash", ["git stash clear"]),
+        ("sed -n 1p x", ["sed -i d README.md"]),
+    ],
+)
+async def test_always_for_a_prefix_does_not_cover_what_destroys(make, approved: str, destroying: list[str]):
+    await make(Decision.ALLOW_ALWAYS).run(command(approved))
+    chain = make()
+    assert await chain.fate(command(approved)) == "silent"
+    for text in destroying:
+        assert await chain.fate(command(text)) == "asked", text
+    await make(Decision.ALLOW_ALWAYS).run(command(destroying[0]))
+    assert await make().fate(command(destroying[0])) == "silent"
+
+
+async def test_always_for_a_program_nobody_knows_covers_this_text_alone(make):
+    await make(Decision.ALLOW_ALWAYS).run(command("unheard-of make"))
+    chain = make()
+    assert await chain.fate(command("unheard-of make")) == "silent"
+    assert await chain.fate(command("unheard-of rm -rf src")) == "asked"

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,13 @@ from acp_agent.core.types import (
 )
 from acp_agent.core.wrapper import Gate
 from acp_agent.execution.linear_regex import LinearRegex
+from acp_agent.execution.shell_names import shell_names
 from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy
 from acp_agent.gates.policy import Policy, PolicyGate
 from acp_agent.gates.policy_facts import MAX_WORDS
 from acp_agent.gates.policy_rules import Effect, PolicyRule
 from acp_agent.gates.trust_level import TrustLevel
-from tests.unit.gates.chain import SPECS, Recorder, call, command
+from tests.unit.gates.chain import SPECS, Recorder, call, command, inside
 
 pytestmark = pytest.mark.anyio
 
@@ -80,7 +82,9 @@ def verdict(judge: PolicyGate, invocation) -> str:
 # ------------------------------------------------------------------------------------------ what a rule is about
 
 
-@pytest.mark.parametrize("written", ["bash", "BASH", " shell ", "sh", "Shell", "b*", "*", "ba[rs]h"])
+@pytest.mark.parametrize(
+    "written", ["bash", "BASH", " shell ", "sh", "Shell", "terminal", "Run_Command", "b*", "*", "ba[rs]h"]
+)
 def test_a_tool_is_matched_by_glob_whatever_its_case_and_by_its_aliases(written):
     assert verdict(gate(allow(written)), command("ls")) == "allow"
     assert verdict(gate(deny(written), default="allow"), command("ls")) == "deny"
@@ -332,6 +336,86 @@ def test_a_command_with_more_paths_than_are_looked_at_is_asked_about(cwd):
 def test_an_allow_needs_every_path_of_a_command(cwd, text, allowed):
     judge = gate(allow("bash", paths=["src/*"]), cwd=cwd)
     assert verdict(judge, command(text)) == ("allow" if allowed else "deny")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cat secrets",
+        "cd secrets && cat a",
+        "cd secrets; cat a",
+        "grep -r k secrets",
+        "cp -r secrets out",
+        "tar cf x.tar secrets",
+        "cat < secrets",
+        "cd src && cat ../secrets/a",
+        "mkdir x && cd secrets",
+        "tar -Csecrets -cf x.tar a",
+        "timeout 5 cat secrets",
+        "cat Secrets",
+        "git add secrets",
+    ],
+)
+def test_a_deny_finds_names_without_a_slash_and_follows_the_folder(cwd, text):
+    for pattern in (f"{cwd}/secrets/*", "secrets/*"):
+        assert verdict(gate(deny("bash", paths=[pattern]), cwd=cwd, default="allow"), command(text)) == "deny"
+
+
+@pytest.mark.parametrize(
+    "text", ["grep -r k .", "cp -r . out", "tar cf x.tar ./", "cd src && grep -r k ..", "cp -r src/.. x"]
+)
+def test_a_folder_above_a_denied_path_is_asked_about(cwd, text):
+    for pattern in (f"{cwd}/secrets/*", "secrets/*", f"{cwd}/secrets/key"):
+        assert verdict(gate(deny("bash", paths=[pattern]), cwd=cwd, default="allow"), command(text)) == "ask"
+
+
+def test_a_folder_between_is_above_too(cwd):
+    judge = gate(deny("bash", paths=["src/keep/*"]), cwd=cwd, default="allow")
+    assert verdict(judge, command("cp -r src out")) == "ask"
+    assert verdict(judge, command("cd src && cat a")) == "allow"
+    assert verdict(judge, command("cd src && cat keep/a")) == "deny"
+    assert verdict(judge, command("cp -r sr out")) == "allow"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "make secrets",
+        "npm run secrets",
+        "git secrets",
+        "echo secrets",
+        "grep secrets a",
+        "cd src && cat secrets",
+        "cat a",
+        "ls",
+    ],
+)
+def test_words_that_are_no_paths_are_no_denied_ones(cwd, text):
+    assert verdict(gate(deny("bash", paths=["secrets/*"]), cwd=cwd, default="allow"), command(text)) == "allow"
+
+
+def test_a_command_that_changes_the_folder_too_often_is_asked_about(cwd):
+    text = "; ".join(f"cd {name}" for name in "abcdefghij")
+    assert verdict(gate(deny("bash", paths=["/etc/*"]), cwd=cwd, default="allow"), command(text)) == "ask"
+
+
+@pytest.mark.parametrize("text", ["cat s*/a", "cat sec*", "cd sec* && cat a", "cat [s]ecrets"])
+def test_a_pattern_is_the_files_it_stands_for(cwd, text):
+    os.makedirs(f"{cwd}/secrets")
+    open(f"{cwd}/secrets/a", "w").close()
+    rules = (deny("bash", paths=["secrets/*"]),)
+    judge = PolicyGate(
+        Recorder(),
+        Policy(rules, Effect.ALLOW),
+        cwd=cwd,
+        realpath=os.path.realpath,
+        trust=lambda _: TrustLevel.TRUSTED,
+        expand=partial(shell_names, resolve=inside(cwd)),
+    )
+    assert verdict(judge, command(text)) == "deny"
+    assert verdict(judge, command("cat *.py")) == "allow"
+    assert verdict(judge, command("cat /e?c/passwd")) == "ask", "outside nobody looks"
+    assert verdict(gate(*rules, cwd=cwd, default="allow"), command(text)) in ("ask", "deny"), "nobody looked"
 
 
 # ------------------------------------------------------------------------------------ env, trust, capabilities

@@ -60,7 +60,16 @@ def test_every_key_of_the_wrapper_table_is_known():
         ("kubectl get pods", "kubectl get"),
         ("pip list", "pip list"),
         ("ls -la", "ls"),
-        ("unheard-of x y", "unheard-of"),
+        ("sed -n 1p x", "sed"),
+        ("mkdir -p x", "mkdir"),
+        ("git push origin main", "git push"),
+        ("git push -u origin main:main", "git push"),
+        ("git clean -n", "git clean"),
+        ("git reset --soft HEAD~1", "git reset"),
+        ("git branch -a", "git branch"),
+        ("git stash pop", "git stash"),
+        ("git checkout -b feature/x", "git checkout"),
+        ("git commit --amend -m clear", "git commit"),
         ("pytest -x", "pytest"),
     ],
 )
@@ -92,10 +101,106 @@ def test_an_approval_covers_a_program_and_what_belongs_to_its_name(text: str, pr
         "uv run pytest",
         "eval ls",
         "make 'a b'",
+        "unheard-of x y",
+        "fakeroot make",
+        "prlimit ls",
+        "hyperfine ls",
+        "entr make",
+        "watchexec make",
+        "nodemon x.js",
+        "perf stat ls",
+        "mise run x",
+        "direnv exec . ls",
+        "nix-shell --run ls",
+        "cross-env A=1 ls",
+        "jshell x",
+        "swift x",
+        "kotlin x",
+        "racket x",
+        "tcc -run x.c",
     ],
 )
 def test_interpreters_runners_wrappers_and_the_irreversible_bind_to_the_whole_text(text: str):
     assert PROGRAMS.prefix(plain(text)) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "git push --force",
+        "git push --forc",
+        "git push -f",
+        "git push -uf origin main",
+        "git push origin main --force-with-lease",
+        "git push --mirror",
+        "git push --delete origin x",
+        "git push -d origin x",
+        "git push --prune origin",
+        "git push origin :main",
+        "git push origin +main",
+        "git -C sub push -f",
+        "git clean -fd",
+        "git clean --force",
+        "git clean -fdx",
+        "git reset --hard",
+        "git reset --har HEAD~3",
+        "git branch -D x",
+        "git branch -f x y",
+        "git branch -M x",
+        "git stash clear",
+        "git stash drop",
+        "git checkout -f",
+        "git checkout -- x",
+        "git checkout .",
+        "git checkout HEAD -- src",
+        "git checkout src/app.py",
+        "git checkout -B x",
+        "git switch -C x",
+        "git switch --discard-changes x",
+        "git restore x",
+        "git tag -d v1",
+        "git tag -f v1",
+        "git rm -rf src",
+        "git worktree remove -f x",
+        "git reflog expire --all",
+        "git update-ref -d refs/heads/x",
+        "git fetch origin +x:y",
+        "sed -i d README.md",
+        "sed -ni p README.md",
+        "sed --in-place=.bak d x",
+        "gsed -i d x",
+        "sed -i.bak d x",
+        "sqlite3 x.db 'drop table y'",
+        "psql -c 'TRUNCATE y'",
+    ],
+)
+def test_no_approval_of_a_prefix_covers_what_destroys(text: str):
+    assert PROGRAMS.prefix(plain(text)) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("git push --force", "git push"),
+        ("git push --force", "git"),
+        ("/usr/bin/git -C x push", "git push"),
+        ("rm -rf x", "rm"),
+        ("docker ps", "docker"),
+        ("npm run build", "npm run"),
+        ("npm run build", "npm run build"),
+        ("python3.12 x.py", "python"),
+        ("python3.12 x.py", "python3.12"),
+        ("./build.sh", "build.sh"),
+        ("make x y", "make"),
+        ("unheard-of x", "unheard-of"),
+    ],
+)
+def test_a_denial_is_found_by_the_bare_program_too_and_covers_what_destroys(text: str, key: str):
+    assert key in tuple(PROGRAMS.denials(plain(text)))
+
+
+def test_a_denial_of_one_subcommand_is_none_of_another():
+    assert tuple(PROGRAMS.denials(plain("git status push"))) == ("git", "git status")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from acp_agent.core.conduct import AutoApprove, Conduct
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.types import Access, Allow, Ask, CallOrigin, Deny, PathSubject
 from acp_agent.execution.protected_paths import ProtectedPaths
+from acp_agent.execution.shell_names import shell_names
 from acp_agent.gates.command_paths import MAX_WORDS
 from acp_agent.gates.protected import ProtectedGate
 from tests.unit.gates import everyday
@@ -28,6 +30,44 @@ WRITES = {
     "cp evil .git/hooks/": HOOK,
     "cp -t .git/hooks evil": HOOK,
     "cp --target-directory=.git/hooks evil": HOOK,
+    "cp --target .git/hooks evil": HOOK,
+    "cp -rt .git/hooks x": HOOK,
+    "cp -vt .git/hooks x": HOOK,
+    "cp -t.git/hooks x": HOOK,
+    "cp -rvt.git/hooks x": HOOK,
+    "mv -t.git/hooks x": HOOK,
+    "mv -ft .git/hooks x": HOOK,
+    "ln -st.git/hooks x": HOOK,
+    "install -Dt .git/hooks x": HOOK,
+    "install -m755 -t.git/hooks x": HOOK,
+    "gcc -o.git/hooks/x y.c": HOOK,
+    "tar -C.git/hooks -xf x.tar": HOOK,
+    "tar -cf.git/hooks/x src": HOOK,
+    "tar -c --file .git/hooks/x src": HOOK,
+    "patch -o.git/hooks/x a b": HOOK,
+    "sort -o.git/hooks/x y": HOOK,
+    "sort -uo.git/hooks/x y": HOOK,
+    "tree -o.git/hooks/x": HOOK,
+    "tree -ao .git/hooks/x": HOOK,
+    'awk \'BEGIN{print "#!/bin/sh;id" > ".git/hooks/post-commit"}\'': HOOK,
+    "tar xf x.tar": HOOK,
+    "tar -xzf x.tgz": HOOK,
+    "tar -xf x.tar -C .": HOOK,
+    'tar -xf x.tar -C "$PWD"': HOOK,
+    "tar xCf . x.tar": HOOK,
+    "tar --extract --file=x.tar": HOOK,
+    "gtar xf x.tar --directory=./": HOOK,
+    "cat x.tar | tar x": HOOK,
+    "unzip -o x.zip": HOOK,
+    "unzip x.zip -d .": HOOK,
+    "patch -p1 -i x.diff": HOOK,
+    "patch -p1 < x.diff": HOOK,
+    "patch -p1 -d . < x.diff": HOOK,
+    "git apply x.diff": HOOK,
+    "git am x.mbox": HOOK,
+    "cpio -idm < x.cpio": HOOK,
+    "7z x a.7z": HOOK,
+    "jar xf a.jar": HOOK,
     'cp evil "$PWD/.git/hooks/x"': HOOK,
     "cp evil .git/hooks/$name": HOOK,
     "cp evil .g*/hooks/x": HOOK,
@@ -51,6 +91,9 @@ WRITES = {
     "echo x > .git/hooks/a": HOOK,
     "echo x > .GIT/Hooks/a": HOOK,
     "echo x > link/pre-commit": HOOK,
+    "echo x > l*k/pre-commit": HOOK,
+    "cp x l*/pre-commit": HOOK,
+    "cd l* && cp x pre-commit": HOOK,
     "cp x link/pre-commit": HOOK,
     "echo .git/hooks/x | xargs rm": HOOK,
     "find .git/hooks -type f | xargs rm": HOOK,
@@ -103,6 +146,11 @@ WRITES = {
     "git config -f .bashrc user.name '$(evil)'": SHELL,
     "git config --file=.envrc user.name '$(evil)'": DIRENV,
     "git init --template=evil": GIT,
+    "git init --te=evil": GIT,
+    "git init --separate-git-dir=x": GIT,
+    "git init --separate-git-dir x": GIT,
+    "git init --sep=x": GIT,
+    "git clone --separate-git-dir=x a b": GIT,
     "git clone -c core.hooksPath=x a b": GIT,
     "git mv x .vscode/tasks.json": EDITOR,
     "git checkout evil -- .vscode/tasks.json": EDITOR,
@@ -152,7 +200,7 @@ READS = (
     "find .git -name '*.sample' | xargs wc -l",
     "find .git/hooks -type f -exec cat {} +",
     "rm -f .git/index.lock",
-    "rm -rf *",
+    "rm -rf s*",
     "rm -rf src/library",
     "source ~/.bashrc",
     "bash .husky/pre-commit",
@@ -177,6 +225,29 @@ READS = (
     "curl https://example.com/.bashrc",
     "echo '> .bashrc'",
     "ls 2>/dev/null >&2",
+    "cp -t out .vscode/settings.json",
+    "rsync -rt src/ backup",
+    "tar -cf x.tar .git/hooks",
+    "tar -C.git/hooks -cf x.tar .",
+    "install -o root -m 644 x out",
+    "tar xf x.tar -C build",
+    "tar -xzf x.tgz -Cbuild",
+    "tar -xf x.tar --directory=build",
+    "tar tf x.tar",
+    "tar -xOf x.tar a",
+    "unzip -l x.zip",
+    "unzip -p x.zip a",
+    "unzip x.zip -d build",
+    "patch --dry-run -p1 -i x.diff",
+    "patch -d build -p1 < x.diff",
+    "patch src/x.c < x.diff",
+    "git apply --check x.diff",
+    "git apply --stat x.diff",
+    "git am --abort",
+    "jar tf a.jar",
+    "7z l a.7z",
+    "gcc -Isrc/include -obuild/x y.c",
+    "git init --shared",
 )
 
 
@@ -195,6 +266,7 @@ def gate_of(root: str, conduct: Conduct | None = None, recorder: Recorder | None
         conduct=conduct or Conduct(),
         resolve=resolve,
         resolve_command=resolve,
+        expand=partial(shell_names, resolve=resolve),
     )
 
 
@@ -230,7 +302,7 @@ def test_a_wrapper_in_front_changes_nothing(text: str, wrapper: str):
     if text.startswith(("(", "{", ">", "if ", "d=", "exec", "cd", "pushd", "crontab", "git", "direnv")) or "\n" in text:
         return
     first = gate_of("/nonexistent").check(command(f"{wrapper}{text}"))
-    assert "link/" in text or isinstance(first, Ask)
+    assert "link/" in text or "l*" in text or isinstance(first, Ask)
 
 
 async def test_no_rule_and_no_prefix_grant_makes_it_silent(root: str, tmp_path: Path):

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from acp_agent.core.types import Access, Diff, Location, PathSubject
 from acp_agent.gates.question import MAX_TITLE, build, clipped, visible
 from tests.unit.gates.chain import call, command
@@ -10,6 +12,13 @@ from tests.unit.gates.chain import call, command
 def test_every_character_is_seen():
     assert visible("a\u202eb\u200bc\x1b[2Jd\te\nf\x7f\u00a0") == "a<U+202E>b<U+200B>c<U+001B>[2Jd⇥e⏎f<U+007F><U+00A0>"
     assert visible("ordinary: é 漢 🙂 `x`") == "ordinary: é 漢 🙂 `x`"
+
+
+@pytest.mark.parametrize(
+    "code", [0x3164, 0x2800, 0x115F, 0x1160, 0xFFA0, 0xFE0F, 0xFE00, 0x34F, 0xE0101, 0x17B4, 0x180B]
+)
+def test_what_is_a_letter_or_a_mark_and_shows_nothing_is_seen(code: int):
+    assert visible(f"a{chr(code)}b") == f"a<U+{code:04X}>b"
 
 
 def test_of_a_very_long_command_head_and_tail_are_shown_with_its_length():

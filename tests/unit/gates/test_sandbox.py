@@ -1,11 +1,13 @@
 """Paths of calls and commands against the roots of a session."""
 
 import os
+from functools import partial
 
 import pytest
 
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.types import Access, Allow, Ask, Deny, PathSubject
+from acp_agent.execution.shell_names import shell_names
 from acp_agent.gates.command_paths import MAX_WORDS
 from acp_agent.gates.sandbox import SandboxGate
 from tests.unit.gates.chain import Recorder, call, command, inside
@@ -21,7 +23,8 @@ def gate(tmp_path):
     (tmp_path / "other").mkdir()
     (root / "link-out").symlink_to(tmp_path / "other")
     (root / "link-in").symlink_to(root / "src")
-    return SandboxGate(Recorder(), inside(str(root)), inside(str(root)))
+    resolve = inside(str(root))
+    return SandboxGate(Recorder(), resolve, resolve, expand=partial(shell_names, resolve=resolve))
 
 
 async def test_a_tools_own_path_must_resolve_inside(gate: SandboxGate):
@@ -58,6 +61,18 @@ async def test_a_tools_own_path_must_resolve_inside(gate: SandboxGate):
         "/usr/bin/git status",
         "git commit -m 'see a/../../b, not /etc'",
         "find . -path './a/*'",
+        "gcc -Isrc/include -Lbuild/lib -obuild/app x.c",
+        "x86_64-linux-gnu-gcc -Isrc/usr x.c",
+        "cmake -Bbuild/debug -S.",
+        "make -Csrc/etc",
+        "git log -n5 -Gsrc/x",
+        "sed -es/a/b/ src/x",
+        "ls -la src/*",
+        "ls a/*/*",
+        "cat src/*.py a/**/c",
+        "grep -rn 'l*' src",
+        "find . -name 'l*'",
+        "rm -rf .??* .[!.]*",
     ],
 )
 def test_ordinary_commands_are_not_asked_about(gate: SandboxGate, text: str):
@@ -121,6 +136,34 @@ async def test_climbing_out_is_refused(gate: SandboxGate, text: str):
     assert result.failure is not None
     assert result.failure.category is ToolErrorCategory.POLICY_BLOCKED
     assert "leads out of the workspace" in result.failure.message
+
+
+def test_a_pattern_is_judged_by_the_files_it_stands_for(gate: SandboxGate):
+    verdict = gate.check(command("cat l*/x"))
+    assert isinstance(verdict, Ask)
+    assert "link-out/x" in verdict.reason
+    assert "link-in" not in verdict.reason
+
+
+def test_a_pattern_that_stands_for_too_many_files_is_asked_about(tmp_path):
+    gate = SandboxGate(Recorder(), inside(str(tmp_path)), inside(str(tmp_path)), expand=lambda pattern, folder: None)
+    for text in ("cat *", "cd * && ls"):
+        assert not isinstance(gate.check(command(text)), Allow)
+    assert gate.check(command("cat x")) == Allow()
+
+
+def test_no_more_places_are_resolved_than_are_allowed(tmp_path):
+    """Five uncertain folders make 32 places of each word: a thousand words once took seconds."""
+    asked: list[str] = []
+
+    def resolve(path: str, access: Access) -> str:
+        asked.append(path)
+        return path
+
+    gate = SandboxGate(Recorder(), resolve, resolve)
+    verdict = gate.check(command("cd a;cd b;cd c;cd d;cd e; ls " + " ".join(f"f{n}" for n in range(990))))
+    assert isinstance(verdict, Ask)
+    assert len(asked) <= MAX_WORDS
 
 
 def test_a_flood_of_paths_is_asked_about(gate: SandboxGate):

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.config.selection_settings import Profile
+from acp_agent.core.aliases import ALIASES
 from acp_agent.core.errors import ConfigError, ToolErrorCategory
 from acp_agent.core.types import CallOrigin, ToolKind, ToolSpec
 from acp_agent.gates.selection import (
@@ -21,7 +22,6 @@ from acp_agent.gates.selection import (
     session_tools,
     unknown_entries,
 )
-from acp_agent.tools.aliases import ALIASES
 from acp_agent.tools.registry import default_tools
 from tests.unit.gates.chain import Recorder, call, command
 

@@ -75,6 +75,14 @@ def names(text: str) -> set[str]:
         "echo 'unclosed; evil",
         "x ) ; sh -c evil",
         "ls $\nevil",
+        "f(){ $1; }; f evil",
+        'f(){ sh -c "$1"; }; f evil',
+        "{evi,}l",
+        "{e..e}vil",
+        "set x evil; shift; $1",
+        "setarch x86_64 -R evil",
+        "start-stop-daemon -S --exec evil",
+        "perf stat -d evil",
     ],
 )
 def test_a_command_is_found_wherever_it_hides(text: str):
@@ -151,6 +159,42 @@ def test_a_survey_that_did_not_get_to_the_end_says_so():
     assert "shells" in survey("eval " * 10 + "x").unread
     assert "wrappers" in survey("env " * 50 + "x").unread
     assert survey("ls").unread == ""
+
+
+def test_more_values_readings_or_commands_than_are_followed_say_so():
+    assert "256 values" in survey("".join(f"x={number};" for number in range(300))).unread
+    assert "calls of functions" in survey('f() { echo "$1"; }; ' + "".join(f"f {n};" for n in range(600))).unread
+    assert "too deep" in survey("".join(f"f{n}() {{ f{n + 1} $1; }}; " for n in range(9)) + "f0 x").unread
+    assert (
+        "4000 commands"
+        in survey("for x in " + "a " * 0 + " ".join(map(str, range(200))) + "; do " + "$x;" * 90 + "done").unread
+    )
+    assert survey('log() { echo "$1"; }; ' + "".join(f"log {n};" for n in range(100))).unread == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "walk() { ls $1; for d in $1/*; do walk $d; done; }; walk .",
+        "f() { f $1; }; f x",
+        "a() { b $1; }; b() { a $1; }; a x",
+    ],
+)
+def test_a_function_that_calls_itself_is_read_once(text: str):
+    assert survey(text).unread == ""
+
+
+def test_patterns_are_told_wherever_they_come_from():
+    for text in (
+        "cat d*/x",
+        "cat {d*,e}/x",
+        "x='d*/x'; cat $x",
+        "for f in d*/x; do cat $f; done",
+        "echo d*/x | xargs cat",
+    ):
+        assert any("d*/x" in command.patterns for command in survey(text).walk() if command.name == "cat"), text
+    assert survey("cat < d*/x").commands[0].patterns == {"d*/x"}
+    assert survey("cat 'd*/x'").commands[0].patterns == frozenset()
 
 
 def test_values_of_variables_do_not_grow_without_end():

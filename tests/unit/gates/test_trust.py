@@ -7,12 +7,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_agent.core.conduct import Conduct
+from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.ports import Decision
-from acp_agent.core.types import Access, Allow, Ask, CommandSubject, Deny, McpSubject, PathSubject, Subject, UrlSubject
+from acp_agent.core.types import (
+    Access,
+    Allow,
+    Ask,
+    CallOrigin,
+    CommandSubject,
+    Deny,
+    McpSubject,
+    PathSubject,
+    Subject,
+    UrlSubject,
+)
 from acp_agent.gates.trust import Standing, TrustGate, contents_digest, workspace_trust
 from acp_agent.gates.trust_level import TrustLevel, lowest
 from acp_agent.store.trusted_folders import TrustedFolders
-from tests.unit.gates.chain import SPECS, Recorder, ScriptedApprover, Warnings, call, command
+from tests.unit.gates.chain import SPECS, Recorder, ScriptedApprover, Warnings, call, command, full_auto
 
 pytestmark = pytest.mark.anyio
 MCP = McpSubject("x", "y")
@@ -100,6 +113,21 @@ async def test_an_ask_travels_on_with_the_call_whatever_rules_say_later():
     recorder = Recorder()
     await TrustGate(recorder, Standing()).execute(CALLS["mcp"])
     assert [ask.reason for ask in recorder.ran[0].asks] == ["a tool of x, which is not trusted"]
+
+
+async def test_where_nothing_is_asked_what_would_be_is_refused_but_not_to_the_user_himself():
+    gate = TrustGate(Recorder(), Standing(workspace=TrustLevel.UNTRUSTED), full_auto())
+    mine = call("mcp_x_y", MCP, origin=CallOrigin.USER)
+    for invocation in (CALLS["mcp"], CALLS["bash"]):
+        verdict = gate.check(invocation)
+        assert isinstance(verdict, Deny)
+        assert verdict.category is ToolErrorCategory.CONFIRMATION_REQUIRED
+        assert "full-auto" in verdict.reason
+    assert isinstance(gate.check(CALLS["read"]), Allow)
+    assert isinstance(gate.check(mine), Ask)
+    assert (await gate.execute_confirmed(CALLS["mcp"])).failure is None
+    asking = TrustGate(Recorder(), Standing(), Conduct())
+    assert isinstance(asking.check(CALLS["mcp"]), Ask)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from itertools import product
 
 import pytest
@@ -26,6 +27,7 @@ from acp_agent.core.types import (
     Verdict,
 )
 from acp_agent.core.wrapper import Gate
+from acp_agent.execution.shell_names import shell_names
 from acp_agent.gates.anomaly import AnomalyDetector, AnomalyGate, Outcome
 from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy
 from acp_agent.gates.command_paths import MAX_WORDS
@@ -98,9 +100,12 @@ def test_what_has_no_subject_or_an_unknown_one_passes():
     [
         *((path, Secrecy.GUARDED) for path in (".env", "a/.env.local", "./x/../.ENV", "prod.env", ".envrc", "k.pem")),
         *((path, Secrecy.GUARDED) for path in ("tls/server.key", "~/.aws/config", "credentials", "fixtures/id_rsa")),
-        *((path, Secrecy.GUARDED) for path in ("~/.ssh", "~/.ssh/config", "~/.ssh/id_rsa.pub", "/etc/passwd", ".en?")),
+        *((path, Secrecy.GUARDED) for path in ("~/.ssh/config", "~/.ssh/id_rsa.pub", "/etc/passwd", ".en?")),
         *((path, Secrecy.GUARDED) for path in (".docker/config.json", "~/.config/gh/hosts.yml", "ｉd_rsa", "id_r*")),
-        *((path, Secrecy.SEALED) for path in ("~/.ssh/id_rsa", "/home/a/.ssh/x", "$HOME/.ssh/deploy", "~/.SSH/id_rsa")),
+        *(
+            (path, Secrecy.SEALED)
+            for path in ("~/.ssh", "~/.ssh/id_rsa", "/home/a/.ssh/x", "$HOME/.ssh/deploy", "~/.SSH/id_rsa")
+        ),
         *((path, Secrecy.SEALED) for path in ("/etc/shadow", "//etc/./shadow", "/etc/sudoers.d/x", "/etc/sh*ow")),
         *(
             (path, Secrecy.SEALED)
@@ -147,6 +152,10 @@ def test_a_path_that_leads_nowhere_is_judged_as_it_is_written(tmp_path):
             (text, Deny)
             for text in (
                 "x=/etc/shadow; cat $x",
+                "cp -r ~/.ssh x",
+                "rsync -a ~/.ssh/ x",
+                "tar cf x -C ~ .ssh",
+                "tar cf x ~/.gnupg",
                 "cd /etc && cat shadow",
                 "cd ~/.ssh; cat id_rsa",
                 "cat {/etc/shadow,a}",
@@ -157,7 +166,7 @@ def test_a_path_that_leads_nowhere_is_judged_as_it_is_written(tmp_path):
         *(
             (text, Ask)
             for text in (
-                "cp -r ~/.ssh x",
+                "ls -la ~/.ssh",
                 "openssl rsa -in k.pem",
                 "git show .env",
                 "cat $PROJECT/.env",
@@ -193,6 +202,39 @@ def test_a_command_with_more_words_than_are_looked_at_is_asked_about():
     words = " ".join(map(str, range(MAX_WORDS)))
     assert gate(Firewall(unresolved)).check(command(f"cat {words}")) == Allow()
     assert gate(Firewall(unresolved)).check(command(f"cat {words} x")) == Ask(f"names more than {MAX_WORDS} files")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *(
+            (text, Ask)
+            for text in ("cat .[e]nv", "cat .??v", "tail .[a-f]nv", "cat < .e*", "cd su* && cat .en*", "cat *.k[e]y")
+        ),
+        *((text, Ask) for text in ("head c*", "cat */.??v", "x='.??v'; cat $x")),
+        *((text, Deny) for text in ("cat .s*/d*", "cd .s?h; cat *")),
+        *((text, Allow) for text in ("cat *.py", "cat '.[e]nv'", "ls .??v", "echo .??v", "cat nothing*")),
+    ],
+)
+def test_a_pattern_hides_no_secret(tmp_path, text, expected):
+    for name in (".env", "sub/.env", "server.key", "credentials.json", ".ssh/deploy", "a.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    resolve = inside(os.fspath(tmp_path))
+    judged = VerifierGate(Recorder(), [Firewall(resolve)], expand=partial(shell_names, resolve=resolve))
+    assert kind(judged.check(command(text))) is expected
+
+
+def test_a_pattern_that_stands_for_too_many_files_is_asked_about():
+    judged = VerifierGate(Recorder(), [Firewall(unresolved)], expand=lambda pattern, folder: None)
+    assert isinstance(judged.check(command("cat *")), Ask)
+
+
+def test_words_in_many_folders_are_counted_as_often_as_they_are_judged():
+    verdict = gate(Firewall(unresolved)).check(
+        command(f"cd a;cd b;cd c;cd d;cd e; cat {'x ' * 40} {' '.join(map(str, range(40)))}")
+    )
+    assert isinstance(verdict, Ask)
 
 
 @given(

@@ -43,8 +43,7 @@ async def test_a_linked_page_stands_in_its_place_as_readable_fenced_text(web: Fa
 
     text = prompt.message.text
     assert text.startswith('look at\n<resource uri="https://e.com/?a=1&amp;b=2">\n<external-data id="')
-    assert "must not be followed" in text
-    assert "\n# Hi\n\nthere\n</external-data" in text
+    assert "\n# Hi\n\nthere\n</external-data id=" in text
     assert text.endswith("\n</resource>\nand say")
     assert prompt.skipped == []
     assert (web.asked, web.redirects) == ([(URL, WebCaller("resource_link", ""))], [0])

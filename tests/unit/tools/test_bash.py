@@ -6,12 +6,24 @@ import pytest
 from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.events import ToolProgress
-from acp_agent.core.types import CommandSubject, ToolKind
+from acp_agent.core.types import CommandSubject, ToolKind, ToolResult
 from acp_agent.tools.registry import ToolLimits, default_tools
 from tests.fakes.fake_terminal import Script
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio
+
+
+def model(result: ToolResult) -> str:
+    """What the output pipeline makes of it for the model, but for the fence."""
+    assert result.frame is not None
+    return "\n".join(filter(None, (result.frame.head, result.text, result.frame.ending)))
+
+
+def user(result: ToolResult) -> str:
+    """The same for the user."""
+    assert result.frame is not None
+    return "\n".join(filter(None, (result.frame.headline, result.shown, result.frame.ending)))
 
 
 async def test_output_reaches_the_model_interleaved_and_machines_apart():
@@ -23,7 +35,6 @@ async def test_output_reaches_the_model_interleaved_and_machines_apart():
     assert result.text == "one\nwarn\ntwo"
     assert result.failure is None
     assert result.envelope == {
-        "output": "one\nwarn\ntwo\n",
         "stdout": "one\ntwo\n",
         "stderr": "warn\n",
         "exit_code": 0,
@@ -58,7 +69,7 @@ async def test_any_other_exit_code_is_an_answer_and_no_error():
 
     result = await bench.run("bash", command="pytest")
 
-    assert result.text == "1 failed\n[exit 1]"
+    assert model(result) == "1 failed\n[exit 1]"
     assert result.failure is None
     assert result.envelope is not None
     assert result.envelope["exit_code"] == 1
@@ -89,9 +100,9 @@ async def test_exits_that_are_errors_are_classified(script: Script, category: To
 
     assert result.failure is not None
     assert (result.failure.category, result.failure.message) == (category, message)
-    assert result.text.startswith(f"[tool_error]\ncategory: {category}\nerror: {message}\n")
-    assert result.text.endswith(f"\n[exit {script.exit_code}]")
-    assert result.shown.startswith(f"[error] {message}\n")
+    assert model(result).startswith(f"[tool_error]\ncategory: {category}\nerror: {message}\n")
+    assert model(result).endswith(f"\n[exit {script.exit_code}]")
+    assert user(result).startswith(f"[error] {message}\n")
 
 
 async def test_telling_words_mean_nothing_when_the_command_succeeded():
@@ -119,10 +130,10 @@ async def test_a_timeout_keeps_what_came_before_it():
 
     assert result.failure is not None
     assert result.failure.category is ToolErrorCategory.TIMEOUT
-    assert "error: command timed out after 30s\n" in result.text
-    assert "retryable: false\n" in result.text
-    assert result.text.endswith("listening\n[exit 124] killed by SIGKILL")
-    assert result.shown.startswith("[error] command timed out after 30s\nlistening")
+    assert "error: command timed out after 30s\n" in model(result)
+    assert "retryable: false\n" in model(result)
+    assert model(result).endswith("listening\n[exit 124] killed by SIGKILL")
+    assert user(result).startswith("[error] command timed out after 30s\nlistening")
     assert result.envelope is not None
     assert result.envelope["exit_code"] == 124
 
@@ -133,7 +144,7 @@ async def test_a_command_killed_by_a_signal_says_which():
 
     result = await bench.run("bash", command="x")
 
-    assert result.text == "(no output)\n[exit 139] killed by SIGSEGV"
+    assert model(result) == "(no output)\n[exit 139] killed by SIGSEGV"
     assert result.envelope is not None
     assert result.envelope["signal"] == "SIGSEGV"
 
@@ -142,14 +153,14 @@ async def test_an_unknown_exit_code_is_not_taken_for_success():
     bench = Workbench()
     bench.command("x", Script(stdout="a", exit_code=None))
 
-    assert (await bench.run("bash", command="x")).text == "a\n[exit unknown]"
+    assert model(await bench.run("bash", command="x")) == "a\n[exit unknown]"
 
 
 async def test_the_model_is_told_when_output_is_missing():
     bench = Workbench()
     bench.command("yes", Script(stdout="y\ny\n", truncated=True))
 
-    assert (await bench.run("bash", command="yes")).text == "y\ny\n[output truncated]"
+    assert model(await bench.run("bash", command="yes")) == "y\ny\n[output truncated]"
 
 
 async def test_the_editors_terminal_is_announced_before_any_output():

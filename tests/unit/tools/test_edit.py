@@ -210,11 +210,66 @@ async def test_two_edits_in_a_row_on_one_file_work():
     assert bench.files.text("a.py") == SOURCE.replace("def f", "def first").replace("def g", "def second")
 
 
-async def test_a_placeholder_the_old_text_lacks_is_refused():
-    bench = Workbench({"a": "KEY=sk-not-a-real-key\n"})
+SECRET = "KEY=sk-not-a-real-key\nMODE=fast\n"
 
-    with pytest.raises(ToolError, match="placeholder its old text lacks"):
-        await bench.run("edit", path="a", old_string="sk-not-a-real-key", new_string="[REDACTED]")
+
+@pytest.mark.parametrize("placeholder", ["[REDACTED]", "[REDACTED:api-key]"])
+async def test_a_placeholder_the_old_text_lacks_is_refused_before_anybody_is_asked(placeholder: str):
+    bench = Workbench({"a": SECRET})
+
+    invocation = await bench.understand("edit", path="a", old_string="sk-not-a-real-key", new_string=placeholder)
+
+    assert invocation.diffs == ()
+    assert invocation.flaw is not None
+    assert invocation.flaw.failure is not None
+    assert invocation.flaw.failure.category is ToolErrorCategory.INVALID_PARAMETERS
+    assert invocation.flaw.failure.message == f"the new text of a holds {placeholder}, which its old text lacks"
+    assert "You saw redacted text" in invocation.flaw.failure.suggestion
+    with pytest.raises(ToolError, match="which its old text lacks"):
+        await bench.execute(invocation)
+    assert bench.files.text("a") == SECRET
+
+
+async def test_an_edit_around_a_secret_keeps_the_real_value():
+    bench = Workbench({"a": SECRET})
+
+    await bench.run("edit", path="a", old_string="MODE=fast", new_string="MODE=slow")
+
+    assert bench.files.text("a") == "KEY=sk-not-a-real-key\nMODE=slow\n"
+
+
+async def test_a_placeholder_may_be_moved_but_not_doubled_nor_turned_into_another_kind():
+    bench = Workbench({"a": "one [REDACTED:token]\ntwo\n"})
+
+    await bench.run("edit", path="a", old_string="one [REDACTED:token]\ntwo", new_string="one\ntwo [REDACTED:token]")
+    assert bench.files.text("a") == "one\ntwo [REDACTED:token]\n"
+
+    for new in ("one [REDACTED:token]", "one [REDACTED:password]", "one [REDACTED]"):
+        with pytest.raises(ToolError, match="which its old text lacks"):
+            await bench.run("edit", path="a", old_string="one", new_string=new)
+    assert bench.files.text("a") == "one\ntwo [REDACTED:token]\n"
+
+
+async def test_an_old_string_copied_from_redacted_text_is_told_so_and_shows_nothing_of_the_file():
+    bench = Workbench({"a": SECRET})
+
+    invocation = await bench.understand("edit", path="a", old_string="KEY=[REDACTED:api-key]\nMODE", new_string="x")
+
+    assert invocation.flaw is not None
+    assert invocation.flaw.failure is not None
+    suggestion = invocation.flaw.failure.suggestion
+    assert suggestion.startswith("You saw redacted text: [REDACTED:api-key] stands for a value")
+    assert "edit around it" in suggestion
+    assert "sk-not" not in invocation.flaw.text + invocation.flaw.shown
+
+
+async def test_a_placeholder_that_really_stands_in_the_file_gets_the_ordinary_advice():
+    bench = Workbench({"a": "docs say [REDACTED:token]  here\n"})
+
+    result = await bench.run("edit", path="a", old_string="docs say [REDACTED:token] here", new_string="x")
+
+    assert result.failure is not None
+    assert "differs only in blanks" in result.failure.message
 
 
 async def test_a_file_may_not_grow_over_the_limit():

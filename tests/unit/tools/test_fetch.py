@@ -1,4 +1,4 @@
-"""fetch: pages as text, fenced."""
+"""fetch: pages as text."""
 
 import pytest
 
@@ -18,15 +18,13 @@ def bench() -> Workbench:
     return Workbench(tools=[Fetch()])
 
 
-async def test_the_model_reads_a_fenced_text_and_the_user_the_text_alone(bench: Workbench):
+async def test_a_page_is_read_as_text_from_outside(bench: Workbench):
     bench.web.put(URL, '<title>T</title><p>Go <a href="b">on</a>')
 
     result = await bench.run("fetch", url=URL)
 
-    assert result.display == "# T\n\nGo [on](https://e.com/b)"
-    assert result.display in result.text
-    assert result.text.startswith('<external-data id="')
-    assert f'source="{URL}"' in result.text
+    assert result.text == "# T\n\nGo [on](https://e.com/b)"
+    assert Fetch().spec().external
     assert result.envelope == {"url": URL, "content_type": "text/html", "requested": URL}
 
 
@@ -35,8 +33,7 @@ async def test_a_page_after_redirects_is_named_by_where_it_came_from(bench: Work
 
     result = await bench.run("fetch", url=URL)
 
-    assert result.display == "[z](https://other.org/x/y)"
-    assert 'source="https://other.org/x/"' in result.text
+    assert result.text == "[z](https://other.org/x/y)"
     assert result.envelope == {"url": "https://other.org/x/", "content_type": "text/html", "requested": URL}
 
 
@@ -45,7 +42,7 @@ async def test_other_text_comes_as_it_is(bench: Workbench, kind: str):
     body = '{"a":\n  "<b>"}\n'
     bench.web.put(URL, body, kind)
 
-    assert (await bench.run("fetch", url=URL)).display == body
+    assert (await bench.run("fetch", url=URL)).text == body
 
 
 @pytest.mark.parametrize(
@@ -62,8 +59,7 @@ async def test_a_page_that_was_cut_ends_with_a_word_about_it(bench: Workbench, k
     result = await bench.run("fetch", url=URL)
 
     notice = "[The page goes on: it is larger than what is read of one page]"
-    assert result.display == (f"{text}\n\n{notice}" if text else notice)
-    assert result.shown in result.text
+    assert result.text == (f"{text}\n\n{notice}" if text else notice)
 
 
 async def test_an_empty_page_is_a_notice(bench: Workbench):

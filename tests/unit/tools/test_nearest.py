@@ -27,6 +27,14 @@ def test_a_difference_in_blanks_is_named():
     assert "blanks" in miss.failure.suggestion
 
 
+def test_a_redaction_placeholder_the_text_lacks_is_the_reason_given():
+    miss = no_match("TOKEN=sk-not-a-real-key\n", "TOKEN=[REDACTED:token]")
+
+    assert str(miss) == "old_string was not found"
+    assert "[REDACTED:token] stands for a value you were not shown" in miss.failure.suggestion
+    assert miss.nearest == ""
+
+
 def test_a_long_block_is_shown_in_part():
     text = "".join(f"line number {n}\n" for n in range(100))
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from acp_agent.core.aliases import ALIASES
 from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolError, ToolErrorCategory
-from acp_agent.tools.aliases import ALIASES
 from acp_agent.tools.registry import Registry, default_tools
 from tests.fakes.memory_files import MemoryFileSystem
 from tests.unit.tools.workbench import Workbench, call
@@ -69,7 +69,7 @@ async def test_an_unknown_name_gets_the_names_there_are_and_the_nearest():
     assert error.value.failure.category is ToolErrorCategory.TOOL_NOT_FOUND
     assert str(error.value) == (
         'there is no tool "list_directry"; the tools are bash, read, write, edit, list_directory, find_path, grep, '
-        "create_directory, delete_path, move_path, copy_path, fetch, web_scrape, diagnostics; "
+        "create_directory, delete_path, move_path, copy_path, fetch, web_scrape, diagnostics, read_overflow; "
         "did you mean list_directory?"
     )
 

@@ -54,11 +54,11 @@ async def test_nothing_found_says_so_by_the_selector(bench: Workbench, select: s
     assert await scraped(bench, select, extract=extract) == f"No results for selector: {select}"
 
 
-async def test_results_are_fenced_for_the_model(bench: Workbench):
+async def test_results_come_from_outside(bench: Workbench):
     result = await bench.run("web_scrape", url=URL, select="h1")
 
-    assert result.display == "Title"
-    assert result.text.startswith('<external-data id="')
+    assert result.text == "Title"
+    assert WebScrape().spec().external
     assert result.envelope == {"url": URL, "content_type": "text/html", "requested": URL}
 
 

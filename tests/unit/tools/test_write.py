@@ -180,13 +180,26 @@ async def test_too_many_bytes_are_refused_and_counted_as_bytes():
     assert bench.files.text("a") == "éé"
 
 
-@pytest.mark.parametrize("old", [None, "KEY=sk-not-a-real-key\n", "a [REDACTED]\nKEY=sk-not-a-real-key\n"])
-async def test_a_placeholder_the_old_text_lacks_is_refused(old: str | None):
+@pytest.mark.parametrize(
+    ("old", "holds"),
+    [
+        (None, r"\[REDACTED:api-key\], \[REDACTED\]"),
+        ("KEY=sk-not-a-real-key\n", r"\[REDACTED:api-key\], \[REDACTED\]"),
+        ("a [REDACTED]\nKEY=sk-not-a-real-key\n", r"\[REDACTED:api-key\]"),
+        ("a [REDACTED:api-key]\nb [REDACTED:api-key]", r"\[REDACTED\]"),
+    ],
+)
+async def test_a_placeholder_the_old_text_lacks_is_refused_before_anybody_is_asked(old: str | None, holds: str):
     bench = Workbench({} if old is None else {"a": old})
 
-    with pytest.raises(ToolError, match="placeholder its old text lacks"):
-        await bench.run("write", path="a", content="a [REDACTED]\nKEY=[REDACTED:api-key]\n")
+    invocation = await bench.understand("write", path="a", content="a [REDACTED]\nKEY=[REDACTED:api-key]\n")
 
+    assert invocation.diffs == ()
+    assert invocation.flaw is not None
+    with pytest.raises(ToolError, match=f"the new text of a holds {holds}, which its old text lacks") as error:
+        await bench.execute(invocation)
+    assert error.value.failure.category is ToolErrorCategory.INVALID_PARAMETERS
+    assert "it stays if you edit only the text around it" in error.value.failure.suggestion
     assert bench.files.writes == []
 
 

@@ -1,0 +1,49 @@
+"""`acp-agent filter --command CMD < OUTPUT`: what a model would read of a command's output."""
+
+import argparse
+import os
+import sys
+
+from acp_agent.cli.stdin import loaded_for, problem
+from acp_agent.compose.output import filter_engine, known_secrets, redactor
+from acp_agent.core.types import OutputStats
+from acp_agent.gates.printing import printing_commands
+from acp_agent.output.clip import measure
+from acp_agent.output.filters import CommandRun, Filtered, FilterEngine
+from acp_agent.output.pipeline import shortened, stats_line
+from acp_agent.output.sanitize import sanitize
+from acp_agent.output.security_notes import redaction_note
+
+
+def filtered(args: argparse.Namespace) -> int:
+    """Print the text, sanitized, redacted and filtered but never cut; on stderr what was done to it.
+
+    Filters work on the whole text, so stdin is read to its end first.
+    """
+    loaded = loaded_for(args)
+    raw = sys.stdin.buffer.read().decode("utf-8", "replace")
+    clean = redactor(loaded, known_secrets(os.environ), problem).redact(sanitize(raw))
+    run = CommandRun(args.text, printing_commands(args.text), args.exit)
+    found = shortened(clean.text, run, filter_engine(loaded, problem) or _off())
+    text = clean.text if found is None else found.text
+    sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+    if text and not text.endswith("\n"):
+        sys.stdout.buffer.write(b"\n")
+    sys.stdout.buffer.flush()
+    for line in filter(None, (_told(measure(raw, text), found), redaction_note(clean.found))):
+        print(line, file=sys.stderr)
+    return 0
+
+
+def _off() -> FilterEngine:
+    raise SystemExit("acp-agent: tools.filters.enabled is false in the configuration")
+
+
+def _told(stats: OutputStats, found: Filtered | None) -> str:
+    if found is None:
+        return "[filter] no rule is for this command"
+    rules = "+".join(found.rules)
+    line = stats_line(stats, rules) or f"[{rules}] {stats.raw_lines} lines, none removed"
+    saved = 1 - stats.shown_chars / stats.raw_chars if stats.raw_chars else 0.0
+    chars = f"{stats.raw_chars} chars -> {stats.shown_chars}, {saved:.1%} saved"
+    return f"{line}; {chars}; confidence {found.confidence.value}"

@@ -1,0 +1,125 @@
+"""The gates that judge by the configuration: one builder for sessions and for `acp-agent check`."""
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from acp_agent.compose.permission_rules import Warn, blocklist_policy
+from acp_agent.compose.policy import session_policy
+from acp_agent.compose.session_roots import protected_paths
+from acp_agent.compose.tool_choice import tool_choice
+from acp_agent.compose.verifiers import verifiers
+from acp_agent.config import Loaded
+from acp_agent.core.aliases import ALIASES
+from acp_agent.core.conduct import Conduct
+from acp_agent.core.ports import Approver
+from acp_agent.core.types import Access
+from acp_agent.execution.chain import Link, Place
+from acp_agent.execution.roots import Roots
+from acp_agent.execution.shell_names import shell_names
+from acp_agent.gates.autonomy import AutonomyGate
+from acp_agent.gates.blocklist import BlocklistGate
+from acp_agent.gates.grants import GrantStore
+from acp_agent.gates.mode import ModeGate
+from acp_agent.gates.permission import PermissionGate
+from acp_agent.gates.policy import PolicyGate
+from acp_agent.gates.protected import ProtectedGate
+from acp_agent.gates.rules import Rule
+from acp_agent.gates.sandbox import SandboxGate
+from acp_agent.gates.selection import Selection, SelectionGate, unknown_entries
+from acp_agent.gates.trust import Standing, TrustGate
+from acp_agent.gates.verify.gate import VerifierGate
+from acp_agent.gates.verify.url_grounding import UrlMemory
+
+
+def _no_opinion(url: str) -> None:
+    del url
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What the gates of a session stand on besides the configuration.
+
+    resolve      where a path a tool touches leads (FileSystem.resolve)
+    shell        the directories commands may name
+    refuse_url   why a URL is refused whatever a look-up would say, or None
+    offered      the only tools the client wants; None for all
+    """
+
+    conduct: Conduct
+    resolve: Callable[[str, Access], str]
+    shell: Roots
+    refuse_url: Callable[[str], str | None] = _no_opinion
+    offered: tuple[str, ...] | None = None
+    urls: UrlMemory = field(default_factory=UrlMemory)
+    standing: Standing = field(default_factory=Standing)
+
+
+def judges(loaded: Loaded, ground: Ground, warn: Warn, known: Collection[str] = ()) -> dict[Place, Link]:
+    """All but what counts calls, and the permission gate. Raises ConfigError.
+
+    warn    told what the user should mend
+    known   the names of the tools there are; empty where it does not matter
+    """
+    return _of_tools(loaded, ground, warn, known) | _of_subjects(loaded, ground)
+
+
+def permission_gate(
+    rules: Mapping[str, tuple[Rule, ...]], ground: Ground, grants: GrantStore, approver: Approver | None
+) -> "partial[PermissionGate]":
+    """The gate that asks; without an approver what would be asked is refused."""
+    return partial(
+        PermissionGate, rules=rules, conduct=ground.conduct, grants=grants, approver=approver, resolve=ground.resolve
+    )
+
+
+def _of_tools(loaded: Loaded, ground: Ground, warn: Warn, known: Collection[str]) -> dict[Place, Link]:
+    """Gates that judge what kind of tool is called, and by whom."""
+    conduct, cwd = ground.conduct, ground.shell.cwd
+    choice = tool_choice(loaded, ground.offered)
+    for problem in unknown_entries(choice, known, ALIASES) if known else ():
+        warn(str(problem))
+    policy = session_policy(loaded, cwd, warn)
+    return {
+        Place.MODE: partial(ModeGate, conduct=conduct),
+        Place.AUTONOMY: partial(AutonomyGate, readonly=lambda: conduct.readonly),
+        Place.SELECTION: partial(SelectionGate, selection=Selection(choice, ALIASES)),
+        Place.TRUST: partial(TrustGate, standing=ground.standing, conduct=conduct),
+        Place.POLICY: partial(
+            PolicyGate,
+            policy=policy,
+            cwd=cwd,
+            realpath=os.path.realpath,
+            trust=ground.standing.of,
+            expand=partial(shell_names, resolve=ground.shell.resolve),
+        ),
+    }
+
+
+def _of_subjects(loaded: Loaded, ground: Ground) -> dict[Place, Link]:
+    """Gates that judge what a call touches."""
+    tools, resolve, resolve_command = loaded.settings.tools, ground.resolve, ground.shell.resolve
+    find = protected_paths(loaded, ground.shell.cwd).find
+    expand = partial(shell_names, resolve=resolve_command)
+    return {
+        Place.BLOCKLIST: partial(BlocklistGate, policy=blocklist_policy(tools.shell)),
+        Place.VERIFIERS: partial(
+            VerifierGate, verifiers=verifiers(tools.verifiers, resolve, ground.urls), expand=expand
+        ),
+        Place.SANDBOX: partial(
+            SandboxGate,
+            resolve=resolve,
+            resolve_command=resolve_command,
+            refuse_url=ground.refuse_url,
+            expand=expand,
+        ),
+        Place.PROTECTED: partial(
+            ProtectedGate,
+            find=find,
+            conduct=ground.conduct,
+            resolve=resolve,
+            resolve_command=resolve_command,
+            expand=expand,
+        ),
+    }

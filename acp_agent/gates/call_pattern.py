@@ -1,0 +1,135 @@
+"""Patterns of commands whose options may stand anywhere: how rules that deny or ask see a call (requirements S3.1)."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from acp_agent.gates.glob import Glob
+
+_WILD = re.compile(r"[*?\[\\]")
+_BUNDLE = re.compile(r"-([a-z0-9]{1,4})\*?")
+
+
+def one_line(text: str) -> str:
+    """A text in which no newline hides what follows from a rule that denies or asks."""
+    return text.replace("\n", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The words of one command, made ready for rules by `of`. All but `text` are without case and line ends.
+
+    text       the words as they are, joined
+    options    the words in front of `--` that begin with a dash, each with the word behind it
+    letters    what its words of short options hold
+    """
+
+    text: str
+    name: str
+    options: tuple[tuple[str, str], ...]
+    letters: frozenset[str]
+    operands: tuple[str, ...]
+
+    @classmethod
+    def of(cls, words: tuple[str, ...]) -> "Call":
+        """The call of a program, the first of the words; there must be one."""
+        folded_words = [one_line(word.casefold()) for word in words]
+        end = folded_words.index("--") if "--" in folded_words else len(folded_words)
+        before = range(1, end)
+        options = tuple(
+            (folded_words[at], folded_words[at + 1] if at + 1 < len(words) else "")
+            for at in (*before, *([end] if end < len(words) else ()))
+            if folded_words[at].startswith("-") and folded_words[at] != "-"
+        )
+        short = (option[1:] for option, _ in options if not option.startswith("--"))
+        operands = [
+            folded_words[at] for at in before if not folded_words[at].startswith("-") or folded_words[at] == "-"
+        ]
+        return cls(
+            text=" ".join(words),
+            name=folded_words[0],
+            options=options,
+            letters=frozenset(letter for letters in short for letter in letters),
+            operands=(*operands, *folded_words[end + 1 :]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """One word of a pattern; `stem` is its text in front of the first wildcard."""
+
+    pattern: str
+    stem: str
+    glob: Glob
+
+    @classmethod
+    def parse(cls, pattern: str) -> "_Word":
+        """Raises ValueError."""
+        wild = _WILD.search(pattern)
+        return cls(pattern, pattern[: wild.start()] if wild else pattern, Glob.parse(pattern))
+
+    def matches(self, word: str) -> bool:
+        return word.startswith(self.stem) and self.glob.matches(word)
+
+    def among(self, call: Call) -> bool:
+        """Whether a call has this option: as it is, with its value apart, abbreviated, or in a bundle."""
+        bundle = _BUNDLE.fullmatch(self.pattern)
+        if bundle and len(set(bundle[1])) == len(bundle[1]) and call.letters.issuperset(bundle[1]):
+            return True
+        short = "" if "=" in self.stem or not self.stem.startswith("--") else self.stem
+        for option, following in call.options:
+            name = option.partition("=")[0]
+            if self.matches(option) or self.matches(name) or self.matches(f"{option}={following}"):
+                return True
+            if len(name) > 2 and name.startswith("--") and short.startswith(name):
+                return True
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class CallPattern:
+    """A command pattern whose options may stand anywhere.
+
+    anchored   the first operand of a call must be the first here: `git push*` is not about `git stash push`
+    more       a call may have more operands
+    """
+
+    name: _Word
+    options: tuple[_Word, ...]
+    operands: tuple[_Word, ...]
+    anchored: bool
+    more: bool
+
+    @classmethod
+    def parse(cls, pattern: str) -> "CallPattern | None":
+        """The pattern, without case, as words; None where they would say no more than its text, or are none."""
+        words = pattern.split()
+        gaps = [word == "*" for word in words]
+        options = [word for word in words[1:] if word.startswith("-") and word != "-"]
+        more = pattern.endswith("*") or any(gaps[1:])
+        if len(words) < 2 or not (options or more):
+            return None
+        operands = [word for word in words[1:] if word not in options and word != "*"]
+        try:
+            parts = [tuple(map(_Word.parse, part)) for part in (words[:1], options, operands)]
+        except ValueError:  # a set with a blank in it
+            return None
+        first = words.index(operands[0]) if operands else 0
+        return cls(parts[0][0], parts[1], parts[2], anchored=not any(gaps[1:first]), more=more)
+
+    def matches(self, call: Call) -> bool:
+        """Whether a call is one of those."""
+        return (
+            self.name.matches(call.name)
+            and self._operands(call.operands)
+            and all(option.among(call) for option in self.options)
+        )
+
+    def _operands(self, given: tuple[str, ...]) -> bool:
+        wanted = self.operands
+        if not self.more and len(given) != len(wanted):
+            return False
+        if self.anchored and wanted and not (given and wanted[0].matches(given[0])):
+            return False
+        rest: Iterator[str] = iter(given)
+        return all(any(map(word.matches, rest)) for word in wanted)

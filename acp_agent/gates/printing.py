@@ -1,0 +1,253 @@
+"""Whose words a command line's output is: the simple commands that print into it (requirements O1.7, O1.8).
+
+Unlike the gates' own readings this one may be wrong: it decides how a text is shortened, not what may run. So it
+takes what a command line most likely does, with its variables unknown, and gives up where the parser does.
+
+The module loads the parser: import it when the first command has run (design rule 6).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tree_sitter import Node
+
+from acp_agent.gates.command import MAX_BYTES, MAX_DEPTH
+from acp_agent.gates.shell.options import peel, shell_call
+from acp_agent.gates.shell.syntax import MAX_TREE_DEPTH, Parsed, deadline, parse
+from acp_agent.gates.shell.tables import Wrapper, tables
+from acp_agent.gates.shell.words import fields, pieces
+from acp_agent.gates.shell.wrappers import MAX_WRAPPERS
+
+_OPERATORS = frozenset(("&&", "||", ";", ";;", "|", "|&", "&"))
+_SEQUENCES = frozenset(
+    ("program", "list", "pipeline", "negated_command", "do_group", "else_clause", "elif_clause", "case_item")
+)
+_COMPOUNDS = frozenset(
+    (
+        "subshell",
+        "compound_statement",
+        "if_statement",
+        "case_statement",
+        "for_statement",
+        "c_style_for_statement",
+        "while_statement",
+    )
+)
+_MUTE = frozenset(
+    ("variable_assignment", "variable_assignments", "declaration_command", "unset_command", "test_command")
+)
+
+_SILENT = frozenset(
+    (
+        *(":", "[", "alias", "break", "cd", "chmod", "chown", "continue", "exit", "export", "false", "hash", "kill"),
+        *("local", "read", "return", "set", "shift", "shopt", "sleep", "test", "touch", "trap", "true", "ulimit"),
+        *("umask", "unset", "wait"),
+    )
+)
+"""Commands that say nothing when all is well."""
+
+_SILENT_UNLESS_VERBOSE = frozenset(("cp", "ln", "mkdir", "mv", "rm", "rmdir"))
+_SPEAKING_WRAPPERS = frozenset(("script", "strace", "ltrace", "time", "valgrind", "watch"))
+"""Wrappers that add words of their own, which no rule for the command inside may take away."""
+
+_PIPES = ("|", "|&")
+_PASSING = frozenset(("cat", "head", "less", "more", "tail", "tee"))
+
+
+class _Opaque(Exception):
+    """What prints cannot be told."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """A command or compound command in a row of them, the operator before it and the redirections behind it."""
+
+    node: Node
+    joined: str
+    redirects: list[Node] = field(default_factory=list[Node])
+
+
+@dataclass(frozen=True, slots=True)
+class _Printed:
+    """Words of a command that prints; `shown` unless its output goes to a file and only stderr can be seen."""
+
+    words: str
+    shown: bool = True
+
+
+def printing_commands(text: str) -> tuple[str, ...]:
+    """The commands whose output is in the output of `text`, in order; () when that cannot be told, or none prints.
+
+    Each is its words joined by spaces, quotes removed, the program by its base name, wrappers peeled: of
+    `FOO=1 timeout 5 .venv/bin/pytest -q` it is "pytest -q". Left out are silent commands (`cd`, `export`) and those
+    whose output goes to a file; if nothing else prints, the latter are named, for what they say on stderr.
+
+    A pipeline is its first command if the others only pass on what they read (`| tail -50`). If they select or
+    transform, it is the last that does, with "| " before it: no rule about `grep` means "| grep FAILED".
+
+    Never raises.
+    """
+    try:
+        found = tuple(_text(text, 0))
+    except (_Opaque, RecursionError):
+        return ()
+    return tuple(each.words for each in found if each.shown) or tuple(each.words for each in found)
+
+
+def _text(text: str, depth: int) -> Iterator[_Printed]:
+    """What prints in a text that is `depth` shells deep."""
+    parsed = parse(text, MAX_BYTES, deadline())
+    if isinstance(parsed, str) or parsed.root.has_error or depth > MAX_DEPTH:
+        raise _Opaque
+    yield from _row(parsed, parsed.root, depth, 0)
+
+
+def _row(parsed: Parsed, node: Node, depth: int, level: int) -> Iterator[_Printed]:
+    """What prints in a node that holds commands in a row.
+
+    The grammar hangs operators and redirections where it likes (`a && b | c > f` is a redirected pipeline of a
+    list), so the tree is flattened first and read by bash's own precedence.
+    """
+    flat = _Flat()
+    for child in node.children:
+        flat.add(child, level + 1)
+    pipeline: list[_Part] = []
+    for part in flat.parts:
+        if part.joined not in _PIPES:
+            yield from _pipeline(parsed, pipeline, depth, level)
+            pipeline = []
+        pipeline.append(part)
+    yield from _pipeline(parsed, pipeline, depth, level)
+
+
+@dataclass(slots=True)
+class _Flat:
+    """Collects the parts of a row in source order."""
+
+    parts: list[_Part] = field(default_factory=list[_Part])
+    _operator: str = ""
+
+    def add(self, node: Node, level: int) -> None:
+        """A node and what is in it. Words, keywords and functions, which print nothing, are passed over."""
+        if level > MAX_TREE_DEPTH:
+            raise _Opaque
+        kind = node.type
+        if kind in _OPERATORS and not node.is_named:
+            self._operator = kind
+        elif kind in _MUTE or kind in _COMPOUNDS or kind == "command":
+            self.parts.append(_Part(node, self._operator))
+            self._operator = ";"
+        elif kind == "file_redirect" and self.parts:
+            self.parts[-1].redirects.append(node)
+        elif kind in _SEQUENCES or kind in ("redirected_statement", "heredoc_redirect"):
+            for child in node.children:
+                self.add(child, level + 1)
+
+
+def _pipeline(parsed: Parsed, parts: list[_Part], depth: int, level: int) -> Iterator[_Printed]:
+    """What prints in commands joined by pipes."""
+    if not parts:
+        return
+    last = len(parts) - 1
+    while last and _passes_on(parsed, parts[last]):
+        last -= 1
+    shown = not any(_to_file(parsed, redirect) for part in parts[last:] for redirect in part.redirects)
+    source = parts[last]
+    if last:
+        words = _words(parsed, source.node) or (source.node.type.removesuffix("_statement"),)
+        yield _Printed(" ".join(("|", *words)), shown)
+        return
+    for each in _commands(parsed, source.node, depth, level):
+        yield _Printed(each.words, each.shown and shown)
+
+
+def _commands(parsed: Parsed, node: Node, depth: int, level: int) -> Iterator[_Printed]:
+    """What prints in one part: a command, or the commands inside a compound one or a shell's `-c`."""
+    if node.type in _MUTE:
+        return
+    if node.type in _COMPOUNDS:
+        yield from _row(parsed, node, depth, level + 1)
+        return
+    words = _words(parsed, node)
+    if not words or _is_silent(words):
+        return
+    if words[0] in tables().same_syntax:
+        texts = shell_call(tables(), words[1:]).texts
+        if texts:
+            for text in texts:
+                yield from _text(text, depth + 1)
+            return
+    yield _Printed(" ".join(words))
+
+
+def _words(parsed: Parsed, node: Node) -> tuple[str, ...]:
+    """The words of a command, wrappers peeled, the program by its base name. Variables stay as they are written."""
+    if node.type != "command":
+        return ()
+    end = node.start_byte
+    words: list[str] = []
+    for child in node.children:
+        if b"\n" in parsed.source[end : child.start_byte].replace(b"\\\n", b""):
+            raise _Opaque  # two commands, which the parser took for one
+        end = child.end_byte
+        if child.is_named and child.type not in ("variable_assignment", "file_redirect", "herestring_redirect"):
+            words += fields(pieces(parsed, child), {})
+    argv = _peeled(tuple(words))
+    return (argv[0].rstrip("/").rpartition("/")[2], *argv[1:]) if argv else ()
+
+
+def _peeled(argv: tuple[str, ...]) -> tuple[str, ...]:
+    for _ in range(MAX_WRAPPERS):
+        wrapper, skip = _wrapper(argv)
+        if wrapper is None or wrapper.appended or wrapper.joined:
+            return argv
+        inner = peel(wrapper, argv[1 + skip :])
+        if inner.unclear or inner.texts or not inner.argv:
+            return argv
+        argv = inner.argv
+    return argv
+
+
+def _wrapper(argv: tuple[str, ...]) -> tuple[Wrapper | None, int]:
+    """The wrapper a command is, and how many words after its name belong to that (`uv run`: 1)."""
+    name = argv[0].rpartition("/")[2] if argv else ""
+    if name in _SPEAKING_WRAPPERS:
+        return None, 0
+    if name in tables().wrappers:
+        return tables().wrappers[name], 0
+    return (tables().commands.get(name, {}).get(argv[1]), 1) if len(argv) > 1 else (None, 0)
+
+
+def _is_silent(words: tuple[str, ...]) -> bool:
+    name, *arguments = words
+    if name in ("source", "."):  # a script may print; these, which set variables, do not
+        return bool(arguments) and arguments[0].endswith(("/activate", "env"))
+    if name in _SILENT_UNLESS_VERBOSE:
+        return not any(word == "--verbose" or (word[:1] == "-" != word[1:2] and "v" in word) for word in arguments)
+    return name in _SILENT
+
+
+def _passes_on(parsed: Parsed, part: _Part) -> bool:
+    """Whether a command in a pipeline gives on what it reads, all of it or its ends, and nothing else."""
+    words = _words(parsed, part.node)
+    if not words or words[0] not in _PASSING:
+        return False
+    name, *arguments = words
+    match name:
+        case "tee" | "less" | "more":
+            return True
+        case "cat":
+            return set(arguments) <= {"-"}
+        case _:  # head and tail: options and their numbers, but no file
+            return all(word[:1] in ("-", "+") or word.rstrip("kKMGb").isdigit() for word in arguments)
+
+
+def _to_file(parsed: Parsed, redirect: Node) -> bool:
+    """Whether a redirection sends the output, not only the errors, elsewhere."""
+    if any(child.type == "file_descriptor" and parsed.text(child) != "1" for child in redirect.children):
+        return False
+    operator = next((child.type for child in redirect.children if not child.is_named), "")
+    target = parsed.text(redirect.children[-1])
+    if operator == ">&":
+        return not target.isdigit()
+    return operator in (">", ">>", ">|", "&>", "&>>") and target not in ("/dev/stdout", "/dev/stderr", "/dev/tty")

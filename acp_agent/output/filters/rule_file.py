@@ -1,0 +1,159 @@
+"""Reads files of filter rules: what is wrong with a rule costs that rule only (requirements O1.3-O1.6)."""
+
+import time
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TypeAlias, cast
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from acp_agent.config.files import read_toml
+from acp_agent.output.filters.rule import CompiledRule, compiled
+from acp_agent.output.filters.rule_model import SPECS, Ends, Match, Rule
+
+BUILT_IN = "the built-in rules"
+
+_MAX_SECONDS = 2.0  # of processor time for all rules of a file; the built-in ones take 0.01
+_LONGEST_SHOWN = 60  # characters of a value that is wrong
+_Table: TypeAlias = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """The rules of a file, in its order.
+
+    source     the file's path, or BUILT_IN
+    warnings   what is wrong with it, a sentence each
+    """
+
+    rules: tuple[CompiledRule, ...]
+    source: str
+    warnings: tuple[str, ...] = ()
+
+
+@cache
+def built_in() -> RuleSet:
+    """The rules that come with the program: a constant that is read late, so that starting up does not pay for it."""
+    source = files("acp_agent.output.filters").joinpath("builtin.toml").read_text(encoding="utf-8")
+    return _rule_set(tomllib.loads(source), BUILT_IN)
+
+
+def read_rules(path: str) -> RuleSet | None:
+    """The rules in a file; None when there is no such file.
+
+    Raises ConfigError when the file cannot be read, is longer than 1 MiB, or is not TOML in UTF-8.
+    """
+    table = read_toml(path)
+    return None if table is None else _rule_set(table, path)
+
+
+def _rule_set(table: _Table, source: str) -> RuleSet:
+    rules: list[CompiledRule] = []
+    warnings = [f"{source}: {key}: expected only [[rules]]" for key in table if key != "rules"]
+    listed = table.get("rules", [])
+    if not isinstance(listed, list):
+        warnings.append(f"{source}: rules = {_shown(listed)}: expected a list of tables, [[rules]]")
+        listed = []
+    until = time.thread_time() + _MAX_SECONDS
+    for number, value in enumerate(cast("list[object]", listed), start=1):
+        if time.thread_time() > until:
+            warnings.append(
+                f"{source}: the rules from {number} on are skipped: expected expressions that compile faster"
+            )
+            break
+        try:
+            rule = Rule.model_validate(value)
+            if rule.enabled:
+                rules.append(compiled(rule))
+        except ValidationError as error:
+            wrong = _complaints(error)
+        except ValueError as error:
+            wrong = iter((f"its patterns: expected fewer or simpler ones ({error})",))
+        else:
+            continue
+        warnings += [f"{source}: {_called(number, value)} is skipped: {each}" for each in wrong]
+    return RuleSet(tuple(rules), source, tuple(warnings))
+
+
+def _called(number: int, value: object) -> str:
+    name = cast("_Table", value).get("name") if isinstance(value, dict) else None
+    return f"rule {number} ({_cut(name)})" if isinstance(name, str) and name else f"rule {number}"
+
+
+def _complaints(error: ValidationError) -> Iterator[str]:
+    """What is wrong with one rule, as `key = value: expected …`."""
+    details = error.errors(include_url=False)
+    inside = {detail["loc"][:end] for detail in details for end in range(len(detail["loc"]))}
+    for detail in details:
+        place, value = detail["loc"], detail["input"]
+        if place and place in inside:
+            continue  # a list lacks values only because they are wrong themselves
+        spec: type[BaseModel] | None = None
+        if detail["type"] == "union_tag_invalid":
+            place, value = (*place, "type"), detail.get("ctx", {})["tag"]
+        elif place[:1] == ("strategy",) and len(place) > 1:  # then comes the type, which is no key
+            spec = SPECS[str(place[1])]
+            place = (place[0], *place[2:])
+        key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).lstrip(".")
+        told = "" if detail["type"] == "missing" or not place else f" = {_shown(value)}"
+        yield f"{key or 'it'}{told}: expected {_expected(detail, _siblings(place, spec))}"
+
+
+def _siblings(place: tuple[int | str, ...], spec: type[BaseModel] | None) -> Iterable[str]:
+    """The keys that may stand where an unknown one does."""
+    match place[:-1]:
+        case ("match",):
+            return Match.model_fields
+        case ("strategy",) if spec is not None:
+            return spec.model_fields
+        case ("strategy", _):
+            return Ends.model_fields
+        case _:
+            return Rule.model_fields
+
+
+def _expected(detail: ErrorDetails, siblings: Iterable[str]) -> str:
+    """The words for what pydantic wanted."""
+    given = detail.get("ctx", {})
+    match detail["type"]:
+        case "value_error":
+            return detail["msg"].removeprefix("Value error, ")
+        case "extra_forbidden":
+            return f"no such key, only {', '.join(siblings)}"
+        case "string_too_long":
+            return f"at most {given['max_length']} characters"
+        case "too_long":
+            return f"at most {given['max_length']} values"
+        case "greater_than_equal" | "less_than_equal":
+            return f"at least {given['ge']}" if "ge" in given else f"at most {given['le']}"
+        case other:
+            return _WORDS.get(other, "a table")
+
+
+_WORDS = {
+    "missing": "it to be set",
+    "union_tag_invalid": f"one of {', '.join(SPECS)}",
+    "union_tag_not_found": f"a table with a type, one of {', '.join(SPECS)}",
+    "string_too_short": "text that is not empty",
+    "string_type": "text",
+    "too_short": "a list with at least one value",
+    "tuple_type": "a list",
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+}
+
+
+def _shown(value: object) -> str:
+    """A value of a file, in one short line."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _cut(f'"{value}"' if isinstance(value, str) else str(value))
+
+
+def _cut(text: str) -> str:
+    line = "".join(char if char.isprintable() else "?" for char in text)
+    return line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}…"

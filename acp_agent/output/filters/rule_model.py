@@ -1,0 +1,197 @@
+"""What may stand in a filter rule file: the models, and the JSON schema made from them (requirements O1, O2)."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Literal, Self, TypeAlias, cast, get_args
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from acp_agent.core.types import JsonObject
+from acp_agent.output.filters.line_patterns import LONGEST_PATTERN, check
+
+_MOST_LINES = 1_000_000
+_MOST_PATTERNS = 100
+
+
+def _compiles(pattern: str) -> str:
+    try:
+        check(pattern)
+    except ValueError as error:
+        raise ValueError(f"a regular expression as RE2 takes it ({error})") from None
+    return pattern
+
+
+PatternText = Annotated[str, Field(min_length=1, max_length=LONGEST_PATTERN), AfterValidator(_compiles)]
+"""A regular expression, in RE2's syntax."""
+
+PatternTexts = Annotated[tuple[PatternText, ...], Field(min_length=1, max_length=_MOST_PATTERNS, strict=False)]
+Lines = Annotated[int, Field(ge=0, le=_MOST_LINES)]
+SomeLines = Annotated[int, Field(ge=1, le=_MOST_LINES)]
+
+
+class _Table(BaseModel):
+    """A table of a rule file: frozen, no unknown keys, no silent conversions. Values' errors say what is expected."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Match(_Table):
+    """Which commands a rule is for: exactly one of the three (O1.7)."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    exact: Annotated[str, Field(min_length=1)] | None = None
+    """The command is this."""
+    prefix: Annotated[str, Field(min_length=1)] | None = None
+    """The command is this, or begins with this and a blank."""
+    regex: PatternText | None = None
+    """The command holds a match of this regular expression."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if len(self.model_fields_set) != 1 or None in (getattr(self, name) for name in self.model_fields_set):
+            raise ValueError("exactly one of exact, prefix, regex")
+        return self
+
+
+class StripNoiseSpec(_Table):
+    """Drop the lines that match."""
+
+    type: Literal["strip_noise"]
+    patterns: PatternTexts
+
+
+class Ends(_Table):
+    """Of a text with more than `max_lines` lines, keep the first `head` and the last `tail`."""
+
+    max_lines: SomeLines
+    head: Lines = 20
+    tail: Lines = 20
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if not 0 < self.head + self.tail <= self.max_lines:
+            raise ValueError(
+                f"head + tail from 1 to max_lines, which is {self.max_lines} (head is {self.head}, tail is {self.tail})"
+            )
+        return self
+
+
+class TruncateSpec(Ends):
+    """Keep the ends of a long text."""
+
+    type: Literal["truncate"]
+    keep: Annotated[tuple[PatternText, ...], Field(max_length=_MOST_PATTERNS, strict=False)] = ()
+    """Of the lines between the ends, the first that match stay, up to `max_lines` lines in all."""
+
+
+class KeepMatchingSpec(_Table):
+    """Keep only the lines that match."""
+
+    type: Literal["keep_matching"]
+    patterns: PatternTexts
+
+
+class StripAnnotatedSpec(_Table):
+    """Drop the lines that match, keep summary lines, and of a long rest the ends. A threshold of 0 is none."""
+
+    type: Literal["strip_annotated"]
+    patterns: PatternTexts
+    summary_pattern: PatternText | None = None
+    long_output_threshold: Lines = 30
+    keep_head: Lines = 10
+    keep_tail: Lines = 5
+    keep_named: bool = False
+    """Drop nothing that matches when a word of the command does: `ls node_modules` asks for it."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        kept = self.keep_head + self.keep_tail
+        if self.long_output_threshold and not 0 < kept <= self.long_output_threshold:
+            raise ValueError(
+                f"keep_head + keep_tail from 1 to long_output_threshold, which is {self.long_output_threshold} "
+                f"(keep_head is {self.keep_head}, keep_tail is {self.keep_tail})"
+            )
+        return self
+
+
+class TestSummarySpec(_Table):
+    """Keep a test run's failures and totals; without any, do what `fallback` says."""
+
+    __test__ = False  # no test, whatever pytest makes of the name
+
+    type: Literal["test_summary"]
+    max_failures: SomeLines = 10
+    truncate_stack_trace: SomeLines = 50
+    fallback: Ends | None = None
+
+
+class GroupByRuleSpec(_Table):
+    """Gather diagnostics by the lint rule they name."""
+
+    type: Literal["group_by_rule"]
+    location_pattern: PatternText
+    rule_pattern: PatternText
+
+
+class GitStatusSpec(_Table):
+    """Keep the branch, and what is staged, unstaged and untracked."""
+
+    type: Literal["git_status"]
+
+
+class GitDiffSpec(_Table):
+    """Limit a diff to so many lines; file headers stay."""
+
+    type: Literal["git_diff"]
+    max_diff_lines: SomeLines = 500
+
+
+class DedupSpec(_Table):
+    """Show repeated lines of a log once."""
+
+    type: Literal["dedup"]
+
+
+StrategySpec: TypeAlias = (
+    StripNoiseSpec
+    | TruncateSpec
+    | KeepMatchingSpec
+    | StripAnnotatedSpec
+    | TestSummarySpec
+    | GroupByRuleSpec
+    | GitStatusSpec
+    | GitDiffSpec
+    | DedupSpec
+)
+
+
+SPECS: Mapping[str, type[BaseModel]] = MappingProxyType(
+    {get_args(spec.model_fields["type"].annotation)[0]: spec for spec in get_args(StrategySpec)}
+)
+"""The nine strategies by the name in `type`."""
+
+
+class Rule(_Table):
+    """One rule: for the output of which commands, and what to do with it."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    enabled: bool = True
+    match: Match
+    strategy: Annotated[StrategySpec, Field(discriminator="type")]
+
+
+class RuleFile(_Table):
+    """A whole file of rules, `filters.toml`. Rules are applied in the order they stand in."""
+
+    rules: Annotated[tuple[Rule, ...], Field(strict=False)] = ()
+
+
+def filter_rules_schema() -> JsonObject:
+    """What `acp-agent schema filter-rules` prints and `schemas/filter-rules.schema.json` keeps: JSON Schema 2020-12."""
+    schema = cast("JsonObject", RuleFile.model_json_schema())
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "acp-agent filter rules",
+        **{name: value for name, value in schema.items() if name != "title"},
+    }

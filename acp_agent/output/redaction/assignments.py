@@ -1,0 +1,102 @@
+"""Whether `key = value` gives a secret away, and which bytes of it are the secret (S9).
+
+`keys.py` says what a key announces, `values.py` whether a value is that; here is told where the value lies.
+"""
+
+import re
+
+from acp_agent.output.redaction.guards import is_random
+from acp_agent.output.redaction.keys import Key, meant_by
+from acp_agent.output.redaction.values import is_bare_secret, is_secret
+
+_VALUE = re.compile(
+    rb"""[ \t]*+(?:
+        [bBrRuUfF@$]{0,2}"(?P<double>(?:[^"\\\n]|\\.)*+)
+      | [bBrRuUfF]{0,2}'(?P<single>(?:[^'\\\n]|\\.)*+)
+      | `(?P<tick>[^`\n]*+)
+      | \\+["'](?P<escaped>[^"'\\\n]*+)
+      | (?P<bare>[^\s"'`]{1,256}+)
+    )""",
+    re.VERBOSE,
+)
+_LONGEST_LOOK = 256  # bytes of a value without quotes that are judged
+_MOST_SIGNS = 8
+_MIXED = re.compile(rb"[^\s.,;:]*[A-Za-z][^\s.,;:]*\d|[^\s.,;:]*\d[^\s.,;:]*[A-Za-z]")
+_REST = re.compile(rb"""[^\s"'`]*+""")
+_NEIGHBOUR = re.compile(  # what ends a value without quotes: the next of several, an escape, a closing bracket
+    r"(?<![,;&|])[,;&|]++[\w.-]*+(?:[=:]|\Z)|\\[nrt]|&quot;|</|(?<![)\]}>,;])[)\]}>,;]++\Z|[)\]}][,;.:{)\]}]"
+)
+_ELEMENT = re.compile(rb"[ \t]*(?:<!\[CDATA\[)?([^<\n\]]{1,512}+)(?:\]\]>)?<\\?/")
+_PLACE = re.compile(rb"\d{1,7}[:-]")  # behind the colon after a file: its line
+_RESULT = re.compile(rb"X?PASS")  # of a test
+_SIGNS = re.compile(rb"[^a-z0-9]")
+_ARN = re.compile(rb"\barn:[^\s\"']{0,200}\Z")
+_VARIABLE = re.compile(rb"[A-Za-z]+(?:_[A-Za-z0-9]+)+[,;)}\]]*\Z")
+
+
+def assigned(data: bytes, key: tuple[int, int], sign: bytes, start: int, end: int) -> tuple[int, int] | None:
+    """The span of the secret that the key at `key` is given at `start`, or None.
+
+    `sign` is what stands between, blanks included: empty behind an option or an XML tag.
+    """
+    low, high = key
+    low += data[low - 1 : low] == b"\\" and data[low : low + 1] in b"nrtbf"  # the escape of what stands before it
+    meant = meant_by(data[low:high])
+    if meant is None or _is_no_key(data, low, sign, start):
+        return None
+    if not sign and data[start - 1 : start] == b">":
+        found = _ELEMENT.match(data, start, end)
+        return found.span(1) if found and is_secret(meant, found[1].decode("latin-1").strip()) else None
+    found = _VALUE.match(data, start, end)
+    if found is None:
+        return None
+    group = found.lastgroup or "bare"
+    if group == "bare":
+        is_variable = data[high : high + 1] in (b'"', b"'") and _VARIABLE.match(found[group]) is not None
+        return None if is_variable else _bare(meant, data[low:high], found, sign, data, end)
+    span, value = found.span(group), found[group].decode("latin-1")
+    if _repeats(data[low:high], found[group]) or not is_secret(meant, value):
+        return None
+    if b"," in sign and not is_random(value) and not _is_whole_pair(data, low - 1, span[1] + 1):
+        return None
+    return span
+
+
+def _repeats(key: bytes, value: bytes) -> bool:
+    """Whether a value only says its key again, as code that hands on a variable does: `clientSecret=client_secret`."""
+    value = _SIGNS.sub(b"", value.lower())
+    return len(value) >= 6 and _SIGNS.sub(b"", key.lower()).endswith(value)
+
+
+def _is_no_key(data: bytes, low: int, sign: bytes, start: int) -> bool:
+    """Whether what looks like a key is a file before a line number, a path of names, or a part of an ARN."""
+    if sign.strip() != b":":
+        return False
+    if data[start : start + 1] == b":":
+        return True
+    return sign == b":" and bool(_PLACE.match(data, start) or _ARN.search(data, max(0, low - 200), low))
+
+
+def _is_whole_pair(data: bytes, opening: int, closing: int) -> bool:
+    """Whether `"key", "value"` stand alone in brackets, and are no two words of a list."""
+    before, after = data[max(0, opening - 8) : opening].rstrip()[-1:], data[closing : closing + 8].lstrip()[:1]
+    return before in (b"(", b"[", b"{") and after in (b")", b"]", b"}")
+
+
+def _bare(meant: Key, key: bytes, found: re.Match[bytes], sign: bytes, data: bytes, end: int) -> tuple[int, int] | None:
+    value = found["bare"].decode("latin-1")
+    if b"," in sign or (sign[-2:-1].isalpha() and not _MIXED.match(found["bare"])):
+        return None  # an argument of a call, a sentence: a name is no value there
+    if len(value) == _LONGEST_LOOK and value.count(":") + value.count("=", 0, -3) > _MOST_SIGNS:
+        return None  # a chain of assignments: each is looked at by itself
+    neighbour = _NEIGHBOUR.search(value)
+    value = value[: neighbour.start()] if neighbour else value
+    start = found.start("bare")
+    end_of_value = start + len(value)
+    after = data[end_of_value : found.end() + 16].decode("latin-1")
+    if _RESULT.fullmatch(key) and sign[:1] == b":" and not is_random(value):
+        return None
+    if not is_bare_secret(meant, value, after, in_environment=sign == b"=") or _repeats(key, value.encode("latin-1")):
+        return None
+    rest = _REST.match(data, found.end(), end) if end_of_value == found.end() else None
+    return start, rest.end() if rest else end_of_value

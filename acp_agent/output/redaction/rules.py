@@ -1,0 +1,215 @@
+"""The rules that tell secrets by their form, from `rules.toml`, and one search for where any could apply.
+
+A rule matches what it `starts` with and `then` goes on with. Only the starts of all rules, as one expression, are
+looked for in the whole text; the rules themselves see the lines around a hit. Its first group, if it has one, is the
+secret; without a group the whole match is.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import assert_never
+
+from acp_agent.output.redaction.assignments import assigned
+from acp_agent.output.redaction.blocks import block_at
+from acp_agent.output.redaction.cookies import cookie_values
+from acp_agent.output.redaction.guards import Guard, allows
+from acp_agent.output.redaction.keys import category_of
+from acp_agent.output.redaction.known import Forms
+from acp_agent.output.redaction.regex import Match, Regex, RegexSet, compiled, compiled_set
+from acp_agent.output.redaction.spans import Span
+
+_WINDOW = 512  # bytes after a hit that are looked at together, to the end of their last line
+_REACH = 1024  # bytes a rule of several lines may go on behind the window
+
+
+_EDGE = r"(?:\b|\\[nrtbf]|\\u00[0-9a-fA-F]{2}|%[0-9A-Fa-f]{2})"
+"""Where a token may begin: at a word, or behind the escape of a character that is none (JSON, URLs)."""
+
+
+class Reads(StrEnum):
+    """What follows the `starts` of a rule: its `then`, the value of an assignment, cookies, a block of lines."""
+
+    THEN = "then"
+    ASSIGNMENT = "assignment"
+    COOKIES = "cookies"
+    BLOCK = "block"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One kind of secret.
+
+    starts    the expression each match begins with, RE2 syntax, within one line
+    then      what follows; of an ASSIGNMENT the groups are the key and, if any, the sign; the value begins behind
+              the sign or, without one, the match
+    full      instead of `then`: the whole expression, each match of which holds one of `starts` on its line
+    guard     what a match must be beside its form
+    lines     whether a match may reach over line ends
+    opens     for such a rule: what the lines at the end of a text look like when the next one could complete a match
+    """
+
+    name: str
+    category: str
+    starts: str
+    then: str = ""
+    full: str = ""
+    reads: Reads = Reads.THEN
+    guard: Guard | None = None
+    lines: bool = False
+    opens: str = ""
+
+    @property
+    def pattern(self) -> str:
+        """The whole expression; its first group, if there is one, is the secret or the key."""
+        whole = self.full or (f"(?:{self.starts})(?:{self.then})" if self.then else self.starts)
+        if _EDGE not in whole:
+            return whole
+        before, after = whole.split(_EDGE, 1)
+        if before not in ("", "(?:") or self.reads is not Reads.THEN or compiled(whole).groups:
+            return whole
+        return f"{_EDGE}({after})" if not before else f"(?:{_EDGE})({before}{after})"
+
+
+class RuleSet:
+    """Rules, compiled when first needed. Safe from several threads."""
+
+    def __init__(self, rules: tuple[Rule, ...], key: str) -> None:
+        self.rules = rules
+        self._key = key
+        self._compiled = dict[int, Regex]()
+
+    @cached_property
+    def _start(self) -> str:
+        return "|".join(f"(?:{rule.starts})" for rule in self.rules)
+
+    @cached_property
+    def _starts(self) -> Regex:
+        return compiled(self._start, captures=False)
+
+    @cached_property
+    def _which(self) -> RegexSet:
+        return compiled_set([rule.starts for rule in self.rules])
+
+    @cached_property
+    def _keys(self) -> Regex:
+        return compiled(f"(?i)^(?:{self._key})$", captures=False)
+
+    @cached_property
+    def _opens(self) -> Regex:
+        opens = "|".join(f"(?:{rule.opens})" for rule in self.rules if rule.opens)
+        return compiled(rf"(?:{opens})\z", captures=False, lines=True)
+
+    def spans(self, data: bytes, known: Forms | None = None) -> Iterator[Span]:
+        """Where secrets lie, and the known ones, in no order; they may overlap."""
+        position = after = 0
+        hits = None if known is None else known.hits(self._start)
+        if known is not None:
+            yield from known.spans(data) if hits is None else known.spans_across(data)
+        is_together, hits = hits is not None, hits or self._starts
+        while (hit := hits.search(data, position, len(data))) is not None:
+            start = max(position, data.rfind(b"\n", position, hit.start()) + 1)
+            end = data.find(b"\n", max(hit.end(), min(hit.start() + _WINDOW, len(data))))
+            end = len(data) if end < 0 else end
+            if known is not None and is_together:
+                yield from known.spans_within(data, start, end)
+            for rank in self._which.Match(data[start:end]) or ():
+                is_block = self.rules[rank].reads is Reads.BLOCK
+                for span in self._rule_spans(rank, data, start, end, after if is_block else 0):
+                    after = max(after, span.end) if is_block else after
+                    yield span
+            if end == len(data):
+                return
+            position = end + 1
+
+    def is_key(self, name: str) -> bool:
+        """Whether a name sounds like the key of something secret."""
+        data = name.encode("utf-8", "replace")
+        return self._keys.search(data, 0, len(data)) is not None
+
+    def unfinished(self, data: bytes) -> int | None:
+        """Where, in the last lines of `data`, something begins that the next line may complete."""
+        start = data.rfind(b"\n", 0, max(0, len(data) - _REACH)) + 1
+        found = self._opens.search(data, start, len(data))
+        return None if found is None else found.start()
+
+    def _rule_spans(self, rank: int, data: bytes, start: int, end: int, after: int) -> Iterator[Span]:
+        rule = self.rules[rank]
+        regex = self._regex(rank)
+        window = end
+        if rule.lines:
+            end = data.find(b"\n", min(end + _REACH, len(data)))
+            end = len(data) if end < 0 else end
+        groups = regex.groups
+        for match in regex.finditer(data, start, end):
+            if match.start() > window:
+                break  # the next window's
+            if rule.reads is Reads.BLOCK:
+                block = block_at(data, *match.span(), after)
+                after = max(after, match.end() if block is None else block.end)
+                if block is not None:
+                    yield Span(block.start, block.end, rule.category, rank, block.start)
+            elif match.start() >= after or rule.reads is not Reads.ASSIGNMENT:
+                for span in _secrets(rule, rank, data, match, groups, end):
+                    after = span.end  # what looks like assignments inside a value is not read again
+                    yield span
+
+    def _regex(self, rank: int) -> Regex:
+        if rank not in self._compiled:
+            rule = self.rules[rank]
+            self._compiled[rank] = compiled(rule.pattern, lines=rule.lines)
+        return self._compiled[rank]
+
+
+def _secrets(rule: Rule, rank: int, data: bytes, match: Match, groups: int, end: int) -> Iterator[Span]:
+    context, matched = match.span()
+    match rule.reads:
+        case Reads.THEN:
+            low, high = match.span(1) if groups else (context, matched)
+            if low >= 0 and (rule.guard is None or allows(rule.guard, data[low:high])):
+                yield Span(low, high, rule.category, rank, context)
+        case Reads.ASSIGNMENT:
+            key = match.span(1)
+            low, high = match.span(2) if groups > 1 else (matched, matched)
+            span = assigned(data, key, data[low:high], high, end)
+            if span is not None and (rule.guard is None or allows(rule.guard, data[slice(*span)])):
+                yield Span(*span, category_of(data[slice(*key)]), rank, context)
+        case Reads.COOKIES:
+            for low, high in cookie_values(data, matched, end):
+                yield Span(low, high, rule.category, rank, context)
+        case Reads.BLOCK:
+            raise AssertionError("a block is read with what lies before it")
+        case _:
+            assert_never(rule.reads)
+
+
+@cache
+def built_in() -> RuleSet:
+    """The rules of `rules.toml`; once a process."""
+    read = tomllib.loads(files("acp_agent.output.redaction").joinpath("rules.toml").read_text("utf-8"))
+    key = "".join(read["key"])
+    return RuleSet(tuple(_rule(entry, key, read["gap"]) for entry in read["rule"]), key)
+
+
+def _rule(entry: Mapping[str, object], key: str, gap: str) -> Rule:
+    def word(name: str) -> str:
+        return str(entry.get(name, "")).replace("%KEY%", key).replace("%GAP%", gap)
+
+    def expression(name: str) -> str:
+        text = word(name)
+        return _EDGE + text.removeprefix(r"\b") if text.startswith(r"\b") else text
+
+    return Rule(
+        name=word("name"),
+        category=word("category"),
+        starts=expression("starts"),
+        then=word("then"),
+        full=expression("full"),
+        reads=Reads(word("reads") or Reads.THEN),
+        guard=Guard(word("guard")) if word("guard") else None,
+        lines=bool(entry.get("lines", False)),
+        opens=word("opens"),
+    )

@@ -1,0 +1,84 @@
+"""Where secrets lie in a text, in bytes, and what is left when they are taken out."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from acp_agent.core.redaction import placeholder
+
+_MARK = b"[REDACTED"
+_PLACEHOLDER = re.compile(rb"\[REDACTED(?::[a-z0-9_-]{1,40})?\]")
+_LONGEST_PLACEHOLDER = 51
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A secret at `start:end`, and from where on it was told to be one (its key, its scheme).
+
+    Of spans that overlap, the one of the lowest rank names what is taken out.
+    """
+
+    start: int
+    end: int
+    category: str
+    rank: int
+    context: int
+
+
+def settled(data: bytes, spans: Iterable[Span]) -> list[Span]:
+    """The spans in order, overlapping ones merged, placeholders left out, at the borders of UTF-8 characters."""
+    merged = list[Span]()
+    for span in sorted(spans, key=lambda each: (each.start, each.rank)):
+        last = merged[-1] if merged else None
+        if last is not None and span.start < last.end:
+            first = min(last, span, key=lambda each: each.rank)
+            context = min(last.context, span.context)
+            merged[-1] = Span(last.start, max(last.end, span.end), first.category, first.rank, context)
+        elif span.start < span.end:
+            merged.append(span)
+    return [piece for span in merged for piece in _without_placeholders(data, _whole_characters(data, span))]
+
+
+def replaced(data: bytes, spans: Sequence[Span]) -> bytes:
+    """The text with a placeholder for each of the settled spans."""
+    pieces, position = list[bytes](), 0
+    for span in spans:
+        pieces += (data[position : span.start], placeholder(span.category).encode())
+        position = span.end
+    return b"".join((*pieces, data[position:]))
+
+
+def counted(spans: Iterable[Span]) -> Counter[str]:
+    """How many of each category."""
+    return Counter(span.category for span in spans)
+
+
+def _whole_characters(data: bytes, span: Span) -> Span:
+    start, end = span.start, span.end
+    while start > 0 and data[start] & 0xC0 == 0x80:
+        start -= 1
+    while end < len(data) and data[end] & 0xC0 == 0x80:
+        end += 1
+    if (start, end) == (span.start, span.end):
+        return span
+    return Span(start, end, span.category, span.rank, min(start, span.context))
+
+
+def _without_placeholders(data: bytes, span: Span) -> Iterator[Span]:
+    """What of a span is no placeholder yet: so that a second redaction finds nothing to do."""
+    low = max(0, min(span.context, span.start) - _LONGEST_PLACEHOLDER)
+    high = span.end + _LONGEST_PLACEHOLDER
+    if _MARK not in data[low:high]:
+        yield span
+        return
+    position = span.start
+    for found in _PLACEHOLDER.finditer(data, low, high):
+        if found.start() < span.context < found.end():
+            return  # the key is a word of ours
+        if position < found.start() and position < span.end:
+            yield Span(position, min(found.start(), span.end), span.category, span.rank, span.context)
+        if found.start() < span.end:
+            position = max(position, found.end())
+    if position < span.end:
+        yield Span(position, span.end, span.category, span.rank, span.context)

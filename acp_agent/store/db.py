@@ -1,0 +1,188 @@
+"""The one database: a SQLite file that any number of processes share, written by one task of each at a time.
+
+A write that returned survives our death and a power cut (WAL, synchronous=FULL). Whoever else writes is waited for,
+for five seconds. Every failure is a StoreUnavailable that names its cause: this is the one place where the errors of
+sqlite3, of aiosqlite and of the file system become ours.
+"""
+
+import sqlite3
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+import aiosqlite
+import anyio
+import anyio.to_thread
+
+from acp_agent.core.errors import StoreUnavailable
+from acp_agent.store.db_errors import Damaged, busy, cause, damaged
+from acp_agent.store.db_opening import Check, Opening, file_at
+
+T = TypeVar("T")
+Work: TypeAlias = Callable[[aiosqlite.Connection], Awaitable[T]]
+"""Statements of one transaction. It begins and ends outside: no BEGIN, COMMIT or `executescript`, and no other I/O."""
+
+_PAUSE = 0.01
+"""Seconds between two attempts, for locks that SQLite does not wait for itself."""
+_LEAVE = 0.25
+"""Seconds a connection may take to roll back, and to close. One that takes longer is left to end by itself."""
+_ATTEMPTS = 10
+
+
+class _Lane:
+    """A connection and the turns on it."""
+
+    def __init__(self, path: str, *, reading: bool) -> None:
+        self.path = path
+        self.reading = reading
+        self.turn = anyio.Lock()
+        self._connection: aiosqlite.Connection | None = None
+        self._file: tuple[int, int] | None = None
+
+    async def connection(self, check: Check, warn: Callable[[str], None]) -> aiosqlite.Connection:
+        """The connection, to the file that is at the path now. Raises StoreUnavailable, sqlite3.Error, OSError."""
+        lost = False
+        if self._connection is not None:
+            # A file that was removed or set aside would take what we write with it, unseen.
+            if await anyio.to_thread.run_sync(file_at, self.path) == self._file:
+                return self._connection
+            lost = True
+            await self.drop()
+        opening = Opening(self.path, check, reading=self.reading)
+        with anyio.CancelScope(shield=True):  # short, and a connection nobody waits for would stay open
+            try:
+                made = await anyio.to_thread.run_sync(opening)
+            finally:  # a file may have been set aside, and yet the new one be locked
+                for message in opening.messages:
+                    warn(message)
+            self._connection = await aiosqlite.Connection(lambda: made, 64)
+        assert self._connection is not None, "a shielded scope ends only with what was awaited"
+        self._file = opening.file
+        if lost and opening.made:
+            warn(f"the database {self.path} was removed while it was in use; a new one was made")
+        return self._connection
+
+    async def roll_back(self) -> None:
+        """End a transaction, whatever it is at. A connection that cannot is given up; the next will be a new one."""
+        if self._connection is not None and not await _settled(self._connection):
+            await self.drop()
+
+    async def drop(self) -> None:
+        """Close the connection, breaking off what is under way, after which it and its thread are gone."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await _settled(connection)
+            with anyio.move_on_after(_LEAVE, shield=True), suppress(sqlite3.Error, ValueError):
+                await connection.close()
+
+
+async def _settled(connection: aiosqlite.Connection) -> bool:
+    """Break off what a connection is at and roll it back; whether that was possible. Cannot be cancelled."""
+    for _ in range(_ATTEMPTS):  # a statement that was only waiting for its thread is not met by the first interrupt
+        with anyio.move_on_after(_LEAVE / _ATTEMPTS, shield=True), suppress(sqlite3.Error, ValueError):
+            await connection.interrupt()
+            await connection.rollback()  # in the thread, behind what was interrupted
+            await connection.execute_fetchall("SELECT 1")  # an interrupt that met nothing waits for the next to begin
+            return True
+    return False
+
+
+class Database:
+    """The database at an absolute path, made and opened at its first use. It belongs to one event loop.
+
+    warn        told in one line what the user should know: a damaged file was set aside, the disk is a network's
+    patience    seconds to wait for other processes
+
+    Reads have a connection of their own, so that no write holds them up; one read after another, one write after
+    another. `aclose` must be called at the end: each connection has a thread, and Python waits for it.
+    """
+
+    def __init__(self, path: str, warn: Callable[[str], None], *, patience: float = 5.0) -> None:
+        self.path = path
+        self._warn = warn
+        self._patience = patience
+        self._check = Check.QUICK  # of the next connection
+        self._writer = _Lane(path, reading=False)
+        self._reader = _Lane(path, reading=True)
+        self._closed = False
+        self._said: set[str] = set()
+
+    async def write(self, work: Work[T]) -> T:
+        """Do work in a transaction, committed when this returns, rolled back when it raises or is cancelled.
+
+        The write lock is held from the beginning, so that what is read here is true until the end.
+        Raises StoreUnavailable, and what `work` raises.
+        """
+        return await self._transaction(self._writer, "BEGIN IMMEDIATE", work)
+
+    async def read(self, work: Work[T]) -> T:
+        """Do work that only reads; all of it sees one state. Raises StoreUnavailable, and what `work` raises."""
+        return await self._transaction(self._reader, "BEGIN; PRAGMA schema_version", work)
+
+    async def aclose(self) -> None:
+        """Close, within a second. What is under way is rolled back and fails, and so does all that comes after."""
+        self._closed = True
+        await self._reader.drop()
+        await self._writer.drop()  # the last to go writes the log back
+
+    async def _transaction(self, lane: _Lane, begin: str, work: Work[T]) -> T:
+        async with lane.turn:
+            try:
+                connection = await self._patiently(partial(self._connection, lane))
+                try:
+                    await self._patiently(partial(_begin, connection, begin))
+                    value = await work(connection)
+                    with anyio.CancelScope(shield=True):  # half-way through there is no telling whether it is done
+                        await self._patiently(connection.commit)
+                except BaseException:
+                    await lane.roll_back()
+                    raise
+            except (Damaged, sqlite3.Error, OSError) as error:
+                if damaged(error):
+                    self._check = Check.THOROUGH
+                    await lane.drop()
+                raise self._unavailable(cause(error)) from error
+            except ValueError as error:
+                if self._closed:  # the word of aiosqlite for it
+                    raise self._unavailable("it is closed") from error
+                raise
+            return value
+
+    async def _connection(self, lane: _Lane) -> aiosqlite.Connection:
+        if self._closed:
+            raise self._unavailable("it is closed")
+        connection = await lane.connection(self._check, self._warn_once)
+        if self._closed:
+            await lane.drop()
+            raise self._unavailable("it is closed")
+        self._check = Check.NONE
+        return connection
+
+    async def _patiently(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a step until nobody's lock is in its way, or patience is over."""
+        deadline = anyio.current_time() + self._patience
+        while True:
+            try:
+                return await step()
+            except (sqlite3.Error, OSError) as error:
+                if not busy(error) or anyio.current_time() >= deadline:
+                    raise
+            await anyio.sleep(_PAUSE)
+
+    def _warn_once(self, message: str) -> None:
+        if message not in self._said:  # both connections meet the same disk
+            self._said.add(message)
+            self._warn(message)
+
+    def _unavailable(self, why: str) -> StoreUnavailable:
+        return StoreUnavailable(f"the database {self.path} cannot be used: {why}")
+
+
+async def _begin(connection: aiosqlite.Connection, begin: str) -> None:
+    """Begin and take the lock, which the first statement of the work could not wait for: nobody repeats that."""
+    try:
+        await connection.executescript(begin)
+    except sqlite3.Error:
+        await connection.rollback()
+        raise

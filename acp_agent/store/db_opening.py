@@ -1,0 +1,205 @@
+"""How the file of the database is made, checked and opened (security.md 2.9).
+
+All of it happens under the `flock` of a file beside it, because SQLite's own locks belong to a file, and here files
+change places: a damaged one is set aside, a missing one is made anew. Without it the log (`-wal`) of one file could
+end up beside another, and would be believed.
+"""
+
+import errno
+import os
+import sqlite3
+import stat
+from contextlib import suppress
+from datetime import UTC, datetime
+from enum import Enum, auto
+from itertools import count
+from typing import assert_never
+from urllib.parse import quote
+
+from acp_agent.core.errors import StoreUnavailable
+from acp_agent.store.db_errors import Damaged, cause, damaged
+from acp_agent.store.network_file_system import network_file_system
+from acp_agent.store.private_file import lock, private_file
+from acp_agent.store.schema import VERSION, migrate, version_of
+
+WAIT = 0.1
+"""Seconds one statement waits for a lock. Whoever wants to wait longer repeats it, and can be cancelled between."""
+
+_BESIDE = ("-wal", "-shm", "-journal")
+_PAGE = 16 * 1024
+"""Bytes: an output of 10 MiB is written half again as fast as in pages of 4 KiB, a row of an event as fast as ever."""
+_LOG_BYTES = 16 * 1024 * 1024
+"""What is left of the log once it was written back: an entry of 10 MiB must not pin as much for ever."""
+
+
+CHECKED_BYTES = 64 * 1024 * 1024
+"""A larger file is not looked through at the start: half a millisecond a MB, and ten on a slow disk. It is once a
+statement has met damage: that statement fails, and the next one finds the file set aside, or whole."""
+
+
+class Check(Enum):
+    """How a file is looked through before it is believed."""
+
+    NONE = auto()
+    QUICK = auto()  # pages only, and not of a file over CHECKED_BYTES
+    THOROUGH = auto()  # of any size, and indexes too
+
+
+class Opening:
+    """One attempt to open the database. Blocks; the connection may be used in any thread.
+
+    path        absolute
+    reading     whether the connection can only read
+
+    Afterwards:
+    file        device and inode of the file that was opened
+    made        whether it was not there before
+    messages    what the user should know, a line each
+    """
+
+    def __init__(self, path: str, check: Check, *, reading: bool) -> None:
+        self._path = path
+        self._check = check
+        self._reading = reading
+        self.file: tuple[int, int] | None = None
+        self.made = False
+        self.messages: list[str] = []
+
+    def __call__(self) -> sqlite3.Connection:
+        """The connection. Raises StoreUnavailable for a newer file, sqlite3.Error and OSError for the rest."""
+        folder = os.path.dirname(self._path)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        with private_file(f"{self._path}.lock") as fd:
+            lock(fd)
+            try:
+                return self._open(folder)
+            except (Damaged, sqlite3.DatabaseError) as error:
+                if not damaged(error):
+                    raise
+                self._set_aside(error)
+            return self._open(folder)
+
+    def _open(self, folder: str) -> sqlite3.Connection:
+        self._make_private(folder)
+        # A path like any other, but for SQLite never to create what is not there.
+        uri = f"file:{quote(os.fsencode(self._path))}?mode=rw"
+        connection = sqlite3.connect(uri, uri=True, timeout=WAIT, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(connection, network_file_system(folder))
+            self.file = file_at(self._path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _make_private(self, folder: str) -> None:
+        """See to a file that is nobody else's. It is never opened here: closing it would end SQLite's locks on it."""
+        try:
+            _own(self._path)
+        except FileNotFoundError:
+            for name in _BESIDE:  # of a file that is gone
+                with suppress(FileNotFoundError):
+                    os.unlink(self._path + name)
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            _sync(folder)
+            self.made = True
+            return
+        for name in _BESIDE:
+            with suppress(FileNotFoundError):
+                _own(self._path + name)
+
+    def _prepare(self, connection: sqlite3.Connection, network: str | None) -> None:
+        version = version_of(connection)
+        if version > VERSION:
+            raise StoreUnavailable(
+                f"the database {self._path} was written by a newer version of this program: its format is {version}, "
+                f"and this version knows formats up to {VERSION}; nothing was changed in it"
+            )
+        connection.execute("PRAGMA trusted_schema = OFF")
+        if version == 0:  # in a file that has tables they change nothing, and wait for who writes
+            connection.execute(f"PRAGMA page_size = {_PAGE}")
+            connection.execute("PRAGMA auto_vacuum = FULL")
+        connection.execute("PRAGMA secure_delete = FAST")
+        connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
+        self._journal(connection, network)
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        if connection.execute("PRAGMA foreign_keys").fetchone() != (1,):
+            raise StoreUnavailable(f"the database {self._path} cannot be used: this SQLite has no foreign keys")
+        self._look_through(connection)
+        migrate(connection)
+        if self._reading:
+            connection.execute("PRAGMA query_only = ON")
+
+    def _journal(self, connection: sqlite3.Connection, network: str | None) -> None:
+        """A log beside the file; on another computer's disk, where its shared memory cannot work, a journal."""
+        mode = "wal" if network is None else "delete"
+        if network is not None:
+            connection.execute("PRAGMA cache_spill = OFF")  # no lock on readers before the end of a transaction
+            self.messages.append(
+                f"the database {self._path} is on a network file system ({network}): it is slower there, and not safe "
+                "with processes of several computers; ACP_AGENT_DATA_DIR can name a folder on a local disk"
+            )
+        (given,) = connection.execute(f"PRAGMA journal_mode = {mode}").fetchone()
+        if given != mode:
+            raise StoreUnavailable(f"the database {self._path} cannot be used: its journal is {given}, not {mode}")
+
+    def _look_through(self, connection: sqlite3.Connection) -> None:
+        match self._check:
+            case Check.NONE:
+                return
+            case Check.QUICK:
+                if os.lstat(self._path).st_size > CHECKED_BYTES:
+                    return
+                (finding,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            case Check.THOROUGH:
+                (finding,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+            case _:
+                assert_never(self._check)
+        if finding != "ok":
+            raise Damaged(finding)
+
+    def _set_aside(self, error: Damaged | sqlite3.DatabaseError) -> None:
+        """Give a damaged file another name, its log before it, so that a death in between leaves no log alone."""
+        aside = _free_name(f"{self._path}.corrupt-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+        for name in (*_BESIDE, ""):
+            with suppress(FileNotFoundError):
+                os.rename(self._path + name, aside + name)
+        self.messages.append(
+            f"the database {self._path} was set aside as {aside}, and a new one was made: {cause(error)}"
+        )
+
+
+def file_at(path: str) -> tuple[int, int] | None:
+    """Device and inode of what is at a path, links not followed; None for nothing. Raises OSError."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _own(path: str) -> None:
+    """Raise OSError for a link, a directory or the like, and a file of somebody else; keep others out."""
+    status = os.lstat(path)
+    if stat.S_ISLNK(status.st_mode):
+        raise OSError(errno.ELOOP, f"a link stands in place of {path}")
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, f"{path} is not a regular file")
+    if status.st_uid != os.geteuid():
+        raise OSError(errno.EPERM, f"{path} belongs to somebody else")
+    if stat.S_IMODE(status.st_mode) & 0o077:
+        os.chmod(path, stat.S_IMODE(status.st_mode) & 0o700)
+
+
+def _sync(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _free_name(name: str) -> str:
+    names = (f"{name}-{number}" if number else name for number in count())
+    return next(name for name in names if not os.path.lexists(name))

@@ -1,0 +1,146 @@
+"""What was too long to show, kept whole for a while: one table, a row a text (requirements O5, security.md 2.9).
+
+A text is read and written as a whole: SQLite takes a value into memory to cut a piece from it, so that a piece of
+10 MB costs 5 ms and the whole 7.
+"""
+
+import re
+import time
+import uuid
+from collections.abc import Callable
+
+import aiosqlite
+import anyio
+
+from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.overflow import PREFIX
+from acp_agent.store.db import Database
+
+_REFERENCE = re.compile(rf"(?:{PREFIX})?([0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})")
+
+_DAY = 24 * 60 * 60
+_BATCH_ROWS = 200
+_BATCH_BYTES = 16 * 1024 * 1024
+_BREATH = 0.02
+"""Seconds between two batches, in which other processes get the lock: SQLite's waiters look every few milliseconds."""
+
+_ENCODING, _ERRORS = "utf-8", "surrogatepass"
+"""A text comes back as it was, lone surrogates of somebody's JSON too."""
+
+# The newest texts that fit together stay; all before them go.
+_MAKE_ROOM = """
+    DELETE FROM tool_overflow WHERE seq IN (
+        SELECT seq FROM (
+            SELECT seq, sum(bytes) OVER (ORDER BY seq DESC) AS total FROM tool_overflow WHERE conversation_id = ?
+        ) WHERE total > ?
+    )
+"""
+
+# So many of the oldest rows, and no more than fit into a batch; one at least.
+_PURGE = """
+    DELETE FROM tool_overflow WHERE seq IN (
+        SELECT seq FROM (
+            SELECT seq, sum(bytes) OVER (ORDER BY created_at, seq) - bytes AS before FROM (
+                SELECT seq, bytes, created_at FROM tool_overflow WHERE created_at < ?
+                ORDER BY created_at, seq LIMIT ?
+            )
+        ) WHERE before < ?
+    )
+"""
+
+
+class OverflowStore:
+    """The texts of all conversations.
+
+    max_bytes            most bytes of UTF-8 one text may have; 0 = any number
+    conversation_bytes   most bytes one conversation may keep; its oldest texts make room for a new one; 0 = any number
+    now                  seconds since 1970
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        max_bytes: int,
+        conversation_bytes: int,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.database = database
+        self.max_bytes = max_bytes
+        self.conversation_bytes = conversation_bytes
+        self.now = now
+
+    def of(self, conversation_id: str) -> "ConversationOverflow":
+        """What one conversation keeps: a core.overflow.Overflow. The conversation need not be in the database yet."""
+        return ConversationOverflow(self, conversation_id)
+
+    async def purge(self, days: int) -> int:
+        """Remove what is older than so many days; returns how many texts went (O5.9).
+
+        For the background: it works in small transactions, and others get their turn between any two. The space goes
+        back to the disk. Raises StoreUnavailable; what went until then is gone.
+        """
+        before = int(self.now()) - days * _DAY
+        total = 0
+        while removed := await self.database.write(lambda connection: _purge(connection, before)):
+            total += removed
+            await anyio.sleep(_BREATH)
+        return total
+
+
+class ConversationOverflow:
+    """What one conversation keeps."""
+
+    def __init__(self, store: OverflowStore, conversation_id: str) -> None:
+        self._store = store
+        self._conversation = conversation_id
+
+    async def put(self, text: str) -> str:
+        """Keep a text; see core.overflow.Overflow.put."""
+        content = text.encode(_ENCODING, _ERRORS)
+        for limit, whose in (
+            (self._store.max_bytes, "one output may have"),
+            (self._store.conversation_bytes, "one conversation may keep"),
+        ):
+            if limit and len(content) > limit:
+                raise StoreUnavailable(f"the output has {len(content)} bytes, more than the {limit} that {whose}")
+        key = str(uuid.uuid4())
+        await self._store.database.write(lambda connection: self._insert(connection, key, content))
+        return PREFIX + key
+
+    async def get(self, reference: str) -> str | None:
+        """The text under a reference; see core.overflow.Overflow.get."""
+        key = _key(reference)
+        content = await self._store.database.read(lambda connection: self._select(connection, key))
+        return None if content is None else content.decode(_ENCODING, _ERRORS)
+
+    async def _insert(self, connection: aiosqlite.Connection, key: str, content: bytes) -> None:
+        now, size = int(self._store.now()), len(content)
+        await connection.execute_fetchall(
+            "INSERT INTO conversations (id, created_at) VALUES (?, ?) ON CONFLICT DO NOTHING", (self._conversation, now)
+        )
+        if self._store.conversation_bytes:
+            room = self._store.conversation_bytes - size
+            await connection.execute_fetchall(_MAKE_ROOM, (self._conversation, room))
+        await connection.execute_fetchall(
+            "INSERT INTO tool_overflow (id, conversation_id, created_at, bytes, content) VALUES (?, ?, ?, ?, ?)",
+            (key, self._conversation, now, size, content),
+        )
+
+    async def _select(self, connection: aiosqlite.Connection, key: str) -> bytes | None:
+        rows = await connection.execute_fetchall(
+            "SELECT content FROM tool_overflow WHERE id = ? AND conversation_id = ?", (key, self._conversation)
+        )
+        return next((row[0] for row in rows), None)
+
+
+def _key(reference: str) -> str:
+    match = _REFERENCE.fullmatch(reference.strip().lower())
+    if match is None:
+        raise ValueError("id must be a valid UUID")
+    return match.group(1)
+
+
+async def _purge(connection: aiosqlite.Connection, before: int) -> int:
+    async with connection.execute(_PURGE, (before, _BATCH_ROWS, _BATCH_BYTES)) as cursor:
+        return cursor.rowcount

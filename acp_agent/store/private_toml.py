@@ -1,0 +1,81 @@
+"""Small TOML files of our own, private and whole at any moment, which people may edit: answers that hold for ever."""
+
+import contextlib
+import errno
+import json
+import os
+import stat
+import tempfile
+import tomllib
+
+MAX_BYTES = 1024 * 1024
+"""A larger file is not believed, and nothing is added to a file that has grown so large."""
+
+
+class Damaged(Exception):
+    """What the file holds cannot be used; the message says why."""
+
+
+def read_private(path: str) -> dict[str, object]:
+    """What a file says; nothing when there is none. Raises Damaged, OSError.
+
+    Follows no link and waits for no pipe: what is no regular file of our own is an OSError, /dev/null aside.
+    """
+    if path == os.devnull:  # how people say "none"
+        return {}
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return {}
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            raise OSError(errno.EINVAL, "not a regular file of your own")
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            data = file.read(MAX_BYTES + 1)
+    finally:
+        os.close(fd)
+    if len(data) > MAX_BYTES:
+        raise Damaged(f"larger than {MAX_BYTES} bytes")
+    try:
+        return tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"not readable as TOML ({error})") from None
+
+
+def replace_private(path: str, text: str) -> None:
+    """Put a new file in a file's place, mode 0600, in one step, and on the disk before this returns. Raises OSError."""
+    data = text.encode()
+    if len(data) > MAX_BYTES:
+        raise OSError(f"the file would be larger than {MAX_BYTES} bytes; remove entries from it")
+    folder = os.path.dirname(path)
+    fd, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(path)}-")  # mkstemp makes it 0600
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def set_aside(path: str) -> str:
+    """Give a damaged file another name, and return that. Raises OSError."""
+    names = (f"{path}.damaged-{number}" for number in range(1, 100))
+    aside = next((name for name in names if not os.path.lexists(name)), f"{path}.damaged-100")
+    os.replace(path, aside)
+    return aside
+
+
+def quoted(key: str) -> str:
+    """A TOML key or text. JSON strings are TOML strings but for DEL, and for surrogates, which UTF-8 cannot hold."""
+    clean = key.encode(errors="replace").decode()
+    return json.dumps(clean, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,127 @@
+"""A session's real tools over real files, in this process, with a user who says yes."""
+
+import os
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from acp_agent.compose.assembly import Assembly
+from acp_agent.compose.output import known_secrets
+from acp_agent.config.conduct import conduct_at_start
+from acp_agent.config.load import Flags, load
+from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
+from acp_agent.gates.grants import GrantStore
+from acp_agent.protocol.client import Client
+from acp_agent.protocol.session import Place, Session
+
+
+class YesPeer:
+    """An editor that allows whatever it is asked, and remembers what it was sent."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.posted: list[Any] = []
+
+    async def request(self, method: str, params: Any, **_: Any) -> Any:
+        self.asked.append(params)
+        return {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
+
+    async def notify(self, method: str, params: Any) -> None:
+        self.posted.append(params["update"])
+
+    def post_notification(self, method: str, params: Any) -> None:
+        self.posted.append(params["update"])
+
+
+class Shop:
+    """What sessions share: the answers; nothing is recorded."""
+
+    def __init__(self, warnings: list[str]) -> None:
+        self._warnings = warnings
+
+    def grants(self, file: str) -> GrantStore:
+        return GrantStore(file, self._warnings.append)
+
+    def auditor(self, *_: Any) -> None:
+        return None
+
+    @property
+    def secrets(self) -> Any:
+        return known_secrets({})
+
+    def overflow(self, *_: Any) -> None:
+        return None
+
+    def script_folder(self) -> str:
+        raise AssertionError("there is no editor's terminal")
+
+
+@dataclass
+class LiveSession:
+    """Files below `root`: config.toml is the user's, work/ the session's folder."""
+
+    root: Path
+    warnings: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.root = self.root.resolve()
+        self.work.mkdir(exist_ok=True)
+        self.peer = YesPeer()
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config.toml"
+
+    @property
+    def work(self) -> Path:
+        return self.root / "work"
+
+    @property
+    def project(self) -> Path:
+        return self.work / ".acp-agent" / "config.toml"
+
+    def write(self, text: str, path: Path | None = None) -> None:
+        """Save as editors do: the new file takes the name of the old one."""
+        path = path or self.config
+        path.parent.mkdir(exist_ok=True)
+        new = path.with_suffix(".new")
+        new.write_text(text)
+        os.replace(new, path)
+
+    def open(self, text: str | None = "") -> "LiveSession":
+        """Begin, with this configuration unless it is None."""
+        if text is not None:
+            self.write(text)
+        reload = partial(load, Flags(), os.environ, str(self.work))
+        loaded = reload()
+
+        async def unused(_: Session) -> Any:
+            raise AssertionError("no turn runs here")
+
+        self.session = Session(
+            self.peer,  # pyright: ignore[reportArgumentType]
+            Client(),
+            Place(str(self.work)),
+            conduct_at_start(loaded),
+            unused,
+        )
+        assembly = Assembly(Shop(self.warnings), self.peer, self.session, loaded)  # pyright: ignore[reportArgumentType]
+        self.tools = assembly.toolset(reload)
+        return self
+
+    async def call(self, tool: str, **arguments: Any) -> ToolResult:
+        return await self.tools.run(ToolCall(str(uuid4()), tool, arguments, origin=CallOrigin.MODEL))
+
+    async def reads(self, name: str = "secret.txt") -> bool:
+        """Whether `read` gives a file."""
+        return (await self.call("read", path=name)).failure is None
+
+    async def runs(self, command: str) -> bool:
+        """Whether `bash` runs a command to a good end."""
+        return (await self.call("bash", command=command)).failure is None
+
+    @property
+    def offered(self) -> set[str]:
+        return {spec.name for spec in self.tools.specs()}

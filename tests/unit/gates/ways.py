@@ -1,0 +1,234 @@
+"""Every way in to a session's tools, all of the session real: its gates, its front door, its terminals.
+
+The editor is a peer on the other end of pipes. The shell of this machine is a stand-in that writes down what it is
+told to run and runs nothing: it is the only `bash` and `sh` on PATH.
+"""
+
+import json
+import os
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from acp_agent.compose.assembly import Assembly, ChainBuilder
+from acp_agent.compose.reload import LiveToolset
+from acp_agent.config import Flags, Loaded, load
+from acp_agent.config.conduct import conduct_at_start
+from acp_agent.core.events import Event, ToolFinished
+from acp_agent.core.ports import Backends, Invocation
+from acp_agent.core.types import CallOrigin, JsonObject, McpSubject, ToolCall, ToolResult, ToolSpec
+from acp_agent.core.wrapper import WrapperExecutor
+from acp_agent.execution.dyn import Catalogue
+from acp_agent.gates.trust_level import TrustLevel
+from acp_agent.output.redacted_view import RedactedToolset
+from acp_agent.protocol.client import Client
+from acp_agent.protocol.engine import TurnEngine
+from acp_agent.protocol.peer import Incoming
+from acp_agent.protocol.session import Place, Session
+from acp_agent.tools.bash import Bash
+from acp_agent.tools.delete_path import DeletePath
+from acp_agent.tools.fetch import Fetch
+from acp_agent.tools.read import Read
+from acp_agent.tools.tool import Tool
+from acp_agent.tools.write import Write
+from tests.unit.compose.live_session import Shop
+from tests.unit.protocol.wires import OtherEnd, connected
+
+EDITORS_OWN = Client(name="scripted", read_text_file=True, write_text_file=True, terminal=True)
+NOTHING_OFFERED = Client(name="scripted")
+STOOD_IN = "stood in"
+_CONFIRMED = "confirmed-"
+
+
+class StandInShell:
+    """The only shell on PATH. `ran` are the command lines it was handed, in order."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = str(folder / "bin")
+        self._told = folder / "told"
+        os.mkdir(self.path)
+        for name in ("bash", "sh"):
+            shell = Path(self.path, name)
+            shell.write_text(f"#!/bin/sh\nprintf '%s\\0' \"$3\" >> '{self._told}'\necho '{STOOD_IN}'\n")
+            shell.chmod(0o700)
+
+    @property
+    def ran(self) -> list[str]:
+        return self._told.read_text().split("\0")[:-1] if self._told.exists() else []
+
+
+@dataclass
+class Editor:
+    """Answers whatever it is asked, with a yes where there is a question; remembers all but what it is only told."""
+
+    asked: list[str] = field(default_factory=list)
+
+    async def serve(self, other: OtherEnd) -> None:
+        answers: dict[str, Any] = {
+            "terminal/create": {"terminalId": "t1"},
+            "terminal/wait_for_exit": {"exitCode": 0},
+            "terminal/output": {"output": f"{STOOD_IN}\n", "truncated": False},
+            "fs/read_text_file": {"content": "as the editor has it\n"},
+            "session/request_permission": {"outcome": {"outcome": "selected", "optionId": "allow_once"}},
+        }
+        # Not by `receive`, which has a time limit: nobody may want anything for long.
+        async for line in other._lines:  # pyright: ignore[reportPrivateUsage]
+            assert isinstance(line, bytes)
+            message = json.loads(line)
+            if "id" in message and "method" in message:
+                self.asked.append(message["method"])
+                other.send(id=message["id"], result=answers.get(message["method"], {}))
+
+    @property
+    def done(self) -> list[str]:
+        """What it was asked to do: looking at a file for the preview of a change does nothing."""
+        return [method for method in self.asked if method != "fs/read_text_file"]
+
+
+class _Served:
+    """A server's tool that does what one of ours does."""
+
+    name: str
+
+    def subjects(self, params: Any) -> tuple[Any, ...]:
+        return (McpSubject("server", self.name), *super().subjects(params))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType] - of the tool it is mixed into
+
+
+class McpRun(_Served, Bash):
+    name = "mcp_server_bash"
+
+
+class McpRead(_Served, Read):
+    name = "mcp_server_read"
+
+
+class McpWrite(_Served, Write):
+    name = "mcp_server_write"
+
+
+class McpDelete(_Served, DeletePath):
+    name = "mcp_server_delete_path"
+
+
+class McpFetch(_Served, Fetch):
+    name = "mcp_server_fetch"
+
+
+SERVED: tuple[Tool[Any], ...] = (
+    McpRun(),
+    McpRead(max_lines=100, max_line_chars=100),
+    McpWrite(max_bytes=1000),
+    McpDelete(),
+    McpFetch(),
+)
+
+
+class _Confirmed(WrapperExecutor):
+    """Calls come in as confirmed when their id says so."""
+
+    async def execute(self, invocation: Invocation) -> ToolResult:
+        confirmed = invocation.call.id.startswith(_CONFIRMED)
+        return await (self.wrapped.execute_confirmed if confirmed else self.wrapped.execute)(invocation)
+
+
+class Reachable(Assembly):
+    """A session's parts as they are put together for every editor, with a server's tools among them."""
+
+    def toolset(self, reload: Callable[[Loaded], Loaded]) -> LiveToolset:
+        self.live = super().toolset(reload)
+        return self.live
+
+    def _tools(self, loaded: Loaded) -> tuple[Tool[Any], ...]:
+        return (*super()._tools(loaded), *SERVED)
+
+    def _front_door(
+        self, catalogue: Catalogue, chain: ChainBuilder, backends: Backends, offers: Callable[[ToolSpec], bool]
+    ) -> RedactedToolset:
+        return super()._front_door(catalogue, lambda context_for: _Confirmed(chain(context_for)), backends, offers)
+
+    def trust(self, level: TrustLevel) -> None:
+        """How far the user trusts the server's tools."""
+        self._lasting.memory.standing.tools.update({tool.name: level for tool in SERVED})
+
+
+class Heard(Session):
+    """Remembers what it told."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.events: list[Event] = []
+
+    async def emit(self, event: Event) -> None:
+        self.events.append(event)
+        await super().emit(event)
+
+
+class FolderShop(Shop):
+    """What sessions share, with a folder for the editor's scripts."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__([])
+        self._folder = folder
+
+    def script_folder(self) -> str:
+        return self._folder
+
+
+class OpenSession:
+    """One session, and every way to call a tool of it."""
+
+    def __init__(self, session: Heard, assembly: Reachable, engine: TurnEngine, editor: Editor) -> None:
+        self.session = session
+        self.parts = assembly
+        self.editor = editor
+        self._engine = engine
+        self._numbers = count()
+
+    async def called(self, tool: str, arguments: JsonObject, origin: CallOrigin = CallOrigin.MODEL) -> ToolResult:
+        """As the loop calls."""
+        return await self.parts.live.run(ToolCall(f"call-{next(self._numbers)}", tool, arguments, origin=origin))
+
+    async def confirmed(self, tool: str, arguments: JsonObject) -> ToolResult:
+        """As if the user had been asked and said yes."""
+        return await self.parts.live.run(ToolCall(f"{_CONFIRMED}{next(self._numbers)}", tool, arguments))
+
+    async def typed(self, command: str) -> ToolResult:
+        """`/run`, through a prompt: what the card said in the end."""
+        before = len(self.session.events)
+        prompt: JsonObject = {"sessionId": self.session.id, "prompt": [{"type": "text", "text": f"/run {command}"}]}
+        await self.session.prompt(prompt, Incoming(1, "session/prompt"))
+        [finished] = [event for event in self.session.events[before:] if isinstance(event, ToolFinished)]
+        return finished.result
+
+
+@asynccontextmanager
+async def opened(client: Client, work: Path, scripts: Path) -> AsyncGenerator[OpenSession]:
+    """A session of a client in a folder, by the configuration the environment names."""
+    editor = Editor()
+    reload: Callable[..., Loaded] = partial(load, Flags(), os.environ, str(work))
+    loaded = reload()
+    assert loaded.problems == ()
+    async with connected() as (peer, other), anyio.create_task_group() as tasks:
+
+        async def make(session: Session) -> TurnEngine:
+            return engine
+
+        session = Heard(peer, client, Place(str(work)), conduct_at_start(loaded), make)
+        assembly = Reachable(FolderShop(str(scripts)), peer, session, loaded)  # pyright: ignore[reportArgumentType]
+        engine = assembly.engine(reload)
+        assembly.trust(TrustLevel.TRUSTED)
+        tasks.start_soon(editor.serve, other)
+        yield OpenSession(session, assembly, engine, editor)
+        tasks.cancel_scope.cancel()
+
+
+def files_below(folder: Path) -> Iterator[tuple[str, bytes | None]]:
+    """Every entry and what is in it, to see whether anything changed."""
+    for path in sorted(folder.rglob("*")):
+        yield str(path), path.read_bytes() if path.is_file() else None

@@ -1,0 +1,193 @@
+"""The engine: rules one after another, the worst confidence, and nothing lost that somebody else printed."""
+
+from collections.abc import Callable
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_agent.core.types import Confidence
+from acp_agent.gates.printing import printing_commands
+from acp_agent.output.filters.engine import FilterEngine
+from acp_agent.output.filters.run import CommandRun, Filtered
+
+FULL = 'name = "full"\nmatch = { prefix = "x" }\nstrategy = { type = "strip_noise", patterns = ["^noise"] }'
+PARTIAL = (
+    'name = "partial"\nmatch = { prefix = "x" }\nstrategy = { type = "truncate", max_lines = 9, head = 4, tail = 5 }'
+)
+FALLBACK = 'name = "fallback"\nmatch = { prefix = "x" }\nstrategy = { type = "strip_noise", patterns = ["^nothing"] }'
+TEXT = "noise\n" * 5 + "".join(f"line {number}\n" for number in range(30))
+
+
+def run_of(command: str, exit_code: int = 0) -> CommandRun:
+    return CommandRun(command, printing_commands(command), exit_code)
+
+
+def applied(text: str, command: str, exit_code: int = 0) -> Filtered:
+    filtered = FilterEngine().apply(text, run_of(command, exit_code))
+    assert filtered is not None
+    return filtered
+
+
+@pytest.mark.parametrize("order", list(permutations((FULL, PARTIAL, FALLBACK))))
+def test_the_worst_confidence_wins_in_any_order(
+    order: tuple[str, ...], engine_of: Callable[[str], FilterEngine]
+) -> None:
+    engine = engine_of("".join(f"[[rules]]\n{rule}\n" for rule in order))
+    filtered = engine.apply(TEXT, run_of("x"))
+    assert filtered is not None
+    assert filtered.confidence is Confidence.FALLBACK
+    assert filtered.removed
+
+
+@pytest.mark.parametrize(
+    ("rules", "confidence"),
+    [
+        ((FULL,), Confidence.FULL),
+        ((PARTIAL,), Confidence.PARTIAL),
+        ((FALLBACK,), Confidence.FALLBACK),
+        ((FULL, PARTIAL), Confidence.PARTIAL),
+        ((PARTIAL, FULL), Confidence.FALLBACK),  # truncated first, nothing is left to strip
+    ],
+)
+def test_the_confidence_is_that_of_the_rules_as_they_were_applied(
+    rules: tuple[str, ...], confidence: Confidence, engine_of: Callable[[str], FilterEngine]
+) -> None:
+    kept = "".join(f"line {number}\n" for number in range(20))
+    text = kept + "noise\n" * 9 + kept
+    filtered = engine_of("".join(f"[[rules]]\n{rule}\n" for rule in rules)).apply(text, run_of("x"))
+    assert filtered is not None
+    assert filtered.confidence is confidence
+
+
+def test_rules_are_applied_in_their_order_each_to_what_the_one_before_left(
+    engine_of: Callable[[str], FilterEngine],
+) -> None:
+    filtered = engine_of(f"[[rules]]\n{FULL}\n[[rules]]\n{PARTIAL}\n").apply(TEXT, run_of("x"))
+    assert filtered is not None
+    assert filtered.rules == ("full", "partial")
+    assert filtered.text.startswith("line 0\nline 1\nline 2\nline 3\n... (21 lines omitted) ...\nline 25\n")
+
+
+def test_no_rule_no_answer() -> None:
+    assert FilterEngine().apply("a\n", run_of("uptime")) is None
+    assert FilterEngine().apply("", run_of("make")) is None
+
+
+def test_what_a_rule_would_make_longer_stays_as_it_was() -> None:
+    filtered = applied("build\n", "ls")
+    assert filtered.text == "build\n"
+    assert not filtered.removed
+
+
+def test_a_cargo_build_keeps_warnings_errors_and_the_end() -> None:
+    text = (
+        "    Updating crates.io index\n"
+        "  Downloaded serde v1.0.1\n"
+        "   Compiling serde v1.0.1\n"
+        "   Compiling app v0.1.0 (/srv/app)\n"
+        "error[E0308]: mismatched types\n"
+        " --> src/main.rs:3:5\n"
+        "warning: unused variable: `x`\n" * 40
+    )
+    filtered = applied(text, "cargo build 2>&1", 101)
+    assert "Compiling" not in filtered.text
+    assert filtered.text.count("error[E0308]") == 40
+    assert filtered.text.count("warning: unused") == 40
+
+
+def test_a_listing_loses_the_folders_nobody_reads_and_no_other_name() -> None:
+    names = ["Makefile", "build", "build.gradle", "dist", "distance.py", "node_modules", "src", "target", "targets"]
+    text = "".join(f"{name}\n" for name in names)
+    assert applied(text, "ls -1").text == "Makefile\nbuild.gradle\ndistance.py\nsrc\ntargets\n(4 noise lines removed)\n"
+    found = "./src/a.py\n./node_modules/x/index.js\n./web/node_modules/y.js\n./.git/HEAD\n./.github/ci.yml\n"
+    assert applied(found, "find .").text == "./src/a.py\n./.github/ci.yml\n(3 noise lines removed)\n"
+    long = "drwxr-xr-x 2 u u 4096 Nov 21 10:00 target\ndrwxr-xr-x 2 u u 4096 Nov 21 10:00 .venv\n"
+    scripts = "-rwxr-xr-x 1 u u 40 Nov 21 10:00 build\nlrwxrwxrwx 1 u u 4 Nov 21 10:00 now -> out/dist\n"
+    assert applied(long + scripts, "ls -la").text == scripts + "(2 noise lines removed)\n"
+
+
+def test_the_words_of_an_echo_around_a_command_stay_where_they_are() -> None:
+    body = "".join(f"{number}\n" for number in range(200))
+    text = f"== build ==\n{body}exit: 2\n"
+    filtered = applied(text, 'echo "== build =="; make; echo "exit: $?"')
+    assert filtered.rules == ("make",)
+    assert filtered.text.startswith("== build ==\n0\n1\n")
+    assert filtered.text.endswith("199\nexit: 2\n")
+    assert "(170 lines omitted)" in filtered.text
+
+
+def test_a_command_and_the_echo_behind_it_may_have_a_summary() -> None:
+    text = "Enumerating objects: 5, done.\nTo example.com:a.git\n   1..2  main -> main\ndone\n"
+    filtered = applied(text, "git push && echo done || echo failed")
+    assert filtered.text == "To example.com:a.git\n   1..2  main -> main\ndone\n"
+
+
+@pytest.mark.parametrize("command", ["echo $X; git push", "git push; echo -n x", "git push; date", "pwd; git push"])
+def test_a_summary_waits_when_another_commands_words_cannot_be_told(command: str) -> None:
+    assert FilterEngine().apply("To x\nother\n", run_of(command)) is None
+
+
+def test_pytest_without_a_summary_is_truncated() -> None:
+    text = "".join(f"odd line {number}\n" for number in range(200))
+    filtered = applied(text, "pytest --fixtures")
+    assert filtered.confidence is Confidence.PARTIAL
+    assert "(150 lines omitted)" in filtered.text
+
+
+COMMANDS = [
+    *("cargo test", "cargo clippy", "git status", "git diff", "git log", "git push", "ls", "journalctl", "make"),
+    *("docker build .", "docker compose up", "npm ci", "pip install x", "pytest", "go test", "terraform plan"),
+    *("kubectl get x", "brew install x", "", "((", "echo a; make; echo b"),
+]
+PIECES = [
+    *("\n", "a", "   Compiling x\n", "diff --git a/x b/x\n", "@@ -1 +1 @@\n", "On branch main\n", "FAILED", "\ud800"),
+    *("test result: ok. 1 passed;", "=== 1 failed in 0.1s ===\n", "--- FAIL: TestX (0.00s)\n", "warning: x\n"),
+    *("  --> src/a.rs:1:1\n", "npm warn x\n", "10:00:00 x\n", "-> x\n", "... \n", "\t", "x" * 300, "é" * 9),
+]
+
+
+@given(
+    st.lists(st.one_of(st.sampled_from(PIECES), st.text(st.characters(), max_size=5)), max_size=40).map("".join),
+    st.sampled_from(COMMANDS),
+    st.sampled_from([None, 0, 1, 137]),
+)
+def test_no_text_makes_any_rule_raise_and_what_is_called_whole_is_whole(
+    text: str, command: str, exit_code: int | None
+) -> None:
+    run = CommandRun(command, printing_commands(command), exit_code)
+    filtered = FilterEngine().apply(text, run)
+    if filtered is not None:
+        assert filtered.removed == (filtered.text != text)
+
+
+@pytest.mark.parametrize("command", ["cargo build", "ls", "journalctl", "make", "pip install x", "git push"])
+def test_one_line_of_ten_megabytes_is_no_trouble(command: str) -> None:
+    line = "x" * 10_000_000
+    assert applied(line, command).text == line
+
+
+def test_the_metrics_count_commands_characters_and_confidence(engine_of: Callable[[str], FilterEngine]) -> None:
+    engine = engine_of(f"[[rules]]\n{FULL}\n")
+    engine.apply("noise\nkept\n", run_of("x"))
+    engine.apply("kept\n", run_of("x"))
+    engine.apply("kept\n", run_of("y"))
+    totals = engine.metrics.totals()
+    assert (totals.commands, totals.filtered, totals.skipped) == (3, 1, 1)
+    assert (totals.raw_chars, totals.shown_chars) == (21, 15)
+    assert totals.confidence == {Confidence.FULL: 1, Confidence.PARTIAL: 0, Confidence.FALLBACK: 1}
+    assert totals.rules == {"full": 2}
+    assert totals.saved == pytest.approx(6 / 21)
+
+
+def test_every_fiftieth_command_leaves_a_line_in_the_debug_log(logged: list[dict[str, object]]) -> None:
+    engine = FilterEngine()
+    for _ in range(120):
+        engine.apply("a\n", run_of("uptime"))
+    lines = [entry for entry in logged if entry["event"] == "output filters"]
+    assert [(entry["level"], entry["commands"]) for entry in lines] == [("debug", 50), ("debug", 100)]
+
+
+def test_metrics_of_nothing_are_zero() -> None:
+    assert FilterEngine().metrics.totals().saved == 0

@@ -1,0 +1,107 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_agent.core.types import Confidence
+from acp_agent.output.filters.diff_files import files_of
+from acp_agent.output.filters.git_diff import GitDiff
+from acp_agent.output.filters.run import CommandRun
+from tests.unit.output.filters.samples import applied, sample, unchanged
+
+DIFF = GitDiff()
+
+
+@pytest.mark.parametrize("name", ["small", "combined", "binary", "noprefix", "word"])
+def test_a_diff_within_the_limit_passes_as_it_is(name: str):
+    assert unchanged(applied(DIFF, f"git_diff_{name}", "git diff", 0), f"git_diff_{name}", Confidence.FULL)
+
+
+@pytest.mark.parametrize("name", ["stat", "name_only", "error"])
+def test_output_without_a_patch_passes_as_it_is(name: str):
+    assert unchanged(applied(DIFF, f"git_diff_{name}", "git diff --stat"), f"git_diff_{name}", Confidence.FALLBACK)
+
+
+def test_over_the_limit_every_file_is_still_named_with_its_counts():
+    result = applied(DIFF, "git_diff_big", "git diff", 0)
+    assert result.confidence is Confidence.PARTIAL
+    assert "src/f9.txt | +2 -2\n" in result.text
+    assert "src/f52.txt | +0 -40\n" in result.text
+    assert result.text.endswith("54 files changed, +255 -245\n")
+    shown = [line for line in result.text.splitlines() if line.startswith("diff --git")]
+    listed = [line for line in result.text.partition("Files not shown:\n")[2].splitlines() if " | +" in line]
+    assert len(shown) + len(listed) == 54
+
+
+def test_hunks_stop_at_the_limit():
+    for limit in (0, 9, 40, 500):
+        text = GitDiff(limit).apply(sample("git_diff_big"), CommandRun("git diff")).text
+        _, files = files_of(text.partition("Files not shown:")[0].split("\n"))
+        assert sum(file.size for file in files) <= limit
+
+
+def test_binary_files_modes_and_renames_stay():
+    text = applied(DIFF, "git_diff_big", "git diff").text
+    assert "Binary files a/logo.png and b/logo.png differ" in text
+    assert "old mode 100644\nnew mode 100755" in text
+
+
+def test_lock_files_and_minified_ones_are_their_counts_even_below_the_limit():
+    locks = [
+        "a/Cargo.lock",
+        "package-lock.json",
+        "poetry.lock",
+        "static/app.min.js",
+    ]
+    body = "".join(f"+line {i} of a lock file\n" for i in range(30))
+    text = "".join(
+        f"diff --git a/{name} b/{name}\nindex 1..2 100644\n--- a/{name}\n+++ b/{name}\n@@ -0,0 +1,30 @@\n{body}"
+        for name in locks
+    )
+    result = DIFF.apply(text, CommandRun("git diff"))
+    assert result.confidence is Confidence.FULL
+    assert "lock file" not in result.text
+    for name in locks:
+        assert f"({name} | +30 -0: generated, not shown)" in result.text
+
+
+def test_what_stands_before_and_behind_the_patch_stays():
+    text = " a | 2 +-\n" + sample("git_diff_big") + "done by hand\n"
+    result = DIFF.apply(text, CommandRun("git diff --stat -p; echo done by hand"))
+    assert result.text.startswith(" a | 2 +-\ndiff --git")
+    assert "done by hand" in result.text
+
+
+def test_paths_are_read_from_every_kind_of_header():
+    headers = {
+        "diff --git a/src/x.py b/src/x.py": "src/x.py",
+        "diff --git a/old name.py b/new name.py": "new name.py",
+        "diff --git a/with b/in.py b/with b/in.py": "with b/in.py",
+        'diff --git "a/\\303\\274.txt" "b/\\303\\274.txt"': "\\303\\274.txt",
+        "diff --git src/x.py src/x.py": "src/x.py",
+        "diff --cc a.txt": "a.txt",
+        "diff --combined dir/a.txt": "dir/a.txt",
+    }
+    for header, path in headers.items():
+        assert files_of([header])[1][0].path == path
+
+
+def test_counts_of_a_combined_diff_are_those_of_its_lines():
+    _, files = files_of(sample("git_diff_combined").split("\n"))
+    assert [(file.path, file.added, file.removed) for file in files] == [("a.txt", 5, 0), ("b.txt", 5, 0)]
+    assert files[1].trailer[0] == "* Unmerged path c.txt"
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), min_size=1, max_size=12), st.integers(0, 200))
+def test_no_line_of_a_hunk_stands_without_its_header_and_no_file_is_lost(changes: list[tuple[int, int]], limit: int):
+    text = ""
+    for i, (removed, added) in enumerate(changes):
+        text += f"diff --git a/f{i} b/f{i}\nindex 1..2 100644\n--- a/f{i}\n+++ b/f{i}\n"
+        if removed or added:
+            text += f"@@ -1,{removed} +1,{added} @@\n" + "-diff --git a/x b/x\n" * removed + "+@@ -1 +1 @@\n" * added
+    result = GitDiff(limit).apply(text, CommandRun("git diff")).text
+    for i in range(len(changes)):
+        assert f"f{i}" in result
+    headed = False
+    for line in result.splitlines():
+        headed = line.startswith("@@ ") or (headed and line[:1] in "+-")
+        assert headed or not line.startswith(("-diff", "+@@"))

@@ -1,0 +1,200 @@
+"""Files of rules: what loads, what is skipped and how that is said."""
+
+import json
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from acp_agent.core.errors import ConfigError
+from acp_agent.output.filters.rule_file import built_in, read_rules
+from acp_agent.output.filters.rule_model import SPECS, RuleFile, filter_rules_schema
+
+ENABLED = [
+    *("cargo-build", "cargo-test", "cargo-clippy", "git-status", "git-diff", "git-log", "git-push", "ls", "log-dedup"),
+    *("docker-build", "docker-compose", "npm-install", "pip-install", "make", "pytest", "go-test", "terraform-plan"),
+    *("kubectl-get", "brew-install"),
+]
+LATER = ["find", "grep-rg", "curl-wget", "du-df-ps", "js-test", "linter"]
+GOOD = 'name = "good"\nmatch = { prefix = "x" }\nstrategy = { type = "dedup" }\n'
+
+
+def written(tmp_path: Path, *rules: str) -> str:
+    file = tmp_path / "filters.toml"
+    file.write_text("".join(f"[[rules]]\n{rule}\n" for rule in rules))
+    return str(file)
+
+
+def test_the_built_in_rules_are_the_nineteen_and_nothing_is_wrong_with_them() -> None:
+    assert [rule.name for rule in built_in().rules] == ENABLED
+    assert built_in().warnings == ()
+
+
+def test_the_six_later_rules_are_there_and_switched_off() -> None:
+    table = tomllib.loads(files("acp_agent.output.filters").joinpath("builtin.toml").read_text())
+    rules = RuleFile.model_validate(table).rules
+    assert [rule.name for rule in rules if not rule.enabled] == LATER
+    assert len(rules) == 25
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("git-log", (20, 20, 0)),
+        ("make", (80, 15, 15)),
+        ("terraform-plan", (60, 10, 15)),
+        ("kubectl-get", (50, 10, 10)),
+        ("find", (100, 20, 10)),
+        ("grep-rg", (80, 30, 10)),
+        ("du-df-ps", (50, 20, 5)),
+        ("linter", (80, 20, 15)),
+    ],
+)
+def test_the_numbers_are_those_of_the_requirements(name: str, numbers: tuple[int, int, int]) -> None:
+    table = tomllib.loads(files("acp_agent.output.filters").joinpath("builtin.toml").read_text())
+    strategy = next(rule["strategy"] for rule in table["rules"] if rule["name"] == name)
+    assert (strategy["max_lines"], strategy["head"], strategy["tail"]) == numbers
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ('name = "a"\nmatch = { prefix = "x", regex = "y" }\nstrategy = { type = "dedup" }', "exactly one of exact"),
+        ('name = "a"\nmatch = {}\nstrategy = { type = "dedup" }', "match = {}: expected exactly one of exact, prefix"),
+        ('name = "a"\nmatch = { exact = "" }\nstrategy = { type = "dedup" }', 'match.exact = "": expected text'),
+        ('name = "a"\nmatch = { globb = "x" }\nstrategy = { type = "dedup" }', "only exact, prefix, regex"),
+        (
+            'name = "a"\nmatch = { prefix = "x" }\nstrategy = { type = "nope" }',
+            'strategy.type = "nope": expected one of',
+        ),
+        ('name = "a"\nmatch = { prefix = "x" }\nstrategy = { max_lines = 3 }', "expected a table with a type, one of"),
+        ('name = "a"\nmatch = { prefix = "x" }', "strategy: expected it to be set"),
+        (
+            'name = "a"\nmatch = { prefix = "x" }\nstrategy = { type = "strip_noise", patterns = [] }',
+            "at least one value",
+        ),
+        (
+            'name = "a"\nmatch = { prefix = "x" }\nstrategy = { type = "strip_noise", patterns = ["a", "(?=b)"] }',
+            'strategy.patterns[1] = "(?=b)": expected a regular expression',
+        ),
+        (
+            'name = "a"\nmatch = { prefix = "x" }\nstrategy = { type = "truncate", max_lines = 30, tail = 11 }',
+            "expected head + tail from 1 to max_lines, which is 30 (head is 20, tail is 11)",
+        ),
+        (
+            'name = "a"\nmatch = { prefix = "x" }\nstrategy = { type = "truncate", max_lines = "30" }',
+            'strategy.max_lines = "30": expected a whole number',
+        ),
+        (
+            'name = "a"\nmatch = { prefix = "x" }\nstrategy = { type = "truncate", max_lines = 90, haed = 3 }',
+            "strategy.haed = 3: expected no such key, only max_lines, head, tail, type",
+        ),
+        (
+            'name = "a"\nmatch = { prefix = "x" }\nstrategy = { type = "git_diff", max_diff_lines = 0 }',
+            "strategy.max_diff_lines = 0: expected at least 1",
+        ),
+        (
+            'name = "a"\nmatch = { prefix = "x" }\nstrategy = { type = "test_summary", fallback = { max_lines = 3 } }',
+            "strategy.fallback = ",
+        ),
+        (
+            'name = "a"\nenabled = "yes"\nmatch = { prefix = "x" }\nstrategy = { type = "dedup" }',
+            "expected true or false",
+        ),
+        ('name = "a"\nmatch = "x"\nstrategy = { type = "dedup" }', 'match = "x": expected a table'),
+        (f'name = "a"\nmatch = {{ regex = "{"x" * 513}" }}\nstrategy = {{ type = "dedup" }}', "at most 512 characters"),
+    ],
+)
+def test_a_rule_with_something_wrong_is_skipped_and_named_and_the_others_load(
+    tmp_path: Path, rule: str, said: str
+) -> None:
+    path = written(tmp_path, rule, GOOD)
+    loaded = read_rules(path)
+    assert loaded is not None
+    assert [each.name for each in loaded.rules] == ["good"]
+    (warning,) = loaded.warnings
+    assert warning.startswith(f"{path}: rule 1 (a) is skipped: ")
+    assert said in warning
+
+
+def test_a_rule_without_a_name_is_called_by_its_number(tmp_path: Path) -> None:
+    loaded = read_rules(written(tmp_path, GOOD, 'match = { prefix = "x" }\nstrategy = { type = "dedup" }'))
+    assert loaded is not None
+    assert [warning.partition(": ")[2] for warning in loaded.warnings] == [
+        "rule 2 is skipped: name: expected it to be set"
+    ]
+
+
+def heavy(count: int, letters: int) -> str:
+    patterns = ", ".join(rf"'{number}\pL{{{letters}}}'" for number in range(count))
+    return f'name = "heavy"\nmatch = {{ prefix = "x" }}\nstrategy = {{ type = "strip_noise", patterns = [{patterns}] }}'
+
+
+def test_patterns_that_are_too_much_together_cost_the_rule_only(tmp_path: Path) -> None:
+    loaded = read_rules(written(tmp_path, heavy(30, 10), GOOD))
+    assert loaded is not None
+    assert [rule.name for rule in loaded.rules] == ["good"]
+    assert "rule 1 (heavy) is skipped: its patterns: expected fewer or simpler ones" in loaded.warnings[0]
+
+
+def test_a_rule_has_at_most_a_hundred_patterns(tmp_path: Path) -> None:
+    loaded = read_rules(written(tmp_path, heavy(101, 1)))
+    assert loaded is not None
+    assert loaded.warnings[0].endswith("expected at most 100 values")
+
+
+def test_an_expression_too_large_for_re2_is_refused_at_once(tmp_path: Path) -> None:
+    loaded = read_rules(written(tmp_path, heavy(1, 1000), GOOD))
+    assert loaded is not None
+    assert len(loaded.rules) == 1
+    assert "pattern too large" in loaded.warnings[0]
+
+
+@pytest.mark.soak
+def test_a_file_made_to_compile_for_minutes_is_given_up_after_seconds(tmp_path: Path) -> None:
+    loaded = read_rules(written(tmp_path, *[heavy(100, 40)] * 100))
+    assert loaded is not None
+    assert "on are skipped: expected expressions that compile faster" in loaded.warnings[-1]
+
+
+def test_a_rule_that_is_switched_off_is_not_applied_but_checked(tmp_path: Path) -> None:
+    off = GOOD + "enabled = false"
+    wrong = 'name = "wrong"\nenabled = false\nmatch = { regex = "(" }\nstrategy = { type = "dedup" }'
+    loaded = read_rules(written(tmp_path, off, wrong))
+    assert loaded is not None
+    assert loaded.rules == ()
+    assert "rule 2 (wrong)" in loaded.warnings[0]
+
+
+def test_other_tables_in_a_file_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "filters.toml"
+    file.write_text("version = 2\nrules = 3\n")
+    loaded = read_rules(str(file))
+    assert loaded is not None
+    assert [warning.removeprefix(f"{file}: ") for warning in loaded.warnings] == [
+        "version: expected only [[rules]]",
+        "rules = 3: expected a list of tables, [[rules]]",
+    ]
+
+
+def test_a_file_of_a_mebibyte_loads_and_one_byte_more_does_not(tmp_path: Path) -> None:
+    file = tmp_path / "filters.toml"
+    rule = f"[[rules]]\n{GOOD}"
+    file.write_text(rule + "#" * (1024 * 1024 - len(rule)))
+    loaded = read_rules(str(file))
+    assert loaded is not None
+    assert len(loaded.rules) == 1
+    file.write_text(rule + "#" * (1024 * 1024 - len(rule) + 1))
+    with pytest.raises(ConfigError, match="at most 1 MiB"):
+        read_rules(str(file))
+
+
+def test_the_schema_knows_every_strategy_and_the_longest_pattern() -> None:
+    schema = json.loads(json.dumps(filter_rules_schema()))
+    rule = schema["$defs"]["Rule"]["properties"]
+    assert set(rule["strategy"]["discriminator"]["mapping"]) == set(SPECS)
+    assert len(SPECS) == 9
+    assert schema["$defs"]["StripNoiseSpec"]["properties"]["patterns"]["items"]["maxLength"] == 512
+    assert schema["$defs"]["Match"]["maxProperties"] == 1
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"

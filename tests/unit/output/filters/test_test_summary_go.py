@@ -1,0 +1,92 @@
+"""go test in its three forms, and the runners of JavaScript. All inputs are written by hand."""
+
+from acp_agent.core.types import Confidence
+from acp_agent.output.filters.test_summary import SummaryOfTests
+from tests.unit.output.filters.samples import applied
+
+SUMMARY = SummaryOfTests()
+
+
+def go(name: str, command: str = "go test ./...", exit_code: int = 1) -> str:
+    return applied(SUMMARY, f"handwritten_go_{name}", command, exit_code).text
+
+
+def test_failures_of_go_keep_their_messages_subtests_and_packages():
+    text = go("fail")
+    for kept in (
+        "--- FAIL: TestAdd (0.00s)\n    add_test.go:8: got 4, want 5",
+        "--- FAIL: TestTable/zero (0.00s)",
+        "expected: 1",
+        "FAIL\texample.com/ledger\t0.004s",
+    ):
+        assert kept in text
+    assert "no test files" not in text
+    assert "(cached)" not in text
+
+
+def test_a_build_that_failed_keeps_every_compiler_error():
+    text = go("fail")
+    assert (
+        "# example.com/ledger/broken\nbroken/a.go:5:9: undefined: missing\nbroken/a.go:6:2: declared and not used: x"
+        in text
+    )
+    assert "FAIL\texample.com/ledger/broken [build failed]" in text
+
+
+def test_a_panic_keeps_its_message_and_the_place_in_the_test():
+    text = go("fail")
+    assert "panic: runtime error: index out of range [3] with length 2" in text
+    assert "crash_test.go:9" in text
+
+
+def test_with_v_what_passing_tests_logged_goes_and_what_failing_ones_logged_stays():
+    text = go("verbose", "go test -v ./...")
+    assert "add_test.go:7: computing" in text
+    assert "add_test.go:19: zero is wrong" in text
+    assert "handled as it should be" not in text
+    assert "hello from stdout" not in text
+    assert "=== RUN" not in text
+    assert text.endswith("test result: FAILED. 4 passed; 2 failed; 1 ignored; 0 filtered out\n")
+
+
+def test_a_go_test_that_timed_out_names_the_test():
+    text = go("timeout", "go test -v ./...")
+    assert "panic: test timed out after 1s" in text
+    assert "TestHangs (1s)" in text
+
+
+def test_packages_that_pass_are_one_line():
+    result = applied(SUMMARY, "handwritten_go_ok", "go test ./...", 0)
+    assert result.text == "test result: ok. 2 passed; 0 failed; 0 ignored; 0 filtered out\n"
+    assert result.confidence is Confidence.FULL
+
+
+def test_json_events_of_packages_tested_side_by_side_are_told_apart():
+    text = go("json", "go test -json ./...")
+    assert "--- FAIL: TestOne (0.00s)\n    a_test.go:5: got 1" in text
+    assert "b_test.go:9" not in text
+    assert "c/c_test.go:4:2: undefined: x" in text
+    assert '"Action"' not in text
+    assert text.endswith("test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 filtered out\n")
+
+
+def test_jest_keeps_the_failing_test_and_its_expectation():
+    text = applied(SUMMARY, "handwritten_jest_fail", "npx jest", 1).text
+    for kept in (
+        "● sum › adds two numbers",
+        "Expected: 4\n    Received: 5",
+        "src/sum.test.js:4:21",
+        "Tests:       1 failed",
+    ):
+        assert kept in text
+    assert "adds zero" not in text
+    assert text.endswith("test result: FAILED. 5 passed; 1 failed; 1 ignored; 0 filtered out\n")
+
+
+def test_vitest_and_mocha_keep_the_failing_test_and_its_place():
+    vitest = applied(SUMMARY, "handwritten_vitest_fail", "npx vitest run", 1).text
+    assert "AssertionError: expected 5 to be 4" in vitest
+    assert "src/sum.test.ts:5:22" in vitest
+    mocha = applied(SUMMARY, "handwritten_mocha_fail", "npx mocha", 1).text
+    assert "AssertionError [ERR_ASSERTION]: 5 == 4" in mocha
+    assert "test/sum.test.js:5:14" in mocha

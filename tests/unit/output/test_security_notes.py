@@ -1,0 +1,126 @@
+"""The product's promise: no filter loses an error."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_agent.output.filters.run import CommandRun
+from acp_agent.output.filters.test_summary import SummaryOfTests
+from acp_agent.output.security_notes import preserved, redaction_note
+from tests.unit.output.filters.samples import lines_of, sample
+
+ERRORS = lines_of("error_lines")
+NO_ERRORS = lines_of("no_error_lines")
+KINDS = (
+    "warning: unused `Result` in src/a.rs",
+    "warning: this value must be used",
+    "thread 'main' panicked at src/main.rs:3:5",
+    "warning: usage of an unsafe block",
+    "warning: dereference of raw pointer is unsafe",
+    "sshd: authentication failed for dev",
+    "remote: Unauthorized",
+    "open /srv/x: permission denied",
+    "server answered with status code 403",
+    "weak cipher suite offered by the server",
+    "deprecated algorithm in use: rc4",
+    "insecure hash function: md5",
+    "possible SQL injection in query.py:12",
+    "unsafe query built from user input",
+    "RUSTSEC-2024-0001 affects x 1.0",
+    "security advisory for x",
+    "3 high severity vulnerabilities",
+)
+
+
+def test_the_tables_are_as_large_as_they_should_be():
+    assert len(set(ERRORS)) >= 60
+    assert len(set(NO_ERRORS)) >= 60
+
+
+@pytest.mark.parametrize("line", ERRORS)
+def test_a_line_that_reports_an_error_is_preserved(line: str):
+    assert line.strip() in preserved(f"before\n{line}\nafter\n", "before\nafter\n").splitlines()
+
+
+@pytest.mark.parametrize("line", NO_ERRORS)
+def test_a_line_that_only_looks_like_an_error_is_not(line: str):
+    assert preserved(f"before\n{line}\nafter\n", "before\nafter\n") == ""
+
+
+@pytest.mark.parametrize("line", KINDS)
+def test_each_of_the_seventeen_kinds_of_warning_is_preserved(line: str):
+    assert preserved(f"a\n{line}\nb\n", "a\nb\n") == f"--- Security Warnings (preserved) ---\n{line}"
+
+
+@pytest.mark.parametrize(
+    "line", ["found 0 vulnerabilities", "permissions set", "port 4010", "result of 401 tests", "md5sum ok"]
+)
+def test_a_line_that_only_looks_like_a_warning_is_not_preserved(line: str):
+    assert preserved(f"{line}\n", "") == ""
+
+
+def test_what_the_filter_kept_is_not_repeated():
+    raw = "error: one\n\terror:   two  \n" + "noise\n" * 5
+    assert preserved(raw, "error: one\nsaid: error: two\n") == ""
+    assert preserved(raw, raw) == ""
+
+
+def test_errors_that_differ_in_time_and_address_only_are_one():
+    raw = "".join(f"2026-11-21 10:00:{i:02} ERROR db: lost 0x{i:08x}\n" for i in range(30))
+    assert preserved(raw, "").count("ERROR db: lost") == 1
+
+
+def test_errors_at_different_places_stay_different():
+    raw = "a.c:1:2: error: no\na.c:7:2: error: no\n"
+    assert preserved(raw, "").splitlines()[1:] == raw.splitlines()
+
+
+def test_more_than_the_limits_are_counted():
+    raw = "".join(f"error: number {i}\n" for i in range(100)) + "".join(f"RUSTSEC-2024-{i:04}\n" for i in range(25))
+    lines = preserved(raw, "").splitlines()
+    assert lines[0] == "--- Security Warnings (preserved) ---"
+    assert lines[21] == "… and 5 more"
+    assert lines[22] == "--- Errors (preserved) ---"
+    assert lines[-1] == "… and 60 more"
+    assert len(lines) == 1 + 20 + 1 + 1 + 40 + 1
+
+
+def test_a_very_long_error_line_is_clipped():
+    assert len(preserved("error: " + "x" * 100_000 + "\n", "")) < 600
+
+
+@pytest.mark.parametrize(
+    "name", ["cargo_test_failures", "cargo_test_compile_error", "pytest_fail", "pytest_collect", "unittest_fail_v"]
+)
+def test_filters_of_tests_leave_nothing_behind_but_details_of_failures_after_the_tenth(name: str):
+    raw = sample(name)
+    dropped = preserved(raw, SummaryOfTests().apply(raw, CommandRun("")).text)
+    assert dropped == ""
+
+
+@pytest.mark.parametrize(
+    ("found", "note"),
+    [
+        ({}, ""),
+        ({"token": 0}, ""),
+        ({"password": 1}, "[security] 1 secret redacted: password 1"),
+        ({"password": 1, "api-key": 2}, "[security] 3 secrets redacted: api-key 2, password 1"),
+        ({"AKIA0000 fake": 1}, "[security] 1 secret redacted: other 1"),
+    ],
+)
+def test_a_redaction_note_names_categories_and_counts_only(found: dict[str, int], note: str):
+    assert redaction_note(found) == note
+
+
+@given(st.lists(st.sampled_from([*ERRORS, *NO_ERRORS, "", "plain"])), st.sets(st.integers(0, 30)))
+def test_every_error_is_in_the_filtered_text_or_in_the_block(lines: list[str], dropped: set[int]):
+    kept = [line for i, line in enumerate(lines) if i not in dropped]
+    text = "\n".join([*kept, preserved("\n".join(lines), "\n".join(kept))])
+    told = [line for line in dict.fromkeys(lines) if line in ERRORS]
+    if len(told) <= 20:
+        assert all(line.strip() in text for line in told)
+
+
+@given(st.text(), st.text())
+def test_any_text_is_looked_through_without_an_error(raw: str, filtered: str):
+    preserved(raw, filtered)

@@ -1,0 +1,57 @@
+"""Databases for the tests of the store, and the wrongs that are done to them."""
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiosqlite
+
+from acp_agent.store.db import Database, Work
+from acp_agent.store.overflow import OverflowStore
+
+MIB = 1024 * 1024
+
+
+@asynccontextmanager
+async def opened(path: Path, warnings: list[str] | None = None, *, patience: float = 5.0) -> AsyncIterator[Database]:
+    database = Database(str(path), [].append if warnings is None else warnings.append, patience=patience)
+    try:
+        yield database
+    finally:
+        await database.aclose()
+
+
+@asynccontextmanager
+async def overflows(
+    path: Path, *, max_bytes: int = 10 * MIB, conversation_bytes: int = 0, **named
+) -> AsyncIterator[OverflowStore]:
+    async with opened(path) as database:
+        yield OverflowStore(database, max_bytes=max_bytes, conversation_bytes=conversation_bytes, **named)
+
+
+def query(sql: str, *parameters: object) -> Work[list[tuple]]:
+    async def work(connection: aiosqlite.Connection) -> list[tuple]:
+        return list(await connection.execute_fetchall(sql, parameters))
+
+    return work
+
+
+def add(conversation: str) -> Work[list[tuple]]:
+    return query("INSERT INTO conversations VALUES (?, 0)", conversation)
+
+
+CONVERSATIONS = query("SELECT id FROM conversations ORDER BY id")
+
+
+def others(path: Path) -> sqlite3.Connection:
+    """Another program at the same file."""
+    return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+
+
+def integrity(path: Path) -> str:
+    connection = others(path)
+    try:
+        return connection.execute("PRAGMA integrity_check").fetchone()[0]
+    finally:
+        connection.close()

@@ -1,0 +1,698 @@
+"""The database against all that can be wrong with it."""
+
+import gc
+import hashlib
+import os
+import re
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import aiosqlite
+import anyio
+import anyio.to_thread
+import pytest
+
+from acp_agent.core.errors import StoreUnavailable
+from acp_agent.store import db_opening
+from acp_agent.store.network_file_system import network_file_system
+from acp_agent.store.schema import MIGRATIONS, VERSION, migrate
+from tests.unit.store.databases import CONVERSATIONS, add, integrity, opened, others, query
+
+pytestmark = pytest.mark.anyio
+
+ROOT_USER = os.geteuid() == 0
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "data" / "agent.db"
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_stays() -> Iterator[None]:
+    before = threading.active_count()
+    yield
+    gc.collect()
+    for thread in threading.enumerate():
+        if "_connection_worker_thread" in thread.name:
+            thread.join(5)
+            assert not thread.is_alive()
+    assert threading.active_count() <= before + 1, "a thread of anyio may stay for a while"
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+async def settings(database, lane: str) -> dict[str, object]:
+    async def work(connection: aiosqlite.Connection) -> dict[str, object]:
+        names = ("journal_mode", "synchronous", "foreign_keys", "auto_vacuum", "query_only", "user_version")
+        return {name: next(iter(await connection.execute_fetchall(f"PRAGMA {name}")))[0] for name in names}
+
+    return await getattr(database, lane)(work)
+
+
+# ------------------------------------------------------------------------------------ as it should be
+
+
+async def test_nothing_is_made_before_the_first_use(path):
+    async with opened(path):
+        assert not path.parent.exists()
+
+
+async def test_a_new_database_and_all_beside_it_are_nobody_elses(path):
+    old = os.umask(0)
+    try:
+        async with opened(path) as database:
+            await database.write(add("a"))
+            assert mode(path.parent) == 0o700
+            names = {entry.name: mode(entry) for entry in path.parent.iterdir()}
+    finally:
+        os.umask(old)
+    assert names == dict.fromkeys(("agent.db", "agent.db-wal", "agent.db-shm", "agent.db.lock"), 0o600)
+
+
+async def test_every_connection_is_set_up(path):
+    async with opened(path) as database:
+        writer, reader = await settings(database, "write"), await settings(database, "read")
+    expected = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "auto_vacuum": 1, "user_version": VERSION}
+    assert writer == {**expected, "query_only": 0}
+    assert reader == {**expected, "query_only": 1}
+
+
+async def test_what_was_written_is_there_after_a_restart_whatever_the_path_is_called(tmp_path):
+    path = tmp_path / "50%?#é \udcff" / "a;b&mode=ro.db"
+    async with opened(path) as database:
+        await database.write(add("a"))
+    async with opened(path) as database:
+        assert await database.read(CONVERSATIONS) == [("a",)]
+
+
+async def test_the_last_to_close_leaves_one_whole_file(path):
+    async with opened(path) as database:
+        await database.write(add("a"))
+        await database.read(CONVERSATIONS)
+    assert sorted(entry.name for entry in path.parent.iterdir()) == ["agent.db", "agent.db.lock"]
+
+
+async def test_a_file_that_others_could_read_is_closed_to_them(path):
+    async with opened(path) as database:
+        await database.write(add("a"))
+    path.chmod(0o644)
+    async with opened(path) as database:
+        assert await database.read(CONVERSATIONS) == [("a",)]
+    assert mode(path) == 0o600
+
+
+async def test_work_that_raises_changes_nothing_and_its_error_comes_through(path):
+    async def work(connection: aiosqlite.Connection) -> None:
+        await connection.execute_fetchall("INSERT INTO conversations VALUES ('a', 0)")
+        raise KeyError("mine")
+
+    async with opened(path) as database:
+        with pytest.raises(KeyError, match="mine"):
+            await database.write(work)
+        assert await database.read(CONVERSATIONS) == []
+        await database.write(add("b"))
+        assert await database.read(CONVERSATIONS) == [("b",)]
+
+
+async def test_who_reads_cannot_write(path):
+    async with opened(path) as database:
+        with pytest.raises(StoreUnavailable, match="read-only"):
+            await database.read(add("a"))
+
+
+async def test_a_mistake_in_the_statement_is_named(path):
+    async with opened(path) as database:
+        with pytest.raises(StoreUnavailable, match="no such table: nowhere"):
+            await database.read(query("SELECT * FROM nowhere"))
+
+
+async def test_reads_are_not_held_up_by_a_write_and_see_one_state(path):
+    async with opened(path) as database, anyio.create_task_group() as tasks:
+        began, go_on = anyio.Event(), anyio.Event()
+
+        async def slow(connection: aiosqlite.Connection) -> None:
+            await connection.execute_fetchall("INSERT INTO conversations VALUES ('slow', 0)")
+            began.set()
+            await go_on.wait()
+
+        tasks.start_soon(database.write, slow)
+        await began.wait()
+        assert await database.read(CONVERSATIONS) == []
+        go_on.set()
+
+
+async def test_writes_of_many_tasks_all_arrive(path):
+    async with opened(path) as database:
+        async with anyio.create_task_group() as tasks:
+            for number in range(50):
+                tasks.start_soon(database.write, add(f"{number:02}"))
+        assert len(await database.read(CONVERSATIONS)) == 50
+
+
+# --------------------------------------------------------------------------------------- cancellation
+
+LONG = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+"""Counts for ever."""
+
+
+@pytest.mark.parametrize("statement", ["SELECT 1", LONG])
+async def test_a_cancelled_write_is_rolled_back_and_the_next_one_works(path, statement):
+    async with opened(path) as database:
+        began = anyio.Event()
+
+        async def work(connection: aiosqlite.Connection) -> None:
+            await connection.execute_fetchall("INSERT INTO conversations VALUES ('cancelled', 0)")
+            began.set()
+            await connection.execute_fetchall(statement)
+            await anyio.sleep_forever()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(database.write, work)
+            await began.wait()
+            tasks.cancel_scope.cancel()
+        await database.write(add("next"))
+        assert await database.read(CONVERSATIONS) == [("next",)]
+
+
+async def test_a_cancelled_read_leaves_the_connection_usable(path):
+    async with opened(path) as database:
+        await database.write(add("a"))
+        with anyio.move_on_after(0.05) as scope:
+            await database.read(query(LONG))
+        assert scope.cancelled_caught
+        assert await database.read(CONVERSATIONS) == [("a",)]
+
+
+async def test_a_write_that_waits_for_a_lock_can_be_cancelled_and_the_database_closed(path):
+    async with opened(path, patience=1000) as database:
+        await database.write(add("a"))
+        with closing(others(path)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with anyio.move_on_after(0.05) as scope:
+                await database.write(add("b"))
+            assert scope.cancelled_caught
+            assert await database.read(CONVERSATIONS) == [("a",)]
+
+
+async def test_closing_ends_what_is_under_way_and_all_that_follows_says_so(path):
+    async with opened(path) as database:
+        began, failed = anyio.Event(), anyio.Event()
+
+        async def work(connection: aiosqlite.Connection) -> None:
+            await connection.execute_fetchall("INSERT INTO conversations VALUES ('open', 0)")
+            began.set()
+            await connection.execute_fetchall(LONG)
+
+        async def write() -> None:
+            with pytest.raises(StoreUnavailable, match="closed"):
+                await database.write(work)
+            failed.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(write)
+            await began.wait()
+            await database.aclose()
+            await failed.wait()
+        for use in (database.read, database.write):
+            with pytest.raises(StoreUnavailable, match="it is closed"):
+                await use(CONVERSATIONS)
+        await database.aclose()
+    async with opened(path) as database:
+        assert await database.read(CONVERSATIONS) == []
+
+
+async def test_closing_while_the_file_is_being_opened_leaves_nothing_open(path):
+    async with opened(path) as database, anyio.create_task_group() as tasks:
+
+        async def write() -> None:
+            with pytest.raises(StoreUnavailable, match="closed"):
+                await database.write(add("a"))
+
+        tasks.start_soon(write)
+        await anyio.lowlevel.checkpoint()
+        await database.aclose()
+
+
+# ------------------------------------------------------------------------------------ other processes
+
+
+async def test_a_lock_that_ends_in_time_is_waited_for(path):
+    async with opened(path) as database:
+        await database.write(add("a"))
+        with closing(others(path)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(database.write, add("b"))
+                await anyio.sleep(0.3)
+                await anyio.to_thread.run_sync(other.execute, "COMMIT")
+        assert await database.read(CONVERSATIONS) == [("a",), ("b",)]
+
+
+async def test_a_lock_that_does_not_end_is_an_error_that_says_so(path):
+    async with opened(path, patience=0.2) as database:
+        await database.write(add("a"))
+        with closing(others(path)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreUnavailable, match="another process keeps it locked"):
+                await database.write(add("b"))
+            assert await database.read(CONVERSATIONS) == [("a",)]
+        await database.write(add("c"))
+
+
+async def test_a_lock_on_all_of_the_file_is_waited_for_when_it_is_opened_too(path):
+    path.parent.mkdir()
+    with closing(others(path)) as other:
+        other.execute("PRAGMA journal_mode = WAL")
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        other.execute("CREATE TABLE mine(x)")
+        async with opened(path, patience=0.2) as database:
+            with pytest.raises(StoreUnavailable, match="another process keeps it locked"):
+                await database.read(CONVERSATIONS)
+        async with opened(path) as database, anyio.create_task_group() as tasks:
+            tasks.start_soon(database.write, add("a"))
+            await anyio.sleep(0.15)
+            await anyio.to_thread.run_sync(other.close)
+
+
+async def test_many_that_open_a_new_database_at_once_agree_on_it(path):
+    warnings: list[str] = []
+
+    async def use(number: int) -> None:
+        async with opened(path, warnings) as database:
+            await database.write(add(str(number)))
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(8):
+            tasks.start_soon(use, number)
+    async with opened(path, warnings) as database:
+        assert len(await database.read(CONVERSATIONS)) == 8
+    assert warnings == []
+
+
+# ------------------------------------------------------------------------------------------- damage
+
+
+async def filled(path: Path, rows: int = 2000) -> None:
+    async def work(connection: aiosqlite.Connection) -> None:
+        await connection.executemany(
+            "INSERT INTO conversations VALUES (?, 0)", [(f"{number:05}" + "x" * 200,) for number in range(rows)]
+        )
+
+    async with opened(path) as database:
+        await database.write(work)
+
+
+def zero(path: Path, start: int, end: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(start)
+        file.write(b"\xa5" * (end - start))
+
+
+def set_aside(path: Path) -> list[Path]:
+    return sorted(entry for entry in path.parent.iterdir() if ".corrupt-" in entry.name)
+
+
+@pytest.mark.parametrize("wrong", ["header", "middle", "truncated", "text"])
+async def test_a_damaged_file_is_set_aside_and_a_new_one_made(path, wrong):
+    await filled(path)
+    match wrong:
+        case "header":
+            zero(path, 0, 100)
+        case "middle":
+            zero(path, 8 * 4096, 40 * 4096)
+        case "truncated":
+            os.truncate(path, path.stat().st_size // 2)
+        case _:
+            path.write_text("My notes\n" * 1000)
+    damaged, warnings = path.read_bytes(), list[str]()
+    async with opened(path, warnings) as database:
+        await database.write(add("new"))
+        assert await database.read(CONVERSATIONS) == [("new",)]
+    (aside,) = set_aside(path)
+    assert re.fullmatch(r"agent\.db\.corrupt-\d{8}T\d{6}Z", aside.name)
+    assert aside.read_bytes() == damaged
+    (warning,) = warnings
+    assert str(aside) in warning
+    assert "it is damaged" in warning or "it is no database" in warning
+    async with opened(path, warnings) as database:
+        assert await database.read(CONVERSATIONS) == [("new",)]
+    assert len(warnings) == 1
+
+
+async def test_the_log_goes_with_the_damaged_file_and_is_not_believed_by_the_new_one(path):
+    await filled(path)
+    with closing(others(path)) as other:
+        other.execute("INSERT INTO conversations VALUES ('in the log', 0)")
+        zero(path, 8 * 4096, 40 * 4096)
+        async with opened(path) as database:
+            assert await database.read(CONVERSATIONS) == []
+            await database.write(add("new"))
+            other.execute("INSERT INTO conversations VALUES ('in the old log', 0)")
+        assert [entry.name.partition("Z")[2] for entry in set_aside(path)] == ["", "-shm", "-wal"]
+    async with opened(path) as database:
+        assert await database.read(CONVERSATIONS) == [("new",)]
+
+
+async def test_two_files_damaged_within_a_second_are_both_kept(path):
+    for _ in range(2):
+        await filled(path, 10)
+        zero(path, 0, 100)
+        async with opened(path) as database:
+            await database.write(add("new"))
+        path.write_text("x" * 5000)
+    async with opened(path) as database:
+        await database.write(add("new"))
+    assert len(set_aside(path)) >= 3
+
+
+async def test_damage_met_while_running_is_an_error_and_then_a_new_file(path):
+    await filled(path)
+    warnings: list[str] = []
+    async with opened(path, warnings) as database:
+        await database.write(query("SELECT 1"))
+        zero(path, 8 * 4096, 40 * 4096)
+        with pytest.raises(StoreUnavailable, match="it is damaged"):
+            await database.read(query("SELECT sum(length(id)) FROM conversations NOT INDEXED"))
+        assert await database.read(CONVERSATIONS) == []
+        await database.write(add("new"))
+        assert await database.read(CONVERSATIONS) == [("new",)]
+    assert len(warnings) == 1
+
+
+async def test_a_large_file_is_looked_through_only_when_a_statement_met_damage(path):
+    await filled(path)
+    zero(path, 8 * 4096, 40 * 4096)
+    os.truncate(path, db_opening.CHECKED_BYTES + 1)  # sparse; SQLite goes by the number of pages in its header
+    warnings: list[str] = []
+    async with opened(path, warnings) as database:
+        await database.read(query("SELECT 1"))
+        assert warnings == []
+        with pytest.raises(StoreUnavailable, match="it is damaged"):
+            await database.read(query("SELECT sum(length(id)) FROM conversations NOT INDEXED"))
+        assert await database.read(CONVERSATIONS) == []
+    assert len(warnings) == 1
+
+
+async def test_two_that_find_the_same_damage_set_it_aside_once(path):
+    await filled(path)
+    zero(path, 0, 100)
+    warnings: list[str] = []
+
+    async def use(number: int) -> None:
+        async with opened(path, warnings) as database:
+            await database.write(add(str(number)))
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(4):
+            tasks.start_soon(use, number)
+    async with opened(path, warnings) as database:
+        assert len(await database.read(CONVERSATIONS)) == 4
+    assert len(warnings) == 1
+
+
+# ------------------------------------------------------------------------------------------ versions
+
+
+async def test_a_newer_database_is_refused_by_name_and_left_as_it_is(path):
+    await filled(path, 10)
+    with closing(others(path)) as other:
+        other.execute(f"PRAGMA user_version = {VERSION + 7}")
+    before = path.read_bytes()
+    async with opened(path) as database:
+        for use in (database.read, database.write):
+            with pytest.raises(StoreUnavailable, match=rf"is {VERSION + 7}, .* up to {VERSION};"):
+                await use(CONVERSATIONS)
+    assert path.read_bytes() == before
+    assert set_aside(path) == []
+
+
+def test_a_file_of_any_age_is_brought_up_to_date_and_keeps_what_it_has():
+    steps = (*MIGRATIONS, ("CREATE TABLE later (x)", "INSERT INTO later VALUES (7)"), ("ALTER TABLE later ADD y",))
+    for age in range(len(steps) + 1):
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+            migrate(connection, steps[:age])
+            if age:
+                connection.execute("INSERT INTO conversations VALUES ('kept', 0)")
+            migrate(connection, steps)
+            migrate(connection, steps)
+            assert connection.execute("SELECT x, y FROM later").fetchall() == [(7, None)]
+            assert connection.execute("PRAGMA user_version").fetchone() == (len(steps),)
+            assert connection.execute("SELECT count(*) FROM conversations").fetchone() == (min(age, 1),)
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was():
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        with pytest.raises(sqlite3.OperationalError, match="no such table"):
+            migrate(connection, (*MIGRATIONS, ("INSERT INTO nowhere VALUES (1)",)))
+        assert connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (0,)
+
+
+RELEASED = ("f74342a913336ae7",)
+
+
+def test_no_migration_that_files_have_behind_them_was_changed():
+    assert [hashlib.sha256("\0".join(steps).encode()).hexdigest()[:16] for steps in MIGRATIONS] == list(RELEASED)
+
+
+# --------------------------------------------------------------------------- the file and its folder
+
+
+async def test_a_file_removed_while_in_use_is_made_anew_and_said(path):
+    warnings: list[str] = []
+    async with opened(path, warnings) as database:
+        await database.write(add("lost"))
+        assert await database.read(CONVERSATIONS) == [("lost",)]
+        path.unlink()
+        await database.write(add("kept"))
+        assert await database.read(CONVERSATIONS) == [("kept",)]
+    assert [warning for warning in warnings if "removed while it was in use" in warning] == warnings
+    assert len(warnings) == 1
+    assert integrity(path) == "ok"
+
+
+async def test_a_folder_removed_while_in_use_is_made_anew(path):
+    async with opened(path) as database:
+        await database.write(add("lost"))
+        shutil.rmtree(path.parent)
+        await database.write(add("kept"))
+    async with opened(path) as database:
+        assert await database.read(CONVERSATIONS) == [("kept",)]
+
+
+async def test_two_processes_go_on_with_one_file_after_it_was_removed(path):
+    async with opened(path) as one, opened(path) as two:
+        await one.write(add("lost"))
+        await two.write(add("lost too"))
+        path.unlink()
+        await one.write(add("one"))
+        await two.write(add("two"))
+        await one.write(add("one again"))
+        assert await two.read(CONVERSATIONS) == [("one",), ("one again",), ("two",)]
+    assert integrity(path) == "ok"
+
+
+async def test_a_link_in_place_of_the_file_is_refused(path, tmp_path):
+    await filled(tmp_path / "elsewhere.db", 1)
+    path.parent.mkdir()
+    path.symlink_to(tmp_path / "elsewhere.db")
+    async with opened(path) as database:
+        with pytest.raises(StoreUnavailable, match=r"a link stands in place of .*agent\.db"):
+            await database.write(add("a"))
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal", ".lock"])
+async def test_a_link_in_place_of_a_file_beside_it_is_refused(path, tmp_path, suffix):
+    await filled(path, 1)
+    target = tmp_path / "target"
+    target.write_text("precious")
+    Path(f"{path}{suffix}").unlink(missing_ok=True)
+    Path(f"{path}{suffix}").symlink_to(target)
+    async with opened(path) as database:
+        with pytest.raises(StoreUnavailable, match="a link stands in"):
+            await database.write(add("a"))
+    assert target.read_text() == "precious"
+
+
+async def test_a_folder_or_a_pipe_in_place_of_the_file_is_refused(path):
+    for make in (os.mkdir, os.mkfifo):
+        path.parent.mkdir()
+        make(path)
+        async with opened(path) as database:
+            with pytest.raises(StoreUnavailable, match="is not a regular file"):
+                await database.write(add("a"))
+        shutil.rmtree(path.parent)
+
+
+@pytest.mark.skipif(not ROOT_USER, reason="only root can give files away")
+async def test_a_file_of_somebody_else_is_refused(path):
+    await filled(path, 1)
+    os.chown(path, 12345, 12345)
+    async with opened(path) as database:
+        with pytest.raises(StoreUnavailable, match="belongs to somebody else"):
+            await database.write(add("a"))
+
+
+async def test_a_file_in_place_of_the_folder_is_an_error_that_says_so(path):
+    path.parent.write_text("")
+    async with opened(path) as database:
+        with pytest.raises(StoreUnavailable, match=r"File exists|Not a directory"):
+            await database.read(CONVERSATIONS)
+
+
+AS_NOBODY = """
+import anyio, os, sys
+from pathlib import Path
+from acp_agent.core.errors import StoreUnavailable
+from tests.unit.store.databases import CONVERSATIONS, add, opened
+async def main():
+    if os.geteuid() == 0:  # after the imports: the interpreter may be root's own
+        os.setgroups([])
+        os.setgid(12345)
+        os.setuid(12345)
+    async with opened(Path(sys.argv[1])) as database:
+        for use, work in ((database.read, CONVERSATIONS), (database.write, add("b"))):
+            try:
+                print("done", await use(work))
+            except StoreUnavailable as error:
+                print("unavailable:", error)
+anyio.run(main)
+"""
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+async def test_what_is_read_only_is_an_error_that_says_so(path, tmp_path, what):
+    await filled(path, 1)
+    path.chmod(0o400)
+    path.parent.chmod(0o500 if what == "folder" else 0o700)
+    if ROOT_USER:  # who may write everything gives it away and becomes somebody else
+        for parent in (tmp_path, *tmp_path.parents):
+            if parent.stat().st_uid == 0 and not parent.stat().st_mode & 0o001:
+                parent.chmod(0o711)
+        for entry in (path.parent, *path.parent.iterdir()):
+            os.chown(entry, 12345, 12345)
+    if what == "folder":
+        Path(f"{path}.lock").unlink()
+    done = await anyio.run_process([sys.executable, "-c", AS_NOBODY, str(path)])
+    path.parent.chmod(0o700)
+    read, write = done.stdout.decode().splitlines()
+    if what == "folder":
+        assert "Permission denied" in read
+        assert "Permission denied" in write
+    else:
+        assert read.startswith("done [('0000")
+        assert "it is read-only" in write
+
+
+# ---------------------------------------------------------------------------------------- a full disk
+
+
+async def test_a_full_database_is_an_error_that_says_so_and_what_was_there_stays(path):
+    async with opened(path) as database:
+        await database.write(add("kept"))
+
+        async def too_much(connection: aiosqlite.Connection) -> None:
+            await connection.execute_fetchall("PRAGMA max_page_count = 20")
+            await connection.execute_fetchall("INSERT INTO conversations VALUES (?, 0)", ("x" * 1_000_000,))
+
+        with pytest.raises(StoreUnavailable, match="the disk is full"):
+            await database.write(too_much)
+        assert await database.read(CONVERSATIONS) == [("kept",)]
+        await database.write(add("more"))
+    assert integrity(path) == "ok"
+
+
+@pytest.fixture
+def small_disk(tmp_path) -> Iterator[Path]:
+    """A disk of 2 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = shutil.which("mount") and subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], capture_output=True, check=False
+    )
+    if not mounted or mounted.returncode:
+        pytest.skip("no disk can be mounted here")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+async def test_a_disk_that_is_full_loses_nothing_and_works_again_when_there_is_room(small_disk):
+    path = small_disk / "data" / "agent.db"
+    kept: list[str] = []
+    async with opened(path) as database:
+        with pytest.raises(StoreUnavailable, match="the disk is full"):  # noqa: PT012 - at some point on the way
+            while True:
+                await database.write(add(f"{len(kept):03}" + "x" * 20_000))
+                kept.append(f"{len(kept):03}")
+        assert kept
+        assert [row[0][:3] for row in await database.read(CONVERSATIONS)] == kept
+    async with opened(path) as database:
+        assert [row[0][:3] for row in await database.read(CONVERSATIONS)] == kept
+    await anyio.run_process(["mount", "-o", "remount,size=8m", str(small_disk)])
+    async with opened(path) as database:
+        await database.write(add("999" + "x" * 20_000))
+        assert [row[0][:3] for row in await database.read(CONVERSATIONS)] == [*kept, "999"]
+    assert integrity(path) == "ok"
+
+
+async def test_a_disk_with_no_room_at_all_is_an_error_that_says_so(small_disk):
+    filler = small_disk / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(b"x" * 4096)
+    async with opened(small_disk / "data" / "agent.db") as database:
+        with pytest.raises(StoreUnavailable, match=r"the disk is full|No space left|cannot be read or written"):
+            await database.write(add("a"))
+        filler.unlink()
+        await database.write(add("b"))
+        assert await database.read(CONVERSATIONS) == [("b",)]
+
+
+# ------------------------------------------------------------------------------- disks of elsewhere
+
+MOUNTS = """22 1 254:1 / / rw,relatime - ext4 /dev/vda1 rw
+31 22 {device} / /home rw,relatime shared:3 master:1 - {kind} server:/home rw,vers=4.2
+broken
+"""
+
+
+def mounts(folder: Path, kind: str) -> str:
+    device = folder.stat().st_dev
+    file = folder / "mountinfo"
+    file.write_text(MOUNTS.format(device=f"{os.major(device)}:{os.minor(device)}", kind=kind))
+    return str(file)
+
+
+def test_a_network_file_system_is_told_by_its_device(tmp_path):
+    assert network_file_system(str(tmp_path), mounts(tmp_path, "nfs4")) == "nfs4"
+    assert network_file_system(str(tmp_path), mounts(tmp_path, "9p")) == "9p"
+    assert network_file_system(str(tmp_path), mounts(tmp_path, "btrfs")) is None
+    assert network_file_system(str(tmp_path), str(tmp_path / "nothing")) is None
+
+
+async def test_on_a_network_file_system_there_is_a_journal_and_a_warning(path, tmp_path, monkeypatch):
+    listing = mounts(tmp_path, "nfs4")
+    monkeypatch.setattr(db_opening, "network_file_system", lambda folder: network_file_system(folder, listing))
+    await filled(path, 5)
+    warnings: list[str] = []
+    async with opened(path, warnings) as database:
+        await database.write(add("a"))
+        assert len(await database.read(CONVERSATIONS)) == 6
+        assert (await settings(database, "write"))["journal_mode"] == "delete"
+        assert not Path(f"{path}-wal").exists()
+        assert (await settings(database, "read"))["journal_mode"] == "delete"
+    (warning,) = warnings
+    assert "is on a network file system (nfs4)" in warning
