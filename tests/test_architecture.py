@@ -29,7 +29,7 @@ EXTERNALS = {
     "psutil": {"execution"},
     "pydantic": {"config", "llm", "output", "protocol", "store", "tools"},
     "pydantic_core": {"config", "output", "tools"},
-    "re2": {"execution", "output", "tools"},
+    "re2": {"execution", "linear_regex", "output"},
     "soupsieve": {"tools"},
     "structlog": {"log"},
     "tree_sitter": {"gates"},

@@ -1,6 +1,6 @@
 """What the loop itself tells the user when it stops. Shown as the assistant's text, never kept as its words."""
 
-from acp_agent.core.errors import ProviderError
+from acp_agent.core.errors import ProviderError, ProviderErrorKind
 
 CANCELLED = "[The user cancelled this turn here. Do not go on with it unless asked to.]"
 """For the model: stands in the history where a turn was cancelled."""
@@ -34,7 +34,7 @@ def provider_failed(error: ProviderError, *, prompt_kept: bool) -> str:
     """A model call failed for good."""
     if not prompt_kept:
         advice = " This prompt is no longer part of the conversation."
-    elif error.retryable:
+    elif error.retryable or error.kind is ProviderErrorKind.PROTOCOL:
         advice = ' The conversation is kept: say "continue" to try again.'
     else:
         advice = ""

@@ -15,12 +15,14 @@ _CLOSING = 2.0  # seconds a provider gets to close its connection
 class Reply:
     """What a model says in one call.
 
+    keeps   bytes of an answer without an end that are worth keeping: one that was stopped may be of any length
     done    the end of the call, once it came
     spoke   whether the user has read any text of it
     """
 
-    def __init__(self, emit: EventSink) -> None:
+    def __init__(self, emit: EventSink, keeps: int) -> None:
         self._emit = emit
+        self._keeps = keeps
         self._text_id = str(uuid4())
         self._thought_id = str(uuid4())
         self._said: list[str] = []
@@ -32,7 +34,8 @@ class Reply:
         """The whole message, or the text so far: a thought that was cut off has no signature and cannot be kept."""
         if self.done is not None:
             return self.done.message
-        return Message(Role.ASSISTANT, (TextPart("".join(self._said)),))
+        said = "".join(self._said).encode("utf-8", "replace")[: self._keeps].decode("utf-8", "ignore")
+        return Message(Role.ASSISTANT, (TextPart(said),))
 
     async def read(self, events: AsyncIterator[ModelEvent]) -> ModelDone:
         """Stream to the end. Raises ProviderError, also for a stream without an end. Closes the stream always."""

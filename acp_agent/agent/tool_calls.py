@@ -1,5 +1,6 @@
 """The tool calls of one assistant message: fit ids, the order they run in, and their results."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -12,6 +13,8 @@ from acp_agent.core.messages import Message, Part, Role, ToolResultPart, ToolUse
 from acp_agent.core.ports import Toolset
 from acp_agent.core.types import ToolCall, ToolResult, ToolSpec
 
+_NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST_NAME = 64
 NOT_RUN = ToolFailure(ToolErrorCategory.CANCELLED, "The turn ended before this call; it was not run.")
 _INTERRUPTED = ToolFailure(
     ToolErrorCategory.CANCELLED,
@@ -24,9 +27,10 @@ _REUSED_ID = ToolFailure(
 )
 
 
-def with_fit_ids(message: Message, taken: frozenset[str]) -> tuple[Message, frozenset[str]]:
-    """The message with tool-use ids that are new and not empty, and the ids of the calls that must not run.
+def with_fit_calls(message: Message, taken: frozenset[str]) -> tuple[Message, frozenset[str]]:
+    """The message with tool uses that every API takes back, and the ids of the calls that must not run.
 
+    A model may call by any name, and a history with one no tool can have is refused for good: it gets one that fits.
     Servers leave ids out or count from zero in each message: such calls get an id of ours. An id seen twice in one
     message is one call sent twice, or looks like it, and a call never runs twice: the later one is refused.
     """
@@ -38,7 +42,8 @@ def with_fit_ids(message: Message, taken: frozenset[str]) -> tuple[Message, froz
             parts.append(part)
             continue
         is_fit = part.id and part.id not in seen and part.id not in taken
-        fit = part if is_fit else replace(part, id=f"call_{uuid4().hex}")
+        name = _NOT_IN_A_NAME.sub("_", part.name[:_LONGEST_NAME]) or "_"
+        fit = replace(part, name=name, id=part.id if is_fit else f"call_{uuid4().hex}")
         if part.id and part.id in seen:
             reused.add(fit.id)
         seen.add(part.id)

@@ -26,7 +26,7 @@ from acp_agent.agent import notes
 from acp_agent.agent.doom_loop import DoomLoop
 from acp_agent.agent.history import History, has_substance
 from acp_agent.agent.reply import Reply
-from acp_agent.agent.tool_calls import NOT_RUN, ToolCalls, with_fit_ids
+from acp_agent.agent.tool_calls import NOT_RUN, ToolCalls, with_fit_calls
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.events import EventSink, TextDelta, UsageChanged
 from acp_agent.core.messages import Message, ModelDone, ModelStop, Role, StopReason, TextPart, Usage
@@ -162,12 +162,13 @@ class _Turn:
     async def _call_model(self, request: ModelRequest) -> tuple[ModelDone, frozenset[str]]:
         """The end of a call, and the ids of its tool uses that must not run. What was said is kept, come what may."""
         agent = self._agent
-        reply = Reply(agent.emit)
+        budget = agent.limits.context_budget or agent.provider.context_window
+        reply = Reply(agent.emit, keeps=budget)  # as many bytes as tokens fit: a quarter of it
         reused = frozenset[str]()
         try:
             done = await reply.read(agent.provider.stream(request))
         finally:
-            message, reused = with_fit_ids(reply.message, self._history.call_ids)
+            message, reused = with_fit_calls(reply.message, self._history.call_ids)
             self._history.append(message)
             self._kept_reply = self._kept_reply or has_substance(message.parts)
             self._spoke = self._spoke or reply.spoke

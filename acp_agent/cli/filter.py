@@ -24,7 +24,10 @@ def filtered(args: argparse.Namespace) -> int:
     raw = sys.stdin.buffer.read().decode("utf-8", "replace")
     clean = redactor(loaded, known_secrets(os.environ), problem).redact(sanitize(raw))
     run = CommandRun(args.text, printing_commands(args.text), args.exit)
-    found = shortened(clean.text, run, filter_engine(loaded, problem) or _off())
+    engine = filter_engine(loaded) or _off()
+    for fault in engine.warnings:
+        problem(fault)
+    found = shortened(clean.text, run, engine)
     text = clean.text if found is None else found.text
     sys.stdout.buffer.write(text.encode("utf-8", "replace"))
     if text and not text.endswith("\n"):

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -34,6 +34,7 @@ from acp_agent.execution.local_files import LocalFileSystem
 from acp_agent.execution.local_terminal import LocalTerminal
 from acp_agent.execution.roots import Roots
 from acp_agent.net.web import GuardedWeb, WebLimits
+from acp_agent.output.filters import FilterEngine
 from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents, RedactedToolset
 from acp_agent.protocol.approver import EditorApprover
 from acp_agent.protocol.engine import TurnEngine
@@ -65,6 +66,8 @@ class Assembly:
         self._settings = loaded.settings
         self._cwd = os.path.realpath(session.place.cwd)
         self._cache = ResultCache(enabled=False)
+        self._filters: FilterEngine | None = None
+        self._faults: tuple[str, ...] = ()
         self._redactor = redactor(loaded, workshop.secrets, self._warn)
         session.redact = self._redactor
         self._emit = RedactedEvents(session.emit, self._redactor)
@@ -95,7 +98,13 @@ class Assembly:
     def toolset(self, reload: Callable[[Loaded], Loaded]) -> LiveToolset:
         """The session's tools, which follow the configuration."""
         builders = Builders(partial(_same_model, reload), self._stage, self._closed, self._adopt)
-        return LiveToolset(self._loaded, builders, self._emit, self._lasting.grants.refresh)
+        return LiveToolset(self._loaded, builders, self._emit, self._look)
+
+    def _look(self) -> Sequence[str]:
+        """Take up stored answers and filter rules that were changed by hand; what is wrong now and was not before."""
+        self._lasting.grants.refresh()
+        before, self._faults = self._faults, self._filters.warnings if self._filters else ()
+        return [fault for fault in self._faults if fault not in before]
 
     def _stage(self, loaded: Loaded, warn: Callable[[str], None]) -> Stage:
         """The tools by one configuration. Raises ConfigError."""
@@ -115,7 +124,8 @@ class Assembly:
         )
         kept = loaded.settings.tools.result_cache
         self._cache = ResultCache(enabled=kept.enabled, ttl=kept.ttl_secs)
-        words = pipeline(loaded, self._redactor, filter_engine(loaded, warn))
+        self._filters = filter_engine(loaded)
+        words = pipeline(loaded, self._redactor, self._filters)
         inner = Inner(words, self._cache, self._stamp(roots))
         gates = SessionGates(loaded, ground, self._lasting, inner, registry.names, warn)
         backends = Backends(files, self._terminal, programs=self._programs, web=web, overflow=self._lasting.overflow)

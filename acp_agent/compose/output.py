@@ -28,16 +28,16 @@ def redactor(loaded: Loaded, known: KnownSecrets, warn: Warn) -> Redactor:
     return Redactor(known, extra_patterns=security.extra_patterns, enabled=security.enabled)
 
 
-def filter_engine(loaded: Loaded, warn: Warn) -> FilterEngine | None:
-    """The filters by the user's file, or the built-in ones; None when they are switched off."""
+def filter_engine(loaded: Loaded) -> FilterEngine | None:
+    """The filters by the user's file, or the built-in ones; None when they are switched off.
+
+    What is wrong with the file is in `warnings`, at any time.
+    """
     filters = loaded.settings.tools.filters
     if not filters.enabled:
         return None
     beside = os.path.join(os.path.dirname(loaded.file), "filters.toml") if loaded.file else ""
-    engine = FilterEngine(RuleSource(filters.filters_path or beside, required=filters.filters_path is not None))
-    for problem in engine.warnings:
-        warn(problem)
-    return engine
+    return FilterEngine(RuleSource(filters.filters_path or beside, required=filters.filters_path is not None))
 
 
 def pipeline(loaded: Loaded, redact: Redactor, filters: FilterEngine | None) -> Pipeline:

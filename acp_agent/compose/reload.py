@@ -47,10 +47,11 @@ class LiveToolset:
     """A Toolset that follows the configuration files.
 
     loaded    what the session began with; the user has been told of its problems
-    look      looks for changes of files that are no configuration, at the same moments
+    look      looks for changes of files that are no configuration, at the same moments; gives what is wrong with them
+              and was not before
     """
 
-    def __init__(self, loaded: Loaded, builders: Builders, emit: EventSink, look: Callable[[], None]) -> None:
+    def __init__(self, loaded: Loaded, builders: Builders, emit: EventSink, look: Callable[[], Sequence[str]]) -> None:
         self._builders = builders
         self._emit = emit
         self._look = look
@@ -79,7 +80,7 @@ class LiveToolset:
 
     def _current(self) -> Stage:
         """The stage in force. Awaits nothing, so that nobody meets half of a swap."""
-        self._look()
+        self._news += [f"configuration: {problem}" for problem in self._look()]
         if any(stamp(path) != state for path, state in self._seen.stamps.items()):
             self._swap(self._builders.reload(self.loaded))
         return self._stage

@@ -8,6 +8,8 @@ _BLOCK = 64 * 1024
 _APART = 64 * 1024
 _SPARE = 64
 """One part in so many stays free: what stands for unprintable characters and secrets can be longer than they are."""
+_LONGEST_WORD = 8 * 1024
+_SPACES = (b"\n", b" ", b"\t")
 _CONTINUES = range(0x80, 0xC0)  # bytes that cannot begin a UTF-8 character
 
 
@@ -47,16 +49,22 @@ class HeadTail:
             self._grow_tail(text)
 
     def text(self) -> str:
-        """What was kept, with a line in between that tells how much was not."""
-        tail = b"".join(self._blocks)
+        """What was kept, with a line in between that tells how much was not.
+
+        Beside that line stand whole words, for half of a secret is one that nobody recognises.
+        """
+        head, tail = bytes(self._head), b"".join(self._blocks)
         dropped = self._dropped
         if len(tail) > self._tail_limit:
             start = len(tail) - self._tail_limit
             start += next((n for n, byte in enumerate(tail[start : start + 4]) if byte not in _CONTINUES), 0)
             dropped += start
             tail = tail[start:]
-        gap = f"\n[... {dropped} bytes left out ...]\n" if dropped else ""
-        return self._head.decode() + gap + tail.decode()
+        if not dropped:
+            return (head + tail).decode()
+        kept, start = _last_gap(head), _first_gap(tail)
+        dropped += len(head) - kept + start
+        return f"{head[:kept].decode()}\n[... {dropped} bytes left out ...]\n{tail[start:].decode()}"
 
     def _grow_tail(self, text: bytes) -> None:
         last = self._blocks[-1] if self._blocks else None
@@ -101,6 +109,17 @@ class Transcript:
     def texts(self) -> tuple[str, str, str]:
         """Both streams as they came, stdout, stderr."""
         return self._both.text(), self._apart[Stream.STDOUT].text(), self._apart[Stream.STDERR].text()
+
+
+def _last_gap(head: bytes) -> int:
+    """Behind the last white space, or the end where the last word is too long to be one."""
+    found = max(head.rfind(space, -_LONGEST_WORD) for space in _SPACES)
+    return found + 1 or len(head)
+
+
+def _first_gap(tail: bytes) -> int:
+    """At the first white space, likewise."""
+    return min((at for space in _SPACES if (at := tail.find(space, 0, _LONGEST_WORD)) >= 0), default=0)
 
 
 def _boundary(text: bytes, room: int) -> int:

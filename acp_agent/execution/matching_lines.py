@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from anyio.from_thread import check_cancelled
 
 from acp_agent.core.backends import GrepMatch
-from acp_agent.execution.linear_regex import LinearRegex
 from acp_agent.execution.text_files import BOM, binary_error, is_binary
+from acp_agent.linear_regex import LinearRegex
 
 _BLOCK = 1024 * 1024
 _LONGEST_SHOWN = 64 * 1024

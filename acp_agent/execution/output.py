@@ -14,7 +14,7 @@ from acp_agent.gates.printing import printing_commands
 from acp_agent.output.filters import CommandRun
 from acp_agent.output.pipeline import Fitted, Pipeline, Speaker
 
-_INLINE_LIMIT = 256 * 1024
+_INLINE_LIMIT = 16 * 1024
 """Characters up to which a thread would cost more than the work."""
 
 Summarize: TypeAlias = Callable[[str], Awaitable[str]]
@@ -50,7 +50,9 @@ class OutputExecutor(WrapperExecutor):
         speaker = _speaker(invocation, result)
         if _size(result) < _INLINE_LIMIT:
             return await self._finish(self._pipeline.apply(result, speaker))
-        return await self._finish(await anyio.to_thread.run_sync(self._pipeline.apply, result, speaker))
+        # Pure, so that a cancelled turn need not wait for it.
+        fitted = await anyio.to_thread.run_sync(self._pipeline.apply, result, speaker, abandon_on_cancel=True)
+        return await self._finish(fitted)
 
     async def _finish(self, fitted: Fitted) -> ToolResult:
         if not fitted.whole or self._overflow is None:

@@ -93,7 +93,7 @@ class _Patterns:
         if not patterns:
             return
         from acp_agent.execution.glob import NOTHING  # noqa: PLC0415 - most sessions have no pattern
-        from acp_agent.execution.linear_regex import LinearRegex  # noqa: PLC0415 - likewise
+        from acp_agent.linear_regex import LinearRegex  # noqa: PLC0415 - likewise
 
         found = [(pattern, part) for pattern in patterns for part in _parts(setting, pattern, folders, follow)]
         for pattern, part in found:

@@ -20,7 +20,6 @@ from acp_agent.core.types import Access
 from acp_agent.execution.file_types import file_type
 from acp_agent.execution.glob import REPOSITORIES, FileGlob
 from acp_agent.execution.ignore import IgnoreRules
-from acp_agent.execution.linear_regex import LinearRegex
 from acp_agent.execution.matching_lines import matching_lines, text_blocks
 from acp_agent.execution.path_errors import path_error, told_as
 from acp_agent.execution.ripgrep import Bounds, find_ripgrep, scout
@@ -28,6 +27,7 @@ from acp_agent.execution.roots import Place, Roots
 from acp_agent.execution.scout_pattern import scout_pattern
 from acp_agent.execution.time_limit import SEARCH_SECONDS, TimeLimit
 from acp_agent.execution.tree_walk import Met, walk
+from acp_agent.linear_regex import LinearRegex
 
 SKIPPED = frozenset({"target", "node_modules"})
 _LONGEST_PATTERN = 4096

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
-from acp_agent.execution.linear_regex import LinearRegex
+from acp_agent.linear_regex import LinearRegex
 
 MAX_NAMES = 1000
 """Names a pattern may stand for."""

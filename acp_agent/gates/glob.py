@@ -2,91 +2,72 @@
 
 from dataclasses import dataclass
 
-_STAR, _ANY = "star", "any"
+from acp_agent.linear_regex import LinearRegex
+
+_CHARACTER = "[^\\n]"
+_NOT = "^\\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Glob:
-    """A compiled pattern. Matching takes time proportional to pattern times text at worst.
+    """A compiled pattern: `*`, `?`, `[a-z]`, `[!a]`, and a backslash before what is meant literally.
 
-    tokens   ("literal", one character), ("star",), ("any",), ("in" | "not in", characters)
+    Matching takes time proportional to the text, whatever the pattern: a project's file may bring it.
     """
 
-    tokens: tuple[tuple[str, frozenset[str]], ...]
+    regex: LinearRegex
 
     @classmethod
     def parse(cls, pattern: str) -> "Glob":
         """Compile. Raises ValueError with the reason."""
-        tokens: list[tuple[str, frozenset[str]]] = []
+        pieces: list[str] = []
         index = 0
         while index < len(pattern):
             char = pattern[index]
             index += 1
             match char:
                 case "*":
-                    if not tokens or tokens[-1][0] != _STAR:
-                        tokens.append((_STAR, frozenset()))
+                    if not pieces or pieces[-1] != f"{_CHARACTER}*":
+                        pieces.append(f"{_CHARACTER}*")
                 case "?":
-                    tokens.append((_ANY, frozenset()))
+                    pieces.append(_CHARACTER)
                 case "[":
-                    token, index = _set(pattern, index)
-                    tokens.append(token)
+                    piece, index = _set(pattern, index)
+                    pieces.append(piece)
                 case "\\":
                     if index == len(pattern):
                         raise ValueError("a backslash at the end escapes nothing")
-                    tokens.append(("in", frozenset(pattern[index])))
+                    pieces.append(_literal(pattern[index]))
                     index += 1
                 case _:
-                    tokens.append(("in", frozenset(char)))
-        return cls(tuple(tokens))
+                    pieces.append(_literal(char))
+        return cls(LinearRegex("".join(pieces)))
 
     def matches(self, text: str) -> bool:
         """Whether the whole text matches."""
-        at = token = 0
-        star = resume = -1
-        while at < len(text):
-            if token < len(self.tokens) and self.tokens[token][0] == _STAR:
-                star, resume = token, at
-                token += 1
-            elif token < len(self.tokens) and _fits(self.tokens[token], text[at]):
-                at += 1
-                token += 1
-            elif star >= 0 and text[resume] != "\n":
-                resume += 1
-                at, token = resume, star + 1
-            else:
-                return False
-        return all(kind == _STAR for kind, _ in self.tokens[token:])
+        return self.regex.matches(text)
 
 
-def _fits(token: tuple[str, frozenset[str]], char: str) -> bool:
-    kind, chars = token
-    match kind:
-        case "in":
-            return char in chars
-        case "not in":
-            return char not in chars and char != "\n"
-        case _:
-            return char != "\n"
+def _literal(char: str) -> str:
+    return char if char.isalnum() or char == "_" else f"\\x{{{ord(char):x}}}"
 
 
-def _set(pattern: str, index: int) -> tuple[tuple[str, frozenset[str]], int]:
-    """A set from behind its `[`; gives the token and the position behind its `]`."""
+def _set(pattern: str, index: int) -> tuple[str, int]:
+    """A set from behind its `[`; gives the expression and the position behind its `]`."""
     end = pattern.find("]", index + (2 if pattern[index : index + 1] in ("!", "^") else 1))
     if end < 0:
         raise ValueError("a [ without its ]")
     negated = pattern[index] in "!^"
     body = pattern[index + negated : end]
-    chars: set[str] = set()
+    members: list[str] = []
     at = 0
     while at < len(body):
         if body[at + 1 : at + 2] == "-" and at + 2 < len(body):
-            first, last = ord(body[at]), ord(body[at + 2])
-            if first > last or last - first > 0xFFFF:
+            if body[at] > body[at + 2]:
                 raise ValueError(f"the range {body[at : at + 3]} is empty")
-            chars.update(map(chr, range(first, last + 1)))
+            members.append(f"{_literal(body[at])}-{_literal(body[at + 2])}")
             at += 3
         else:
-            chars.add(body[at])
+            members.append(_literal(body[at]))
             at += 1
-    return ("not in" if negated else "in", frozenset(chars)), end + 1
+    return f"[{_NOT if negated else ''}{''.join(members)}]", end + 1

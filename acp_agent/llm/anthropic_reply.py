@@ -5,7 +5,7 @@ with the history (dependencies.md, condition 2).
 """
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from acp_agent.core.messages import (
@@ -98,7 +98,7 @@ class Reply:
 
     def done(self) -> ModelDone:
         """The whole message. Call it once, after `complete`."""
-        seen: set[str] = set()
+        seen: dict[str, ToolUsePart] = {}
         parts: list[Part] = []
         for index in sorted(self._blocks):
             part = self._part(self._blocks[index], seen)
@@ -120,7 +120,7 @@ class Reply:
         block.pieces.setdefault(key, []).append(piece)
         return _shown(key, piece)
 
-    def _part(self, block: _Block, seen: set[str]) -> Part | None:
+    def _part(self, block: _Block, seen: dict[str, ToolUsePart]) -> Part | None:
         whole = block.whole()
         match whole.get("type"):
             case "text":
@@ -164,12 +164,18 @@ def _shown(key: str, text: str) -> ModelText | ModelThought | None:
     return None
 
 
-def _tool_use(block: _Block, seen: set[str]) -> ToolUsePart:
-    """The call; its id is made unique within the message, for a result must find its call."""
-    call_id = as_text(block.start.get("id"))
-    if not call_id or call_id in seen:
-        call_id = f"toolu_{uuid.uuid4().hex[:24]}"
-    seen.add(call_id)
+def _tool_use(block: _Block, seen: dict[str, ToolUsePart]) -> ToolUsePart | None:
+    """The call; its id is made unique within the message, for a result must find its call.
+
+    None for one equal to an earlier one, the id included: it is one call, sent twice.
+    """
     raw = block.joined("partial_json")
     arguments = as_object(block.start.get("input")) if not raw.strip() else read_arguments(raw)
-    return ToolUsePart(call_id, as_text(block.start.get("name")), arguments, "" if arguments is not None else raw)
+    call_id, name = as_text(block.start.get("id")), as_text(block.start.get("name"))
+    use = ToolUsePart(call_id, name, arguments, "" if arguments is not None else raw)
+    if call_id and seen.get(call_id) == use:
+        return None
+    if not call_id or call_id in seen:
+        use = replace(use, id=f"toolu_{uuid.uuid4().hex[:24]}")
+    seen[use.id] = use
+    return use

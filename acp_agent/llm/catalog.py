@@ -126,8 +126,12 @@ class Catalog:
                 return ScriptedProvider(config.name, ref.model, script, window)
             case ProviderType.ANTHROPIC:
                 return self._adapter("anthropic", "AnthropicProvider")(_endpoint(config, ref, limits), self._client())
-            case ProviderType.OPENAI | ProviderType.OLLAMA:
+            case ProviderType.OPENAI:
                 return self._adapter("openai", "OpenAIProvider")(_endpoint(config, ref, limits), self._client())
+            case ProviderType.OLLAMA:
+                return self._adapter("ollama", "OllamaProvider")(
+                    _endpoint(config, ref, limits), self._client(), window=config.context_window, images=config.images
+                )
             case _:
                 assert_never(config.type)
 
@@ -143,7 +147,7 @@ class Catalog:
         return self._http
 
     @staticmethod
-    def _adapter(module: str, name: str) -> "Callable[[Endpoint, HttpClient], Provider]":
+    def _adapter(module: str, name: str) -> "Callable[..., Provider]":
         return getattr(importlib.import_module(f"acp_agent.llm.{module}"), name)
 
 
@@ -190,14 +194,15 @@ def _base_url(config: ProviderConfig, where: str) -> str:
 
 
 def _ollama_url(host: str) -> str:
-    """OLLAMA_HOST as Ollama reads it (host, host:port, :port, URL), at its OpenAI-compatible endpoint."""
+    """OLLAMA_HOST as Ollama reads it (host, host:port, :port, URL), without the path of one of its APIs."""
     url = host if "://" in host else f"http://{host}"
     scheme, _, rest = url.partition("://")
     netloc, slash, path = rest.partition("/")
     name, _, port = netloc.rpartition(":") if re.search(r":\d*$", netloc) else (netloc, "", "")
     name = "127.0.0.1" if name in ("", "0.0.0.0", "[::]") else name  # noqa: S104 - where it listens, not where we do
     port = port or ("443" if scheme == "https" else "11434")
-    return f"{scheme}://{name}:{port}{slash}{path}".removesuffix("/v1") + "/v1"
+    url = f"{scheme}://{name}:{port}{slash}{path}"
+    return url.removesuffix("/v1").removesuffix("/api").rstrip("/")
 
 
 def _shown(url: str) -> str:

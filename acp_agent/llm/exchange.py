@@ -1,6 +1,6 @@
 """One streamed request: POST, judge the answer's head, hand over its events. What every SSE adapter shares."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
@@ -15,6 +15,8 @@ from acp_agent.llm.json_wire import read_object, write
 from acp_agent.llm.sse import EventTooLarge, ServerEvent, server_events
 from acp_agent.net.client import HttpClient, Post
 
+ANSWER_LIMIT: Final = 64 * 1024 * 1024
+"""Bytes of one answer: the longest a model gives (128,000 tokens, each in an event of its own) is half of it."""
 # Types no event stream ever has. Others pass: compatible servers are careless with this header.
 _NOT_EVENTS: Final = ("text/html", "application/xhtml", "application/json", "application/problem", "image/")
 
@@ -46,10 +48,24 @@ async def event_stream(
         if content_type.startswith(_NOT_EVENTS):
             raise wrong_content(endpoint, content_type, await answer.excerpt())
         try:
-            async with aclosing(answer.chunks()) as chunks, aclosing(server_events(chunks)) as events:
+            async with (
+                aclosing(answer.chunks()) as chunks,
+                aclosing(bounded(endpoint, chunks)) as pieces,
+                aclosing(server_events(pieces)) as events,
+            ):
                 yield events
         except EventTooLarge as error:
             raise broken_stream(endpoint, f"sent {error}") from error
+
+
+async def bounded(endpoint: Endpoint, chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
+    """The same bytes, up to `ANSWER_LIMIT`. Raises ProviderError (PROTOCOL) beyond, and what `chunks` raises."""
+    received = 0
+    async for chunk in chunks:
+        received += len(chunk)
+        if received > ANSWER_LIMIT:
+            raise broken_stream(endpoint, f"sends an answer that does not end: stopped after {ANSWER_LIMIT >> 20} MB")
+        yield chunk
 
 
 def event_object(endpoint: Endpoint, event: ServerEvent) -> JsonObject:

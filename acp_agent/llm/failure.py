@@ -60,17 +60,19 @@ def http_failure(endpoint: Endpoint, status: int, headers: Mapping[str, str], bo
 
 def stream_failure(endpoint: Endpoint, error: JsonObject) -> ProviderError:
     """An `error` object that came inside a 200 stream."""
-    code = error.get("code")
-    names = (as_text(error.get("type")), as_text(code))
-    status = code if isinstance(code, int) and 400 <= code < 600 else None
-    for name in names:
-        status = status or _STATUS_OF_TYPE.get(name)
+    names = (as_text(error.get("type")), as_text(error.get("code")))
     detail = as_text(error.get("message")) or next(filter(None, names), "no reason given")
-    return _failure(endpoint, status or 500, _cleaned(detail, endpoint), " ".join(names), None)
+    return _failure(endpoint, _status_in(error) or 500, _cleaned(detail, endpoint), " ".join(names), None)
 
 
 def wrong_content(endpoint: Endpoint, content_type: str, body: bytes) -> ProviderError:
-    """A 200 that is not an event stream: a web page, or JSON from a server that does not stream."""
+    """A 200 that is not an event stream: a web page, JSON from a server that does not stream, or an error as JSON.
+
+    An error counts as one where it says which: some servers also answer a wrong address with a 200 and an `error`.
+    """
+    error = _error_of(body)
+    if _status_in(error):
+        return stream_failure(endpoint, error)
     _, detail = _detail(body)
     what = _cleaned(content_type.partition(";")[0], endpoint) or "something unknown"
     said = f" ({_cleaned(detail, endpoint)})" if detail else ""
@@ -87,7 +89,10 @@ def _failure(endpoint: Endpoint, status: int, detail: str, error_type: str, retr
     provider, model = endpoint.provider, endpoint.model
     told = f"{status}: {detail}" if detail else str(status)
     evidence = f"{error_type} {detail}"
-    kind, message = ProviderErrorKind.INVALID_REQUEST, f"{provider} refused the request ({told})"
+    kind, message = (
+        ProviderErrorKind.INVALID_REQUEST,
+        f"{provider} refused the request ({told}): if it does so again, start a new session",
+    )
     if status == 402 or (status in (400, 403, 429) and _NO_CREDIT.search(evidence)):
         message = f"{provider} has no credit left for this key ({told}): check the plan and the billing page"
     elif status in (401, 403):
@@ -113,6 +118,23 @@ def _failure(endpoint: Endpoint, status: int, detail: str, error_type: str, retr
         kind = ProviderErrorKind.SERVER
         message = f"{provider} failed on its side ({told})"
     return ProviderError(message, kind=kind, status=status, retry_after=retry_after)
+
+
+def _status_in(error: JsonObject) -> int | None:
+    """The status an `error` object tells of, by its code or its type."""
+    code = error.get("code")
+    if isinstance(code, int) and 400 <= code < 600:
+        return code
+    statuses = map(_STATUS_OF_TYPE.get, (as_text(error.get("type")), as_text(code)))
+    return next(filter(None, statuses), None)
+
+
+def _error_of(body: bytes) -> JsonObject:
+    """The `error` object of a body, or an empty one."""
+    try:
+        return as_object(read_object(body.decode("utf-8", "replace")).get("error"))
+    except ValueError:
+        return {}
 
 
 def _when(retry_after: float | None) -> str:
@@ -153,7 +175,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return seconds
     try:
         when = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):  # no date, or numbers beyond what a machine counts
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)

@@ -2,7 +2,8 @@
 
 import json
 import uuid
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from acp_agent.core.messages import (
@@ -81,8 +82,7 @@ class Reply:
             parts.append(ThoughtPart(thought, self._provider, {self._reasoning_key: thought}))
         if self._text:
             parts.append(TextPart("".join(self._text)))
-        seen: set[str] = set()
-        parts.extend(_tool_use(call, seen) for call in self._calls)
+        parts.extend(_tool_uses(self._calls))
         return ModelDone(Message(Role.ASSISTANT, tuple(parts)), self._stop(), self._usage)
 
     def _delta(self, delta: JsonObject) -> list[ModelText | ModelThought]:
@@ -162,12 +162,19 @@ def _usage(usage: JsonObject) -> Usage:
     return Usage(input=prompt - cached, output=as_count(usage.get("completion_tokens")), cache_read=cached)
 
 
-def _tool_use(call: _Call, seen: set[str]) -> ToolUsePart:
-    """The call; a missing or repeated id is replaced, for a result must find its call."""
-    call_id = call.id
-    if not call_id or call_id in seen:
-        call_id = f"call_{uuid.uuid4().hex[:24]}"
-    seen.add(call_id)
-    raw = "".join(call.arguments)
-    arguments = read_arguments(raw)
-    return ToolUsePart(call_id, call.name, arguments, "" if arguments is not None else raw)
+def _tool_uses(calls: Iterable[_Call]) -> Iterable[ToolUsePart]:
+    """The calls; a missing or repeated id is replaced, for a result must find its call.
+
+    One equal to an earlier one, the id included, is left out: it is one call, sent twice.
+    """
+    seen: dict[str, ToolUsePart] = {}
+    for call in calls:
+        raw = "".join(call.arguments)
+        arguments = read_arguments(raw)
+        use = ToolUsePart(call.id, call.name, arguments, "" if arguments is not None else raw)
+        if use.id and seen.get(use.id) == use:
+            continue
+        if not use.id or use.id in seen:
+            use = replace(use, id=f"call_{uuid.uuid4().hex[:24]}")
+        seen[use.id] = use
+    return seen.values()

@@ -86,8 +86,8 @@ _COULD_NOT = (
 ERRORS = tuple(map(LinePatterns, (_SAID, (*_BUILDS, *_TESTS), _CRASHES, (*_LOGS, *_COULD_NOT))))
 """Lines that plainly report an error, unless `NO_ERRORS` knows better.
 
-In four parts, and without counted repetitions over whole lines: RE2 is a hundred times slower once what an expression
-can be in the midst of is more than its memory takes.
+In four parts, and without counted repetitions over whole lines: RE2 is fifty times slower once what an expression can
+be in the midst of is more than its memory takes.
 """
 
 NO_ERRORS = LinePatterns(
@@ -140,3 +140,19 @@ WARNINGS = LinePatterns(
     )
 )
 """The 17 kinds of O4.4, one entry each, in their order."""
+
+TELLING = LinePatterns(
+    (
+        r"(?i:error|\berr\b|fail|fatal|panic|critical|exception|rejection|emerg|exit|non-zero)|ERR_PNPM_|SEVERE",
+        r"✖|●|✕|✗|✘|\x{d7}|\.pyi?:\d|\.go:\d|^E  |^E: |\*\* \(|\*\*\* |^[EF][01]\d{3} ",
+        r"undefined |cannot find|multiple definition|symbol\(s\)|unresolved external|build stopped|not ok |\brejected\]",
+        r"SIG[A-Z]|TIMEOUT|ABORT|^goroutine |Segmentation|core dumped|Bus err|Killed|Aborted|double free|stack overflow",
+        r"(?i:out of memory|no space left)|Expired|Timeout|NotFound|DoesNotExist|^(?:Keyboard|System|StopI|Generator)",
+        r"Caused by: |(?i:could(?: not|n't)|can(?:'t|not)|unable to|not (?:found|permitted|recognized)|no such file)",
+        r"(?i:denied|a directory|read-only|option\b|connection refused)|^curl: |^CONFLICT ",
+        # the words of WARNINGS
+        r"(?i:unused|must be used|unsafe|raw.pointer|authenticat|unauthori|40[13]|weak|deprecated|insecure)",
+        r"(?i:md5|sha-?1|sql.?injection|RUSTSEC-|security advisor|vulnerabilit)",
+    )
+)
+"""Every line of `ERRORS` and `WARNINGS` holds one of these words: most outputs have few, so the rest is soon done."""

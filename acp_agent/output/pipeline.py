@@ -69,11 +69,13 @@ class Fitted:
 
     whole   the model's text, redacted, before anything was left out; "" when nothing was. To be kept
     long    whether it is over the threshold, so that only a part of it can be shown
+    telling what stands in the part of a command's long output that is left out and matters (O4.7)
     """
 
     result: ToolResult
     whole: str
     long: bool
+    telling: str
     _sizes: Sizes
     _speaker: Speaker
     _frame: Frame
@@ -87,12 +89,17 @@ class Fitted:
         summary     stands for the text of a long one (O5.15)
         """
         limit = self._sizes.preview if self.long and reference else self._sizes.threshold
-        text = summary or clip(self.result.text, limit).text
+        text = summary or self._clipped(limit)
         stats = self.result.stats and replace(
             self.result.stats, shown_lines=measure("", text).shown_lines, shown_chars=len(text)
         )
         parts = (self._frame.head, self._fenced(text), self._frame.ending, self._note, self._told(reference, trouble))
         return replace(self.result, text="\n".join(filter(None, parts)), stats=stats, frame=None)
+
+    def _clipped(self, limit: int) -> str:
+        if not self.telling:
+            return clip(self.result.text, limit).text
+        return f"{clip(self.result.text, limit - len(self.telling) - 1).text}\n{self.telling}"
 
     def _fenced(self, text: str) -> str:
         """Words of a tool that only says what it has done are ours, and so is an error."""
@@ -164,7 +171,14 @@ class _Application:
             stats=_stats(result.text, text, filtered),
         )
         left_out = long or len(text) < len(whole)
-        return Fitted(fitted, whole if left_out else "", long, self._sizes, self._speaker, frame, note)
+        telling = self._telling(text) if long and self._speaker.run is not None else ""
+        return Fitted(fitted, whole if left_out else "", long, telling, self._sizes, self._speaker, frame, note)
+
+    def _telling(self, text: str) -> str:
+        """Errors and warnings between the head and the tail that a preview shows, in two fifths of its room."""
+        room = self._sizes.preview * 2 // 5
+        dropped = preserved(text, clip(text, max(self._sizes.preview - room, SMALLEST_LIMIT)).text)
+        return clip(dropped, room).text if room >= SMALLEST_LIMIT else ""
 
     def _filtered(self, text: str) -> Filtered | None:
         """What the filters make of a command's output; `text` itself where that would save next to nothing."""

@@ -3,8 +3,8 @@
 The text stands between two lines that carry the same id. The id comes from the call's own, a UUID made when the
 text was not yet written or at least not by anybody who could have known it, so that nothing in the text can close
 the fence. Text of this machine stays as it is: a model that edits a file needs its exact words. In text from outside
-what looks like a fence is escaped as well, for readers who do not compare ids. The system prompt says what a fence means
-(`agent/prompt.py`).
+what looks like a fence is escaped as well, for readers who do not compare ids. What a fence means is said in the system
+prompt (`agent/prompt.py`).
 """
 
 import hashlib

@@ -9,12 +9,10 @@ from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import ToolProgress
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import CommandSubject, Frame, JsonObject, Subject, ToolKind, ToolResult
-from acp_agent.tools.lines import cut
 from acp_agent.tools.params import WHOLE, Name, Params
 from acp_agent.tools.tool import Tool
 
 _TELLING = ("permission denied", "no such file or directory")
-_MESSAGE_LIMIT = 200
 
 
 class BashParams(Params):
@@ -103,11 +101,10 @@ def _failure(outcome: CommandOutcome) -> ToolFailure | None:
 
 
 def _telling_failure(stderr: str) -> ToolFailure | None:
-    """A failure the error stream names. Its own words are the message."""
-    for line in stderr.split("\n"):
-        if any(words in line.lower() for words in _TELLING):
-            return ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, cut(line.strip(), _MESSAGE_LIMIT))
-    return None
+    """A failure the error stream names. Its line stands in the output: here it would speak in our name."""
+    said = stderr.lower()
+    words = min((words for words in _TELLING if words in said), key=said.index, default="")
+    return ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, f"the command reported: {words}") if words else None
 
 
 def _envelope(outcome: CommandOutcome) -> JsonObject:

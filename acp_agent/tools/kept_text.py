@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from acp_agent.tools.line_pattern import LinePattern
+from acp_agent.linear_regex import LinearRegex
 
 _BLOCK = 64 * 1024
 
@@ -61,7 +61,7 @@ class KeptText:
             found.append(self._line(number, at))
         return found
 
-    def find(self, pattern: LinePattern, line: Line, column: int) -> Found | None:
+    def find(self, pattern: LinearRegex, line: Line, column: int) -> Found | None:
         """The first match at or after a character of a line, also in later lines. One behind the last is none."""
         at = line.start + len(line.text[:column].encode())
         if column > len(line.text):

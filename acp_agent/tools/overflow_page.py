@@ -1,7 +1,7 @@
 """One page of a long text: as many lines, pieces of a line or matches as fit, and how to read on."""
 
+from acp_agent.linear_regex import LinearRegex
 from acp_agent.tools.kept_text import Found, KeptText, Line
-from acp_agent.tools.line_pattern import LinePattern
 
 SMALLEST = 800
 """Characters a page must have at least: a match in a long line, its context and the notice fit in that."""
@@ -49,7 +49,7 @@ class Page:
             more = f"{len(line.text) - end} more characters in this line"
             self._notice = [f"... {more} (go on with offset={line.number} column={end})"]
 
-    def search(self, kept: KeptText, pattern: LinePattern, at: Found, limit: int) -> None:
+    def search(self, kept: KeptText, pattern: LinearRegex, at: Found, limit: int) -> None:
         """At most `limit` matches from a place on, as grep shows them; of a long line, what is around each match."""
         shown, last = 0, None
         while (found := kept.find(pattern, at.line, at.column)) is not None:

@@ -10,13 +10,16 @@ from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.overflow import PREFIX, UNKNOWN
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Subject, ToolKind, ToolResult
+from acp_agent.linear_regex import LinearRegex
 from acp_agent.tools.kept_text import Found, KeptText
-from acp_agent.tools.line_pattern import LinePattern
+from acp_agent.tools.lines import cut
 from acp_agent.tools.overflow_page import SMALLEST, Page
 from acp_agent.tools.params import WHOLE, Name, Params, quote
 from acp_agent.tools.tool import Tool
+from acp_agent.tools.visible import visible
 
 _MOST = 1_000_000_000
+_LONGEST_REASON = 200
 _AGAIN = "If it is still needed, make the call again whose output it was, asking for less."
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 
@@ -82,7 +85,7 @@ class ReadOverflow(Tool[ReadOverflowParams]):
         page = Page(self._max_chars)
         limit = params.limit or _MOST
         if params.pattern is not None:
-            page.search(kept, LinePattern(params.pattern), Found(start, params.column), limit)
+            page.search(kept, _regex(params.pattern), Found(start, params.column), limit)
             after = f" after line {first}" if first else ""
             return page.text() or f"No matches{after} for: {quote(params.pattern)}"
         if params.column:
@@ -95,3 +98,13 @@ class ReadOverflow(Tool[ReadOverflowParams]):
 def _no_uuid() -> NoReturn:
     hint = f"Copy it whole, like {PREFIX}01234567-89ab-cdef-0123-456789abcdef."
     raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, "id must be a valid UUID", hint)
+
+
+def _regex(pattern: str) -> LinearRegex:
+    """The pattern, held against each line. Raises ToolError with RE2's reason for what is no expression."""
+    try:
+        return LinearRegex(pattern, by_line=True)
+    except ValueError as error:
+        msg = f"pattern = {quote(pattern)}: {cut(visible(str(error)), _LONGEST_REASON)}"
+        hint = "RE2 has no look-around and no back-references; put a backslash before ( [ . and the like."
+        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg, hint) from None

@@ -1,9 +1,10 @@
 """One contract for every model adapter, served by a real HTTP server on 127.0.0.1 with canned bytes."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
@@ -38,18 +39,22 @@ ASK = ModelRequest("Be brief.", (Message(Role.USER, (TextPart("hi"),)),))
 USAGE = {
     "anthropic": Usage(input=25, output=42, cache_read=2000, cache_write=100),
     "openai": Usage(input=125, output=42, cache_read=2000),
-    "ollama": Usage(input=125, output=42, cache_read=2000),
+    "ollama": Usage(input=2125, output=42),  # does not tell what it had in its cache
 }
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """A wire format: its provider type, where it posts, and how it streams an answer."""
+    """A wire format: its provider type, where it posts, how it streams an answer, and an error inside it.
+
+    configured   set so that the server is asked nothing but for the answer
+    """
 
     type: ProviderType
     path: str
     stream: Callable[..., bytes]
-    timeout: float = 5.0
+    overloaded: bytes
+    configured: Mapping[str, Any] = field(default_factory=dict)
 
     @asynccontextmanager
     async def serving(
@@ -59,7 +64,7 @@ class Dialect:
         async with ScriptedHttp(replies) as server:
             base = {ProviderType.OPENAI: server.url + "/v1"}.get(self.type, server.url)
             fields = {"base_url": base, "api_key": FAKE_KEY, "api_key_env": "FAKE_API_KEY", "timeout": timeout}
-            catalog = Catalog([ProviderConfig("acme", self.type, **{**fields, **config})])
+            catalog = Catalog([ProviderConfig("acme", self.type, **{**fields, **self.configured, **config})])
             try:
                 yield catalog.build(ModelRef("acme", "some-model")), server
             finally:
@@ -67,9 +72,15 @@ class Dialect:
 
 
 DIALECTS = {
-    "anthropic": Dialect(ProviderType.ANTHROPIC, "/v1/messages", streams.anthropic),
-    "openai": Dialect(ProviderType.OPENAI, "/v1/chat/completions", streams.openai),
-    "ollama": Dialect(ProviderType.OLLAMA, "/v1/chat/completions", streams.openai),
+    "anthropic": Dialect(ProviderType.ANTHROPIC, "/v1/messages", streams.anthropic, streams.OVERLOADED),
+    "openai": Dialect(ProviderType.OPENAI, "/v1/chat/completions", streams.openai, streams.OVERLOADED),
+    "ollama": Dialect(
+        ProviderType.OLLAMA,
+        "/api/chat",
+        streams.ollama,
+        b'{"error": "Overloaded", "status": 529}\n',
+        {"context_window": 32_768, "images": False},
+    ),
 }
 
 
@@ -206,20 +217,39 @@ async def test_an_answer_without_anything_in_it_is_an_empty_message(dialect: Dia
     assert done.stop is ModelStop.END
 
 
+STOPS = {
+    "anthropic": {
+        "max_tokens": ModelStop.MAX_TOKENS,
+        "model_context_window_exceeded": ModelStop.MAX_TOKENS,
+        "refusal": ModelStop.REFUSAL,
+        "stop_sequence": ModelStop.END,
+        "pause_turn": ModelStop.END,
+        "of_the_future": ModelStop.END,
+        "tool_use": ModelStop.END,  # says tools, has none
+    },
+    "openai": {
+        "length": ModelStop.MAX_TOKENS,
+        "max_tokens": ModelStop.MAX_TOKENS,
+        "content_filter": ModelStop.REFUSAL,
+        "eos": ModelStop.END,
+        "end_turn": ModelStop.END,
+        "of_the_future": ModelStop.END,
+        "tool_calls": ModelStop.END,
+    },
+    "ollama": {
+        "stop": ModelStop.END,
+        "length": ModelStop.MAX_TOKENS,
+        "of_the_future": ModelStop.END,
+    },
+}
+
+
 @pytest.mark.parametrize(
-    ("stops", "expected"),
-    [
-        ({"anthropic": "max_tokens", "chat": "length"}, ModelStop.MAX_TOKENS),
-        ({"anthropic": "model_context_window_exceeded", "chat": "max_tokens"}, ModelStop.MAX_TOKENS),
-        ({"anthropic": "refusal", "chat": "content_filter"}, ModelStop.REFUSAL),
-        ({"anthropic": "stop_sequence", "chat": "eos"}, ModelStop.END),
-        ({"anthropic": "pause_turn", "chat": "end_turn"}, ModelStop.END),
-        ({"anthropic": "of_the_future", "chat": "of_the_future"}, ModelStop.END),
-        ({"anthropic": "tool_use", "chat": "tool_calls"}, ModelStop.END),  # says tools, has none
-    ],
+    ("name", "stop", "expected"),
+    [(name, stop, expected) for name, stops in STOPS.items() for stop, expected in stops.items()],
 )
-async def test_stop_reasons_are_told_in_our_words(dialect: Dialect, stops: dict[str, str], expected: ModelStop) -> None:
-    stop = stops["anthropic" if dialect.type is ProviderType.ANTHROPIC else "chat"]
+async def test_stop_reasons_are_told_in_our_words(name: str, stop: str, expected: ModelStop) -> None:
+    dialect = DIALECTS[name]
     async with dialect.serving(Reply.stream(dialect.stream(text=["x"], stop=stop))) as (provider, _):
         assert (await answer(provider)).stop is expected
 
@@ -379,9 +409,9 @@ async def test_a_page_instead_of_a_stream_is_told_as_such(dialect: Dialect, cont
 
 async def test_an_error_inside_the_stream_counts_like_a_status(dialect: Dialect) -> None:
     stream = dialect.stream(text=["Hel"])
-    cut = stream.index(b"\n\n", stream.index(b"Hel")) + 2
-    error = streams.sse({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, "error")
-    async with dialect.serving(Reply.stream(stream[:cut] + error)) as (provider, _):
+    end = re.compile(rb"\n+").search(stream, stream.index(b"Hel"))
+    assert end
+    async with dialect.serving(Reply.stream(stream[: end.end()] + dialect.overloaded)) as (provider, _):
         fault = await failure(provider)
     assert fault.kind is ProviderErrorKind.OVERLOADED
     assert fault.status == 529

@@ -23,13 +23,13 @@ MODEL_LIMIT = 6 * 1024
 EDITOR_LIMIT = 40 * 1024
 MEMORY_LIMIT = 64 * 1024 * 1024
 
-LINES = "".join(f"{number}: {'ÄÖ漢🙂'[number % 4]} a line of some tool that talks\n" for number in range(4000))
+LINES = "".join(f"{number}: {'ÄÖ漢🙂'[number % 4]} a line of some tool that talks\n" for number in range(1700))
 OUTPUTS = {
-    "one line": "ab漢🙂".encode() * 40_000,
-    "binary": random.Random(5).randbytes(200_000),
+    "one line": "ab漢🙂".encode() * 15_000,
+    "binary": random.Random(5).randbytes(140_000),
     "CRLF": LINES.replace("\n", "\r\n").encode(),
     "progress": b"".join(b"\r%3d%% of it" % (number % 101) for number in range(30_000)) + b"\n" + LINES.encode(),
-    "zeros": (b"\0" * 30 + b"x\n") * 30_000,
+    "zeros": (b"\0" * 30 + b"x\n") * 26_000,
 }
 
 
@@ -139,10 +139,13 @@ async def test_how_a_command_ended_is_said_to_the_model_and_in_the_envelope(tmp_
         "./plain": (126, None, "policy_blocked"),
         "no-such-program": (127, None, "permanent_failure"),
         "kill -9 $$": (137, "SIGKILL", ""),
-        "head -c1 /missing; true": (0, None, ""),
+        "cat /missing; true": (0, None, ""),
+        "cat ./missing": (1, None, "permanent_failure" if capabilities == NOTHING else ""),
+        "sleep 60": (124, None, "timeout"),
     }
     mind = Mind()
-    async with thinking(tmp_path, mind.run(*ends), capabilities=capabilities) as (editor, _):
+    calls = [("bash", {"command": command, "timeout": 1 if "60" in command else 30}) for command in ends]
+    async with thinking(tmp_path, mind.call(*calls), capabilities=capabilities) as (editor, _):
         (editor.workspace / "plain").write_text("echo no\n")
         await go(editor)
     for said, call, (code, signal_name, category) in zip(mind.said, editor.calls, ends.values(), strict=True):

@@ -4,13 +4,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-_FILE = re.compile(r"diff --(?:git|cc|combined) ")
+_FILE = ("diff --git ", "diff --cc ", "diff --combined ")
 _HUNK = re.compile(r"(?P<ats>@@+) (?P<ranges>(?:[-+]\d+(?:,\d+)? )+)@@+")
-_HEADERS = ("diff --", "@@")
+_BEGINS = (*_FILE, "@@")
 _RANGE = re.compile(r"[-+]\d+(?:,(\d+))?")
-_HEADER = re.compile(
-    r"(?:index |old mode |new mode |new file mode |deleted file mode |mode |similarity index |dissimilarity index "
-    r"|rename |copy |--- |\+\+\+ |Binary files |GIT binary patch)"
+_HEADER = (
+    *("index ", "--- ", "+++ ", "old mode ", "new mode ", "new file mode ", "deleted file mode ", "mode ", "rename "),
+    *("copy ", "similarity index ", "dissimilarity index ", "Binary files ", "GIT binary patch"),
 )
 _BINARY_DATA = re.compile(r"(?:literal|delta) \d+$|[A-Za-z][0-9A-Za-z!#$%&()*+;<=>?@^_`{|}~-]+$|$")
 
@@ -51,7 +51,7 @@ class FileDiff:
 
 def files_of(lines: Sequence[str]) -> tuple[list[str], list[FileDiff]]:
     """What stands before the first file (a --stat table, other words), and the files."""
-    at = next((i for i, line in enumerate(lines) if _FILE.match(line)), len(lines))
+    at = next((i for i, line in enumerate(lines) if line.startswith(_FILE)), len(lines))
     prelude, files = list(lines[:at]), list[FileDiff]()
     while at < len(lines):
         at = _file(lines, at, files)
@@ -64,11 +64,11 @@ def _file(lines: Sequence[str], at: int, files: list[FileDiff]) -> int:
     files.append(found)
     at += 1
     binary = False
-    while at < len(lines) and (_HEADER.match(lines[at]) or (binary and _BINARY_DATA.match(lines[at]))):
+    while at < len(lines) and (lines[at].startswith(_HEADER) or (binary and _BINARY_DATA.match(lines[at]))):
         binary |= lines[at] == "GIT binary patch"
         found.header.append(lines[at])
         at += 1
-    while at < len(lines) and not _FILE.match(lines[at]):
+    while at < len(lines) and not lines[at].startswith(_FILE):
         hunk = _HUNK.match(lines[at]) if lines[at].startswith("@@") else None
         if hunk is None:
             found.trailer.append(lines[at])
@@ -159,6 +159,7 @@ def _combined_end(lines: Sequence[str], at: int, sizes: list[int], parents: int)
 
 def _next_header(lines: Sequence[str], start: int) -> int:
     for i in range(start, len(lines)):
-        if lines[i].startswith(_HEADERS) and (_FILE.match(lines[i]) or _HUNK.match(lines[i])):
+        line = lines[i]
+        if line.startswith(_BEGINS) and (not line.startswith("@@") or _HUNK.match(line)):
             return i
     return len(lines)

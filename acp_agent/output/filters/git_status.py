@@ -18,9 +18,10 @@ _STATE = (
     "rebase in progress; ",
 )
 _SHORT = re.compile(r"(?:## |# branch\.|[ MADRCUT?!]{2} \S|[12u] [.MADRCUT]{2} |[?!] )")
-_SECTION = re.compile(r"(?:Changes to be committed|Changes not staged for commit|Untracked files|Ignored files):$")
+_SECTIONS = frozenset(
+    ("Changes to be committed:", "Changes not staged for commit:", "Untracked files:", "Ignored files:")
+)
 _ENTRY = "\t"
-_HINT = re.compile(r"  \(.*\)$")
 _TAIL_HINT = re.compile(r"((?:no changes added|nothing added|nothing) to commit\b.*?) \((?:use|create)\b.*\)$")
 
 
@@ -50,16 +51,18 @@ def _without_hints(lines: Sequence[str]) -> tuple[list[str], bool]:
         if in_section and line.startswith(_ENTRY):
             files.append(line)
             continue
-        shown, shortened = _head(files)
-        kept += shown
-        files, cut = [], cut or shortened
+        if files:
+            shown, shortened = _head(files)
+            kept += shown
+            files, cut = [], cut or shortened
         if line.startswith("diff --git "):  # of `status -v`: git_diff's matter, not ours
             return kept + list(lines[lines.index(line) :]), cut
         known = known or line.startswith(_STATE)
-        in_section = _SECTION.match(line) is not None or (in_section and bool(_HINT.match(line)))
-        if known and _HINT.match(line):
+        hint = line.startswith("  (") and line.endswith(")")
+        in_section = line in _SECTIONS or (in_section and hint)
+        if known and hint:
             continue
-        ending = _TAIL_HINT.match(line)
+        ending = _TAIL_HINT.match(line) if line.startswith("no") else None
         kept.append(ending[1] if ending else line)
     shown, shortened = _head(files)
     return kept + shown, cut or shortened

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from acp_agent.core.types import Confidence
-from acp_agent.output.filters.captures import Captures
-from acp_agent.output.filters.line_patterns import decoded, encoded
+from acp_agent.output.filters.line_patterns import Captures, decoded, encoded
 from acp_agent.output.filters.run import CommandRun
 from acp_agent.output.filters.strategy import Applied
 
@@ -78,7 +77,7 @@ class GroupByRule:
                 other += [line] if line.strip() and not _PROGRESS.match(line) else []
             elif place is not None and not current.places:
                 current.places.append(place)
-            if current is not None and not current.rule:
+            if current is not None and not current.rule and (start in rules or "rust-clippy/" in line):
                 current.rule = rules.get(start) or _clippy_rule(line)
             previous = line
             start += (len(line) if ascii_only else len(encoded(line))) + 1
@@ -93,7 +92,7 @@ def _message(line: str, place: str, previous: str) -> str:
 
 def _clippy_rule(line: str) -> str:
     """The rule in the address of clippy's help, which every finding of it names."""
-    page = _CLIPPY_PAGE.search(line) if "rust-clippy/" in line else None
+    page = _CLIPPY_PAGE.search(line)
     return f"clippy::{page[1]}" if page else ""
 
 

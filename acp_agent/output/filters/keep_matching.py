@@ -22,5 +22,5 @@ class KeepMatching:
         if run.failed:
             return Applied(text, Confidence.FALLBACK)
         data = encoded(text)
-        kept = b"".join(data[start:end] for start, end in self._wanted.runs(data))
+        kept = self._wanted.lines(data)
         return Applied(decoded(kept), Confidence.FULL) if kept else Applied(text, Confidence.FALLBACK)

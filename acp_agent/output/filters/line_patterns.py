@@ -13,7 +13,8 @@ LONGEST_PATTERN = 512
 """Characters of an expression; a rule with a longer one is skipped (O1.4)."""
 
 
-_MEMORY = 1024 * 1024  # bytes of one compiled expression: what is larger would also take long to compile
+_LARGEST = 1024 * 1024  # bytes of one expression that was written down: what is larger would take long to compile
+_MEMORY = 8 * 1024 * 1024  # for what RE2 remembers of a search; a fiftieth of its speed is left when that is too little
 
 
 class _Options(Protocol):
@@ -24,10 +25,12 @@ class _Options(Protocol):
 
 
 class _Match(Protocol):
-    def span(self) -> tuple[int, int]: ...
+    def span(self, group: int = 0) -> tuple[int, int]: ...
 
 
 class _Compiled(Protocol):
+    groups: int
+
     def finditer(self, text: bytes) -> Iterator[_Match]: ...
     def search(self, text: bytes) -> _Match | None: ...
 
@@ -46,7 +49,7 @@ class Pattern:
     """One expression, searched for in a short text such as a command. Raises ValueError when it is none."""
 
     def __init__(self, pattern: str) -> None:
-        self._regex = _compiled(pattern, lines=False)
+        self._regex = _compiled(pattern, _LARGEST, lines=False)
 
     def found_in(self, text: str) -> bool:
         """Whether it matches anywhere in the text."""
@@ -64,7 +67,9 @@ class LinePatterns:
             check(pattern)
         anyone = "|".join(f"(?:{pattern})" for pattern in patterns)
         # `.` never takes a line feed here, `\C` takes any byte: behind a greedy `.*` only a line feed is left.
-        self._runs = _compiled(rf"(?m)(?:^.*(?:{anyone}).*\C?)+", lines=True)
+        runs = rf"(?m)(?:^.*(?:{anyone}).*\C?)+"
+        check(runs)
+        self._runs = _compiled(runs, _MEMORY)
 
     def runs(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Start and end of every run of lines that hold an expression, line feeds included. `data` is UTF-8."""
@@ -83,14 +88,43 @@ class LinePatterns:
         if at < len(data):
             yield at, len(data)
 
+    def lines(self, data: bytes) -> bytes:
+        """The lines that hold an expression."""
+        return b"".join([data[start:end] for start, end in self.runs(data)])
+
+    def other_lines(self, data: bytes) -> bytes:
+        """The lines that hold none."""
+        return b"".join([data[start:end] for start, end in self.other_runs(data)])
+
     def found_in(self, text: str) -> bool:
         """Whether any line of a text holds an expression."""
         return next(self.runs(encoded(text)), None) is not None
 
 
+class Captures:
+    """One expression that says which part of a line is meant: by its first group, or the whole match.
+
+    Raises ValueError when it is none.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        check(pattern)
+        self._regex = _compiled(f"(?m){pattern}", _MEMORY, captures=True)
+        self._group = min(1, self._regex.groups)
+
+    def by_line(self, data: bytes) -> dict[int, str]:
+        """The meant part of the first match in each line that has one, by the offset the line begins at."""
+        found: dict[int, str] = {}
+        for match in self._regex.finditer(data):
+            start, end = match.span(self._group)
+            if start >= 0:  # the group took part
+                found.setdefault(data.rfind(b"\n", 0, start) + 1, decoded(data[start:end]))
+        return found
+
+
 def check(pattern: str) -> None:
     """Raises ValueError, with RE2's reason, for what is no expression."""
-    _compiled(pattern, lines=True)
+    _compiled(pattern, _LARGEST)
 
 
 def encoded(text: str) -> bytes:
@@ -108,12 +142,12 @@ def line_count(data: bytes) -> int:
     return data.count(b"\n") + (data != b"" and not data.endswith(b"\n"))
 
 
-def _compiled(pattern: str, *, lines: bool) -> _Compiled:
+def _compiled(pattern: str, memory: int, *, lines: bool = True, captures: bool = False) -> _Compiled:
     options = _ENGINE.Options()
     options.log_errors = False
-    options.max_mem = _MEMORY
+    options.max_mem = memory
     options.never_nl = lines
-    options.never_capture = True
+    options.never_capture = not captures
     try:
         return _ENGINE.compile(pattern, options)
     except _ENGINE.error as error:

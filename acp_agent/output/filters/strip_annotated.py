@@ -71,8 +71,7 @@ class StripAnnotated:
         summaries = ""
         if self._summary is not None:
             data = encoded(rest)
-            summaries = "".join(decoded(data[start:end]) for start, end in self._summary.runs(data))
-            rest = "".join(decoded(data[start:end]) for start, end in self._summary.other_runs(data))
+            summaries, rest = decoded(self._summary.lines(data)), decoded(self._summary.other_lines(data))
         if lines_of(rest) > sum(self._ends):
             rest = ends(rest, *self._ends)
         return "".join(f"{part}\n" for part in (rest.removesuffix("\n"), summaries.removesuffix("\n")) if part)

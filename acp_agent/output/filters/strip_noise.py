@@ -18,7 +18,7 @@ class StripNoise:
         """The other lines: Full, or Fallback if there was no noise. If all is noise, a line that says so."""
         del run
         data = encoded(text)
-        kept = b"".join(data[start:end] for start, end in self._noise.other_runs(data))
+        kept = self._noise.other_lines(data)
         removed = line_count(data) - line_count(kept)
         if not removed:
             return Applied(text, Confidence.FALLBACK)

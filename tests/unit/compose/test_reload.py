@@ -65,7 +65,7 @@ class Live:
             return read(before=before)
 
         builders = Builders(reload, self.build, self.closed, self.adopt)
-        self.tools = LiveToolset(read(), builders, self.emit, lambda: None)
+        self.tools = LiveToolset(read(), builders, self.emit, lambda: ())
         return self.tools
 
     def block(self, word: str) -> None:
@@ -205,7 +205,7 @@ async def test_other_files_are_looked_at_at_the_same_moments(live: Live):
     live.block("x")
     read = partial(load, Flags(config=str(live.file)), {})
     builders = Builders(lambda before: read(before=before), live.build, live.closed, live.adopt)
-    tools = LiveToolset(read(), builders, live.emit, lambda: looks.append(1))
+    tools = LiveToolset(read(), builders, live.emit, lambda: looks.append(1) or ())
     tools.specs()
     await tools.backends()
     await tools.run(CALL)

@@ -58,7 +58,16 @@ def test_head_and_tail_are_the_ends_of_the_whole_and_the_gap_is_counted(chunks: 
     assert whole.endswith(tail)
     assert len((head + tail).encode()) <= limit
     assert len((head + tail).encode()) + int(found[1]) == len(whole.encode())
-    assert limit - len((head + tail).encode()) <= 6  # at most one character lost at each side of the gap
+    longest = max((len(word.encode()) for word in re.split(r"[ \t\n]", whole)), default=0)
+    assert limit - len((head + tail).encode()) <= 6 + 2 * longest  # a character and a word at each side of the gap
+
+
+def test_no_word_beside_the_gap_is_cut_in_two():
+    """Half of a secret is one that nobody recognises."""
+    whole = [f"word{number:02} token-of-ten\n" for number in range(40)]
+    for limit in range(80, 400):
+        kept = captured(limit, *whole).text()
+        assert set(GAP.sub(" ", kept).split()) <= set("".join(whole).split()), limit
 
 
 @pytest.mark.parametrize("size", [1, 100, 65536])

@@ -69,6 +69,9 @@ def anthropic(
     return b"".join(out)
 
 
+OVERLOADED = sse({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, "error")
+
+
 def chat_chunk(delta: dict[str, Any] | None, finish: str | None = None, **fields: Any) -> dict[str, Any]:
     """One chat.completion.chunk."""
     base = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
@@ -103,3 +106,44 @@ def openai(
     out.append(sse({**chat_chunk({}), "choices": [], "usage": usage}, newline=newline))
     out.append(f"data: [DONE]{newline}{newline}".encode())
     return b"".join(out)
+
+
+def ollama_line(message: dict[str, Any] | None = None, done: str | None = None, **fields: Any) -> dict[str, Any]:
+    """One object of an /api/chat stream; with `done` the last one."""
+    line: dict[str, Any] = {"model": "m", "created_at": "2026-08-04T19:22:45.499127Z"}
+    line["message"] = {"role": "assistant", "content": "", **(message or {})}
+    return {**line, "done": done is not None, **({"done_reason": done} if done else {}), **fields}
+
+
+def ndjson(*lines: dict[str, Any], newline: str = "\n") -> bytes:
+    """Raw characters, not escapes: U+2028 and emoji travel as such."""
+    return "".join(json.dumps(line, ensure_ascii=False) + newline for line in lines).encode()
+
+
+def ollama_call(call: dict[str, str]) -> dict[str, Any]:
+    """A tool call as Ollama sends it, its arguments an object; as text, as some servers do, where they are none."""
+    try:
+        arguments = json.loads(call["arguments"])
+        json.dumps(arguments, allow_nan=False)
+    except (ValueError, RecursionError):
+        arguments = None
+    sane = isinstance(arguments, dict) and len(call["arguments"]) < 200
+    function = {"index": 0, "name": call["name"], "arguments": arguments if sane else call["arguments"]}
+    return {**({"id": call["id"]} if call.get("id") else {}), "function": function}
+
+
+def ollama(
+    text: Sequence[str] = (),
+    calls: Iterable[dict[str, str]] = (),
+    thought: Sequence[str] = (),
+    stop: str | None = None,
+    newline: str = "\n",
+    extra_blocks: Iterable[dict[str, Any]] = (),
+) -> bytes:
+    """An /api/chat stream: thoughts, text, each call in one piece, then a line with the counts."""
+    assert not list(extra_blocks), "/api/chat has no blocks"
+    lines = [ollama_line({"thinking": piece}) for piece in thought]
+    lines += [ollama_line({"content": piece}, logprobs=[]) for piece in text]
+    lines += [ollama_line({"tool_calls": [ollama_call(call)]}) for call in calls]
+    counts = {"prompt_eval_count": 2125, "eval_count": 42, "total_duration": 4883583458, "load_duration": 1334875}
+    return ndjson(*lines, ollama_line(done=stop or "stop", **counts), newline=newline)

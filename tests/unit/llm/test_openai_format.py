@@ -244,8 +244,6 @@ async def test_pictures_a_server_refuses_are_left_out_at_once_and_from_then_on()
         (ProviderType.OPENAI, "google/gemini-3-pro", None, True),
         (ProviderType.OPENAI, "qwen/qwen3-coder", None, False),
         (ProviderType.OPENAI, "qwen/qwen3-vl-8b", None, True),
-        (ProviderType.OLLAMA, "gemini-3-pro", None, False),
-        (ProviderType.OLLAMA, "gemma3", True, True),
     ],
 )
 async def test_who_is_shown_pictures(type_: ProviderType, model: str, images: bool | None, seen: bool) -> None:

@@ -133,6 +133,14 @@ def test_above_the_threshold_the_model_gets_a_preview_and_a_reference_to_what_is
     assert "(3 lines, 50011 chars) is overflow:1: read_overflow" in done.text
 
 
+def test_an_error_between_the_head_and_the_tail_that_are_shown_is_shown_too() -> None:
+    text = "compiled a part\n" * 5_000 + "src/a.c:3:5: error: 'x' undeclared\n" + "compiled a part\n" * 5_000
+    for reference in ("", "overflow:1"):
+        done = applied(shell_result(text), BASH, "ninja").finish(reference)
+        assert "src/a.c:3:5: error: 'x' undeclared" in done.text
+        assert len(done.text) < (6 * 1024 if reference else 51_000)
+
+
 def test_a_summary_stands_for_a_long_text() -> None:
     done = applied(shell_result(LONG), BASH).finish("overflow:1", summary="x, many times")
     assert inside(done.text) == "x, many times\n"

@@ -83,12 +83,12 @@ async def test_any_other_exit_code_is_an_answer_and_no_error():
         (
             Script(stderr="trying\ncat: /x: Permission denied\n", exit_code=1),
             ToolErrorCategory.PERMANENT_FAILURE,
-            "cat: /x: Permission denied",
+            "the command reported: permission denied",
         ),
         (
             Script(stderr="ls: cannot access 'y': No such file or directory\n", exit_code=2),
             ToolErrorCategory.PERMANENT_FAILURE,
-            "ls: cannot access 'y': No such file or directory",
+            "the command reported: no such file or directory",
         ),
     ],
 )

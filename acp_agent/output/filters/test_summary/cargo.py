@@ -31,18 +31,23 @@ class CargoTest:
         self._recognised = False
 
     def parse(self, lines: Sequence[str]) -> Parsed | None:
-        at = 0
-        while at < len(lines):
-            at = self._take(lines, at)
+        at, end = 0, len(lines)
+        while at < end:
+            line = lines[at]
+            if not line:
+                self._parsed.loose(line)
+                at += 1
+            elif self._expected is not None and line.endswith(" ... ok") and line.startswith("test "):
+                self._seen.passed += 1
+                at += 1
+            else:
+                at = self._take(lines, at)
         self._ended_early()
         return self._parsed if self._recognised else None
 
     def _take(self, lines: Sequence[str], at: int) -> int:
         """Take up what begins at a line; the line behind it."""
         line = lines[at]
-        if line.endswith(" ... ok") and line.startswith("test ") and self._expected is not None:
-            self._seen.passed += 1
-            return at + 1
         if self._expected is None and not line.startswith(_BEGINNINGS):
             self._parsed.loose(line)
             return at + 1
@@ -85,7 +90,7 @@ class CargoTest:
     def _harness(self, line: str) -> bool:
         if line.startswith("error: ") and _CARGO_GAVE_UP.match(line):
             self._ended_early()
-        if running := _RUNNING.match(line):
+        if line.startswith("running ") and (running := _RUNNING.match(line)):
             self._ended_early()
             self._expected = int(running[1])
             return True

@@ -37,7 +37,14 @@ class GoPlain:
 
     def parse(self, lines: Sequence[str]) -> Parsed | None:
         for line in lines:
-            self._take(line)
+            if line.startswith("--- PASS: "):
+                self._passed(line[len("--- PASS: ") :].partition(" ")[0])
+            elif line.startswith("=== ") and (event := _EVENT.match(line)):
+                self._close()
+                self._current = event["test"]
+                self._printed.setdefault(self._current, [])
+            else:
+                self._take(line)
         self._close()
         if not self._recognised:
             return None
@@ -52,14 +59,6 @@ class GoPlain:
         return Totals(self._packages.passed, failed, self._packages.ignored)
 
     def _take(self, line: str) -> None:
-        if line.startswith("--- PASS: "):
-            self._passed(line[len("--- PASS: ") :].partition(" ")[0])
-            return
-        if line.startswith("=== ") and (event := _EVENT.match(line)):
-            self._close()
-            self._current = event["test"]
-            self._printed.setdefault(self._current, [])
-            return
         if "--- " in line and (end := _END.match(line)):
             self._test_ended(end, line)
         elif "\t" in line and (package := _PACKAGE.match(line)):
@@ -80,7 +79,8 @@ class GoPlain:
         self._recognised = True
         self._tests.passed += 1
         self._printed.pop(test, None)
-        self._subtests_into_failure(test, failed=False)
+        if self._printed:
+            self._subtests_into_failure(test, failed=False)
         self._current = ""
 
     def _test_ended(self, end: re.Match[str], line: str) -> None:

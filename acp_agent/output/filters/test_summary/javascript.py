@@ -10,8 +10,9 @@ _MOCHA = re.compile(r"\s+(?P<count>\d+) (?P<what>passing|failing|pending)\b")
 _COUNT = re.compile(r"(\d+) ([a-z]+)")
 _DETAIL = re.compile(r"\s*(?:● \S.*|⎯+ .*⎯+|FAIL\s+\S.* > .*|\d+\) \S.*)$")
 _NOTE = re.compile(r"\s*(?:Test Suites|Test Files|Snapshots|Time|Duration|Errors|Unhandled Errors?)\b:?\s")
-_PASSED = re.compile(r"\s*(?:✓|√|✔|PASS\b|○|↓|RUN\s+v\d|Start at|Ran all test suites|\[\d+/\d+\]⎯)")
-_TICKS = ("✓", "√", "✔")
+_PASSED = re.compile(r"\s*(?:PASS\b|○|↓|RUN\s+v\d|Start at|Ran all test suites|\[\d+/\d+\]⎯)")
+_TICKS = frozenset("✓√✔")
+_FIRST = frozenset("TSDEUFPR[0123456789●⎯○↓✕\u00d7✗\u276f")  # what any of these expressions begins with
 _FAILED = re.compile(r"\s*(?:✕|\u00d7|✗|\u276f|FAIL\b)\s*\S")
 _PASSED_WORDS = {"passed", "passing"}
 _FAILED_WORDS = {"failed", "failing"}
@@ -29,15 +30,22 @@ class JavaScript:
 
     def parse(self, lines: Sequence[str]) -> Parsed | None:
         for line in lines:
-            self._take(line)
+            first = line.lstrip()[:1]
+            if first in _TICKS:  # most lines
+                if self._failure:
+                    self._close()
+            elif first in _FIRST:
+                self._take(line)
+            elif self._failure:
+                self._failure.append(line)
+            else:
+                self._parsed.loose(line)
         self._close()
         self._parsed.totals.add(self._counts)
         return self._parsed if self._recognised else None
 
     def _take(self, line: str) -> None:
-        if line.lstrip()[:1] in _TICKS:  # most lines
-            self._close()
-        elif (summary := _SUMMARY.match(line)) or (line.startswith("  ") and _MOCHA.match(line)):
+        if (summary := _SUMMARY.match(line)) or (line.startswith("  ") and _MOCHA.match(line)):
             self._summary(line, summary["counts"] if summary else line)
         elif _NOTE.match(line):
             self._close()
@@ -72,6 +80,8 @@ class JavaScript:
             self._counts.ignored += int(count) if what in _IGNORED_WORDS else 0
 
     def _close(self) -> None:
+        if not self._failure:
+            return
         if any(line.strip("⎯ \t") for line in self._failure):
             message = next((line.strip() for line in self._failure[1:] if "rror" in line or "xpect" in line), "")
             self._parsed.fail(self._failure, message)

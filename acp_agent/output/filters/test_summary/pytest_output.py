@@ -46,9 +46,17 @@ class Pytest:
         self._totalled = False
 
     def parse(self, lines: Sequence[str]) -> Parsed | None:
-        at = 0
-        while at < len(lines):
-            at = self._take(lines, at)
+        at, end = 0, len(lines)
+        while at < end:
+            line = lines[at]
+            if line[:1] in _ENDS or line.startswith("no tests "):
+                at = self._ruled(lines, at)
+            elif line.endswith("%]") and (dots := _DOTS.match(line)):
+                self._count(dots["dots"])
+                at += 1
+            else:
+                self._take(line)
+                at += 1
         if self._begun and not self._ended:
             self._recognised = self._parsed.broken = self._parsed.cut = True
             for line in self._unlisted:
@@ -58,11 +66,9 @@ class Pytest:
             self._parsed.totals.add(self._seen)
         return self._parsed if self._recognised else None
 
-    def _take(self, lines: Sequence[str], at: int) -> int:
+    def _ruled(self, lines: Sequence[str], at: int) -> int:
+        """Take up what may be totals, or begin a section; the line behind it."""
         line = lines[at]
-        if line.endswith("%]") and _PASSED.match(line):
-            self._seen.passed += 1
-            return at + 1
         if self._totals(line):
             return at + 1
         if line.startswith("=") and (section := _SECTION.match(line)):
@@ -72,12 +78,19 @@ class Pytest:
         if line.startswith("!") and _STOPPED.match(line):
             self._parsed.keep(line)
             self._parsed.broken |= "Interrupt" in line or "!!! _pytest" in line
+        else:
+            self._take(line)
+        return at + 1
+
+    def _take(self, line: str) -> None:
+        """Any other line."""
+        if line.endswith("%]") and _PASSED.match(line):
+            self._seen.passed += 1
         elif self._begun and not self._ended and "::" not in line and _HEADER.match(line):
             if "error" in line:  # collected 1 item / 2 errors
                 self._parsed.keep(line)
         elif not self._progress(line):
             self._parsed.loose(line)
-        return at + 1
 
     def _totals(self, line: str) -> bool:
         """`== 1 failed, 2 passed in 0.35s ==`, without the rules under -q."""
@@ -154,7 +167,10 @@ class Pytest:
 
     def _count(self, marks: str) -> None:
         """`P` and `.` have passed, `F` and `E` failed."""
-        self._seen.passed += marks.count(".") + marks.count("P")
+        passed = marks.count(".") + marks.count("P")
+        self._seen.passed += passed
+        if passed == len(marks):  # most often
+            return
         self._seen.failed += marks.count("F") + marks.count("E")
         self._seen.ignored += marks.count("s") + marks.count("x") + (marks == "S")
 

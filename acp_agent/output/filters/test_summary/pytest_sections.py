@@ -25,13 +25,14 @@ def failures(lines: Sequence[str], parsed: Parsed) -> None:
     block: list[str] = []
     titled = False
     for line in lines:
-        if line.startswith("_") and _TITLE.match(line) and not _TRACE_RULE.match(line):
+        first = line[:1]
+        if first == "_" and _TITLE.match(line) and not _TRACE_RULE.match(line):
             _close(block, parsed)
             block, titled = [line], True
         elif not titled and _LINE_STYLE.match(line):
             _close([*block, line], parsed)
             block = []
-        elif not (line.startswith("[gw") and _WORKER.match(line)):
+        elif first != "[" or not _WORKER.match(line):
             block.append(line)
     _close(block, parsed)
 

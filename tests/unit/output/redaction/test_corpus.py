@@ -22,8 +22,8 @@ from tests.unit.output.redaction.corpus_tokens import tokens
 SECRETS = tokens() + carried()
 CASES = cases(SECRETS)
 LOOKALIKES = lookalikes()
-CAUGHT = 0.98  # of secrets in contexts, at least
-TOUCHED = 0.02  # of look-alikes, at most
+CAUGHT = 0.985  # of secrets in contexts, at least
+TOUCHED = 0.015  # of look-alikes, at most
 
 
 @pytest.fixture(scope="module")
@@ -62,14 +62,14 @@ def test_every_case_leaks_before_it_is_redacted():
     assert [case for case in CASES if not case.leaked_in(case.text)] == []
 
 
-def test_at_least_98_percent_of_the_secrets_are_caught_in_their_contexts(redactor):
+def test_at_least_98_5_percent_of_the_secrets_are_caught_in_their_contexts(redactor):
     pairs = [(case, redactor.redact(case.text).text) for case in CASES]
     summary("secrets x contexts", pairs)
     found = leaks(pairs)
     assert len(found) <= (1 - CAUGHT) * len(CASES), "\n".join(found)
 
 
-def test_at_most_2_percent_of_the_lookalikes_are_touched(redactor):
+def test_at_most_1_5_percent_of_the_lookalikes_are_touched(redactor):
     touched = [(kind, text, redactor.redact(text).text) for kind, text in LOOKALIKES]
     changed = [f"{kind}: {text[:200]!r} -> {after[:200]!r}" for kind, text, after in touched if text != after]
     print(f"\nlook-alikes: {len(changed)} of {len(LOOKALIKES)} touched ({len(changed) / len(LOOKALIKES):.2%})")

@@ -82,3 +82,13 @@ def test_a_value_of_several_lines_is_found_in_a_stream():
     stream = knowing("first line\nsecond line\nthird").stream()
     given_back = [stream.feed(piece) for piece in ("a\nfirst line\n", "second line\n", "third b\n")]
     assert given_back == ["a\n", "", "[REDACTED:known] b\n"]
+
+
+@pytest.mark.parametrize("count", [1, 10, 300])
+def test_few_values_and_many_are_found_together_with_what_the_rules_find(count):
+    known = KnownSecrets()
+    known.add([f"obviously-fake-{number:03}-value" for number in range(count)] + ["first line\nsecond line"])
+    text = f"a obviously-fake-{count - 1:03}-value b\npassword=hunter2abc\nfirst line\nsecond line\n"
+    redacted = Redactor(known).redact(text)
+    assert redacted.text == "a [REDACTED:known] b\npassword=[REDACTED:password]\n[REDACTED:known]\n"
+    assert redacted.found == {"known": 2, "password": 1}

@@ -22,7 +22,7 @@ class _Match(Protocol):
 
 class _Compiled(Protocol):
     def search(self, text: bytes, pos: int) -> _Match | None: ...
-    def fullmatch(self, text: str) -> _Match | None: ...
+    def fullmatch(self, text: bytes) -> _Match | None: ...
 
 
 class _Engine(Protocol):
@@ -65,8 +65,8 @@ class LinearRegex:
         return self.find(text.encode(errors="replace"), 0) is not None
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text matches."""
-        return self._regex.fullmatch(text) is not None
+        """Whether the whole text matches, half surrogate pairs read as "?"."""
+        return self._regex.fullmatch(text.encode(errors="replace")) is not None
 
 
 def _reason(error: Exception) -> str:
