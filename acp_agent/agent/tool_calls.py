@@ -13,8 +13,8 @@ from acp_agent.core.messages import Message, Part, Role, ToolResultPart, ToolUse
 from acp_agent.core.ports import Toolset
 from acp_agent.core.types import ToolCall, ToolResult, ToolSpec
 
-_NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-_LONGEST_NAME = 64
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what every API takes for a tool's name
+_UNFIT_NAME = "invalid_tool_name"  # nothing of the model's: half a secret is not recognized as one
 NOT_RUN = ToolFailure(ToolErrorCategory.CANCELLED, "The turn ended before this call; it was not run.")
 _INTERRUPTED = ToolFailure(
     ToolErrorCategory.CANCELLED,
@@ -30,7 +30,7 @@ _REUSED_ID = ToolFailure(
 def with_fit_calls(message: Message, taken: frozenset[str]) -> tuple[Message, frozenset[str]]:
     """The message with tool uses that every API takes back, and the ids of the calls that must not run.
 
-    A model may call by any name, and a history with one no tool can have is refused for good: it gets one that fits.
+    A model may call by any name, and a history with one no tool can have is refused for good: another takes its place.
     Servers leave ids out or count from zero in each message: such calls get an id of ours. An id seen twice in one
     message is one call sent twice, or looks like it, and a call never runs twice: the later one is refused.
     """
@@ -42,7 +42,7 @@ def with_fit_calls(message: Message, taken: frozenset[str]) -> tuple[Message, fr
             parts.append(part)
             continue
         is_fit = part.id and part.id not in seen and part.id not in taken
-        name = _NOT_IN_A_NAME.sub("_", part.name[:_LONGEST_NAME]) or "_"
+        name = part.name if _NAME.fullmatch(part.name) else _UNFIT_NAME
         fit = replace(part, name=name, id=part.id if is_fit else f"call_{uuid4().hex}")
         if part.id and part.id in seen:
             reused.add(fit.id)

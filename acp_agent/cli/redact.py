@@ -12,8 +12,9 @@ _CHUNK = 1 << 16
 
 
 def redact(args: argparse.Namespace) -> int:
-    """Copy stdin to stdout as it comes, in constant memory. What is no UTF-8 stays as it is."""
-    stream = redactor(loaded_for(args), known_secrets(os.environ), problem).stream()
+    """Copy stdin to stdout as it comes, in constant memory. What is no UTF-8 stays as it is, and so do colours."""
+    loaded = loaded_for(args)
+    stream = redactor(loaded, known_secrets(os.environ, loaded.settings.llm.providers), problem).stream()
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     while chunk := os.read(sys.stdin.fileno(), _CHUNK):
         _write(stream.feed(decoder.decode(chunk)))

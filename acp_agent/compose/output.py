@@ -1,10 +1,10 @@
 """What becomes of a tool's words: the parts of the output pipeline, as the configuration wants them."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from acp_agent.compose.permission_rules import Warn
-from acp_agent.config import Loaded, secret_values
+from acp_agent.config import Loaded, ProviderSettings, secret_values
 from acp_agent.output.filters import FilterEngine, RuleSource
 from acp_agent.output.pipeline import Pipeline, Sizes
 from acp_agent.output.redaction import KnownSecrets, Redactor, compile_extra
@@ -13,10 +13,13 @@ _PREVIEW = 5_000
 """Characters the model sees of a text that is kept whole: with all that is said around it under 6 KB."""
 
 
-def known_secrets(environ: Mapping[str, str]) -> KnownSecrets:
-    """The values of all variables that hold a secret by their name (S9.4); MCP servers add theirs."""
+def known_secrets(environ: Mapping[str, str], providers: Iterable[ProviderSettings] = ()) -> KnownSecrets:
+    """The keys of the providers and the values of all variables that hold a secret by their name (S9.4).
+
+    MCP servers add theirs.
+    """
     known = KnownSecrets()
-    known.add(secret_values(environ))
+    known.add((*secret_values(environ), *(provider.api_key(environ) for provider in providers)))
     return known
 
 

@@ -42,7 +42,7 @@ class Workshop:
 
     def __init__(self, loaded: Loaded) -> None:
         logging = loaded.settings.logging
-        self.secrets = known_secrets(os.environ)
+        self.secrets = known_secrets(os.environ, loaded.settings.llm.providers)
         self._redactor = Redactor(self.secrets)
         trouble = log.configure(logging.level, logging.file, redact=self._redactor)
         self._problems = [trouble] if trouble else []
@@ -72,6 +72,7 @@ class Workshop:
         reload   reads the configuration again, with a former one standing in for what has become unreadable
         """
         self._sessions.add(session)
+        self.secrets.add(session.place.secrets)
         session.redact = self._redactor
         for problem in self._problems:
             session.add_notice(Notice(Severity.WARNING, problem))

@@ -6,6 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 _SECRET_NAME = re.compile(r"(key|token|secret|passw(or)?d|credentials?|authorization)s?$", re.IGNORECASE)
+_SECRET_VARIABLE = re.compile(r"(^|[_-])(pat|pass|pwd|dsn|auth|cookie)$|authorization", re.IGNORECASE)
+_EVERYDAY = re.compile(
+    r"""(?x) [a-z]{1,16} | [A-Z]?[a-z]{1,15}                                       # a word
+        | \$\{.*\} | \$\w+ | %\w+% | <.*> | \{\{.*\}\} | [x*.-]+               # what stands for a value
+        | (?i:[\w.-]*(?:change|replace)[-_]?me[\w.-]* | your[-_][\w-]*)
+        | (?:[~.]{0,2}/[\w.@\ -]{1,30}){2,}/? | /?[\w.-]+(?:/[\w.-]{1,30})*\.(?:pem|key|json|txt|ya?ml|crt|env)
+        | [A-Za-z]:\\.* | file://.*  # a path"""
+)
 _VARIABLE_NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
 _USER_IN_URL = re.compile(r"(?<=://)[^/\s@]*@")
 _SHORTEST_SECRET = 8  # shorter values would be found everywhere by chance
@@ -20,9 +28,26 @@ def secret_name(name: str) -> bool:
 
 
 def secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of all variables that hold a secret by their name, for whoever has to take them out of text."""
-    found = {value for name, value in environ.items() if secret_name(name) and len(value) >= _SHORTEST_SECRET}
+    """The values of all variables that hold a secret by their name, for whoever has to take them out of text.
+
+    A value that stands in many innocent places is none of them: a word, a path, a reference to another variable.
+    """
+    found = {
+        value
+        for name, value in environ.items()
+        if holds_secret(name) and len(value) >= _SHORTEST_SECRET and not is_everyday(value)
+    }
     return tuple(sorted(found, key=len, reverse=True))
+
+
+def holds_secret(name: str) -> bool:
+    """Whether a variable or header of this name is likely to hold a secret: `GH_PAT`, `SENTRY_DSN`, `X-Auth` too."""
+    return secret_name(name) or _SECRET_VARIABLE.search(name) is not None
+
+
+def is_everyday(value: str) -> bool:
+    """Whether a value would be met everywhere: a path, `${REFERENCE}`, a word such as `postgres`, `disabled`."""
+    return _EVERYDAY.fullmatch(value.strip()) is not None
 
 
 def shown(name: str, value: object, secrets: Iterable[str] = ()) -> str:

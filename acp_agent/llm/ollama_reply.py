@@ -89,7 +89,11 @@ class Reply:
         if self._text:
             parts.append(TextPart("".join(self._text)))
         digest = hashlib.sha256(self._seed).hexdigest()[:24] if self._calls else ""
-        parts.extend(self._tool_use(call, f"call_{digest}_{place}") for place, call in enumerate(self._calls))
+        owners: dict[str, _Call] = {}
+        for place, call in enumerate(self._calls):
+            owner = owners.setdefault(call.id, call) if call.id else call
+            if owner is call or owner != call:  # else equal, the id included: one call, sent twice
+                parts.append(self._tool_use(call, f"call_{digest}_{place}"))
         return ModelDone(Message(Role.ASSISTANT, tuple(parts)), self._stop(), self._usage)
 
     def _stop(self) -> ModelStop:

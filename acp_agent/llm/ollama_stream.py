@@ -15,11 +15,11 @@ from acp_agent import __version__
 from acp_agent.core.errors import ProviderError
 from acp_agent.core.types import JsonObject
 from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm.exchange import bounded
 from acp_agent.llm.failure import broken_stream, http_failure, wrong_content
 from acp_agent.llm.json_wire import read_object
 from acp_agent.net.client import Answer, HttpClient, Post
 
-LINE_LIMIT: Final = 32 * 1024 * 1024
 _BOM: Final = b"\xef\xbb\xbf"
 _ENDED: Final = "ended its answer before it was whole"
 _NOT_LINES: Final = ("text/html", "application/xhtml", "application/problem", "image/")
@@ -54,7 +54,11 @@ async def json_lines(endpoint: Endpoint, answer: Answer) -> AsyncGenerator[JsonO
     if content_type.startswith(_NOT_LINES):
         raise wrong_content(endpoint, content_type, await answer.excerpt())
     doubtful = content_type.startswith("application/json")  # proxies say it of NDJSON, and of anything else
-    async with aclosing(answer.chunks()) as chunks, aclosing(split_lines(endpoint, chunks)) as lines:
+    async with (
+        aclosing(answer.chunks()) as chunks,
+        aclosing(bounded(endpoint, chunks)) as pieces,
+        aclosing(split_lines(endpoint, pieces)) as lines,
+    ):
         async for line in lines:
             item = _object(endpoint, line)
             if doubtful and not any(key in item for key in _OF_AN_ANSWER):
@@ -66,27 +70,21 @@ async def json_lines(endpoint: Endpoint, answer: Answer) -> AsyncGenerator[JsonO
 async def split_lines(endpoint: Endpoint, chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
     """The lines of a byte stream that are not blank. The same bytes give the same lines under every chunking.
 
-    The last line may lack its end, as it does from servers that do not stream; cut within, it is a ProviderError,
-    as is a line of more than `LINE_LIMIT` bytes.
+    The last line may lack its end, as it does from servers that do not stream; cut within, it is a ProviderError.
     """
     pending: list[bytes] = []
-    size = 0
     first = True
     async for chunk in chunks:
         *ends, rest = chunk.replace(b"\r", b"\n").split(b"\n")
         for end in ends:
             line = b"".join((*pending, end)) if pending else end
             pending.clear()
-            size = 0
             if first:
                 line, first = line.removeprefix(_BOM), False
             if line.strip():
                 yield line
         if rest:
             pending.append(rest)
-            size += len(rest)
-            if size > LINE_LIMIT:
-                raise broken_stream(endpoint, f"sent a line of more than {LINE_LIMIT} bytes")
     last = b"".join(pending)
     if first:
         last = last.removeprefix(_BOM)

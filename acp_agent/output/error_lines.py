@@ -16,10 +16,26 @@ _ERROR_TYPE = (
     r"(?:(?:[A-Za-z_]\w*(?:\.|::|\\))*(?:[A-Z]\w*)?(?:Error|Exception|ExceptionGroup)"
     r"|(?:[a-z_]\w*\.)+[A-Z]\w*(?:Failure|Expired|Timeout|NotFound|DoesNotExist))"
 )
+# what is said: not just "none", "0" or "null"
+_WORDS = r"(?:[^0\s]\S* +\S|\S{6})"
+_PLAIN_WORD = rf"(?i:(?:fatal )?error|fatal|critical|panic){_CODE}: +{_WORDS}"
+_PLAIN_LEVEL = rf"\[?(?:ERROR|FATAL|CRITICAL|SEVERE|PANIC)(?:\]:?|:| -|) +{_WORDS}"
 _COUNTED = r"(?i:errors?(?:\(s\))?|failures?|failed|failing)"
 _COUNT_ENDS = r"(?:$|[,;.)]| in | found\b| generated| emitted| reported)"
 
+_PLAIN = (
+    # at the beginning of a line, of a container's or a build step's, behind a place in a source, or behind progress
+    rf"^(?:[\w.-]+-\d+ *\| +|#\d+ (?:[\d.]+ )?|\s+)?{_PLAIN_WORD}",
+    rf"^[\w./\\@-]+[:(]\d+[,:\d]*\)?\s*: ?{_PLAIN_WORD}",
+    rf"(?:\.\.\.|…)[\s.]*{_PLAIN_WORD}",
+    rf"^(?:\[?\d[\dT:.,Z +/-]+\]? +)?{_PLAIN_LEVEL}",
+)
+
+PLAIN_ERRORS = LinePatterns(_PLAIN)
+"""Lines of `ERRORS` that say so in so many words that `NO_ERRORS` has no say."""
+
 _SAID = (
+    *_PLAIN,
     # in so many words, at the beginning or behind the name of a program, a file or a place in it
     rf"^{_SOURCE}{_BULLET}{_WHERE}(?:PHP )?{_WORD}{_CODE}: +[^0\s]",
     r"^[\w./\\:@-]+[:(]\d+[,:\d]*\)?\s*:\s*(?:fatal )?error\b(?: [A-Z]+\d+)?:",
@@ -37,16 +53,17 @@ _SAID = (
     r"^(?:An? )?(?i:unexpected|unhandled|uncaught|internal|unknown|fatal) (?:\w+ )?(?i:error|exception|rejection)\b",
 )
 _BUILDS = (
-    r"\bundefined (?:reference|symbol)s? ?(?:to|:)",
+    r"\bundefined (?:reference|symbol)s? ?(?:to|:)|^Undefined symbols\b",
     r"\bld returned \d+ exit status|\bcannot find -l\w|\bmultiple definition of\b",
     r"\bsymbol\(s\) not found\b|\bunresolved external\b",
     r"^(?:g|b|mingw32-)?make(?:\[\d+\])?: \*\*\* |^ninja: (?:error|build stopped)|^FAILED: \S",
     r"^(?:BUILD FAILED|BUILD FAILURE|FAILURE: |> Task \S+ FAILED)|^\[ERROR\]|^✖ \S|^Failed to compile",
+    r"^e: (?:file:|\S+\.kts?:)|^Module (?:parse|build) failed\b|^\w+ aborted!|^\*\*\* (?:\[[^\]]*\] )?Error\b",
     r"\bfailed to solve\b",
 )
 _TESTS = (
     r"^(?:FAILED|ERROR|SUBFAILED\S*) \S+::|^ERROR \S+\.py\b|^ERROR at (?:setup|teardown) of |^E  +\S",
-    r"^(?:FAIL|ERROR): \w+|^\s*--- FAIL: |^FAIL\t\S|^not ok \d|\.\.\. FAILED$",
+    r"^(?:FAIL|ERROR): \w+|^\s*--- FAIL: |^FAIL\t\S|^not ok \d|^Bail out!|\.\.\. FAIL(?:ED)?$",
     r"^\s+(?:FAIL|TIMEOUT|SIG[A-Z]+|ABORT) +\[",
     r"^\s*(?:FAIL +\S+\.\w+|● \S.*\x{203a}|✕ |✗ |✘ )",
     r"\bassertion .*\bfailed\b|\bAssertion failed\b",
@@ -77,6 +94,9 @@ _COULD_NOT = (
     r": (?i:command not found|no such file or directory|permission denied|not a directory|is a directory)\b",
     r": (?i:operation not permitted|read-only file system|invalid option|unrecognized option|input/output error)\b",
     r"(?i:is not recognized as an internal|\bmodule not found\b|\bconnection refused\b)",
+    r"^-?(?:\S*/)?(?:[\w.-]+\.sh|(?:ba|da|a|z|k|c|tc)?sh): .*\bnot found\b",
+    r"(?i:\b(?:connection|connect|operation|request|read|write|handshake|command) timed out\b)",
+    r"(?i:\btimed out (?:waiting|after)\b)",
     r"^curl: \(\d+\)|^ ! \[(?:remote )?rejected\]|^CONFLICT \(|^Automatic merge failed",
     r"(?i:\b(?:exit(?:ed)?(?: with)?(?: status| code)|exit(?:ed)? with|non-zero (?:exit )?(?:status|code)):? -?[1-9])",
     r"(?i:\breturned (?:a )?non-zero)",
@@ -84,7 +104,7 @@ _COULD_NOT = (
 )
 
 ERRORS = tuple(map(LinePatterns, (_SAID, (*_BUILDS, *_TESTS), _CRASHES, (*_LOGS, *_COULD_NOT))))
-"""Lines that plainly report an error, unless `NO_ERRORS` knows better.
+"""Lines that report an error, unless `NO_ERRORS` knows better and none of `PLAIN_ERRORS` says so plainly.
 
 In four parts, and without counted repetitions over whole lines: RE2 is fifty times slower once what an expression can
 be in the midst of is more than its memory takes.
@@ -145,8 +165,9 @@ TELLING = LinePatterns(
     (
         r"(?i:error|\berr\b|fail|fatal|panic|critical|exception|rejection|emerg|exit|non-zero)|ERR_PNPM_|SEVERE",
         r"✖|●|✕|✗|✘|\x{d7}|\.pyi?:\d|\.go:\d|^E  |^E: |\*\* \(|\*\*\* |^[EF][01]\d{3} ",
-        r"undefined |cannot find|multiple definition|symbol\(s\)|unresolved external|build stopped|not ok |\brejected\]",
-        r"SIG[A-Z]|TIMEOUT|ABORT|^goroutine |Segmentation|core dumped|Bus err|Killed|Aborted|double free|stack overflow",
+        r"[Uu]ndefined |cannot find|multiple definition|symbol\(s\)|unresolved external|build stopped",
+        r"SIG[A-Z]|TIMEOUT|ABORT|^goroutine |Segmentation|core dumped|Bus err|Killed|Aborted",
+        r"not ok |rejected\]|double free|stack overflow|Bail out!|aborted!|(?i:timed out)|^e: ",
         r"(?i:out of memory|no space left)|Expired|Timeout|NotFound|DoesNotExist|^(?:Keyboard|System|StopI|Generator)",
         r"Caused by: |(?i:could(?: not|n't)|can(?:'t|not)|unable to|not (?:found|permitted|recognized)|no such file)",
         r"(?i:denied|a directory|read-only|option\b|connection refused)|^curl: |^CONFLICT ",

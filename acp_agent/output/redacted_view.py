@@ -5,8 +5,9 @@ otherwise, and the answer of the model, who has seen redacted text only. Titles,
 many editors: what they quote must not fetch a picture (security.md 2.7).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from time import monotonic
 from typing import cast
 
 from acp_agent.core import events
@@ -15,15 +16,28 @@ from acp_agent.core.ports import Approver, Decision, Question, Toolset
 from acp_agent.core.types import JsonObject, Location, ToolCall, ToolResult, ToolSpec
 from acp_agent.output.markdown_images import defused
 from acp_agent.output.redaction import RedactionStream, Redactor
+from acp_agent.output.sanitize import Escapes
+
+_PATIENCE = 0.5
+"""Seconds the beginning of a line waits for its end, when there is more output then."""
+_MOST_WAITING = 1024
+"""Bytes of such a beginning that wait no longer."""
 
 
 class RedactedEvents:
-    """An EventSink before another. Progress of one call is a stream: a secret may be split between two pieces of it."""
+    """An EventSink before another. Progress of one call is a stream: a secret may be split between two pieces of it.
 
-    def __init__(self, emit: EventSink, redactor: Redactor) -> None:
+    What terminals act on is taken out of it: a secret split by colours is one all the same. Carriage returns stay.
+
+    There is no timer here. The beginning of a line goes out with the next output half a second or more later; a
+    question that waits in silence for its answer is seen when it gets one, or when the call ends.
+    """
+
+    def __init__(self, emit: EventSink, redactor: Redactor, clock: Callable[[], float] = monotonic) -> None:
         self._emit = emit
         self._redactor = redactor
-        self._streams: dict[str, RedactionStream] = {}
+        self._clock = clock
+        self._live: dict[str, _Live] = {}
 
     async def __call__(self, event: Event) -> None:
         match event:
@@ -49,14 +63,15 @@ class RedactedEvents:
 
     async def _progress(self, event: events.ToolProgress) -> None:
         if event.output:
-            stream = self._streams.setdefault(event.call_id, self._redactor.stream())
-            event = replace(event, output=stream.feed(event.output))
+            if (live := self._live.get(event.call_id)) is None:
+                live = self._live[event.call_id] = _Live(self._redactor.stream())
+            event = replace(event, output=live.feed(event.output, self._clock()))
         if event.output or event.terminal_id is not None:
             await self._emit(event)
 
     async def _finished(self, event: events.ToolFinished) -> None:
-        stream = self._streams.pop(event.call_id, None)
-        rest = stream.finish() if stream is not None else ""
+        live = self._live.pop(event.call_id, None)
+        rest = live.finish() if live is not None else ""
         if rest:
             await self._emit(events.ToolProgress(event.call_id, output=rest))
         await self._emit(replace(event, name=self._redactor(event.name), result=self._result(event.result)))
@@ -75,6 +90,30 @@ class RedactedEvents:
     def _openable(self, locations: Sequence[Location]) -> tuple[Location, ...]:
         """A path with a secret in it cannot be shown, and redacted it could not be opened."""
         return tuple(location for location in locations if self._redactor(location.path) == location.path)
+
+
+class _Live:
+    """The output of one call under way."""
+
+    def __init__(self, stream: RedactionStream) -> None:
+        self._stream = stream
+        self._escapes = Escapes()
+        self._since: float | None = None  # when the beginning of a line began to wait
+
+    def feed(self, chunk: str, now: float) -> str:
+        """What can be shown `now`, in seconds."""
+        late = self._since is not None and now - self._since >= _PATIENCE
+        given = self._stream.hurry() if late else ""
+        given += self._stream.feed(self._escapes.feed(chunk))
+        if self._stream.waiting > _MOST_WAITING:
+            given += self._stream.hurry()
+        if given or self._since is None:
+            self._since = now if self._stream.waiting else None
+        return given
+
+    def finish(self) -> str:
+        """The rest."""
+        return self._stream.feed(self._escapes.finish()) + self._stream.finish()
 
 
 class RedactedApprover:

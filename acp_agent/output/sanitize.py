@@ -70,7 +70,7 @@ class Sanitizer:
     """
 
     def __init__(self, *, terminal: bool = True) -> None:
-        self._escapes = _Escapes()
+        self._escapes = Escapes()
         self._lines = _TerminalLines() if terminal else _DocumentLines()
 
     def feed(self, chunk: str) -> str:
@@ -82,13 +82,14 @@ class Sanitizer:
         return self._lines.feed(self._escapes.finish()) + self._lines.finish()
 
 
-class _Escapes:
-    """Takes noise out of a stream, holding back an escape sequence that has only begun."""
+class Escapes:
+    """Takes noise out of a stream, holding back an escape sequence that has only begun; lines and CRs stay."""
 
     def __init__(self) -> None:
         self._held = ""
 
     def feed(self, chunk: str) -> str:
+        """What is certain after this chunk, without noise."""
         text = self._held + chunk
         unfinished = _UNFINISHED.search(text, max(0, len(text) - _LONGEST_UNFINISHED))
         end = unfinished.start() if unfinished else len(text)
@@ -96,6 +97,7 @@ class _Escapes:
         return _without_noise(text[:end])
 
     def finish(self) -> str:
+        """The rest."""
         return _without_noise(self._held)
 
 

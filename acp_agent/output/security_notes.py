@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
-from acp_agent.output.error_lines import ERRORS, NO_ERRORS, TELLING, WARNINGS
+from acp_agent.output.error_lines import ERRORS, NO_ERRORS, PLAIN_ERRORS, TELLING, WARNINGS
 from acp_agent.output.filters.line_patterns import decoded, encoded
 
 _MOST_WARNINGS = 20
@@ -104,19 +104,22 @@ def _split(data: bytes) -> list[str]:
 
 def _errors(telling: list[str]) -> Iterator[list[str]]:
     """Of different lines those that report an error, in their order, without those that only look like it."""
-    data = encoded("\n".join(telling))
-    found = frozenset(line for patterns in ERRORS for line in _split(patterns.lines(data)))
-    reports = [line for line in telling if line in found]
-    for at in range(0, len(reports), _MOST_DIFFERENT):
-        yield _split(NO_ERRORS.other_lines(encoded("\n".join(reports[at : at + _MOST_DIFFERENT]))))
+    for at in range(0, len(telling), _MOST_DIFFERENT):
+        some = telling[at : at + _MOST_DIFFERENT]
+        data = encoded("\n".join(some))
+        found = frozenset(line for patterns in ERRORS for line in _split(patterns.lines(data)))
+        reports = [line for line in some if line in found]
+        data = encoded("\n".join(reports))
+        vetoed = frozenset(_split(NO_ERRORS.lines(data))).difference(_split(PLAIN_ERRORS.lines(data)))
+        yield [line for line in reports if line not in vetoed]
 
 
 def _normalised(line: str) -> str:
     """A line without what varies, and without the mark in front of what pytest has to say."""
     line = line[:_LONGEST_COMPARED]
-    if line.count(":") > 1 or "0x" in line:
+    if line.count(":") > 1 or "0x" in line:  # else there is no time in it, and no address
         line = _TIME.sub("", line)
-    if line.count("-") > 3:  # noqa: PLR2004 - as many as a UUID has
+    if line.count("-") > 3:  # a UUID has four
         line = _UUID.sub("", line)
     return " ".join(line.removeprefix("E  ").split()).strip(_RULES)
 

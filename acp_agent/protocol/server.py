@@ -1,10 +1,11 @@
 """The ACP methods: check, find the session, delegate."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from acp_agent.capabilities import AUTH_METHOD, initialize_result
+from acp_agent.config.masking import holds_secret, is_everyday
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol import options
@@ -78,8 +79,14 @@ class Server:
 
     async def _new_session(self, params: JsonObject, incoming: Incoming) -> JsonObject:
         assert self._client is not None
-        mcp_servers = len(_list(params, "mcpServers"))
-        place = Place(_folder(params, "cwd"), _additional_folders(params), mcp_servers, _wanted_tools(params))
+        mcp_servers = _list(params, "mcpServers")
+        place = Place(
+            _folder(params, "cwd"),
+            _additional_folders(params),
+            len(mcp_servers),
+            _wanted_tools(params),
+            tuple(_secrets(mcp_servers)),
+        )
         if len(self._sessions) >= MAX_SESSIONS:
             raise invalid_request(f"session limit reached: {MAX_SESSIONS} sessions are open in this process")
         session = self._open_session(place, self._client)
@@ -146,6 +153,23 @@ def _list(params: JsonObject, key: str) -> list[Json]:
     if value is not None and not isinstance(value, list):
         raise invalid_params(key, "expected a list")
     return value or []
+
+
+def _secrets(mcp_servers: Iterable[Json]) -> Iterator[str]:
+    """The values of headers and variables that hold a secret by their name; of `Bearer TOKEN` also the token alone."""
+    for server in mcp_servers:
+        for key in ("headers", "env"):
+            for each in _items(server, key):
+                match each:
+                    case {"name": str(name), "value": str(value)} if holds_secret(name) and not is_everyday(value):
+                        yield from (value, *value.split(maxsplit=1)[1:])
+                    case _:
+                        pass
+
+
+def _items(server: Json, key: str) -> list[Json]:
+    items = server.get(key) if isinstance(server, dict) else None
+    return items if isinstance(items, list) else []
 
 
 def _folder(params: JsonObject, key: str) -> str:

@@ -5,7 +5,7 @@ Light on purpose: what a turn needs (tools, gates, the model) is an Engine, made
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from uuid import uuid4
 
@@ -58,13 +58,15 @@ class Engine(Protocol):
 class Place:
     """Where a session works: absolute folders, `cwd` first among its roots, and what the editor brings along.
 
-    tools   the only tools or groups the client wants offered; None for all (G6)
+    tools     the only tools or groups the client wants offered; None for all (G6)
+    secrets   what the headers and the environment of its MCP servers hold, never to be shown (S9.4)
     """
 
     cwd: str
     additional: tuple[str, ...] = ()
     mcp_servers: int = 0
     tools: tuple[str, ...] | None = None
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 class Session:

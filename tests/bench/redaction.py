@@ -1,5 +1,6 @@
 """Redaction: what taking secrets out of text costs, and how that grows (security.md 2.6, issue 5)."""
 
+import hashlib
 import time
 from collections.abc import Callable
 
@@ -25,6 +26,9 @@ def rows(rounds: int = 5) -> list[Sample]:
         ("  1 line in 100 with a secret", redact, log(10 * MEGABYTE, _seldom_secret), 500.0),
         ("redact 1 MB, keywords in every line", redact, log(MEGABYTE, _keywords), 200.0),
         ("  a secret in every line", redact, log(MEGABYTE, _secret), None),
+        ("  a JSON line each, half with a token", redact, log(MEGABYTE, _json), 100.0),
+        ("  tokens counted in every line", redact, log(MEGABYTE, _usage), 100.0),
+        ("  hex keys of an environment", redact, log(MEGABYTE, _key), 200.0),
         ("  on a single line", redact, log(MEGABYTE, _keywords).replace("\n", " "), 200.0),
     ]
     return [(what, "ms", aim, _milliseconds(one, text, rounds), []) for what, one, text, aim in cases]
@@ -56,6 +60,25 @@ def _secret(number: int) -> str:
 
 def _seldom_secret(number: int) -> str:
     return _secret(number) if number % 100 == 0 else "user=alice"
+
+
+def _json(number: int) -> str:
+    key = "access_token" if number % 2 else "id"
+    return f'{{"level":"info","msg":"request done","user":{number},"{key}":"{_random(number)}","status":200}}'
+
+
+def _usage(number: int) -> str:
+    return (
+        f"prompt_tokens={number % 4000} completion_tokens={number % 900} total_tokens={number % 5000} max_tokens=4096"
+    )
+
+
+def _key(number: int) -> str:
+    return f"SERVICE_{number}_API_KEY={_random(number)}"
+
+
+def _random(seed: int) -> str:
+    return hashlib.sha256(str(seed).encode()).hexdigest()[:40]
 
 
 def _milliseconds(redact: Redactor, text: str, rounds: int) -> list[float]:

@@ -121,9 +121,7 @@ FAULTS = {
     ),
     "a garbage chunk": Fault(_stream(lambda wire: wire.begun() + wire.frame('{"oops')), ("cannot be read", _CONTINUE)),
     "a chunk that is no object": Fault(_stream(lambda wire: wire.frame("[1]")), ("cannot be read", _CONTINUE)),
-    "a chunk of bytes": Fault(
-        _stream(lambda _: b"\xff\xfe\x00\x01" * 1000 + b"\n\n"), ("before it was whole", _CONTINUE)
-    ),
+    "a chunk of bytes": Fault(_stream(lambda _: b"\xff\xfe\x00\x01" * 1000 + b"\n\n"), ("acme", _CONTINUE)),
     "NaN in a chunk": Fault(_stream(lambda wire: wire.frame('{"index": NaN}')), ("cannot be read", _CONTINUE)),
     "an error in the stream": Fault(_stream(lambda wire: wire.begun() + _error(wire)), ("is overloaded", _CONTINUE)),
     "an error as the stream": Fault(_stream(_error), ("is overloaded", _CONTINUE), **_TRIED),
@@ -152,11 +150,8 @@ FAULTS = {
     ),
 }
 
-ENDLESS = {
-    "text": Fault(lambda wire, _: Endless(_endless_text(wire)), ("does not end", _CONTINUE)),
-    "nothing": Fault(lambda wire, _: Endless(wire.pad(1_000_000)), ("does not end", _CONTINUE)),
-}
-"""Faults that only a bound ends: each moves as many bytes as that bound."""
+ENDLESS = Fault(lambda wire, _: Endless(_endless_text(wire)), ("does not end", _CONTINUE))
+"""Text that only a bound ends. Apart from the others, for it moves as many bytes as that bound."""
 
 
 # -------------------------------------------------------------------------------------- oddities
@@ -235,7 +230,7 @@ ODDITIES = {
     "an unknown tool": Oddity(_answers({"calls": [tool("frobnicate", x=1)]}), [("frobnicate", {"x": 1})]),
     "tools with impossible names": Oddity(
         _answers({"calls": [tool(" é/b.c:d", "call_1"), tool("x" * 5000, "call_2"), tool("", "call_3")]}),
-        [("___b_c_d", {}), ("x" * 64, {}), ("_", {})],
+        [("invalid_tool_name", {})] * 3,
     ),
     "a hundred calls at once": Oddity(
         _answers({"calls": _HUNDRED}), [("write", {"number": number}) for number in range(100)]

@@ -36,7 +36,6 @@ class WireFormat:
     base    what follows the server's address in `base_url`
     stream  builds an answer, as in `streams`
     frame   one event or line of the stream, as raw bytes, of any text
-    pad     bytes that say nothing and may come at any time
     error   an error that comes in the place of an event
     empty   events that hold nothing new, legal anywhere after the first
     whole   an answer that is one call with its arguments in one piece, as careless servers send it
@@ -50,7 +49,6 @@ class WireFormat:
     base: str
     stream: Callable[..., bytes]
     frame: Callable[[str], bytes]
-    pad: Callable[[int], bytes]
     error: JsonDict
     empty: Sequence[JsonDict]
     whole: Callable[[dict[str, str]], bytes]
@@ -63,7 +61,7 @@ class WireFormat:
         """The first half of an answer; of a text, the first piece is in it and the second is not."""
         stream = self.stream(**(answer or {"text": ["Half", "@@@"]}))
         end = stream.rindex(b"@@@")
-        return stream[: stream.rindex(b"\n", 0, end) + 1]
+        return stream[: stream.rfind(b"\n", 0, end) + 1]
 
     def parted(self, stream: bytes, word: bytes) -> tuple[bytes, bytes]:
         """The stream up to the end of the event with the word, and what follows."""
@@ -72,24 +70,14 @@ class WireFormat:
         return stream[:at], stream[at:]
 
 
-def event(text: str) -> bytes:
+def sse_event(text: str) -> bytes:
     """A server-sent event."""
     return b"data: " + text.encode() + b"\n\n"
 
 
-def comment(size: int) -> bytes:
-    """A server-sent comment."""
-    return b": " + b"x" * size + b"\n\n"
-
-
-def line(text: str) -> bytes:
+def ndjson_line(text: str) -> bytes:
     """A line of NDJSON."""
     return text.encode() + b"\n"
-
-
-def blank(size: int) -> bytes:
-    """A line with nothing in it."""
-    return b" " * size + b"\n"
 
 
 def _ollama_whole(call: dict[str, str]) -> bytes:
@@ -136,44 +124,40 @@ _OLLAMA_EMPTY: Sequence[JsonDict] = (
     {},
 )
 
-FORMATS = {
-    "anthropic": WireFormat(
-        ProviderType.ANTHROPIC,
-        "",
-        streams.anthropic,
-        event,
-        comment,
-        _OVERLOADED,
-        _ANTHROPIC_EMPTY,
-        _anthropic_whole,
-        assert_anthropic_request,
-    ),
-    "openai": WireFormat(
-        ProviderType.OPENAI,
-        "/v1",
-        streams.openai,
-        event,
-        comment,
-        {"error": {"message": "Overloaded", "code": 529}},
-        _OPENAI_EMPTY,
-        _openai_whole,
-        assert_openai_request,
-    ),
-    "ollama": WireFormat(
-        ProviderType.OLLAMA,
-        "",
-        streams.ollama,
-        line,
-        blank,
-        {"error": "Overloaded", "status": 529},
-        _OLLAMA_EMPTY,
-        _ollama_whole,
-        assert_ollama_request,
-        cut="length",
-        lacks=frozenset({"a refusal"}),
-        settled={"context_window": 32_768, "images": False},
-    ),
-}
+ANTHROPIC = WireFormat(
+    ProviderType.ANTHROPIC,
+    "",
+    streams.anthropic,
+    sse_event,
+    _OVERLOADED,
+    _ANTHROPIC_EMPTY,
+    _anthropic_whole,
+    assert_anthropic_request,
+)
+OPENAI = WireFormat(
+    ProviderType.OPENAI,
+    "/v1",
+    streams.openai,
+    sse_event,
+    {"error": {"message": "Overloaded", "code": 529}},
+    _OPENAI_EMPTY,
+    _openai_whole,
+    assert_openai_request,
+)
+OLLAMA = WireFormat(
+    ProviderType.OLLAMA,
+    "",
+    streams.ollama,
+    ndjson_line,
+    {"error": "Overloaded", "status": 529},
+    _OLLAMA_EMPTY,
+    _ollama_whole,
+    assert_ollama_request,
+    cut="length",
+    lacks=frozenset({"a refusal"}),
+    settled={"context_window": 32_768, "images": False},
+)
+FORMATS = {"anthropic": ANTHROPIC, "openai": OPENAI, "ollama": OLLAMA}
 
 
 def rewritten(stream: bytes, change: Callable[[JsonDict], JsonDict]) -> bytes:

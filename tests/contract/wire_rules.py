@@ -166,6 +166,8 @@ def assert_ollama_request(body: bytes) -> None:
             call["function"] = {"name": names[-1][1], "arguments": json.dumps(call["function"]["arguments"])}
         if message["role"] == "tool":
             assert (message["tool_call_id"], message.pop("tool_name")) in names, "a result names the tool of its call"
+        if "tool_calls" in message:
+            message["content"] = message["content"] or None  # an empty string says the same here
         message.pop("thinking", None)
     kept = {name: request[name] for name in ("model", "messages", "stream", "tools") if name in request}
     assert_openai_request(json.dumps(kept).encode())

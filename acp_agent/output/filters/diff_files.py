@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 _FILE = ("diff --git ", "diff --cc ", "diff --combined ")
 _HUNK = re.compile(r"(?P<ats>@@+) (?P<ranges>(?:[-+]\d+(?:,\d+)? )+)@@+")
 _BEGINS = (*_FILE, "@@")
+_CONFLICT = re.compile(r"[ +]+(?:<{7}|>{7})(?: |$)")
 _RANGE = re.compile(r"[-+]\d+(?:,(\d+))?")
 _HEADER = (
     *("index ", "--- ", "+++ ", "old mode ", "new mode ", "new file mode ", "deleted file mode ", "mode ", "rename "),
@@ -45,8 +46,10 @@ class FileDiff:
 
     @property
     def counts(self) -> str:
-        """`path | +a -b`."""
-        return f"{self.path} | +{self.added} -{self.removed}"
+        """`path | +a -b`, and how many conflict markers are in the file if there are any."""
+        markers = sum(_CONFLICT.match(line) is not None for hunk in self.hunks for line in hunk.lines)
+        said = f", {markers} conflict marker{'' if markers == 1 else 's'}" if markers else ""
+        return f"{self.path} | +{self.added} -{self.removed}{said}"
 
 
 def files_of(lines: Sequence[str]) -> tuple[list[str], list[FileDiff]]:

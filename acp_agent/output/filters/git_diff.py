@@ -21,8 +21,9 @@ class GitDiff:
 
     max_diff_lines   lines of hunks in all
 
-    Lock files and other generated ones are their header and counts, whatever the size. Full when only those went,
-    Partial when other hunks did, Fallback when there is no patch in the text (--stat, --name-only, an error).
+    Lock files and other generated ones are their header and counts, whatever the size; conflict markers in what is not
+    shown are counted. Partial when any hunk went, Fallback when there is no patch in the text (--stat, --name-only, an
+    error).
     """
 
     def __init__(self, max_diff_lines: int = 500) -> None:
@@ -36,14 +37,11 @@ class GitDiff:
         prelude, files = files_of(text.split("\n"))
         if not files:
             return Applied(text, Confidence.FALLBACK)
-        lines, cut = self._shown(files)
-        shorter = "\n".join((*prelude, *lines))
-        if len(shorter) >= len(text):
-            return Applied(text, Confidence.FULL)
-        return Applied(shorter, Confidence.PARTIAL if cut else Confidence.FULL)
+        shorter = "\n".join((*prelude, *self._shown(files)))
+        return Applied(shorter, Confidence.PARTIAL) if len(shorter) < len(text) else Applied(text, Confidence.FULL)
 
-    def _shown(self, files: Sequence[FileDiff]) -> tuple[list[str], bool]:
-        """Files in their order, and whether a hunk of a file that somebody wrote was left out."""
+    def _shown(self, files: Sequence[FileDiff]) -> list[str]:
+        """Files in their order."""
         lines: list[str] = []
         rest: list[str] = []
         room = self._limit
@@ -62,7 +60,7 @@ class GitDiff:
                     lines.append(f"... ({file.size - len(shown)} more lines of {file.counts})")
             lines += [] if rest else file.trailer
             rest += file.trailer if rest and any(file.trailer) else []
-        return [*lines, *_remaining(rest, files, full=full)], full
+        return [*lines, *_remaining(rest, files, full=full)]
 
 
 def _is_generated(file: FileDiff) -> bool:

@@ -142,6 +142,17 @@ def line_count(data: bytes) -> int:
     return data.count(b"\n") + (data != b"" and not data.endswith(b"\n"))
 
 
+def united(some: list[tuple[int, int]], others: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The runs of lines of both lists in their order, none of them twice where they overlap."""
+    runs: list[tuple[int, int]] = []
+    at = 0
+    for start, end in sorted((*some, *others)) if others else some:
+        if end > at:
+            runs.append((max(start, at), end))
+            at = end
+    return runs
+
+
 def _compiled(pattern: str, memory: int, *, lines: bool = True, captures: bool = False) -> _Compiled:
     options = _ENGINE.Options()
     options.log_errors = False

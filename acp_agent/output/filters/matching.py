@@ -13,24 +13,34 @@ class CommandMatcher:
 
     The command line itself is compared with `exact`; with the others only if nobody could tell what prints in it:
     of `pytest > log; tail log` the text is not pytest's, whatever the line begins with.
+
+    unless    an expression for commands the rule leaves alone although they match; None = there are none
+
+    Raises ValueError for an expression RE2 does not take.
     """
 
-    def __init__(self, match: Match, *, summary: bool) -> None:
+    def __init__(self, match: Match, *, summary: bool, unless: str | None = None) -> None:
         self._exact = match.exact.strip() if match.exact is not None else None
         self._prefix = match.prefix.strip() if match.prefix is not None else None
         self._regex = Pattern(match.regex) if match.regex is not None else None
+        self._unless = Pattern(unless) if unless is not None else None
         self._summary = summary
 
     def matches(self, run: CommandRun) -> bool:
         """Whether the rule may be applied to what a command printed."""
         line = run.command.strip()
         if line == self._exact:
-            return True
+            return not self._excepted(line)
         if not run.printing:
             return not self._summary and self._fits(line)
         return (len(run.printing) == 1 or not self._summary) and self._fits(run.printing[-1])
 
+    def _excepted(self, command: str) -> bool:
+        return self._unless is not None and self._unless.found_in(command)
+
     def _fits(self, command: str) -> bool:
+        if self._excepted(command):
+            return False
         if self._exact is not None:
             return command == self._exact
         if self._prefix is not None:

@@ -46,14 +46,15 @@ def compiled(rule: Rule) -> CompiledRule:
     """The rule, compiled. Raises ValueError when its expressions are too much for RE2 together."""
     # Without its end, a text lacks the words of the very command the rule is for.
     endless = isinstance(rule.strategy, TruncateSpec) and not rule.strategy.tail
-    matcher = CommandMatcher(rule.match, summary=endless or isinstance(rule.strategy, _SUMMARIES))
+    summary = endless or isinstance(rule.strategy, _SUMMARIES)
+    matcher = CommandMatcher(rule.match, summary=summary, unless=rule.unless)
     return CompiledRule(rule.name, matcher, _strategy(rule.strategy))
 
 
 def _strategy(spec: StrategySpec) -> Strategy:  # noqa: PLR0911 - one return a strategy is the plainest form
     match spec:
         case StripNoiseSpec():
-            return StripNoise(spec.patterns)
+            return StripNoise(spec.patterns, spec.keep)
         case KeepMatchingSpec():
             return KeepMatching(spec.patterns)
         case StripAnnotatedSpec():

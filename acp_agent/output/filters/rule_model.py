@@ -25,6 +25,7 @@ PatternText = Annotated[str, Field(min_length=1, max_length=LONGEST_PATTERN), Af
 """A regular expression, in RE2's syntax."""
 
 PatternTexts = Annotated[tuple[PatternText, ...], Field(min_length=1, max_length=_MOST_PATTERNS, strict=False)]
+KeptTexts = Annotated[tuple[PatternText, ...], Field(max_length=_MOST_PATTERNS, strict=False)]
 Lines = Annotated[int, Field(ge=0, le=_MOST_LINES)]
 SomeLines = Annotated[int, Field(ge=1, le=_MOST_LINES)]
 
@@ -59,6 +60,8 @@ class StripNoiseSpec(_Table):
 
     type: Literal["strip_noise"]
     patterns: PatternTexts
+    keep: KeptTexts = ()
+    """Lines that match one of these stay, whatever else they match."""
 
 
 class Ends(_Table):
@@ -81,7 +84,7 @@ class TruncateSpec(Ends):
     """Keep the ends of a long text."""
 
     type: Literal["truncate"]
-    keep: Annotated[tuple[PatternText, ...], Field(max_length=_MOST_PATTERNS, strict=False)] = ()
+    keep: KeptTexts = ()
     """Of the lines between the ends, the first that match stay, up to `max_lines` lines in all."""
 
 
@@ -178,6 +181,8 @@ class Rule(_Table):
     name: Annotated[str, Field(min_length=1, max_length=64)]
     enabled: bool = True
     match: Match
+    unless: PatternText | None = None
+    """Leave a command alone that holds a match of this regular expression."""
     strategy: Annotated[StrategySpec, Field(discriminator="type")]
 
 

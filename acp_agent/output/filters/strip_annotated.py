@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from acp_agent.core.types import Confidence
-from acp_agent.output.filters.line_patterns import LinePatterns, decoded, encoded, line_count
+from acp_agent.output.filters.line_patterns import LinePatterns, decoded, encoded, line_count, united
 from acp_agent.output.filters.run import CommandRun
 from acp_agent.output.filters.strategy import Applied
 from acp_agent.output.filters.strip_noise import noise_note
@@ -62,7 +62,7 @@ class StripAnnotated:
         """What is no noise, or is a summary, and the number of the other lines."""
         wanted = list(self._noise.other_runs(data))
         if self._summary is not None:
-            wanted = _united(wanted, list(self._summary.runs(data)))
+            wanted = united(wanted, list(self._summary.runs(data)))
         kept = b"".join(data[start:end] for start, end in wanted)
         return decoded(kept), line_count(data) - line_count(kept)
 
@@ -75,14 +75,3 @@ class StripAnnotated:
         if lines_of(rest) > sum(self._ends):
             rest = ends(rest, *self._ends)
         return "".join(f"{part}\n" for part in (rest.removesuffix("\n"), summaries.removesuffix("\n")) if part)
-
-
-def _united(some: list[tuple[int, int]], others: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The runs of both lists, none of them twice where they overlap."""
-    united: list[tuple[int, int]] = []
-    at = 0
-    for start, end in sorted((*some, *others)) if others else some:
-        if end > at:
-            united.append((max(start, at), end))
-            at = end
-    return united

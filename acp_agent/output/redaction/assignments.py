@@ -4,9 +4,10 @@
 """
 
 import re
+from collections.abc import Iterator
 
 from acp_agent.output.redaction.guards import is_random
-from acp_agent.output.redaction.keys import Key, meant_by
+from acp_agent.output.redaction.keys import Key, Meant, meant_by
 from acp_agent.output.redaction.values import is_bare_secret, is_secret
 
 _VALUE = re.compile(
@@ -32,6 +33,59 @@ _RESULT = re.compile(rb"X?PASS")  # of a test
 _SIGNS = re.compile(rb"[^a-z0-9]")
 _ARN = re.compile(rb"\barn:[^\s\"']{0,200}\Z")
 _VARIABLE = re.compile(rb"[A-Za-z]+(?:_[A-Za-z0-9]+)+[,;)}\]]*\Z")
+
+_SIGN = rb"""["'`\\\])]{0,6}+([ \t]*+(?::=|=>|[!=]?={1,3}+|:|=)[ \t]*+)(?!["']?\[REDACTED)"""
+_PAIR = re.compile(  # steps over placeholders, and words without a sign and a value behind them: each is tried but once
+    rb"(?:[^A-Za-z0-9_.\[-]++|\[(?:REDACTED[:a-z0-9_-]*+\])?+|[A-Za-z0-9_.-]++(?!%(sign)s))*+"
+    rb"(?:([A-Za-z0-9_.-]++)%(sign)s|\Z)" % {b"sign": _SIGN}
+)
+_CLEAR = re.compile(  # what nobody could take for anything but chance, so that nothing else is asked
+    rb"""(["']?+) (?!(?i:AAAA|iVBOR|R0lGOD|changeme))
+        (?=[A-Za-z]*+[0-9]++[A-Za-z])                    # no name with a number
+        (?=[a-z0-9]|[A-Za-z0-9]*?[0-9][a-z0-9])          # no type
+        (?=[A-Za-z0-9]*?[A-SU-Ya-z][A-Za-z0-9]{4})       # no number with a unit, no time
+        ([A-Za-z0-9]{20,200}+) (?=(["'])|\s|\Z)""",
+    re.VERBOSE,
+)
+_QUOTES = (b'"', b"'")
+_LONG_KEY = 20  # bytes: such a key may hold a whole value, which then only repeats it
+_BEFORE = re.compile(  # what belongs to the escape of what stands before a key, or to a colour
+    rb"(?<=\\)(?:[nrtbf]|u00[0-9a-fA-F]{2})|(?<=%)[0-9A-Fa-f]{2}|(?<=[\[;])\d{0,3}[mK]"
+)
+_MAY_PRECEDE = b"\\%[;"
+
+
+def pairs(data: bytes, start: int, end: int, meant: Meant) -> Iterator[tuple[int, int, str, int]]:
+    """Every `key = value` between `start` and `end`, whole lines, that gives a secret away.
+
+    Its secret's begin and end, the category, and where the key begins.
+    """
+    match, position = _PAIR.match, start
+    while (found := match(data, position, end)) is not None and (word := found[2]) is not None:
+        position = found.end()
+        low, high = found.span(2)
+        if low and data[low - 1] in _MAY_PRECEDE and (before := _BEFORE.match(data, low, high)) is not None:
+            low = before.end()
+            word = data[low:high]
+        if (meaning := meant(word)) is None:
+            continue
+        span = _clear(data, low, found[3], position, end) if high - low < _LONG_KEY else None
+        if span is None and (span := assigned(data, (low, high), found[3], position, end)) is None:
+            continue
+        if not meaning.random or is_random(data[slice(*span)].decode("latin-1")):
+            yield (*span, meaning.category, low)
+            position = max(position, span[1])  # what looks like assignments inside a value is not read again
+
+
+def _clear(data: bytes, low: int, sign: bytes, start: int, end: int) -> tuple[int, int] | None:
+    """The span of a value of letters and digits that is beyond doubt; None where `assigned` has to look.
+
+    It says nothing that `assigned` would not say, and takes a tenth of the time.
+    """
+    found = _CLEAR.match(data, start, end)
+    if found is None or found[1] != (found[3] or b""):
+        return None
+    return None if sign == b":" and data[low - 1 : low] not in _QUOTES else found.span(2)
 
 
 def assigned(data: bytes, key: tuple[int, int], sign: bytes, start: int, end: int) -> tuple[int, int] | None:

@@ -1,8 +1,10 @@
 """What the key of an assignment announces: a password may be a word, a token must look like chance."""
 
 import re
+from collections.abc import Callable
 from enum import Enum, auto
 from functools import lru_cache
+from typing import NamedTuple, TypeAlias
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PASSWORD = re.compile(r"passw|passphrase|passcode|pwd|psk|pass\Z")
@@ -59,6 +61,30 @@ def _kept(joined: str) -> frozenset[str]:
 def meant_by(key: bytes) -> Key | None:
     """`key_of` for bytes."""
     return key_of(key.decode("latin-1"))
+
+
+class Meaning(NamedTuple):
+    """What the key of a pair announces. `random`: only a value that looks like chance counts, as of `FOO_KEY`."""
+
+    key: Key
+    category: str
+    random: bool
+
+
+Meant: TypeAlias = Callable[[bytes], Meaning | None]
+"""Tells what a word before `=` or `:` announces."""
+
+_SOUNDS = re.compile(rb"(?i)passw|passphrase|passcode|pass\Z|pwd|psk|secret|token|credential|key")
+_ENVIRONMENT = re.compile(rb"(?:\A|[.-])[A-Z][A-Z0-9_]*_KEY\Z")
+
+
+def meaning_of(word: bytes, sounds_secret: Callable[[bytes], bool]) -> Meaning | None:
+    """What a word announces; `sounds_secret` tells whether it is one of the keys the rules know."""
+    if _SOUNDS.search(word) is None or (key := meant_by(word)) is None:
+        return None
+    if sounds_secret(word):
+        return Meaning(key, category_of(word), random=False)
+    return Meaning(key, category_of(word), random=True) if _ENVIRONMENT.search(word) else None
 
 
 def category_of(key: bytes) -> str:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from acp_agent.core.redaction import placeholder
 from acp_agent.core.types import Json
+from acp_agent.output.redaction.colours import uncoloured
 from acp_agent.output.redaction.keys import category_of, key_of
 from acp_agent.output.redaction.known import KnownSecrets
 from acp_agent.output.redaction.regex import Regex, compiled
@@ -77,7 +78,19 @@ class Redactor:
         return self.redact(text).text
 
     def spans(self, data: bytes) -> list[Span]:
-        """The secrets that can be seen in a text at once: in order, apart, none inside a placeholder."""
+        """The secrets that can be seen in a text at once: in order, apart, none inside a placeholder.
+
+        Colours are not looked at: those inside of a secret are part of it, all others stay.
+        """
+        plain = uncoloured(data)
+        if plain is None:
+            return self._spans(data)
+        return [
+            span._replace(start=plain.at(span.start), end=plain.at(span.end - 1) + 1, context=plain.at(span.context))
+            for span in self._spans(plain.text)
+        ]
+
+    def _spans(self, data: bytes) -> list[Span]:
         spans = list[Span]()
         known = self._known.forms if self._known is not None else None
         if self._enabled:

@@ -13,28 +13,37 @@ from functools import cache, cached_property
 from importlib.resources import files
 from typing import assert_never
 
-from acp_agent.output.redaction.assignments import assigned
+from acp_agent.output.redaction.assignments import assigned, pairs
 from acp_agent.output.redaction.blocks import block_at
 from acp_agent.output.redaction.cookies import cookie_values
 from acp_agent.output.redaction.guards import Guard, allows
-from acp_agent.output.redaction.keys import category_of
+from acp_agent.output.redaction.keys import Meaning, Meant, category_of, meaning_of
 from acp_agent.output.redaction.known import Forms
 from acp_agent.output.redaction.regex import Match, Regex, RegexSet, compiled, compiled_set
 from acp_agent.output.redaction.spans import Span
 
 _WINDOW = 512  # bytes after a hit that are looked at together, to the end of their last line
+_MOST_KEYS = 4096  # that are remembered
+_DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
 _REACH = 1024  # bytes a rule of several lines may go on behind the window
 
 
-_EDGE = r"(?:\b|\\[nrtbf]|\\u00[0-9a-fA-F]{2}|%[0-9A-Fa-f]{2})"
-"""Where a token may begin: at a word, or behind the escape of a character that is none (JSON, URLs)."""
+_EDGE = r"(?:\b|\\[nrtbf]|\\u00[0-9a-fA-F]{2}|%[0-9A-Fa-f]{2}|\[[0-9;]{0,24}[mK])"
+"""Where a token may begin: at a word, behind the escape of a character that is none (JSON, URLs), behind a colour.
+
+Of a colour only what all spellings have is asked for: `[31m` of `\\033[31m`, `\\e[31m`, `\\x1b[31m`, `\\u001b[31m`.
+"""
 
 
 class Reads(StrEnum):
-    """What follows the `starts` of a rule: its `then`, the value of an assignment, cookies, a block of lines."""
+    """What a rule reads: its `then`, the value of an assignment, cookies, a block of lines behind its `starts`.
+
+    PAIRS are all assignments on the lines where `starts` was met.
+    """
 
     THEN = "then"
     ASSIGNMENT = "assignment"
+    PAIRS = "pairs"
     COOKIES = "cookies"
     BLOCK = "block"
 
@@ -50,6 +59,7 @@ class Rule:
     guard     what a match must be beside its form
     lines     whether a match may reach over line ends
     opens     for such a rule: what the lines at the end of a text look like when the next one could complete a match
+    keyed     whether it begins with the key of an assignment
     """
 
     name: str
@@ -61,6 +71,7 @@ class Rule:
     guard: Guard | None = None
     lines: bool = False
     opens: str = ""
+    keyed: bool = False
 
     @property
     def pattern(self) -> str:
@@ -75,24 +86,20 @@ class Rule:
 
 
 class RuleSet:
-    """Rules, compiled when first needed. Safe from several threads."""
+    """Rules, compiled when first needed. Safe from several threads.
+
+    Those that begin with a key (%KEY%) and those that begin with a form are searched for apart: RE2 builds a state for
+    each way in which beginnings can coincide, and together those would be the product.
+    """
 
     def __init__(self, rules: tuple[Rule, ...], key: str) -> None:
         self.rules = rules
         self._key = key
-        self._compiled = dict[int, Regex]()
-
-    @cached_property
-    def _start(self) -> str:
-        return "|".join(f"(?:{rule.starts})" for rule in self.rules)
-
-    @cached_property
-    def _starts(self) -> Regex:
-        return compiled(self._start, captures=False)
-
-    @cached_property
-    def _which(self) -> RegexSet:
-        return compiled_set([rule.starts for rule in self.rules])
+        self._kinds = tuple(
+            _Kind({rank: rule for rank, rule in enumerate(rules) if rule.keyed is keyed}, self._meaning)
+            for keyed in (False, True)
+        )
+        self._meanings = dict[bytes, Meaning | None]()
 
     @cached_property
     def _keys(self) -> Regex:
@@ -105,30 +112,13 @@ class RuleSet:
 
     def spans(self, data: bytes, known: Forms | None = None) -> Iterator[Span]:
         """Where secrets lie, and the known ones, in no order; they may overlap."""
-        position = after = 0
-        hits = None if known is None else known.hits(self._start)
-        if known is not None:
-            yield from known.spans(data) if hits is None else known.spans_across(data)
-        is_together, hits = hits is not None, hits or self._starts
-        while (hit := hits.search(data, position, len(data))) is not None:
-            start = max(position, data.rfind(b"\n", position, hit.start()) + 1)
-            end = data.find(b"\n", max(hit.end(), min(hit.start() + _WINDOW, len(data))))
-            end = len(data) if end < 0 else end
-            if known is not None and is_together:
-                yield from known.spans_within(data, start, end)
-            for rank in self._which.Match(data[start:end]) or ():
-                is_block = self.rules[rank].reads is Reads.BLOCK
-                for span in self._rule_spans(rank, data, start, end, after if is_block else 0):
-                    after = max(after, span.end) if is_block else after
-                    yield span
-            if end == len(data):
-                return
-            position = end + 1
+        by_form, by_key = self._kinds
+        yield from by_form.spans(data, known)
+        yield from by_key.spans(data)
 
     def is_key(self, name: str) -> bool:
         """Whether a name sounds like the key of something secret."""
-        data = name.encode("utf-8", "replace")
-        return self._keys.search(data, 0, len(data)) is not None
+        return self._sounds_secret(name.encode("utf-8", "replace"))
 
     def unfinished(self, data: bytes) -> int | None:
         """Where, in the last lines of `data`, something begins that the next line may complete."""
@@ -136,8 +126,73 @@ class RuleSet:
         found = self._opens.search(data, start, len(data))
         return None if found is None else found.start()
 
+    def _sounds_secret(self, word: bytes) -> bool:
+        return self._keys.search(word, 0, len(word)) is not None
+
+    def _meaning(self, word: bytes) -> Meaning | None:
+        """What the key of a pair announces; remembered, for texts say the same again and again, but for a number."""
+        word = word.translate(_DIGITS_ALIKE)
+        try:
+            return self._meanings[word]
+        except KeyError:
+            meaning = meaning_of(word, self._sounds_secret)
+            if len(self._meanings) >= _MOST_KEYS:
+                self._meanings.clear()
+            self._meanings[word] = meaning
+            return meaning
+
+
+class _Kind:
+    """Some of the rules, by rank, that are searched for together."""
+
+    def __init__(self, rules: Mapping[int, Rule], meaning: Meant) -> None:
+        self._rules = rules
+        self._ranks = tuple(rules)
+        self._meaning = meaning
+        self._compiled = dict[int, Regex]()
+
+    @cached_property
+    def _start(self) -> str:
+        return "|".join(f"(?:{rule.starts})" for rule in self._rules.values())
+
+    @cached_property
+    def _starts(self) -> Regex:
+        return compiled(self._start, captures=False)
+
+    @cached_property
+    def _which(self) -> RegexSet:
+        return compiled_set([rule.starts for rule in self._rules.values()])
+
+    def spans(self, data: bytes, known: Forms | None = None) -> Iterator[Span]:
+        """Where they find secrets, and the known ones."""
+        position = after = 0
+        hits = None if known is None else known.hits(self._start)
+        if known is not None:
+            yield from known.spans(data) if hits is None else known.spans_across(data)
+        is_together, hits = hits is not None, hits or self._starts
+        while (hit := hits.search(data, position, len(data))) is not None:
+            low, high = hit.span()
+            start = max(position, data.rfind(b"\n", position, low) + 1)
+            end = data.find(b"\n", max(high, min(low + _WINDOW, len(data))))
+            end = len(data) if end < 0 else end
+            if known is not None and is_together:
+                yield from known.spans_within(data, start, end)
+            for index in self._which.Match(data[start:end]) or ():
+                rank = self._ranks[index]
+                is_block = self._rules[rank].reads is Reads.BLOCK
+                for span in self._rule_spans(rank, data, start, end, after if is_block else 0):
+                    after = max(after, span.end) if is_block else after
+                    yield span
+            if end == len(data):
+                return
+            position = end + 1
+
     def _rule_spans(self, rank: int, data: bytes, start: int, end: int, after: int) -> Iterator[Span]:
-        rule = self.rules[rank]
+        rule = self._rules[rank]
+        if rule.reads is Reads.PAIRS:
+            for low, high, category, context in pairs(data, start, end, self._meaning):
+                yield Span(low, high, category, rank, context)
+            return
         regex = self._regex(rank)
         window = end
         if rule.lines:
@@ -159,7 +214,7 @@ class RuleSet:
 
     def _regex(self, rank: int) -> Regex:
         if rank not in self._compiled:
-            rule = self.rules[rank]
+            rule = self._rules[rank]
             self._compiled[rank] = compiled(rule.pattern, lines=rule.lines)
         return self._compiled[rank]
 
@@ -180,8 +235,8 @@ def _secrets(rule: Rule, rank: int, data: bytes, match: Match, groups: int, end:
         case Reads.COOKIES:
             for low, high in cookie_values(data, matched, end):
                 yield Span(low, high, rule.category, rank, context)
-        case Reads.BLOCK:
-            raise AssertionError("a block is read with what lies before it")
+        case Reads.BLOCK | Reads.PAIRS:
+            raise AssertionError("read with what lies around it")
         case _:
             assert_never(rule.reads)
 
@@ -212,4 +267,5 @@ def _rule(entry: Mapping[str, object], key: str, gap: str) -> Rule:
         guard=Guard(word("guard")) if word("guard") else None,
         lines=bool(entry.get("lines", False)),
         opens=word("opens"),
+        keyed="%KEY%" in str(entry["starts"]),
     )

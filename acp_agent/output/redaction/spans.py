@@ -3,20 +3,21 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from operator import itemgetter
+from typing import NamedTuple
 
 from acp_agent.core.redaction import placeholder
 
 _MARK = b"[REDACTED"
 _PLACEHOLDER = re.compile(rb"\[REDACTED(?::[a-z0-9_-]{1,40})?\]")
 _LONGEST_PLACEHOLDER = 51
+_BY_START = itemgetter(0, 3)  # start, rank
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A secret at `start:end`, and from where on it was told to be one (its key, its scheme).
 
-    Of spans that overlap, the one of the lowest rank names what is taken out.
+    Of spans that overlap, the one of the lowest rank names what is taken out. A tuple, as there may be very many.
     """
 
     start: int
@@ -29,7 +30,7 @@ class Span:
 def settled(data: bytes, spans: Iterable[Span]) -> list[Span]:
     """The spans in order, overlapping ones merged, placeholders left out, at the borders of UTF-8 characters."""
     merged = list[Span]()
-    for span in sorted(spans, key=lambda each: (each.start, each.rank)):
+    for span in sorted(spans, key=_BY_START):
         last = merged[-1] if merged else None
         if last is not None and span.start < last.end:
             first = min(last, span, key=lambda each: each.rank)
@@ -76,9 +77,10 @@ def _without_placeholders(data: bytes, span: Span) -> Iterator[Span]:
     for found in _PLACEHOLDER.finditer(data, low, high):
         if found.start() < span.context < found.end():
             return  # the key is a word of ours
-        if position < found.start() and position < span.end:
-            yield Span(position, min(found.start(), span.end), span.category, span.rank, span.context)
-        if found.start() < span.end:
-            position = max(position, found.end())
+        if found.start() >= span.end:
+            break
+        if position < found.start():
+            yield span._replace(start=position, end=found.start())
+        position = max(position, found.end())
     if position < span.end:
-        yield Span(position, span.end, span.category, span.rank, span.context)
+        yield span._replace(start=position)

@@ -1,10 +1,12 @@
 """Redacts a text that comes in pieces, so that a secret cut by a border between pieces is not missed (S9.7)."""
 
 import re
+from collections.abc import Sequence
 from typing import Protocol
 
 from acp_agent.output.redaction.blocks import header_end, headless_tail, open_block
-from acp_agent.output.redaction.spans import Span
+from acp_agent.output.redaction.colours import uncoloured
+from acp_agent.output.redaction.spans import Span, replaced
 
 WINDOW = 8192
 """Bytes held back at least where a text has to be cut inside a line."""
@@ -23,28 +25,55 @@ class _Redacts(Protocol):
 class RedactionStream:
     """Takes pieces of a text, gives back what is certain: whole lines nothing behind them can change.
 
-    All that is given back together equals the redaction of the whole text, except where a line is longer than 64 KiB
-    (it is cut between secrets, at a blank if there is one near, and each part redacted by itself) and where the
-    base64 lines above a footer of a private key, its header missing, are more than 8 KiB: the lines before have gone.
+    A carriage return ends a line too, as progress bars write it. All that is given back together equals the redaction
+    of the whole text, except where a secret goes on behind a lone carriage return, where a line is longer than 64 KiB
+    (it is cut between secrets, at a blank if there is one near, and each part redacted by itself), where the base64
+    lines above a footer of a private key, its header missing, are more than 8 KiB (the lines before have gone), and
+    where `hurry` was called.
     """
 
     def __init__(self, redactor: _Redacts, *, blocks: bool = True) -> None:
         self._redactor = redactor
         self._blocks = blocks
         self._pending = b""
+        self._given = 0  # bytes of what is pending that went out already, and only tell what follows them
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes are held back."""
+        return len(self._pending) - self._given
 
     def feed(self, chunk: str) -> str:
         """What is certain now, redacted; often nothing until the line ends."""
         new = chunk.encode("utf-8", "surrogatepass")
+        before = max(0, len(self._pending) - 1)
         self._pending += new
         given = ""
-        if b"\n" in new:
-            lines = self._pending.rfind(b"\n") + 1
-            given = self._give(self._certain(self._pending[:lines]))
+        if settled := _lines_end(self._pending, before):
+            given = self._give(self._certain(self._pending[:settled]))
             self._shorten_block()
         while len(self._pending) > LONGEST_LINE:
             given += self._cut()
         return given
+
+    def hurry(self) -> str:
+        """What can be seen of a line that has no end yet: up to its last blank outside of all secrets.
+
+        What was given is remembered, for it tells what follows: `hunter2` behind `Password: ` goes all the same. Only
+        the first words of a secret of several words can be seen, when somebody writes them one by one.
+        """
+        if b"\n" in self._pending:
+            return ""  # lines that wait for the next one
+        spans = self._redactor.spans(self._pending)
+        cut = max(self._pending.rfind(blank) for blank in (b" ", b"\t")) + 1
+        for span in reversed(spans):
+            if span.context < cut < span.end:
+                cut = self._pending.rfind(b" ", 0, span.context) + 1
+        if cut <= self._given:
+            return ""
+        seen = self._seen(self._pending[:cut], [span for span in spans if span.end <= cut])
+        self._given = cut
+        return seen
 
     def finish(self) -> str:
         """The rest, redacted. The stream is as new afterwards."""
@@ -53,11 +82,26 @@ class RedactionStream:
     def _give(self, end: int) -> str:
         if not end:
             return ""
-        data, self._pending = self._pending[:end], self._pending[end:]
+        seen = self._seen(self._pending[:end])
+        self._pending, self._given = self._pending[end:], max(0, self._given - end)
+        return seen
+
+    def _seen(self, data: bytes, spans: Sequence[Span] = ()) -> str:
+        """What of a text was not given yet, redacted."""
+        given = self._given
+        if given >= len(data):
+            return ""
+        if given or spans:
+            later = (span._replace(start=max(span.start, given)) for span in spans or self._redactor.spans(data))
+            data = replaced(data, [span for span in later if span.start < span.end])[given:]
         return self._redactor(data.decode("utf-8", "surrogatepass"))
 
     def _certain(self, lines: bytes) -> int:
         """Up to where no later line can change what is secret in these lines."""
+        plain = uncoloured(lines)
+        return self._certain_plainly(lines) if plain is None else plain.at(self._certain_plainly(plain.text))
+
+    def _certain_plainly(self, lines: bytes) -> int:
         starts = [self._redactor.unfinished(lines)]
         if self._blocks:
             starts += (open_block(lines), headless_tail(lines, max(0, len(lines) - WINDOW)))
@@ -99,4 +143,15 @@ class RedactionStream:
         end = max(inside.start + _KEPT, min(inside.end, len(data)) - _KEPT)
         given = self._give(cut) if cut else ""
         self._pending = data[cut : inside.start + _KEPT] + data[end:]
+        self._given = min(self._given, inside.start + _KEPT - cut)
         return given
+
+
+def _lines_end(data: bytes, start: int) -> int:
+    """Behind the last line end, or the last carriage return that is none of a line end; 0 when none is after `start`.
+
+    A carriage return at the very end may be the first half of a line end.
+    """
+    lines = data.rfind(b"\n", start) + 1
+    bare = data.rfind(b"\r", max(start, lines), len(data) - 1) + 1
+    return max(lines, bare)

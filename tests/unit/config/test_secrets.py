@@ -58,6 +58,40 @@ def test_secret_values_are_those_of_secret_names_and_long_enough_to_be_no_word()
     assert secret_values(environ) == ("q" * 23, "p" * 22, "t" * 21, "k" * 20)
 
 
+def test_everyday_values_are_no_secrets_whatever_their_names_say():
+    environ = {
+        "POSTGRES_PASSWORD": "postgres",
+        "MINIO_SECRET_KEY": "minioadmin",
+        "CI_JOB_TOKEN": "disabled",
+        "A_TOKEN": "${OTHER_TOKEN}",
+        "B_TOKEN": "Undefined",
+        "C_PASSWORD": "changeme123",
+        "D_PASSWORD": "xxxxxxxx",
+        "GOOGLE_APPLICATION_CREDENTIALS": "/etc/google/application-credentials.json",
+        "SSH_KEY": "/home/u/.ssh/id_rsa",
+        "SSL_KEY": "certificates/server.key",
+        "DEPLOY_KEY": "~/.ssh/deploy key",
+        "PWD": "/home/user/project",
+    }
+    assert secret_values(environ) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("GH_PAT", "obviously-fake-1"),
+        ("DB_PASS", "hunter2abc"),
+        ("DB_PWD", "hunter2abc"),
+        ("SENTRY_DSN", "https://abc@o0.example/1"),
+        ("AWS_SECRET_ACCESS_KEY", "/Zk3fFAKE8hrel1wU7Cjl+kL9Qz2XvB7nT5wYr4U"),
+        ("A_PASSWORD", "correct horse battery staple"),
+        ("A_TOKEN", "zqkfjwpvnxtrmlhgdscb"),
+    ],
+)
+def test_values_that_stand_nowhere_by_chance_are_secrets(name, value):
+    assert secret_values({name: value, "PATTERN": value, "COMPASS": value}) == (value,)
+
+
 def test_a_shown_value_is_short_whatever_it_is():
     deep: list[object] = []
     for _ in range(500):

@@ -196,10 +196,18 @@ def test_calls_without_ids_get_ids_that_are_unique_and_the_same_each_time() -> N
 
 
 def test_an_id_the_conversation_has_already_seen_is_replaced() -> None:
-    done = read(calling(function(id="call_0"), function(id="call_1"), function(id="call_1")), taken=("call_0",))
+    items = (function(id="call_0"), function(id="call_1"), function("rm", id="call_1"))
+    done = read(calling(*items), taken=("call_0",))
     first, second, third = (use.id for use in done.message.tool_uses)
     assert second == "call_1"
     assert len({first, second, third, "call_0"}) == 4
+
+
+def test_a_call_that_is_sent_twice_is_one_call() -> None:
+    call = function("rm", {"path": "a"}, id="call_1")
+    done = read(calling(call), calling(call, function("rm", {"path": "b"}, id="call_2")))
+    assert [use.id for use in done.message.tool_uses] == ["call_1", "call_2"]
+    assert len(read(calling(call), taken=("call_1",)).message.tool_uses) == 1
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_agent.output.error_lines import TELLING
 from acp_agent.output.filters.run import CommandRun
 from acp_agent.output.filters.test_summary import SummaryOfTests
 from acp_agent.output.security_notes import preserved, redaction_note
@@ -40,6 +41,11 @@ def test_the_tables_are_as_large_as_they_should_be():
 @pytest.mark.parametrize("line", ERRORS)
 def test_a_line_that_reports_an_error_is_preserved(line: str):
     assert line.strip() in preserved(f"before\n{line}\nafter\n", "before\nafter\n").splitlines()
+
+
+@pytest.mark.parametrize("line", [*ERRORS, *KINDS])
+def test_every_line_that_matters_is_found_by_the_search_that_comes_first(line: str):
+    assert TELLING.found_in(line)
 
 
 @pytest.mark.parametrize("line", NO_ERRORS)

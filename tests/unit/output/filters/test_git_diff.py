@@ -58,10 +58,38 @@ def test_lock_files_and_minified_ones_are_their_counts_even_below_the_limit():
         for name in locks
     )
     result = DIFF.apply(text, CommandRun("git diff"))
-    assert result.confidence is Confidence.FULL
+    assert result.confidence is Confidence.PARTIAL
     assert "lock file" not in result.text
     for name in locks:
         assert f"({name} | +30 -0: generated, not shown)" in result.text
+
+
+def patch_of(name: str, lines: list[str]) -> str:
+    body = "".join(f"+{line}\n" for line in lines)
+    head = f"diff --git a/{name} b/{name}\nindex 1..2 100644\n--- a/{name}\n+++ b/{name}\n"
+    return f"{head}@@ -0,0 +1,{len(lines)} @@\n{body}"
+
+
+CONFLICT = ["<<<<<<< HEAD", 'version = "1.5.9"', "=======", 'version = "2.5.0"', ">>>>>>> other"]
+
+
+def test_conflict_markers_in_a_generated_file_that_is_not_shown_are_said():
+    text = patch_of("Cargo.lock", ["line"] * 20 + CONFLICT)
+    result = DIFF.apply(text, CommandRun("git diff"))
+    assert result.confidence is Confidence.PARTIAL
+    assert result.text.endswith("(Cargo.lock | +25 -0, 2 conflict markers: generated, not shown)\n")
+
+
+def test_conflict_markers_that_a_diff_takes_away_are_none():
+    text = patch_of("Cargo.lock", ["line"] * 20 + CONFLICT).replace("\n+", "\n-").replace("-0,0 +1,25", "-1,25 +0,0")
+    assert "(Cargo.lock | +0 -25: generated, not shown)" in DIFF.apply(text, CommandRun("git diff")).text
+
+
+def test_conflict_markers_behind_the_limit_are_said():
+    text = patch_of("a.py", ["line"] * 40 + CONFLICT) + patch_of("b.py", ["line"] * 40 + CONFLICT)
+    shown = GitDiff(20).apply(text, CommandRun("git diff")).text
+    assert "more lines of a.py | +45 -0, 2 conflict markers)\n" in shown
+    assert "b.py | +45 -0, 2 conflict markers\n" in shown
 
 
 def test_what_stands_before_and_behind_the_patch_stays():

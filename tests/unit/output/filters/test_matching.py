@@ -32,6 +32,10 @@ def rules_for(command: str) -> list[str]:
         ("git diff HEAD~1", ["git-diff"]),
         ("git difftool", []),
         ("git log --oneline", ["git-log"]),
+        ("git log -10 --stat-of-the-art", ["git-log"]),
+        ("git -p log -100", ["git-log"]),  # a pager, no patch
+        ("git log -n 100", ["git-log"]),
+        ("git log --max-count=12", ["git-log"]),
         ("git status -s && git log -5", []),  # the end of the text is the log
         ("git push origin main", ["git-push"]),
         ("git push -u origin feature/status", ["git-push"]),
@@ -108,6 +112,24 @@ def test_what_stands_around_the_command_that_prints_does_not_matter(command: str
 @pytest.mark.parametrize(
     "command",
     [
+        *(
+            "git log -1",
+            "git log -n 1",
+            "git log -n1",
+            "git log --max-count=1 --format=%B",
+            "git log --oneline -1 HEAD~3",
+        ),
+        *("git log -p", "git log -3 -p", "git log -u", "git log --patch -- src", "git -C app log -p -2", "git log -U8"),
+        *("git log --stat", "git log --stat=120 -30", "git log --patch-with-stat", "git log -L 1,20:a.py"),
+    ],
+)
+def test_a_log_that_was_asked_for_in_full_is_not_truncated(command: str) -> None:
+    assert rules_for(command) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
         "cargo test | grep FAILED",
         "ls | wc -l",
         "git diff | awk '{print $1}'",
@@ -148,3 +170,11 @@ def test_a_prefix_ends_where_a_word_does() -> None:
     assert matcher.matches(CommandRun("docker build", ("docker build",)))
     assert matcher.matches(CommandRun("docker build\t.", ("docker build\t.",)))
     assert not matcher.matches(CommandRun("docker builds", ("docker builds",)))
+
+
+@pytest.mark.parametrize("match", [Match(exact="x -v"), Match(prefix="x"), Match(regex="^x")])
+def test_a_command_a_rule_makes_an_exception_for_is_not_its_own(match: Match) -> None:
+    matcher = CommandMatcher(match, summary=False, unless=r"\s-v(\s|$)")
+    assert not matcher.matches(CommandRun("x -v", ("x -v",)))
+    assert not matcher.matches(CommandRun("x -v"))
+    assert CommandMatcher(match, summary=False, unless="-w").matches(CommandRun("x -v", ("x -v",)))

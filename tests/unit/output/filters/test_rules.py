@@ -10,6 +10,7 @@ import pytest
 from acp_agent.core.errors import ConfigError
 from acp_agent.output.filters.rule_file import built_in, read_rules
 from acp_agent.output.filters.rule_model import SPECS, RuleFile, filter_rules_schema
+from acp_agent.output.filters.run import CommandRun
 
 ENABLED = [
     *("cargo-build", "cargo-test", "cargo-clippy", "git-status", "git-diff", "git-log", "git-push", "ls", "log-dedup"),
@@ -63,6 +64,10 @@ def test_the_numbers_are_those_of_the_requirements(name: str, numbers: tuple[int
         ('name = "a"\nmatch = { prefix = "x", regex = "y" }\nstrategy = { type = "dedup" }', "exactly one of exact"),
         ('name = "a"\nmatch = {}\nstrategy = { type = "dedup" }', "match = {}: expected exactly one of exact, prefix"),
         ('name = "a"\nmatch = { exact = "" }\nstrategy = { type = "dedup" }', 'match.exact = "": expected text'),
+        (
+            'name = "a"\nunless = "("\nmatch = { prefix = "x" }\nstrategy = { type = "dedup" }',
+            'unless = "(": expected a reg',
+        ),
         ('name = "a"\nmatch = { globb = "x" }\nstrategy = { type = "dedup" }', "only exact, prefix, regex"),
         (
             'name = "a"\nmatch = { prefix = "x" }\nstrategy = { type = "nope" }',
@@ -198,3 +203,12 @@ def test_the_schema_knows_every_strategy_and_the_longest_pattern() -> None:
     assert schema["$defs"]["StripNoiseSpec"]["properties"]["patterns"]["items"]["maxLength"] == 512
     assert schema["$defs"]["Match"]["maxProperties"] == 1
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+
+
+def test_a_rule_that_makes_an_exception_loads_and_makes_it(tmp_path: Path) -> None:
+    loaded = read_rules(written(tmp_path, GOOD + "unless = '-v'"))
+    assert loaded is not None
+    assert loaded.warnings == ()
+    (rule,) = loaded.rules
+    assert rule.matcher.matches(CommandRun("x -w", ("x -w",)))
+    assert not rule.matcher.matches(CommandRun("x -v", ("x -v",)))

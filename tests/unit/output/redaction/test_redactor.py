@@ -173,3 +173,10 @@ def test_importing_compiles_nothing():
         "Redactor(KnownSecrets())\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("after", ["\n[REDACTED:token]", " [REDACTED]"])
+def test_a_placeholder_behind_a_secret_does_not_make_two_of_it(after):
+    redacted = Redactor().redact(f"DB_PASSWORD=hunter2-obviously-fake{after}")
+    assert redacted.text == f"DB_PASSWORD=[REDACTED:password]{after}"
+    assert redacted.found == {"password": 1}

@@ -1,0 +1,110 @@
+"""What a session shows while a call runs."""
+
+import pytest
+
+from acp_agent.core.events import ToolFinished, ToolProgress, ToolStarted
+from acp_agent.core.types import ToolKind, ToolResult
+from acp_agent.output.redacted_view import RedactedEvents
+from acp_agent.output.redaction import Redactor
+
+pytestmark = pytest.mark.anyio
+
+TOKEN = "ghp" + "_FAKE" + "a8F3kLm9Qz2XvB7nT5wYr4Ue6Hs1Gd0P"
+
+
+class Shown:
+    """A session's view of one call: what it says at which second."""
+
+    def __init__(self):
+        self.now, self.pieces, self.events = 0.0, [], []
+        self.sink = RedactedEvents(self._emit, Redactor(), lambda: self.now)
+
+    async def _emit(self, event):
+        self.events.append(event)
+        if isinstance(event, ToolProgress):
+            self.pieces.append(event.output)
+
+    async def say(self, text, after=0.1):
+        self.now += after
+        await self.sink(ToolProgress("call", output=text))
+
+    async def end(self):
+        await self.sink(ToolFinished("call", "bash", ToolResult("done"), 1.0))
+        return "".join(self.pieces)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        f"\x1b[31m{TOKEN}\x1b[0m\n",
+        f"\x1b[01;31m\x1b[K{TOKEN[:4]}\x1b[m\x1b[K{TOKEN[4:]}\n",
+        f"{TOKEN[:20]}\u202e\u200b{TOKEN[20:]}\n",
+        f"{TOKEN[:20]}\x1b]0;title\x07{TOKEN[20:]}\n",
+    ],
+    ids=["coloured", "split by colours", "split by invisible characters", "split by a title"],
+)
+@pytest.mark.parametrize("size", [1, 7, 1000])
+async def test_live_output_is_plain_and_without_secrets_however_it_is_dressed_and_cut(output, size):
+    shown = Shown()
+    for start in range(0, len(output), size):
+        await shown.say(output[start : start + size])
+    assert await shown.end() == "[REDACTED:token]\n"
+
+
+async def test_progress_that_overwrites_its_line_is_seen_as_it_goes():
+    shown = Shown()
+    for percent in range(100):
+        await shown.say(f"\r{percent}% done")
+        assert "".join(shown.pieces).endswith(f"{percent - 1}% done\r" if percent else "")
+    assert await shown.end() == "".join(f"\r{percent}% done" for percent in range(100))
+
+
+async def test_ten_ticks_behind_their_carriage_returns_are_seen_one_late():
+    shown = Shown()
+    for tick in range(10):
+        await shown.say(f"tick {tick}\r")
+    assert "".join(shown.pieces) == "".join(f"tick {tick}\r" for tick in range(9))
+
+
+async def test_the_beginning_of_a_line_is_shown_with_the_next_output_half_a_second_later():
+    shown = Shown()
+    await shown.say("Resolving dependencies ")
+    await shown.say("of the ", after=0.2)
+    assert shown.pieces == []
+    await shown.say("project", after=0.4)
+    assert shown.pieces == ["Resolving dependencies of the "]
+    assert await shown.end() == "Resolving dependencies of the project"
+
+
+async def test_a_long_beginning_is_shown_at_once_up_to_its_last_blank():
+    shown = Shown()
+    await shown.say("word " * 300 + "unfini")
+    assert shown.pieces == ["word " * 300]
+
+
+async def test_what_was_shown_of_a_line_still_tells_the_secret_behind_it():
+    shown = Shown()
+    await shown.say("Password: ")
+    await shown.say("hunter2", after=9)
+    assert shown.pieces == ["Password: "]
+    await shown.say("abc\n", after=9)
+    assert await shown.end() == "Password: [REDACTED:password]\n"
+
+
+async def test_a_token_written_slowly_is_not_shown():
+    shown = Shown()
+    for character in f"a token {TOKEN} and more\n":
+        await shown.say(character, after=1)
+    assert await shown.end() == "a token [REDACTED:token] and more\n"
+    assert not any(character in "".join(shown.pieces) for character in (TOKEN[-8:], TOKEN[4:12]))
+
+
+@pytest.mark.parametrize(
+    "escape", ["\\033[31m", "\\e[1;31m", "\\x1b[31m", "\x1b[31m", "\\u001b[31m", "\\033[0m\\033[31m\\033[K"]
+)
+async def test_a_token_behind_a_colour_is_in_no_title_nor_input(escape):
+    shown = Shown()
+    command = f"printf '{escape}{TOKEN}\\033[0m\\n'"
+    await shown.sink(ToolStarted("call", "bash", command, ToolKind.EXECUTE, {"command": command}))
+    assert TOKEN[4:12] not in str(shown.events)
+    assert str(shown.events).count("[REDACTED:token]") == 2
