@@ -22,7 +22,7 @@ def filtered(args: argparse.Namespace) -> int:
     """
     loaded = loaded_for(args)
     raw = sys.stdin.buffer.read().decode("utf-8", "replace")
-    clean = redactor(loaded, known_secrets(os.environ), problem).redact(sanitize(raw))
+    clean = redactor(loaded, known_secrets(os.environ, loaded.settings.llm.providers), problem).redact(sanitize(raw))
     run = CommandRun(args.text, printing_commands(args.text), args.exit)
     engine = filter_engine(loaded) or _off()
     for fault in engine.warnings:

@@ -9,7 +9,7 @@ import anyio
 
 from acp_agent import log
 from acp_agent.compose.assembly import Assembly
-from acp_agent.compose.output import known_secrets
+from acp_agent.compose.output import known_secrets, redactor
 from acp_agent.config import (
     LlmSettings,
     Loaded,
@@ -26,7 +26,6 @@ from acp_agent.execution.audit import Auditor, Caller
 from acp_agent.execution.process_tree import harden_process, kill_everything
 from acp_agent.gates.grants import GrantStore
 from acp_agent.llm.catalog import Catalog, ProviderConfig, parse_model
-from acp_agent.output.redaction import Redactor
 from acp_agent.protocol.engine import TurnEngine
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.session import Session
@@ -43,7 +42,7 @@ class Workshop:
     def __init__(self, loaded: Loaded) -> None:
         logging = loaded.settings.logging
         self.secrets = known_secrets(os.environ, loaded.settings.llm.providers)
-        self._redactor = Redactor(self.secrets)
+        self._redactor = redactor(loaded, self.secrets, _unheard)
         trouble = log.configure(logging.level, logging.file, redact=self._redactor)
         self._problems = [trouble] if trouble else []
         self._sessions = WeakSet[Session]()
@@ -73,6 +72,7 @@ class Workshop:
         """
         self._sessions.add(session)
         self.secrets.add(session.place.secrets)
+        self.secrets.add(provider.api_key(os.environ) for provider in loaded.settings.llm.providers)
         session.redact = self._redactor
         for problem in self._problems:
             session.add_notice(Notice(Severity.WARNING, problem))
@@ -142,3 +142,8 @@ class Workshop:
         if self._scripts is None:
             self._scripts = tempfile.TemporaryDirectory(prefix="acp-agent-", ignore_cleanup_errors=True)
         return self._scripts.name
+
+
+def _unheard(problem: str) -> None:
+    """Each session tells of bad patterns itself."""
+    del problem

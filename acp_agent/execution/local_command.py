@@ -144,14 +144,15 @@ class LocalCommand:
     def _outcome(self) -> CommandOutcome:
         code, timed_out = self._process.returncode, self._timed_out
         killed = code < 0 and not timed_out
-        output, stdout, stderr = self._transcript.texts()
+        transcript, self._transcript = self._transcript, Transcript(0)  # it is of no more use, and may be large
+        output, stdout, stderr = transcript.texts()
         return CommandOutcome(
             output=output + self._note,
             stdout=stdout,
             stderr=stderr,
             exit_code=_TIMED_OUT if timed_out else 128 - code if killed else code,
             signal=_signal_name(-code) if killed else None,
-            truncated=self._transcript.truncated,
+            truncated=transcript.truncated,
             timed_out=timed_out,
             timeout=self._timeout,
         )

@@ -10,6 +10,7 @@ from itertools import islice
 from acp_agent.output.error_lines import ERRORS, NO_ERRORS, PLAIN_ERRORS, TELLING, WARNINGS
 from acp_agent.output.filters.line_patterns import decoded, encoded
 
+_PIECE = 256 * 1024
 _MOST_WARNINGS = 20
 _MOST_ERRORS = 40
 _LONGEST_LINE = 500  # characters shown of a line
@@ -52,7 +53,7 @@ def preserved(raw: str, filtered: str) -> str:
     if raw == filtered:
         return ""
     kept = _Kept(filtered)
-    telling = list(dict.fromkeys(_split(TELLING.lines(encoded("\n".join(kept.others(raw)))))))
+    telling = list(dict.fromkeys(line for piece in _pieces(raw) for line in kept.telling(piece)))
     warnings = kept.missing([_split(WARNINGS.lines(encoded("\n".join(telling))))])
     said = {normalised for normalised, _ in warnings}
     errors = [one for one in kept.missing(_errors(telling)) if one[0] not in said]
@@ -61,6 +62,16 @@ def preserved(raw: str, filtered: str) -> str:
         *_block("Errors", [line for _, line in errors], _MOST_ERRORS),
     )
     return "\n".join(blocks)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Whole lines of a text, some at a time: ten megabytes of lines in a list weigh fifty."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start + _PIECE)
+        end = len(text) if end < 0 else end
+        yield text[start:end]
+        start = end + 1
 
 
 class _Kept:
@@ -73,9 +84,10 @@ class _Kept:
         self._words = frozenset[str]()
         self._text = ""
 
-    def others(self, raw: str) -> list[str]:
-        """Lines that are not there word for word."""
-        return [line for line in raw.split("\n") if line not in self._verbatim]
+    def telling(self, piece: str) -> list[str]:
+        """Lines that may matter and are not there word for word."""
+        others = [line for line in piece.split("\n") if line not in self._verbatim]
+        return _split(TELLING.lines(encoded("\n".join(others))))
 
     def missing(self, parts: Iterable[list[str]]) -> list[tuple[str, str]]:
         """Of lines that are not there word for word those that are not there otherwise: normalised form and itself."""

@@ -63,16 +63,11 @@ SECRETS = {
 }
 
 
-def in_colours(secret: str) -> list[str]:
-    """As `grep --color` writes a line in which it has found the middle of the secret."""
-    half = len(secret) - 16
-    return [f"\x1b[32m{secret[:4]}\x1b[0m", f"{secret[4:half]}\x1b[01;31m\x1b[K", f"{secret[half:]}\x1b[m\x1b[K"]
-
-
 def plant(workspace: Path, secret: str) -> list[tuple[str, dict[str, Any]]]:
     """Files with the secret, and calls that bring it to light."""
     half = len(secret) - 16  # both halves hold enough to be noticed
     pieces = [secret[:half], secret[half:]]
+    coloured = ["\x1b[32m", secret[:4], "\x1b[0m", secret[4:half], "\x1b[01;31m\x1b[K", secret[half:], "\x1b[m\x1b[K"]
     files = {
         "plain.txt": f"first line\nthe value is {secret} today\n",
         "settings.env": f"API_KEY={secret}\n",
@@ -81,7 +76,7 @@ def plant(workspace: Path, secret: str) -> list[tuple[str, dict[str, Any]]]:
         f"named-{secret}.txt": "harmless\n",
         "pieces.py": PIECES.replace("{pieces}", repr(pieces)),
         "crumbs.py": PIECES.replace("{pieces}", repr([secret[at : at + 7] for at in range(0, len(secret), 7)])),
-        "coloured.py": PIECES.replace("{pieces}", repr(in_colours(secret))).replace("int(sys.argv[1])", "0"),
+        "coloured.py": PIECES.replace("{pieces}", repr(coloured)).replace("int(sys.argv[1])", "0"),
         "big.log": "nothing to see\n" * 4000 + f"token {secret}\n" + "nothing to see\n" * 4000,
     }
     for name, text in files.items():
@@ -302,35 +297,3 @@ async def test_a_secret_in_an_error_of_the_model_or_in_the_configuration_is_not_
     search.files(editor)
     search.stderr(editor)
     assert search.found == {}, str(search)
-
-
-@pytest.mark.parametrize("capabilities", [NOTHING, SHOWS_TERMINALS], ids=["text", "a terminal of ours"])
-async def test_what_an_mcp_server_is_given_and_a_key_of_any_name_are_known(tmp_path, capabilities):
-    token, variable, key = (f"obviously-fake-{kind}-{some_letters(24, kind)}" for kind in ("token", "variable", "key"))
-    header = f"Custom {token}"
-    (tmp_path / "said.txt").write_text(
-        f"{header}\n<{token}>\n{variable}\n{key}\nplaces of no secret: us-east-1 postgres\n"
-    )
-    async with listening_model(("bash", {"command": f"cat '{tmp_path}/said.txt'"})) as model:
-        config = model.options["config"].replace("MODEL_KEY", "MY_LLM")
-        environment = {"MY_LLM": key, "POSTGRES_PASSWORD": "postgres"}
-        started = editing(tmp_path, None, capabilities=capabilities, config=config, environment=environment)
-        async with started as editor:
-            await editor.initialize()
-            headers = [{"name": "X-Auth", "value": header}, {"name": "X-Region", "value": "us-east-1"}]
-            env = [{"name": "SOME_PAT", "value": variable}, {"name": "DB_PASSWORD", "value": "postgres"}]
-            servers = [
-                {"type": "http", "name": "a", "url": "http://127.0.0.1:9/", "headers": headers},
-                {"name": "b", "command": "/bin/false", "args": [], "env": env},
-                {"name": "odd", "headers": {"not": "a list"}, "env": [1, {"name": 2, "value": "x"}]},
-            ]
-            session = (await editor.ask("session/new", {"cwd": str(editor.workspace), "mcpServers": servers}))[
-                "sessionId"
-            ]
-            assert await editor.say(session, "go") == "end_turn"
-        search = Search(header)
-        search.requests(model)
-        for value in (token, variable, key):
-            assert value not in search.told
-            assert not [frame for frame in editor.recording.frames if from_agent(frame) and value in str(frame.message)]
-        assert "places of no secret: us-east-1 postgres" in search.told

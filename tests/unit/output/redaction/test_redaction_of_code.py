@@ -42,6 +42,7 @@ INNOCENT = {
         '"minipass": "^7.0.4"', '"fs-minipass": "3.x"', "arn:aws:secretsmanager:eu-west-1:1234:secret:prod/db-oaOA9U",
         "tests/test_token.py::test_password_is_hashed[a12214bd] PASSED", "METADATA_KEY = 'pydantic-mypy-metadata'",
         "def test_draft202012_validator_is_chosen(self):", "--- PASS: TestSomething-2 (0.00s)", "PASS: shtest-format2",
+        "--- PASS: TestCodec100 (0.00s)",
         "SEC_E_INVALID_TOKEN: Final = 0x80090308", "kms_key: projects/p-1/locations/us-east1/keyRings/my-ring/x",
         "password_encryption = scram-sha-256", "service_account: robot@project.example.com",
         "<protocol>://[<user>[:<password>]@]<hostname>[:<port>]",
