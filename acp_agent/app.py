@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from acp_agent.compose.workshop import Workshop
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_LAST_RESORT = 1.3
+_LAST_RESORT = 1.0
 """Seconds after which a process that was told to end ends, whatever still holds it."""
 _NO_MCP = "The MCP servers this editor passed on are not used: this version does not connect to MCP servers."
 
