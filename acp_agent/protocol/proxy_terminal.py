@@ -31,6 +31,8 @@ _OUTPUT_LIMIT = 1024 * 1024
 close the connection at lines over 32 MiB, which escaped output gets to at a sixth of that."""
 _OVERLAP = 4096
 """Characters by which two readings of a terminal are matched when it dropped its oldest output."""
+_BLANK = re.compile(r"\s+")
+_LONGEST_WORD = 8 * 1024
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
 # What a terminal of an editor must not do in a command nobody types into.
 _ENVIRONMENT: list[Json] = [
@@ -198,7 +200,7 @@ class EditorCommand:
                 return  # the final read tells what is wrong, if anything is
             delta, self._seen = _delta(self._seen, answer.output), answer.output
             if delta:
-                await on_output(delta[-_DELTA_LIMIT:])
+                await on_output(_end(delta))
             await anyio.sleep(_POLL)
 
     async def _timed_out(self) -> CommandOutcome:
@@ -222,7 +224,7 @@ class EditorCommand:
             answer = wire.terminal_output(
                 await self._peer.request("terminal/output", self._target, timeout=_KILL_GRACE)
             )
-            text, truncated = answer.output, answer.truncated
+            text, truncated = _whole_words(answer.output) if answer.truncated else answer.output, answer.truncated
         except RpcError:
             text, truncated = self._seen, True
         output = text.replace("\r\n", "\n")  # a terminal is a pty in some editors
@@ -245,7 +247,18 @@ def _delta(seen: str, now: str) -> str:
     if at >= 0:
         return now[at + len(tail) :]
     kept = next((size for size in range(min(len(tail), len(now)), 0, -1) if tail.endswith(now[:size])), 0)
-    return now[kept:]
+    return now[kept:] if kept else _whole_words(now)
+
+
+def _end(delta: str) -> str:
+    """As much of what is new as one update may carry."""
+    return delta if len(delta) <= _DELTA_LIMIT else _whole_words(delta[-_DELTA_LIMIT:])
+
+
+def _whole_words(text: str) -> str:
+    """A text whose beginning is gone, behind its first white space: half of a secret is one nobody recognises."""
+    blank = _BLANK.search(text, 0, _LONGEST_WORD)
+    return text[blank.end() :] if blank else text
 
 
 def _signalled(name: str) -> int | None:

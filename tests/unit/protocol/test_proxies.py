@@ -16,6 +16,7 @@ from acp_agent.execution.composite import CompositeFileSystem, CompositeTerminal
 from acp_agent.execution.local_files import LocalFileSystem
 from acp_agent.execution.local_terminal import LocalTerminal
 from acp_agent.execution.roots import Roots
+from acp_agent.protocol import proxy_terminal
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
@@ -431,7 +432,7 @@ def terminal(
 HAPPY = {
     "terminal_create": {"terminalId": "t1"},
     "terminal_wait_for_exit": {"exitCode": 3, "signal": None},
-    "terminal_output": {"output": "a\r\nb\n", "truncated": True, "exitStatus": {"exitCode": 3}},
+    "terminal_output": {"output": "x\r\na\r\nb\n", "truncated": True, "exitStatus": {"exitCode": 3}},
 }
 
 
@@ -646,6 +647,15 @@ async def test_the_workshop_makes_its_script_folder_anew_when_it_is_gone() -> No
     # In a process of its own: a workshop changes the one it is in (log, signals, who inherits orphans).
     done = await anyio.run_process([sys.executable, "-W", "error", "-c", SWEPT], check=False)
     assert (done.stdout, done.stderr) == (b"good\n", b"")
+
+
+def test_an_update_that_cannot_carry_all_that_is_new_begins_with_a_whole_word() -> None:
+    """Half of a secret is one nobody recognises."""
+    words = "".join(f"word{number:06} " for number in range(10_000))
+    carried = proxy_terminal._end(words)
+    assert set(carried.split()) <= set(words.split())
+    assert 60_000 < len(carried) < 66_000
+    assert proxy_terminal._end("as it is") == "as it is"
 
 
 @pytest.mark.parametrize("last", [refuse(-32603), "nonsense"])
