@@ -5,6 +5,7 @@ otherwise, and the answer of the model, who has seen redacted text only. Titles,
 many editors: what they quote must not fetch a picture (security.md 2.7).
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import monotonic
@@ -13,11 +14,13 @@ from typing import cast
 from acp_agent.core import events
 from acp_agent.core.events import Event, EventSink
 from acp_agent.core.ports import Approver, Decision, Question, Toolset
-from acp_agent.core.types import JsonObject, Location, ToolCall, ToolResult, ToolSpec
+from acp_agent.core.redaction import Redact
+from acp_agent.core.types import JsonObject, Location, ToolCall, ToolKind, ToolResult, ToolSpec
 from acp_agent.output.markdown_images import defused
 from acp_agent.output.redaction import RedactionStream, Redactor
 from acp_agent.output.sanitize import Escapes
 
+_LINE_ENDS = re.compile("([\n⏎])")
 _PATIENCE = 0.5
 """Seconds the beginning of a line waits for its end, when there is more output then."""
 _MOST_WAITING = 1024
@@ -117,20 +120,25 @@ class _Live:
 
 
 class RedactedApprover:
-    """An Approver before another."""
+    """An Approver before another.
+
+    Of a command each line is redacted by itself: between the two ends of a made-up private key stand lines that run,
+    and what is asked must show them.
+    """
 
     def __init__(self, approver: Approver, redactor: Redactor) -> None:
         self._approver = approver
         self._redactor = redactor
 
     async def ask(self, question: Question) -> Decision:
-        redact = self._redactor
+        redact, runs = self._redactor, question.kind is ToolKind.EXECUTE
+        words = _by_line(redact) if runs else redact
         return await self._approver.ask(
             replace(
                 question,
-                title=_harmless(redact, question.title),
-                raw_input=_object(redact, question.raw_input),
-                reasons=tuple(_harmless(redact, reason) for reason in question.reasons),
+                title=defused(words(question.title)),
+                raw_input=_arguments(redact, question.raw_input) if runs else _object(redact, question.raw_input),
+                reasons=tuple(defused(words(reason)) for reason in question.reasons),
                 always=_harmless(redact, question.always),
                 locations=tuple(path for path in question.locations if redact(path) == path),
             )
@@ -157,6 +165,27 @@ class RedactedToolset:
 
 def _harmless(redactor: Redactor, text: str) -> str:
     return defused(redactor(text))
+
+
+def _by_line(redactor: Redactor) -> Redact:
+    """Line ends as they are, or as a question shows them."""
+
+    def redact(text: str) -> str:
+        return "".join(map(redactor, _LINE_ENDS.split(text)))
+
+    return redact
+
+
+def _arguments(redactor: Redactor, arguments: JsonObject) -> JsonObject:
+    """The arguments of what runs: those of several lines by line, others by their names too."""
+    words = _by_line(redactor)
+    shown: JsonObject = {}
+    for name, value in arguments.items():
+        if isinstance(value, str) and _LINE_ENDS.search(value):
+            shown[redactor(name)] = words(value)
+        else:
+            shown |= _object(redactor, {name: value})
+    return shown
 
 
 def _object(redactor: Redactor, value: JsonObject) -> JsonObject:

@@ -3,8 +3,9 @@
 import pytest
 
 from acp_agent.core.events import ToolFinished, ToolProgress, ToolStarted
+from acp_agent.core.ports import Decision, Question
 from acp_agent.core.types import ToolKind, ToolResult
-from acp_agent.output.redacted_view import RedactedEvents
+from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents
 from acp_agent.output.redaction import Redactor
 
 pytestmark = pytest.mark.anyio
@@ -108,3 +109,30 @@ async def test_a_token_behind_a_colour_is_in_no_title_nor_input(escape):
     await shown.sink(ToolStarted("call", "bash", command, ToolKind.EXECUTE, {"command": command}))
     assert TOKEN[4:12] not in str(shown.events)
     assert str(shown.events).count("[REDACTED:token]") == 2
+
+
+async def asked(command, title):
+    seen = []
+
+    class Asked:
+        async def ask(self, question):
+            seen.append(question)
+            return Decision.REJECT_ONCE
+
+    question = Question("call", title, ToolKind.EXECUTE, {"command": command}, reasons=(f"runs: {title}",))
+    await RedactedApprover(Asked(), Redactor()).ask(question)
+    return seen[0]
+
+
+async def test_a_question_shows_every_line_that_would_run_also_between_the_ends_of_a_made_up_key():
+    command = "-----BEGIN RSA PRIVATE KEY-----\nsrc/evil/run\n-----END RSA PRIVATE KEY-----"
+    assert "evil" not in Redactor()(command), "which is what makes it worth a test"
+    question = await asked(command, command.replace("\n", "⏎"))
+    for shown in (question.title, str(question.raw_input), *question.reasons):
+        assert "src/evil/run" in shown
+
+
+async def test_a_question_about_a_command_shows_no_secret_on_any_of_its_lines():
+    command = f"true\ndeploy --token {TOKEN}"
+    question = await asked(command, command.replace("\n", "⏎"))
+    assert TOKEN[:20] not in f"{question.title}{question.raw_input}{question.reasons}"
