@@ -16,14 +16,16 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 # Which part of the agent may import which package from outside. A part is a folder or file below acp_agent.
 EXTERNALS = {
-    "acp": {"protocol"},
     "aiosqlite": {"store"},
-    "anyio": {"agent", "app", "cli", "compose", "execution", "gates", "llm", "net", "protocol", "store", "tools"},
+    "anyio": {
+        *("agent", "app", "cli", "compose", "execution", "gates", "llm", "mcp", "net", "protocol", "store", "tools")
+    },
     "bs4": {"tools"},
     "httpcore": {"net"},
     "httpx": {"net"},
     "idna": {"net"},
     "lxml": {"tools"},
+    "mcp": {"mcp"},
     "pathspec": {"execution"},
     "platformdirs": {"config"},
     "psutil": {"execution"},
@@ -36,7 +38,7 @@ EXTERNALS = {
     "tree_sitter_bash": {"gates"},
 }
 # Distributions whose import name is another.
-IMPORT_NAMES = {"agent-client-protocol": "acp", "beautifulsoup4": "bs4", "google-re2": "re2"}
+IMPORT_NAMES = {"beautifulsoup4": "bs4", "google-re2": "re2"}
 # Where everything may go wrong and one answer is owed all the same: a tool's call, a turn, a request.
 CATCH_ALL = {"execution/dyn.py", "protocol/session.py", "protocol/peer.py"}
 # What runs before the first answer.

@@ -94,6 +94,10 @@ class SessionGates:
             Place.ANOMALY: partial(AnomalyGate, detector=memory.anomalies, emit=lasting.emit)
             if tools.anomaly.enabled
             else absent,
+            Place.PINS: absent,
+            Place.UTILITY: absent,
+            Place.GROUNDING: absent,
+            Place.RETRY: absent,
             Place.CACHE: partial(CacheExecutor, cache=inner.cache, stamp=inner.stamp),
             Place.OUTPUT: partial(
                 OutputExecutor, pipeline=inner.pipeline, overflow=lasting.overflow, summarize=lasting.summarize

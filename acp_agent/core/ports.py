@@ -7,6 +7,7 @@ from typing import Protocol
 
 from acp_agent.core.backends import FileSystem, Terminal
 from acp_agent.core.events import ToolProgress
+from acp_agent.core.memory import Compressor, Memories
 from acp_agent.core.messages import Message, ModelEvent
 from acp_agent.core.overflow import Overflow
 from acp_agent.core.types import (
@@ -32,6 +33,8 @@ class Backends:
     terminal    where the user's commands run: the editor's, when it offers one
     programs    where a tool runs a program for its own reading: this machine, out of the user's sight
     overflow    what was too long to show; None where nothing is kept
+    memories    notes that outlive the session; None where nothing is kept
+    compressor  shortens this conversation; None where that is switched off
     """
 
     files: FileSystem
@@ -39,6 +42,8 @@ class Backends:
     programs: Terminal
     web: Web
     overflow: Overflow | None = None
+    memories: Memories | None = None
+    compressor: Compressor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,4 +215,17 @@ class Provider(Protocol):
 
         Closing the iterator or cancelling the task closes the connection.
         """
+        ...
+
+
+class Embedder(Protocol):
+    """Something that places texts by their meaning."""
+
+    @property
+    def model(self) -> str:
+        """Whose vectors these are, as `PROVIDER:MODEL`: vectors of two models say nothing about each other."""
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
+        """A unit vector for each text, in order, all of one length. Raises ProviderError."""
         ...

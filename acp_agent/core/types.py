@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
+from acp_agent.core.phase import Phase
 
 Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 JsonObject: TypeAlias = dict[str, Json]
@@ -93,6 +94,7 @@ class ToolSpec:
     mutates     whether a call changes anything
     cacheable   whether the same call gives the same result until something changes (O6)
     external    whether what it says comes from outside: the web, an MCP server (L12)
+    server      the MCP server it is a tool of; empty for the built-in ones. Never read from the name
     """
 
     name: str
@@ -102,6 +104,7 @@ class ToolSpec:
     mutates: bool
     cacheable: bool = False
     external: bool = False
+    server: str = ""
 
 
 class CallOrigin(StrEnum):
@@ -126,6 +129,7 @@ class ToolCall:
     raw_arguments: str = ""
     origin: CallOrigin = CallOrigin.MODEL
     batch: str = ""
+    phase: Phase = Phase.EXECUTOR
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,13 +29,17 @@ class Place(StrEnum):
     AUTONOMY = "autonomy"
     TRUST = "trust"
     POLICY = "policy"
+    PINS = "pins"
     VERIFIERS = "verifiers"
     SANDBOX = "sandbox"
     PROTECTED = "protected"
     ANOMALY = "anomaly"
+    UTILITY = "utility"
+    GROUNDING = "grounding"
     PERMISSION = "permission"
     CACHE = "cache"
     OUTPUT = "output"
+    RETRY = "retry"
 
 
 def absent(wrapped: ToolExecutor) -> ToolExecutor:

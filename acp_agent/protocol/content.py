@@ -82,7 +82,7 @@ class _Reading:
             case wire.Text(text=text):
                 self._add_text(text)
             case wire.Image():
-                self._add_image(block)
+                self._add_image(block.data, block.mime_type)
             case wire.Audio():
                 self.skipped.append("audio is not supported")
             case wire.Link():
@@ -98,15 +98,15 @@ class _Reading:
             raise invalid_request(f"prompt too large: over {TEXT_LIMIT} bytes of text")
         self.texts.append(text)
 
-    def _add_image(self, block: wire.Image) -> None:
-        if block.mime_type not in _IMAGE_TYPES:
-            self.skipped.append(f"image of type {block.mime_type}: expected {', '.join(sorted(_IMAGE_TYPES))}")
-        elif len(block.data) > IMAGE_LIMIT:
-            self.skipped.append(f"image of {len(block.data)} base64 characters: at most {IMAGE_LIMIT}")
-        elif not _is_base64(block.data):
+    def _add_image(self, data: str, mime_type: str) -> None:
+        if mime_type not in _IMAGE_TYPES:
+            self.skipped.append(f"image of type {mime_type}: expected {', '.join(sorted(_IMAGE_TYPES))}")
+        elif len(data) > IMAGE_LIMIT:
+            self.skipped.append(f"image of {len(data)} base64 characters: at most {IMAGE_LIMIT}")
+        elif not _is_base64(data):
             self.skipped.append("image: its data is not base64")
         else:
-            self.images.append(ImagePart(block.data, block.mime_type.replace("image/jpg", "image/jpeg")))
+            self.images.append(ImagePart(data, mime_type.replace("image/jpg", "image/jpeg")))
 
     def _add_embedded(self, block: wire.Embedded) -> None:
         resource = block.resource
@@ -114,7 +114,7 @@ class _Reading:
             listed = resource.mime_type == DIAGNOSTICS_TYPE
             self._add_text(diagnostics(resource.text) if listed else self._resource(resource.uri, resource.text))
         elif resource.mime_type in _IMAGE_TYPES:
-            self._add_image(wire.Image(type="image", data=resource.blob, mime_type=resource.mime_type or ""))
+            self._add_image(resource.blob, resource.mime_type or "")
         else:
             self.skipped.append(f"{resource.uri}: a binary resource")
 

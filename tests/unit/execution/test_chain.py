@@ -47,7 +47,7 @@ async def test_every_link_stands_at_its_place_whatever_the_order_they_are_given_
 
 def test_the_audit_sees_everything_the_blocklist_is_the_first_gate_and_the_question_the_last() -> None:
     assert [*Place][:2] == [Place.AUDIT, Place.BLOCKLIST]
-    assert [*Place][-3:] == [Place.PERMISSION, Place.CACHE, Place.OUTPUT]
+    assert [*Place][-4:] == [Place.PERMISSION, Place.CACHE, Place.OUTPUT, Place.RETRY]
 
 
 def test_a_place_nobody_stands_at_is_a_mistake() -> None:
