@@ -29,7 +29,7 @@ async def our_bodies(conversation: Conversation, provider: Provider, server: Scr
                 request = ModelRequest(
                     conversation.system, history.messages(), conversation.tools, conversation.max_tokens
                 )
-                message, _ = with_fit_calls((await _answer(provider, request)).message, history.call_ids)
+                message = with_fit_calls((await _answer(provider, request)).message, history.call_ids).message
                 history.append(message)
     return [json.loads(request.body) for request in server.requests]
 

@@ -6,6 +6,9 @@ round: streamed, put together, kept, sent back. What is set aside, and nothing e
     everywhere   null members and the order of members, which mean nothing in JSON; the text form of a call's
                  arguments, which are compared by what they say
     chat         `index` of a call and `content: ""` beside calls: what the SDK's stream leaves behind in its objects
+    responses    what the API's reference gives as defaults (`type: message`, `detail: auto`, `parallel_tool_calls`
+                 true); the id and status of messages and calls, which a server that stores nothing does not look up;
+                 whether a text of the model stands alone or in a list of parts. Reasoning items are compared whole
     ollama       `truncate`, `shift` and `num_ctx`, which we send and its client does not; an empty list of tools; words
                  of a tool's schema its client's types do not know and drop; ids of calls, likewise; `content: ""`
 """
@@ -18,13 +21,14 @@ from typing import Any
 import ollama
 import pytest
 
+from acp_agent.config.model_settings import OpenAIApi
 from acp_agent.config.provider_settings import ProviderType
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig
 from tests.fakes.scripted_http import Reply, ScriptedHttp
 from tests.oracle import anthropic_sdk, ollama_sdk, openai_sdk
 from tests.oracle.conversations import CONVERSATIONS, Conversation
 from tests.oracle.ours import our_bodies
-from tests.unit.llm import streams
+from tests.unit.llm import responses_streams, streams
 
 pytestmark = pytest.mark.anyio
 
@@ -77,12 +81,44 @@ def _ollama_aside(body: dict[str, Any]) -> dict[str, Any]:
     return {**kept, "options": options, "tools": tools}
 
 
+def _responses_aside(body: dict[str, Any]) -> dict[str, Any]:
+    assert body.pop("parallel_tool_calls", True) is True
+    return {**body, "input": [_item_aside(item) for item in body["input"]]}
+
+
+def _item_aside(item: dict[str, Any]) -> dict[str, Any]:
+    kind = item.get("type", "message")
+    if kind == "reasoning":
+        return item
+    kept = {name: value for name, value in item.items() if name not in ("id", "status", "type", "phase")}
+    if kind != "message":
+        return {**kept, "type": kind, "output": _parts_aside(item.get("output"))}
+    return {**kept, "content": _parts_aside(item["content"])}
+
+
+def _parts_aside(content: Any) -> Any:
+    if not isinstance(content, list):
+        return content
+    if all(part["type"] == "output_text" for part in content):
+        return "".join(part["text"] for part in content)
+    return [{name: value for name, value in part.items() if (name, value) != ("detail", "auto")} for part in content]
+
+
 FORMATS = {
     "anthropic": Format(
         ProviderType.ANTHROPIC, "", streams.anthropic, _claude, _by_anthropic, {"max_tokens": _MAX_TOKENS}
     ),
     "chat": Format(
         ProviderType.OPENAI, "/v1", streams.openai, lambda _: "some-model", openai_sdk.converse_by_chat, {}, _chat_aside
+    ),
+    "responses": Format(
+        ProviderType.OPENAI,
+        "/v1",
+        responses_streams.responses,
+        lambda conversation: "gpt-5.5" if conversation.thinking else "gpt-4o",
+        openai_sdk.converse_by_responses,
+        {"api": OpenAIApi.RESPONSES},
+        _responses_aside,
     ),
     "ollama": Format(
         ProviderType.OLLAMA,
@@ -105,7 +141,9 @@ CASES = [
 @pytest.mark.parametrize(("form", "conversation"), CASES)
 async def test_our_requests_are_those_of_the_official_sdk(form: Format, conversation: Conversation) -> None:
     played = [
-        Reply.stream(form.stream(answer.text, [call.wire() for call in answer.calls], answer.thought))
+        Reply.stream(
+            form.stream(text=answer.text, calls=[call.wire() for call in answer.calls], thought=answer.thought)
+        )
         for answer in conversation.answers
     ]
     model = form.model(conversation)
