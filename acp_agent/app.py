@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LAST_RESORT = 1.0
 """Seconds after which a process that was told to end ends, whatever still holds it."""
-_NO_MCP = "The MCP servers this editor passed on are not used: this version does not connect to MCP servers."
 
 
 def main(handover: "Handover", argv: Sequence[str] = ()) -> NoReturn:
@@ -100,10 +99,7 @@ class App:
             place=place,
             conduct=conduct_at_start(loaded),
             make_engine=make_engine,
-            notices=[
-                *(Notice(Severity.WARNING, f"configuration: {problem}") for problem in loaded.problems),
-                *([Notice(Severity.INFO, _NO_MCP)] if place.mcp_servers else []),
-            ],
+            notices=[Notice(Severity.WARNING, f"configuration: {problem}") for problem in loaded.problems],
         )
 
     def _warm_up(self, session: Session) -> None:
@@ -119,6 +115,6 @@ class App:
         )
         workshop = self._workshop
         if workshop is None:  # nobody else has made one meanwhile
-            workshop = self._workshop = module.Workshop(loaded)
+            workshop = self._workshop = module.Workshop(loaded, self._tasks.start_soon)
             self._tasks.start_soon(workshop.tidy_up, loaded)
         return workshop

@@ -27,7 +27,7 @@ def initialize_result() -> JsonObject:
         "agentCapabilities": {
             "loadSession": False,
             "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
-            "mcpCapabilities": {"http": False, "sse": False},
+            "mcpCapabilities": {"http": True, "sse": False},
             "sessionCapabilities": {"additionalDirectories": {}},
         },
         "authMethods": [

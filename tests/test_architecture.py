@@ -28,9 +28,9 @@ EXTERNALS = {
     "mcp": {"mcp"},
     "pathspec": {"execution"},
     "platformdirs": {"config"},
-    "psutil": {"execution"},
-    "pydantic": {"config", "llm", "output", "protocol", "store", "tools"},
-    "pydantic_core": {"config", "output", "tools"},
+    "psutil": {"execution", "mcp"},
+    "pydantic": {"config", "llm", "mcp", "output", "protocol", "store", "tools"},
+    "pydantic_core": {"config", "mcp", "output", "tools"},
     "re2": {"execution", "linear_regex", "output"},
     "soupsieve": {"tools"},
     "structlog": {"log"},
@@ -39,8 +39,8 @@ EXTERNALS = {
 }
 # Distributions whose import name is another.
 IMPORT_NAMES = {"beautifulsoup4": "bs4", "google-re2": "re2"}
-# Where everything may go wrong and one answer is owed all the same: a tool's call, a turn, a request.
-CATCH_ALL = {"execution/dyn.py", "protocol/session.py", "protocol/peer.py"}
+# Where everything may go wrong and one answer is owed all the same: a tool's call, a turn, a request, a server's life.
+CATCH_ALL = {"compose/mcp.py", "execution/dyn.py", "protocol/session.py", "protocol/peer.py"}
 # What runs before the first answer.
 LIGHT = ["__init__.py", "__main__.py", "boot.py", "capabilities.py"]
 
@@ -199,6 +199,7 @@ OPENS = {
     "execution/shell_names.py": "names a pattern of a command may mean; opens no file",
     "execution/read_policy.py": "folders of the configuration",
     "execution/roots.py": "Root itself",
+    "execution/users_notes.py": "the user's own AGENTS.md, beside his configuration",
     "gates/grants.py": "the permission file",
     "gates/trust.py": "what the session's folder really is; opens nothing",
     "llm/script.py": "a script the user named as the model",
@@ -211,6 +212,7 @@ OPENS = {
     "store/network_file_system.py": "/proc/self/mountinfo",
     "store/audit_head.py": "the audit file",
     "store/audit_read.py": "the audit file",
+    "store/mcp_pins.py": "the file of pins",
     "store/private_file.py": "files in the data folder",
     "store/private_toml.py": "files in the data folder",
     "store/trusted_folders.py": "the file of trusted folders",

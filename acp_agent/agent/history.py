@@ -6,19 +6,23 @@
     tool-use ids are not empty and unique in the whole conversation
     tool uses and thoughts are the assistant's, results and images the user's
 
-Tokens are estimated from bytes, corrected by what the model last reported.
+What lies before the current turn can be shortened (L11): old results by stubs, or all of it by a summary. Summaries
+stand at the head, one after the other: the knowledge block. A message that lost its tool uses cannot leave a result
+behind, for a turn begins with a prompt, and what lies before that goes as a whole.
+
+Appending costs the same however long the conversation is; shortening looks at all of it.
 """
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from acp_agent.agent.tokens import message_tokens, messages_tokens, parts_tokens
 from acp_agent.core.errors import ToolFailure
 from acp_agent.core.messages import (
     ImagePart,
     Message,
-    OpaquePart,
     Part,
     Role,
     TextPart,
@@ -27,18 +31,21 @@ from acp_agent.core.messages import (
     ToolUsePart,
 )
 
-_BYTES_PER_TOKEN = 4
-_IMAGE_TOKENS = 1_600  # what a picture of the largest useful size costs, however many bytes it has
-_MESSAGE_TOKENS = 4  # role and separators
-
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A state of a history. `measured_tokens` is what the model counted for the first `measured_messages`."""
+class _Fill:
+    """How full a conversation is. `tokens` is what a model counted and what came since, `size` our estimate of all."""
 
-    messages: tuple[Message, ...] = ()
-    measured_tokens: int = 0
-    measured_messages: int = 0
+    tokens: int = 0
+    size: int = 0
+
+    def added(self, tokens: int) -> "_Fill":
+        return _Fill(self.tokens + tokens, self.size + tokens)
+
+    def without(self, tokens: int) -> "_Fill":
+        """What is left is never less than its own size: a count of tokens and an estimate of them may be far apart."""
+        size = self.size - tokens
+        return _Fill(max(size, self.tokens - tokens), size)
 
 
 class History:
@@ -47,15 +54,20 @@ class History:
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         """Start with messages that already follow the rules. Raises ValueError where they do not."""
         self._messages: list[Message] = []
+        self._frozen: tuple[Message, ...] | None = None
         self._call_ids: set[str] = set()
-        self._measured_tokens = 0
-        self._measured_messages = 0
+        self._fill = _Fill()
+        self._knowledge = 0  # parts of the first message that are summaries
+        self._start: tuple[int, int] | None = None  # message and part the current turn begins with
+        self._fill_before = _Fill()  # what `_fill` was when it began
         for message in messages:
             self.append(message)
 
     def messages(self) -> tuple[Message, ...]:
         """All of them; fit for a request while `awaits_reply` holds."""
-        return tuple(self._messages)
+        if self._frozen is None:
+            self._frozen = tuple(self._messages)
+        return self._frozen
 
     @property
     def awaits_reply(self) -> bool:
@@ -68,9 +80,19 @@ class History:
         return self._messages[-1].tool_uses if self._messages and not self.awaits_reply else ()
 
     @property
-    def call_ids(self) -> frozenset[str]:
-        """Every tool-use id in use."""
-        return frozenset(self._call_ids)
+    def call_ids(self) -> AbstractSet[str]:
+        """Every tool-use id in use, now and later: a view."""
+        return self._call_ids
+
+    def estimate(self) -> int:
+        """Tokens the conversation fills: what was measured, and what was added since by its size."""
+        return self._fill.tokens
+
+    def measured(self, tokens: int) -> None:
+        """The model counted `tokens` for everything up to and including the last message."""
+        self._fill = replace(self._fill, tokens=tokens)
+
+    # -------------------------------------------------------------------------------------- adding
 
     def append(self, message: Message) -> None:
         """Add a message; blank texts are left out, and a message without any content altogether.
@@ -82,6 +104,7 @@ class History:
             self._append_user(parts)
         else:
             self._append_assistant(parts)
+        self._frozen = None
 
     def repair(self, failure: ToolFailure) -> None:
         """Answer every open tool use with `failure`, as happens when a turn ends early (A13.6)."""
@@ -89,30 +112,96 @@ class History:
             results = (ToolResultPart(use.id, failure.block(), is_error=True) for use in calls)
             self.append(Message(Role.USER, tuple(results)))
 
-    def snapshot(self) -> Snapshot:
-        """The state now, for `restore`."""
-        return Snapshot(self.messages(), self._measured_tokens, self._measured_messages)
-
-    def restore(self, snapshot: Snapshot) -> None:
-        """Go back to an earlier state."""
-        self._messages = list(snapshot.messages)
-        self._call_ids = {use.id for message in snapshot.messages for use in message.tool_uses}
-        self._measured_tokens = snapshot.measured_tokens
-        self._measured_messages = snapshot.measured_messages
-
     def clear(self) -> None:
         """Forget everything."""
-        self.restore(Snapshot())
+        self._replace([], None)
+        self._fill = self._fill_before = _Fill()
+        self._knowledge = 0
 
-    def measured(self, tokens: int) -> None:
-        """The model counted `tokens` for everything up to and including the last message."""
-        self._measured_tokens = tokens
-        self._measured_messages = len(self._messages)
+    # --------------------------------------------------------------------------------------- turns
 
-    def estimate(self) -> int:
-        """Tokens the conversation fills: what was measured, and what was added since by its size."""
-        added = self._messages[self._measured_messages :]
-        return self._measured_tokens + sum(_estimate(message) for message in added)
+    def begin_turn(self) -> None:
+        """What is appended from here on is the current turn, up to `end_turn`. No tool use may be open."""
+        self._start = self._end()
+        self._fill_before = self._fill
+
+    def end_turn(self) -> None:
+        """From here on the last turn counts with those before it."""
+        self._start = None
+
+    @property
+    def turn_is_empty(self) -> bool:
+        """Whether the current turn has said nothing yet."""
+        return self._start is None or self._start == self._end()
+
+    def forget_turn(self) -> None:
+        """Take back all that the current turn has said; what was shortened meanwhile stays so."""
+        if not self.turn_is_empty:
+            self._replace(self._before(self._turn_start()), self._start)
+            self._fill = self._fill_before
+
+    # ---------------------------------------------------------------------------------- shortening
+
+    @property
+    def knowledge(self) -> tuple[TextPart, ...]:
+        """The summaries at the head."""
+        parts = self._messages[0].parts[: self._knowledge] if self._knowledge else ()
+        return tuple(part for part in parts if isinstance(part, TextPart))
+
+    @property
+    def earlier(self) -> tuple[Message, ...]:
+        """What lies between the knowledge block and the current turn."""
+        before = self._before(self._turn_start())
+        if self._knowledge:
+            before[0] = replace(before[0], parts=before[0].parts[self._knowledge :])
+        return tuple(message for message in before if message.parts)
+
+    def sum_up(self, knowledge: Sequence[TextPart]) -> None:
+        """Put `knowledge` in the place of the knowledge block and all of `earlier`. No text of it may be blank."""
+        index, part = self._turn_start()
+        turn = self._messages[index:]
+        first = turn[0].parts[part:] if turn else ()
+        messages = [Message(Role.USER, (*knowledge, *first)), *_unsigned(turn[1:])]
+        self._shorten(messages, (0, len(knowledge)))
+        self._knowledge = len(knowledge)
+
+    def replace_results(self, results: Mapping[str, ToolResultPart]) -> None:
+        """Put shorter results in the place of those with the same ids."""
+        messages = [_with_results(message, results) for message in self._messages]
+        changed = [new is not old for new, old in zip(messages, self._messages, strict=True)]
+        if True in changed:
+            behind = changed.index(True) + 1
+            self._shorten([*messages[:behind], *_unsigned(messages[behind:])], self._start)
+
+    def _shorten(self, messages: list[Message], start: tuple[int, int] | None) -> None:
+        """Take other messages, the current turn beginning at `start`. The measure shrinks as the estimate does."""
+        old, old_before = self._messages, self._before(self._turn_start())
+        self._replace(messages, None if self._start is None else start)
+        self._fill = self._fill.without(_saved(old, messages))
+        self._fill_before = self._fill_before.without(_saved(old_before, self._before(self._turn_start())))
+
+    # -------------------------------------------------------------------------------------- within
+
+    def _end(self) -> tuple[int, int]:
+        """Where the next user message would begin: it joins one that is there."""
+        count = len(self._messages)
+        return (count - 1, len(self._messages[-1].parts)) if self.awaits_reply else (count, 0)
+
+    def _turn_start(self) -> tuple[int, int]:
+        return self._end() if self._start is None else self._start
+
+    def _before(self, position: tuple[int, int]) -> list[Message]:
+        index, part = position
+        messages = self._messages[:index]
+        if part:
+            messages.append(replace(self._messages[index], parts=self._messages[index].parts[:part]))
+        return messages
+
+    def _replace(self, messages: list[Message], start: tuple[int, int] | None) -> None:
+        self._messages = messages
+        self._frozen = None
+        self._call_ids = {use.id for message in messages for use in message.tool_uses}
+        self._start = start
 
     def _append_user(self, parts: tuple[Part, ...]) -> None:
         results = tuple(takewhile(lambda part: isinstance(part, ToolResultPart), parts))
@@ -124,13 +213,12 @@ class History:
             raise ValueError(f"user message with a {type(wrong[0]).__name__}: expected text, images and results")
         if not parts:
             return
-        if not self.awaits_reply:
-            self._messages.append(Message(Role.USER, parts))
-            return
-        last = self._messages[-1]
-        self._messages[-1] = replace(last, parts=(*last.parts, *parts))
-        if self._measured_messages == len(self._messages):
-            self._measured_tokens += sum(_estimate_part(part) for part in parts)
+        if self.awaits_reply:
+            last = self._messages[-1]
+            self._messages[-1] = replace(last, parts=(*last.parts, *parts))
+            self._fill = self._fill.added(parts_tokens(parts))
+        else:
+            self._add(Message(Role.USER, parts))
 
     def _append_assistant(self, parts: tuple[Part, ...]) -> None:
         if not has_substance(parts):
@@ -144,8 +232,12 @@ class History:
         ids = [part.id for part in parts if isinstance(part, ToolUsePart)]
         if "" in ids or len(set(ids)) < len(ids) or not self._call_ids.isdisjoint(ids):
             raise ValueError(f"tool-use ids {ids}: expected each to be new and not empty")
-        self._messages.append(Message(Role.ASSISTANT, parts))
+        self._add(Message(Role.ASSISTANT, parts))
         self._call_ids.update(ids)
+
+    def _add(self, message: Message) -> None:
+        self._messages.append(message)
+        self._fill = self._fill.added(message_tokens(message))
 
 
 def has_substance(parts: tuple[Part, ...]) -> bool:
@@ -157,25 +249,34 @@ def _is_blank(part: Part) -> bool:
     return isinstance(part, TextPart) and not part.text.strip()
 
 
-def _estimate(message: Message) -> int:
-    return _MESSAGE_TOKENS + sum(_estimate_part(part) for part in message.parts)
+def _with_results(message: Message, results: Mapping[str, ToolResultPart]) -> Message:
+    if not isinstance(message.parts[0], ToolResultPart):  # results stand first
+        return message
+    parts = tuple(results.get(part.id, part) if isinstance(part, ToolResultPart) else part for part in message.parts)
+    return message if parts == message.parts else replace(message, parts=parts)
 
 
-def _estimate_part(part: Part) -> int:
-    match part:
-        case ImagePart():
-            return _IMAGE_TOKENS
-        case TextPart(text):
-            return _tokens(text)
-        case ToolResultPart(text=text, images=images):
-            return _tokens(text) + _IMAGE_TOKENS * len(images)
-        case ThoughtPart(text, opaque=opaque):
-            return _tokens(text) if opaque is None else _tokens(json.dumps(opaque))
-        case ToolUsePart(name=name, arguments=arguments, raw_arguments=raw):
-            return _tokens(name) + _tokens(raw or json.dumps(arguments))
-        case OpaquePart(payload=payload):
-            return _tokens(json.dumps(payload))
+def _saved(old: Sequence[Message], new: Sequence[Message]) -> int:
+    """Tokens by which `new` is the smaller one; messages that stand in both are not looked at."""
+    before, now = {id(message) for message in old}, {id(message) for message in new}
+    gone = messages_tokens(message for message in old if id(message) not in now)
+    return gone - messages_tokens(message for message in new if id(message) not in before)
 
 
-def _tokens(text: str) -> int:
-    return -(-len(text.encode("utf-8", "surrogatepass")) // _BYTES_PER_TOKEN)
+def _unsigned(messages: Iterable[Message]) -> list[Message]:
+    """The messages without thoughts that are good only behind exactly what preceded them.
+
+    Newer models of Anthropic refuse a signed thought once anything before it has changed (platform.claude.com,
+    "Preserved thinking"). Reasoning that bears no signature stays: some servers want it back within a turn.
+    """
+    return [
+        replace(message, parts=tuple(part for part in message.parts if not _is_signed(part)))
+        if any(map(_is_signed, message.parts))
+        else message
+        for message in messages
+    ]
+
+
+def _is_signed(part: Part) -> bool:
+    opaque = part.opaque if isinstance(part, ThoughtPart) else None
+    return opaque is not None and ("signature" in opaque or opaque.get("type") == "redacted_thinking")

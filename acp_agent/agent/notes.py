@@ -26,7 +26,7 @@ def over_budget(used: int, budget: int, *, prompt_kept: bool) -> str:
     lost = "" if prompt_kept else " This prompt was not sent."
     return (
         f"I stopped: the conversation fills about {used:,} of {budget:,} tokens of context.{lost} "
-        "Start a new session to go on."
+        "Type /compact to have it summed up, or start a new session."
     )
 
 

@@ -14,10 +14,15 @@ from acp_agent.core.types import ToolResult, ToolSpec
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """An answer of the model as the history may keep it, and calls in it that are answered without running, by id."""
+    """An answer of the model as the history may keep it.
+
+    answered   the results of calls in it that are not to run, by id
+    unseen     those of them the user does not hear of either: nothing was called (section 4 row 11)
+    """
 
     message: Message
     answered: Mapping[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    unseen: frozenset[str] = frozenset()
 
 
 class Offer(Protocol):

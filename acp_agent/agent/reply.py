@@ -18,6 +18,7 @@ class Reply:
     keeps   bytes of an answer without an end that are worth keeping: one that was stopped may be of any length
     done    the end of the call, once it came
     spoke   whether the user has read any text of it
+    shown   whether the user has seen anything of it
     """
 
     def __init__(self, emit: EventSink, keeps: int) -> None:
@@ -28,6 +29,7 @@ class Reply:
         self._said: list[str] = []
         self.done: ModelDone | None = None
         self.spoke = False
+        self.shown = False
 
     @property
     def message(self) -> Message:
@@ -63,8 +65,10 @@ class Reply:
         if text:
             self._said.append(text)
             self.spoke = self.spoke or not text.isspace()
+            self.shown = True
             await self._emit(TextDelta(text, self._text_id))
 
     async def _think(self, text: str) -> None:
         if text:
+            self.shown = True
             await self._emit(ThoughtDelta(text, self._thought_id))

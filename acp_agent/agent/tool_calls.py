@@ -1,13 +1,15 @@
 """The tool calls of one assistant message: fit ids, the order they run in, and their results."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import groupby
 from uuid import uuid4
 
 import anyio
 
+from acp_agent.agent.offer import Received
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import Message, Part, Role, ToolResultPart, ToolUsePart
 from acp_agent.core.ports import Toolset
@@ -27,15 +29,15 @@ _REUSED_ID = ToolFailure(
 )
 
 
-def with_fit_calls(message: Message, taken: frozenset[str]) -> tuple[Message, frozenset[str]]:
-    """The message with tool uses that every API takes back, and the ids of the calls that must not run.
+def with_fit_calls(message: Message, taken: AbstractSet[str]) -> Received:
+    """The message with tool uses that every API takes back, and the answers to calls that must not run.
 
     A model may call by any name, and a history with one no tool can have is refused for good: another takes its place.
     Servers leave ids out or count from zero in each message: such calls get an id of ours. An id seen twice in one
     message is one call sent twice, or looks like it, and a call never runs twice: the later one is refused.
     """
     seen: set[str] = set()
-    reused: set[str] = set()
+    answered: dict[str, ToolResult] = {}
     parts: list[Part] = []
     for part in message.parts:
         if not isinstance(part, ToolUsePart):
@@ -45,10 +47,10 @@ def with_fit_calls(message: Message, taken: frozenset[str]) -> tuple[Message, fr
         name = part.name if _NAME.fullmatch(part.name) else _UNFIT_NAME
         fit = replace(part, name=name, id=part.id if is_fit else f"call_{uuid4().hex}")
         if part.id and part.id in seen:
-            reused.add(fit.id)
+            answered[fit.id] = ToolResult.failed(_REUSED_ID)
         seen.add(part.id)
         parts.append(fit)
-    return replace(message, parts=tuple(parts)), frozenset(reused)
+    return Received(replace(message, parts=tuple(parts)), answered)
 
 
 @dataclass(slots=True)
@@ -60,6 +62,7 @@ class _Pending:
     alone: bool
     started: bool = False
     result: ToolResult | None = None
+    unseen: bool = False
 
     def answer(self) -> ToolResult:
         if self.result is not None:
@@ -70,7 +73,8 @@ class _Pending:
 class ToolCalls:
     """A message's calls. Every one has its own UUID from the start (A19.5), and an answer at any time."""
 
-    def __init__(self, uses: Iterable[ToolUsePart], specs: Sequence[ToolSpec], reused: frozenset[str]) -> None:
+    def __init__(self, specs: Sequence[ToolSpec], received: Received) -> None:
+        """The calls of a message the history has taken, and the answers to those of them that do not run."""
         batch = str(uuid4())
         harmless = {spec.name for spec in specs if not spec.mutates}
         self._pending = [
@@ -78,9 +82,10 @@ class ToolCalls:
                 use,
                 ToolCall(str(uuid4()), use.name, use.arguments, use.raw_arguments, batch=batch),
                 alone=use.name not in harmless,
-                result=ToolResult.failed(_REUSED_ID) if use.id in reused else None,
+                result=received.answered.get(use.id),
+                unseen=use.id in received.unseen,
             )
-            for use in uses
+            for use in received.message.tool_uses
         ]
 
     async def run(self, toolset: Toolset, max_parallel: int) -> None:
@@ -89,6 +94,9 @@ class ToolCalls:
         When it is cancelled, `outcomes` still has an answer for every call.
         """
         limiter = anyio.CapacityLimiter(max_parallel)
+        for pending in self._pending:
+            if pending.result is not None and not pending.unseen:
+                await toolset.refuse(pending.call, pending.result)
         waiting = [pending for pending in self._pending if pending.result is None]
         for alone, group in groupby(waiting, key=lambda pending: pending.alone):
             together = list(group)

@@ -16,7 +16,7 @@ Of several reasons the first counts: cancelled, max_tokens, max_turn_requests, r
 that comes too late to be seen here is the scope owner's to put first.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 from uuid import uuid4
 
@@ -25,12 +25,15 @@ import anyio
 from acp_agent.agent import notes
 from acp_agent.agent.doom_loop import DoomLoop
 from acp_agent.agent.history import History, has_substance
+from acp_agent.agent.hooks import Hooks
+from acp_agent.agent.offer import Received
 from acp_agent.agent.reply import Reply
 from acp_agent.agent.tool_calls import NOT_RUN, ToolCalls, with_fit_calls
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.events import EventSink, TextDelta, UsageChanged
 from acp_agent.core.messages import Message, ModelDone, ModelStop, Role, StopReason, TextPart, Usage
 from acp_agent.core.ports import ModelRequest, Provider, Toolset
+from acp_agent.core.types import ToolSpec
 
 _UNACCEPTABLE = (ProviderErrorKind.INVALID_REQUEST, ProviderErrorKind.CONTEXT_TOO_LONG)
 """Errors that a prompt which stays in the history would bring about again and again."""
@@ -42,7 +45,7 @@ class Limits:
 
     max_tool_iterations  model calls in one turn
     context_budget       tokens the conversation may fill; None takes the model's window
-    budget_stop          part of the budget beyond which no further call is made
+    budget_stop          part of the budget beyond which no further call is made, where nothing makes room
     max_output_tokens    of one model call; None leaves it to the provider
     max_parallel_tools   read-only calls that run at the same time
     """
@@ -57,8 +60,7 @@ class Limits:
 class Agent:
     """One conversation. One turn at a time; `provider` and `system_prompt` may be replaced between turns.
 
-    history  the conversation, also across turns
-    usage    tokens of all model calls so far
+    hooks    what takes part in its turns beside the model and the tools
     failure  the error that ended the last turn, if one did
     """
 
@@ -70,6 +72,8 @@ class Agent:
         emit: EventSink,
         limits: Limits,
         system_prompt: str,
+        *,
+        hooks: Hooks | None = None,
     ) -> None:
         self.provider = provider
         self.toolset = toolset
@@ -77,16 +81,29 @@ class Agent:
         self.emit = emit
         self.limits = limits
         self.system_prompt = system_prompt
-        self.usage = Usage()
+        self.hooks = Hooks() if hooks is None else hooks
+        self.spent = Usage()
         self.failure: ProviderError | None = None
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all model calls so far, those for summaries included."""
+        return self.spent + self.hooks.room.usage
+
+    @property
+    def budget(self) -> int:
+        """Tokens the conversation may fill; 0 when nobody knows."""
+        window = self.provider.context_window
+        return min(self.limits.context_budget or window, window or self.limits.context_budget or 0)
 
     async def run(self, prompt: Message) -> StopReason:
         """Answer one prompt, a user message. Raises only what cancels it, and bugs."""
         self.failure = None
+        self.history.begin_turn()
         turn = _Turn(self)
         try:
             self.history.append(prompt)
-            return await turn.run()
+            return await turn.run(prompt)
         except ProviderError as error:
             self.failure = error
             return await turn.explain(error)
@@ -96,6 +113,7 @@ class Agent:
             raise
         finally:
             self.history.repair(NOT_RUN)
+            self.history.end_turn()
 
 
 class _Turn:
@@ -103,16 +121,22 @@ class _Turn:
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
+        self._hooks = agent.hooks
         self._history = agent.history
-        self._before = agent.history.snapshot()
         self._doom_loop = DoomLoop()
         self._kept_reply = False  # whether the history has any word of the model from this turn
         self._spoke = False  # whether the user saw any text in this turn
         self._in_text = False  # whether text was the last thing the user saw
+        self._shown = False  # whether the user saw anything of the last model call
+        self._overflowed = False  # whether the model has found the conversation too long in this turn
 
-    async def run(self) -> StopReason:
-        if self._history.snapshot() == self._before:
+    async def run(self, prompt: Message) -> StopReason:
+        if self._history.turn_is_empty:
             return await self._stop(StopReason.END_TURN, notes.EMPTY_PROMPT)
+        self._hooks.room.begin()
+        self._hooks.observer.begin()
+        await self._hooks.offer.begin(prompt, self._specs())
+        self._tell_model(await self._hooks.phases.before_first_inference(prompt, self._agent.toolset))
         rounds = self._agent.limits.max_tool_iterations
         for left in reversed(range(rounds)):
             stop = await self._over_budget() or await self._iterate(is_last=left == 0)
@@ -124,24 +148,21 @@ class _Turn:
         """Tell the user of a failed call. A prompt that can never be accepted leaves the history."""
         kept = self._kept_reply or error.kind not in _UNACCEPTABLE
         if not kept:
-            self._history.restore(self._before)
+            self._history.forget_turn()
         too_long = error.kind is ProviderErrorKind.CONTEXT_TOO_LONG
         stop = StopReason.MAX_TOKENS if too_long else StopReason.END_TURN
         return await self._stop(stop, notes.provider_failed(error, prompt_kept=kept))
 
     async def _iterate(self, *, is_last: bool) -> StopReason | None:
         """One model call and its tools. None when the model wants to go on."""
-        specs = tuple(self._agent.toolset.specs())
-        request = ModelRequest(
-            self._agent.system_prompt, self._history.messages(), specs, self._agent.limits.max_output_tokens
-        )
-        done, reused = await self._call_model(request)
+        specs = self._specs()
+        done, received = await self._call_model(specs)
         uses = self._history.open_calls
         match done.stop:
             case ModelStop.MAX_TOKENS:
                 return await self._stop(StopReason.MAX_TOKENS, notes.CUT_OFF_IN_CALL if uses else notes.CUT_OFF)
             case ModelStop.REFUSAL:
-                self._history.restore(self._before)
+                self._history.forget_turn()
                 return await self._stop(StopReason.REFUSAL, notes.REFUSAL)
             case ModelStop.END | ModelStop.TOOL_USE:
                 pass
@@ -149,44 +170,78 @@ class _Turn:
                 assert_never(done.stop)
         if not uses:
             return await self._stop(StopReason.END_TURN, "" if self._spoke else notes.EMPTY_ANSWER)
-        calls = ToolCalls(uses, specs, reused)
+        return await self._run_tools(ToolCalls(specs, received), is_last=is_last)
+
+    async def _run_tools(self, calls: ToolCalls, *, is_last: bool) -> StopReason | None:
+        """Every call has its result in the history, whatever becomes of the turn."""
         try:
             await calls.run(self._agent.toolset, self._agent.limits.max_parallel_tools)
         finally:
+            outcomes = calls.outcomes()
             self._history.append(calls.message())
+            self._hooks.offer.finished(outcomes)
         self._in_text = False
-        if self._doom_loop.watch(calls.outcomes()) and not is_last:  # the iteration cap goes first (A12.6)
+        self._tell_model(self._hooks.observer.finished(outcomes))
+        if self._doom_loop.watch(outcomes) and not is_last:  # the iteration cap goes first (A12.6)
             return await self._stop(StopReason.END_TURN, notes.DOOM_LOOP)
+        self._tell_model(await self._hooks.phases.after_round(outcomes, self._agent.toolset))
         return None
 
-    async def _call_model(self, request: ModelRequest) -> tuple[ModelDone, frozenset[str]]:
-        """The end of a call, and the ids of its tool uses that must not run. What was said is kept, come what may."""
-        agent = self._agent
-        budget = agent.limits.context_budget or agent.provider.context_window
-        reply = Reply(agent.emit, keeps=budget)  # as many bytes as tokens fit: a quarter of it
-        reused = frozenset[str]()
+    async def _call_model(self, specs: tuple[ToolSpec, ...]) -> tuple[ModelDone, Received]:
+        """The end of a call, and what it said as the history has it.
+
+        When the conversation is too long for the model after all, it is shortened and sent again, once a turn.
+        """
+        try:
+            return await self._read_reply(specs)
+        except ProviderError as error:
+            if error.kind is not ProviderErrorKind.CONTEXT_TOO_LONG or self._shown or self._overflowed:
+                raise
+            self._overflowed = True
+            if not await self._hooks.room.overflowed():
+                raise
+        return await self._read_reply(specs)
+
+    async def _read_reply(self, specs: tuple[ToolSpec, ...]) -> tuple[ModelDone, Received]:
+        """One request. What was said is kept, come what may, but for what only the offer had asked for."""
+        agent, hooks = self._agent, self._hooks
+        offered = tuple(hooks.offer.offered(specs))
+        request = ModelRequest(agent.system_prompt, self._history.messages(), offered, agent.limits.max_output_tokens)
+        reply = Reply(agent.emit, keeps=agent.budget)  # as many bytes as tokens fit: a quarter of it
         try:
             done = await reply.read(agent.provider.stream(request))
         finally:
-            message, reused = with_fit_calls(reply.message, self._history.call_ids)
-            self._history.append(message)
-            self._kept_reply = self._kept_reply or has_substance(message.parts)
+            fit = with_fit_calls(reply.message, self._history.call_ids)
+            received = hooks.offer.received(fit.message)
+            received = replace(received, answered={**received.answered, **fit.answered})
+            self._history.append(received.message)
+            self._kept_reply = self._kept_reply or has_substance(received.message.parts)
+            self._shown = reply.shown
             self._spoke = self._spoke or reply.spoke
             self._in_text = self._in_text or reply.spoke
-        agent.usage += done.usage
+        agent.spent += done.usage
         if done.usage.context:
             self._history.measured(done.usage.context)
         await agent.emit(UsageChanged(done.usage.context or self._history.estimate(), agent.provider.context_window))
-        return done, reused
+        return done, received
+
+    def _specs(self) -> tuple[ToolSpec, ...]:
+        return tuple(self._agent.toolset.specs())
+
+    def _tell_model(self, note: str | None) -> None:
+        """Words of ours behind the prompt or the results, in the same message."""
+        if note:
+            self._history.append(Message(Role.USER, (TextPart(note),)))
 
     async def _over_budget(self) -> StopReason | None:
-        limits = self._agent.limits
-        budget = limits.context_budget or self._agent.provider.context_window
+        budget = self._agent.budget
+        if not budget or await self._hooks.room.make(budget):
+            return None
         used = self._history.estimate()
-        if not budget or used <= budget * limits.budget_stop:
+        if used <= budget * self._agent.limits.budget_stop:
             return None
         if not self._kept_reply:
-            self._history.restore(self._before)
+            self._history.forget_turn()
         return await self._stop(StopReason.MAX_TOKENS, notes.over_budget(used, budget, prompt_kept=self._kept_reply))
 
     async def _stop(self, reason: StopReason, note: str) -> StopReason:

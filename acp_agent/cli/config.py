@@ -10,6 +10,7 @@ from acp_agent.cli.toml import toml_value
 from acp_agent.config.keys import PROVIDERS, RULES, keys
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.masking import one_line
+from acp_agent.config.mcp_settings import SERVERS
 from acp_agent.config.places import config_file
 from acp_agent.config.provider_settings import ProviderSettings
 from acp_agent.config.settings import Settings
@@ -49,6 +50,9 @@ def shown_lines(loaded: Loaded) -> list[str]:
                 for entry in loaded.settings.llm.providers
             ]
             lines += ["]"]
+        elif name == SERVERS:
+            tables = [server.shown() for server in loaded.settings.mcp.servers]
+            lines.append(f"{name} = {toml_value(tables)} # {_origin(loaded, name)}")
         elif name == RULES:
             for tool, rules in loaded.settings.tools.permissions.items():
                 tables = [rule.model_dump(mode="json") for rule in rules]

@@ -5,6 +5,7 @@ from typing import cast
 
 from acp_agent.cli.toml import toml_value
 from acp_agent.config.keys import PROVIDERS, RULES, Key, keys
+from acp_agent.config.mcp_settings import SERVERS
 
 _HEAD = """\
 # Configuration of acp-agent.
@@ -20,15 +21,16 @@ _WIDTH = 110
 def template() -> str:
     """The file's text. Lines that start with `#` and no blank are settings, the other comments explain."""
     lines, table = [_HEAD.rstrip()], ""
-    for key in (key for key in keys().values() if key.name not in (PROVIDERS, RULES)):
+    for key in (key for key in keys().values() if key.name not in (PROVIDERS, SERVERS, RULES)):
         parent, _, field = key.name.rpartition(".")
         if parent != table:
             lines += ["", f"[{parent}]"]
         lines += [*_explained(key), f"#{field} = {toml_value(_example(key))}"]
         table = parent
-    providers = cast("list[dict[str, object]]", _example(keys()[PROVIDERS]))
     rules = cast("dict[str, list[dict[str, object]]]", _example(keys()[RULES]))
-    lines += ["", *_explained(keys()[PROVIDERS]), *_tables(PROVIDERS, providers)]
+    for name in (PROVIDERS, SERVERS):
+        entries = cast("list[dict[str, object]]", _example(keys()[name]))
+        lines += ["", *_explained(keys()[name]), *_tables(name, entries)]
     lines += ["", *_explained(keys()[RULES])]
     for tool, entries in rules.items():
         lines += _tables(f"{RULES}.{tool}", entries)

@@ -5,6 +5,8 @@ import math
 import re
 from typing import cast
 
+from acp_agent.config.section import Section
+
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -19,6 +21,8 @@ def toml_value(value: object) -> str:
             return str(value)
         case float():
             return str(int(value)) if math.isfinite(value) and value.is_integer() else str(value)
+        case Section():
+            return toml_value(value.model_dump(mode="json", exclude_none=True))
         case list() | tuple():
             return "[" + ", ".join(toml_value(item) for item in cast("list[object]", value)) + "]"
         case dict():

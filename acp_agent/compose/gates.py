@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from acp_agent.compose.judging import Ground, judges, permission_gate
+from acp_agent.compose.mcp import SessionServers
 from acp_agent.compose.memory import GateMemory
 from acp_agent.compose.permission_rules import Warn, permission_rules
+from acp_agent.compose.upkeep import retrying, unmarked, utility
 from acp_agent.config import Loaded
 from acp_agent.core.events import EventSink
 from acp_agent.core.overflow import Overflow
@@ -16,12 +18,15 @@ from acp_agent.core.wrapper import Gate
 from acp_agent.execution.audit import AuditExecutor, Auditor
 from acp_agent.execution.cache import CacheExecutor, ResultCache, Stamp
 from acp_agent.execution.chain import Link, Place, absent, build_chain, gates_of
+from acp_agent.execution.grounding import Exists, GroundingExecutor, unknown
 from acp_agent.execution.output import OutputExecutor, Summarize
 from acp_agent.execution.run_tool import RunTool
 from acp_agent.gates.anomaly import AnomalyGate
 from acp_agent.gates.grants import GrantStore
+from acp_agent.gates.pins import PinsGate
 from acp_agent.gates.quota import QuotaGate
 from acp_agent.gates.rate_limit import RateLimitGate
+from acp_agent.gates.settlement import ours
 from acp_agent.output.pipeline import Pipeline
 
 
@@ -36,6 +41,7 @@ class Lasting:
     emit       tells the user's side
     overflow   where whole outputs are kept; None = nowhere
     summarize  sums up what is cut out; None = nobody does
+    servers    the session's MCP servers; None where there can be none
     """
 
     approver: Approver
@@ -45,6 +51,7 @@ class Lasting:
     emit: EventSink
     overflow: Overflow | None = None
     summarize: Summarize | None = None
+    servers: SessionServers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +60,13 @@ class Inner:
 
     cache   answers that may be given again
     stamp   tells two states of a file apart, for the cache
+    exists  tells whether there is anything at a path
     """
 
     pipeline: Pipeline
     cache: ResultCache
     stamp: Stamp
+    exists: Exists = unknown
 
 
 class SessionGates:
@@ -73,10 +82,13 @@ class SessionGates:
         self._settings = loaded.settings
         self._lasting = lasting
         self._inner = inner
+        self._conduct = ground.conduct
         self._gates: tuple[Gate, ...] = ()
         rules = permission_rules(loaded, warn, tools)
         self._judges = judges(loaded, ground, warn, tools) | {
-            Place.PERMISSION: permission_gate(rules, ground, lasting.grants, lasting.approver)
+            Place.PERMISSION: permission_gate(
+                rules, ground, lasting.grants, lasting.approver, lasting.servers.consent if lasting.servers else ours
+            )
         }
 
     def offers(self, spec: ToolSpec) -> bool:
@@ -94,10 +106,20 @@ class SessionGates:
             Place.ANOMALY: partial(AnomalyGate, detector=memory.anomalies, emit=lasting.emit)
             if tools.anomaly.enabled
             else absent,
-            Place.PINS: absent,
-            Place.UTILITY: absent,
-            Place.GROUNDING: absent,
-            Place.RETRY: absent,
+            Place.PINS: partial(PinsGate, book=lasting.servers.book, conduct=self._conduct)
+            if lasting.servers
+            else absent,
+            Place.UTILITY: utility(tools.utility, memory.turn),
+            Place.GROUNDING: partial(
+                GroundingExecutor,
+                mentioned=memory.mentioned,
+                exists=inner.exists,
+                emit=lasting.emit,
+                suspected=auditor.remarks.suspected if auditor else unmarked,
+            )
+            if self._settings.agent.hallucination_detection
+            else absent,
+            Place.RETRY: retrying(tools.retry, auditor),
             Place.CACHE: partial(CacheExecutor, cache=inner.cache, stamp=inner.stamp),
             Place.OUTPUT: partial(
                 OutputExecutor, pipeline=inner.pipeline, overflow=lasting.overflow, summarize=lasting.summarize

@@ -13,7 +13,7 @@ from acp_agent.compose.verifiers import verifiers
 from acp_agent.config import Loaded
 from acp_agent.core.aliases import ALIASES
 from acp_agent.core.conduct import Conduct
-from acp_agent.core.ports import Approver
+from acp_agent.core.ports import Approver, Invocation
 from acp_agent.core.types import Access
 from acp_agent.execution.chain import Link, Place
 from acp_agent.execution.roots import Roots
@@ -28,6 +28,7 @@ from acp_agent.gates.protected import ProtectedGate
 from acp_agent.gates.rules import Rule
 from acp_agent.gates.sandbox import SandboxGate
 from acp_agent.gates.selection import Selection, SelectionGate, unknown_entries
+from acp_agent.gates.settlement import ours
 from acp_agent.gates.trust import Standing, TrustGate
 from acp_agent.gates.verify.gate import VerifierGate
 from acp_agent.gates.verify.url_grounding import UrlMemory
@@ -66,11 +67,21 @@ def judges(loaded: Loaded, ground: Ground, warn: Warn, known: Collection[str] = 
 
 
 def permission_gate(
-    rules: Mapping[str, tuple[Rule, ...]], ground: Ground, grants: GrantStore, approver: Approver | None
+    rules: Mapping[str, tuple[Rule, ...]],
+    ground: Ground,
+    grants: GrantStore,
+    approver: Approver | None,
+    consent: Callable[[Invocation], str] = ours,
 ) -> "partial[PermissionGate]":
     """The gate that asks; without an approver what would be asked is refused."""
     return partial(
-        PermissionGate, rules=rules, conduct=ground.conduct, grants=grants, approver=approver, resolve=ground.resolve
+        PermissionGate,
+        rules=rules,
+        conduct=ground.conduct,
+        grants=grants,
+        approver=approver,
+        resolve=ground.resolve,
+        consent=consent,
     )
 
 

@@ -4,10 +4,12 @@ import time
 from dataclasses import dataclass, field
 
 from acp_agent.config import ToolSettings
+from acp_agent.execution.grounding import Mentioned
 from acp_agent.gates.anomaly import AnomalyDetector
 from acp_agent.gates.quota import Quota
 from acp_agent.gates.rate_limit import RateLimit
 from acp_agent.gates.trust import Standing
+from acp_agent.gates.utility import TurnCalls
 from acp_agent.gates.verify.url_grounding import UrlMemory
 
 
@@ -23,6 +25,8 @@ class GateMemory:
     quota: Quota = field(default_factory=Quota)
     rate: RateLimit = field(default_factory=_rate)
     urls: UrlMemory = field(default_factory=UrlMemory)
+    turn: TurnCalls = field(default_factory=TurnCalls)
+    mentioned: Mentioned = field(default_factory=Mentioned)
     standing: Standing = field(default_factory=Standing)
 
     @classmethod

@@ -19,7 +19,7 @@ def known_secrets(environ: Mapping[str, str], providers: Iterable[ProviderSettin
     MCP servers add theirs.
     """
     known = KnownSecrets()
-    known.add((*secret_values(environ), *(provider.api_key(environ) for provider in providers)))
+    known.add((*secret_values(environ), *(secret for each in providers for secret in each.secrets(environ))))
     return known
 
 

@@ -30,7 +30,7 @@ def permission_rules(loaded: Loaded, warn: Warn, known: Collection[str] = ()) ->
     """
     compiled: dict[str, tuple[Rule, ...]] = {}
     for tool, rules in loaded.settings.tools.permissions.items():
-        if known and tool not in known:
+        if known and tool not in known and not tool.startswith("mcp_"):  # those of servers come and go
             warn(f"[tools.permissions.{tool}]: there is no tool of that name ({', '.join(sorted(known))})")
         where = f"{loaded.origins.get(f'{RULES}.{tool}', '')} [[tools.permissions.{tool}]]".strip()
         compiled[tool] = _guarded(where, rules, warn)

@@ -40,6 +40,7 @@ def _compiled(placed: PlacedRule) -> PolicyRule:
         trust=None if rule.trust_level is None else TrustLevel(rule.trust_level.value),
         args_match=rule.args_match,
         capabilities=rule.capabilities,
+        phases=rule.phases,
     )
 
 

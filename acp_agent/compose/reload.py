@@ -72,6 +72,10 @@ class LiveToolset:
         await self._tell()
         return await stage.toolset.run(call)
 
+    async def refuse(self, call: ToolCall, result: ToolResult) -> None:
+        """One call that does not run."""
+        await self._current().toolset.refuse(call, result)
+
     async def backends(self) -> Backends:
         """What a prompt of this moment may be read with."""
         stage = self._current()

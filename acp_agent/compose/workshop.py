@@ -3,35 +3,44 @@
 import os
 import tempfile
 from collections.abc import Callable
+from functools import cached_property
 from weakref import WeakSet
 
 import anyio
 
 from acp_agent import log
 from acp_agent.compose.assembly import Assembly
+from acp_agent.compose.mcp import Background
 from acp_agent.compose.output import known_secrets, redactor
 from acp_agent.config import (
     LlmSettings,
     Loaded,
     ProviderSettings,
+    data_dir,
     database_file,
 )
 from acp_agent.config.audit_settings import audit_file
+from acp_agent.config.model_settings import ModelSettings
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import Notice, Severity
+from acp_agent.core.memory import Memories, Summaries
 from acp_agent.core.overflow import Overflow
-from acp_agent.core.ports import Provider
+from acp_agent.core.ports import Embedder
 from acp_agent.core.redaction import Redact
 from acp_agent.execution.audit import Auditor, Caller
 from acp_agent.execution.process_tree import harden_process, kill_everything
 from acp_agent.gates.grants import GrantStore
-from acp_agent.llm.catalog import Catalog, ProviderConfig, parse_model
+from acp_agent.llm.catalog import Catalog
 from acp_agent.protocol.engine import TurnEngine
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.session import Session
 from acp_agent.store.audit import AuditLog
 from acp_agent.store.db import Database
+from acp_agent.store.mcp_pins import McpPins
+from acp_agent.store.memories import MemoryStore
 from acp_agent.store.overflow import OverflowStore
+from acp_agent.store.summaries import SummaryStore
+from acp_agent.store.trusted_folders import TrustedFolders
 
 _log = log.Log(__name__)
 
@@ -39,7 +48,9 @@ _log = log.Log(__name__)
 class Workshop:
     """What all sessions of a process share, and how one is put together from it."""
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: Loaded, background: Background) -> None:
+        """`background` starts a task that may live as long as the process."""
+        self.background = background
         logging = loaded.settings.logging
         self.secrets = known_secrets(os.environ, loaded.settings.llm.providers)
         self._redactor = redactor(loaded, self.secrets, _unheard)
@@ -47,7 +58,7 @@ class Workshop:
         self._problems = [trouble] if trouble else []
         self._sessions = WeakSet[Session]()
         harden_process()
-        self._catalogs: dict[tuple[ProviderSettings, ...], Catalog] = {}
+        self._catalogs: dict[tuple[tuple[ProviderSettings, ...], tuple[ModelSettings, ...]], Catalog] = {}
         self._grants: dict[str, GrantStore] = {}
         self._audits: dict[str, AuditLog] = {}
         self._database = Database(database_file(os.environ), self._warn)
@@ -72,11 +83,11 @@ class Workshop:
         """
         self._sessions.add(session)
         self.secrets.add(session.place.secrets)
-        self.secrets.add(provider.api_key(os.environ) for provider in loaded.settings.llm.providers)
+        self.secrets.add(secret for each in loaded.settings.llm.providers for secret in each.secrets(os.environ))
         session.redact = self._redactor
         for problem in self._problems:
             session.add_notice(Notice(Severity.WARNING, problem))
-        return Assembly(self, peer, session, loaded).engine(reload)
+        return Assembly(self, peer, session, loaded, reload).engine()
 
     def grants(self, file: str) -> GrantStore:
         """The store of "always" answers; one a file, so that sessions see each other's. Raises ConfigError."""
@@ -84,9 +95,32 @@ class Workshop:
             self._grants[file] = GrantStore(file, self._warn)
         return self._grants[file]
 
+    @cached_property
+    def pins(self) -> McpPins:
+        """What the user has let run of the tools of MCP servers. Raises ConfigError."""
+        return McpPins(os.path.join(data_dir(os.environ), "mcp-pins.toml"), self._warn)
+
+    @cached_property
+    def folders(self) -> TrustedFolders:
+        """Which folders may use what they bring along. Raises ConfigError."""
+        return TrustedFolders(os.path.join(data_dir(os.environ), "trusted-folders.toml"), self._warn)
+
     def overflow(self, session: Session, loaded: Loaded) -> Overflow:
         """Where a session's whole outputs are kept (O5)."""
         return self._store(loaded).of(session.id)
+
+    def memories(self, loaded: Loaded, embedder: Embedder | None = None) -> Memories | None:
+        """The notes of all sessions; None where they are switched off (E2)."""
+        memory = loaded.settings.memory
+        if not memory.enabled:
+            return None
+        return MemoryStore(
+            self._database, max_notes=memory.max_notes, max_bytes=memory.max_note_bytes, embedder=embedder
+        )
+
+    def summaries(self, session: Session) -> Summaries:
+        """Where the summaries of a session's conversation are kept (L11)."""
+        return SummaryStore(self._database).of(session.id)
 
     async def tidy_up(self, loaded: Loaded) -> None:
         """Remove outputs that were kept long enough (O5.9). For the background; trouble is only logged."""
@@ -122,14 +156,12 @@ class Workshop:
         for session in self._sessions:
             session.add_notice(Notice(Severity.WARNING, problem))
 
-    def model(self, settings: LlmSettings) -> Provider:
-        """The configured model. Blocks: reads files and imports. Raises ConfigError."""
-        assert settings.model is not None
-        if settings.providers not in self._catalogs:
-            self._catalogs[settings.providers] = Catalog(
-                ProviderConfig.of(provider, os.environ) for provider in settings.providers
-            )
-        return self._catalogs[settings.providers].build(parse_model(settings.model))
+    def catalog(self, settings: LlmSettings) -> Catalog:
+        """The models of a configuration; one catalog, with its connections, for all sessions that have the same."""
+        key = settings.providers, settings.models
+        if key not in self._catalogs:
+            self._catalogs[key] = Catalog.of(settings, os.environ)
+        return self._catalogs[key]
 
     def script_folder(self) -> str:
         """A private folder for scripts the editor's terminal runs; a new one when a tmp cleaner took the last.

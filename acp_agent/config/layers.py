@@ -10,6 +10,8 @@ from pydantic import ValidationError
 from acp_agent.config.expected import complaints, one_of
 from acp_agent.config.keys import PROVIDERS, RULES, Key, key_of, keys, sections
 from acp_agent.config.masking import one_line, shown
+from acp_agent.config.mcp_settings import SERVERS, McpServerSettings
+from acp_agent.config.moved_keys import moved
 from acp_agent.config.provider_settings import ProviderSettings
 from acp_agent.config.rules import PermissionRule
 from acp_agent.config.tighter import ADDED, INSIDE, NARROWER
@@ -18,6 +20,9 @@ from acp_agent.core.errors import ConfigError
 _TOOLS, _READING, _BY_MODEL = "tools", "tools.file", "tools.by_model"
 _SAID = ("tools.autonomy_level", "acp.auto_approve")
 """Settings that do something by being set at all (config/autonomy.py)."""
+
+_TABLES = (PROVIDERS, SERVERS)
+"""Lists of which one entry may be wrong and the others count."""
 
 _MOST = 50
 """Problems that are listed. A file may come from a stranger, and nobody reads more."""
@@ -67,6 +72,11 @@ class Layer:
         """The providers this layer names."""
         return cast("tuple[ProviderSettings, ...]", self.values.get(PROVIDERS, ()))
 
+    def take_servers(self) -> tuple[McpServerSettings, ...]:
+        """The MCP servers this layer names, taken out of it."""
+        self.origins.pop(SERVERS, None)
+        return cast("tuple[McpServerSettings, ...]", self.values.pop(SERVERS, ()))
+
     def rules(self, name: str) -> tuple[PermissionRule, ...]:
         """The rules this layer has under a dotted name."""
         return cast("tuple[PermissionRule, ...]", self.values.get(name, ()))
@@ -86,7 +96,7 @@ class Reader:
     def table(self, where: str, table: Mapping[str, object]) -> Layer:
         """The layer of a parsed file."""
         layer = Layer()
-        for name, raw in self._flat(layer, where, table, ""):
+        for name, raw in self._flat(layer, where, moved(where, table, self.report), ""):
             self.take(layer, key_of(name), raw, where)
         return layer
 
@@ -109,7 +119,7 @@ class Reader:
             bad = {complaint.index for complaint in found}
             if key.project_may is ADDED:
                 self._take_good_entries(layer, key, raw, origin)
-            elif parts and isinstance(raw, list) and None not in bad and (key.name == PROVIDERS or key.item):
+            elif parts and isinstance(raw, list) and None not in bad and (key.name in _TABLES or key.item):
                 entries = cast("list[object]", raw)
                 _put(layer, key, [entry for at, entry in enumerate(entries) if at not in bad], origin)
             elif key.name in _SAID:  # a wrong word is a word all the same: the default counts as chosen

@@ -9,13 +9,14 @@ from acp_agent.config.keys import RULES, key_of, sections
 from acp_agent.config.layers import Layer, Reader
 from acp_agent.config.legacy_rules import add_legacy_rules
 from acp_agent.config.masking import secret_values
+from acp_agent.config.mcp_settings import McpServerSettings
 from acp_agent.config.places import CONFIG_VARIABLE, PROJECT_FILE, config_file
 from acp_agent.config.project import tighten
 from acp_agent.config.rules import guarded
 from acp_agent.config.section import Section
 from acp_agent.config.settings import Settings
 from acp_agent.config.sources import Files, Table
-from acp_agent.config.vendors import add_vendors
+from acp_agent.config.vendors import add_vendors, check_models
 from acp_agent.core.conduct import AutoApprove
 from acp_agent.core.errors import ConfigError
 
@@ -44,6 +45,7 @@ class Loaded:
     fault       why it is not clear what the user forbids: nothing may run by this
     tables      what the files say, by path, as far as they were ever readable
     stamps      the states the files were in before they were read, by path
+    servers     MCP servers the project's file names: none of them is started before the user says so
     """
 
     settings: Settings
@@ -53,6 +55,7 @@ class Loaded:
     fault: ConfigError | None = None
     tables: Mapping[str, Table] = field(default_factory=dict[str, Table], repr=False)  # secrets may be in there
     stamps: Mapping[str, Stamp] = field(default_factory=dict[str, Stamp])
+    servers: tuple[McpServerSettings, ...] = ()
 
 
 def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None, before: Loaded | None = None) -> Loaded:
@@ -69,12 +72,15 @@ def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None, befor
     reader.table(file, table or {}).put_over(layer)
     if table is not None:
         add_legacy_rules(reader, layer, environment)
+    servers: tuple[McpServerSettings, ...] = ()
     if cwd is not None:
-        tighten(reader, layer, reader.table(f"{cwd}/{PROJECT_FILE}", files.projects(cwd)))
+        project = reader.table(f"{cwd}/{PROJECT_FILE}", files.projects(cwd))
+        servers = project.take_servers()
+        tighten(reader, layer, project)
     for above in (environment, _flags(reader, flags)):
         above.put_over(layer)
     add_vendors(reader, layer, environ)
-    _check_model(reader, layer)
+    check_models(reader, layer)
     for name in reader.doubtful:
         layer.values[name] = guarded(layer.rules(name))
     if table is None:  # it may have held rules that deny
@@ -89,6 +95,7 @@ def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None, befor
         files.fault or next(iter(layer.unclear), None),
         files.tables,
         files.stamps,
+        servers,
     )
 
 
@@ -98,15 +105,6 @@ def _flags(reader: Reader, flags: Flags) -> Layer:
         if value is not None:
             reader.take(layer, key_of(name), value, flag)
     return layer
-
-
-def _check_model(reader: Reader, layer: Layer) -> None:
-    """A model of a provider nobody knows is no model: another one might cost money."""
-    model, names = layer.values.get("llm.model"), [provider.name for provider in layer.providers()]
-    if isinstance(model, str) and model.partition(":")[0] not in names:
-        expected = f"a provider that is configured ({', '.join(names)}) before the colon"
-        reader.report(layer.origins["llm.model"], "llm.model", model, expected)
-        del layer.values["llm.model"], layer.origins["llm.model"]
 
 
 def _tree(model: type[Section], prefix: str, values: Mapping[str, object]) -> dict[str, object]:

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field
 
 from acp_agent.config.section import Section
 from acp_agent.config.tighter import OFF, ProjectMay, Tightened
+from acp_agent.core.phase import Phase
 
 MAX_RULES = 256
 """Rules in force together, of all lists (S5.4)."""
@@ -40,6 +41,7 @@ _Globs = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=1024)], .
 _Variables = Annotated[
     tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], ...], Field(strict=False, max_length=64)
 ]
+_Phases = Annotated[tuple[Annotated[Phase, Field(strict=False)], ...], Field(strict=False, max_length=len(Phase))]
 _Names = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False, max_length=64)]
 
 
@@ -58,6 +60,10 @@ class PolicyRule(Section):
         Annotated[str, AfterValidator(_short)] | None,
         Field(min_length=1, description="RE2 expression searched in every text among the arguments."),
     ] = None
+    phases: Annotated[
+        _Phases,
+        Field(description="Only calls of these: planner, executor (what the model asks for), verifier, autonomous."),
+    ] = ()
     capabilities: Annotated[_Names, Field(description="Reserved; an allow rule that names one never applies.")] = ()
 
 

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_serializer, model_validator
 
+from acp_agent.config.model_settings import ExtraBody, ModelOptions, ModelSettings
+from acp_agent.config.request_headers import Headers, filled_in, hidden, secret_parts
 from acp_agent.config.section import HttpUrl, PathText, Seconds, Section
 
 
@@ -18,8 +20,8 @@ class ProviderType(StrEnum):
     SCRIPTED = "scripted"
 
 
-class ProviderSettings(Section):
-    """One `[[llm.providers]]` entry: a place where models answer."""
+class Place(Section):
+    """Where models answer, and how it is reached."""
 
     name: Annotated[
         str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="What stands before the colon in `model`.")
@@ -28,8 +30,8 @@ class ProviderSettings(Section):
         ProviderType,
         Field(
             strict=False,
-            description="Its wire format: anthropic (Messages), openai (Chat Completions), ollama, or scripted (plays "
-            "a script, needs no network).",
+            description="Its wire format: anthropic (Messages), openai (Responses or Chat Completions), ollama, or "
+            "scripted (plays a script, needs no network).",
         ),
     ]
     base_url: Annotated[
@@ -50,24 +52,53 @@ class ProviderSettings(Section):
         PathText | None,
         Field(description="File a scripted provider plays. Unset: the packaged script that `model` names."),
     ] = None
-    context_window: Annotated[
-        int | None,
-        Field(ge=1000, le=10_000_000, description="Tokens that fit into its models. Unset: what is known of them."),
-    ] = None
-    max_tokens: Annotated[
-        int | None,
-        Field(ge=1, le=1_000_000, description="Most tokens of one answer. Unset: what suits the model."),
-    ] = None
-    images: Annotated[
-        bool | None, Field(description="Whether its models take pictures. Unset: what is known of them.")
-    ] = None
     timeout: Annotated[
         Seconds, Field(description="Seconds of silence from the server before a call counts as failed.")
     ] = 300.0
+    headers: Annotated[
+        Headers | None,
+        Field(
+            repr=False,
+            description="More HTTP headers for each request. ${NAME} in a value stands for that environment variable.",
+        ),
+    ] = None
+    extra_body: Annotated[
+        ExtraBody | None,
+        Field(
+            description="More fields for each request to a model, as its API names them, such as { top_p = 0.9 }.",
+        ),
+    ] = None
+    keep_alive: Annotated[
+        str | None,
+        Field(
+            pattern=r"^(-1|0|\d{1,6}(s|m|h))$",
+            description='For type ollama: how long a model stays in memory, such as "30m"; "-1" for ever. Unset: as '
+            "the server is set.",
+        ),
+    ] = None
+
+
+class ProviderSettings(ModelOptions, Place):
+    """One `[[llm.providers]]` entry: a place where models answer, and what holds for all of them."""
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # the tables in it have no hash of their own
 
     def api_key(self, environ: Mapping[str, str]) -> str:
         """The key in this provider's variable; empty when it has none."""
         return environ.get(self.api_key_env, "") if self.api_key_env else ""
+
+    def request_headers(self, environ: Mapping[str, str]) -> Mapping[str, str]:
+        """The further headers, variables filled in. Raises ConfigError for one that is not set."""
+        return filled_in(self.headers or {}, environ, f"provider {self.name!r}")
+
+    def secrets(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """What must never be shown: the key, and header values that look like one."""
+        return tuple(filter(None, (self.api_key(environ), *secret_parts(self.headers or {}, environ))))
+
+    @field_serializer("headers")
+    def _without_secrets(self, headers: Mapping[str, str] | None) -> dict[str, str] | None:
+        return None if headers is None else hidden(headers)
 
     @model_validator(mode="after")
     def _only_what_its_type_reads(self) -> "ProviderSettings":
@@ -76,6 +107,10 @@ class ProviderSettings(Section):
             raise ValueError("neither base_url nor api_key_env: a scripted provider calls nobody")
         if self.script and not scripted:
             raise ValueError("no script: only a provider of type scripted plays one")
+        if self.api and self.type is not ProviderType.OPENAI:
+            raise ValueError("no api: only a provider of type openai has two")
+        if self.keep_alive and self.type is not ProviderType.OLLAMA:
+            raise ValueError("no keep_alive: only a provider of type ollama has it")
         return self
 
 
@@ -87,16 +122,45 @@ def model_name(value: str) -> str:
     return value
 
 
+_Model = Annotated[str, AfterValidator(model_name)]
+
+
 class LlmSettings(Section):
     """`[llm]`: which model answers."""
 
     model: Annotated[
-        Annotated[str, AfterValidator(model_name)] | None,
+        _Model | None,
         Field(
             description='"PROVIDER:MODEL". Unset: no model; commands such as /run still work.',
             examples=["ollama:qwen3:8b"],
         ),
     ] = None
+    fallback: Annotated[
+        tuple[_Model, ...],
+        Field(
+            strict=False,
+            max_length=10,
+            description="Models that are asked, in this order, when the one before does not answer. Unset: none.",
+            examples=[["anthropic:claude-haiku-4-5", "ollama:qwen3:8b"]],
+        ),
+    ] = ()
+    embedding_model: Annotated[
+        _Model | None,
+        Field(
+            description='"PROVIDER:MODEL" that places texts by their meaning, for memory and tool choice; the provider '
+            "is of type ollama or openai. Unset: none, and words are compared.",
+            examples=["ollama:nomic-embed-text"],
+        ),
+    ] = None
+    models: Annotated[
+        tuple[ModelSettings, ...],
+        Field(
+            strict=False,
+            max_length=200,
+            description="What you know better about models: size, abilities, price.",
+            examples=[[{"id": "local:", "context_window": 65_536, "images": False}]],
+        ),
+    ] = ()
     providers: Annotated[
         tuple[ProviderSettings, ...],
         Field(

@@ -32,7 +32,8 @@ class PermissionRule(Section):
 
 
 Rules = Annotated[tuple[PermissionRule, ...], Field(strict=False)]
-TOOL_NAME = r"^[A-Za-z][A-Za-z0-9_-]*$"
+TOOL_NAME = r"^([A-Za-z][A-Za-z0-9_-]*|mcp_[A-Za-z0-9_*-]*)$"
+"""The id of a tool, or `mcp_SERVER_*`: a glob over tools of MCP servers."""
 ToolName = Annotated[str, Field(pattern=TOOL_NAME)]
 ConfirmPatterns = Annotated[
     Words,

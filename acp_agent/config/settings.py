@@ -10,6 +10,11 @@ from typing import Annotated
 from pydantic import Field
 
 from acp_agent.config.audit_settings import AuditSettings
+from acp_agent.config.context_settings import ContextSettings
+from acp_agent.config.loop_settings import HallucinationDetection
+from acp_agent.config.mcp_settings import McpSettings
+from acp_agent.config.memory_settings import InstructionSettings, MemorySettings
+from acp_agent.config.offer_settings import ToolFilterSettings
 from acp_agent.config.provider_settings import LlmSettings
 from acp_agent.config.section import PathText, Seconds, Section
 from acp_agent.config.tighter import OFF, SMALLER, SMALLER_OR_UNLIMITED, no_looser
@@ -17,7 +22,7 @@ from acp_agent.config.tool_settings import ToolSettings
 from acp_agent.core.conduct import AutoApprove, Mode
 
 
-class AgentSettings(Section):
+class AgentSettings(ContextSettings):
     """`[agent]`: how far a turn may go (L2)."""
 
     max_tool_iterations: Annotated[
@@ -35,6 +40,9 @@ class AgentSettings(Section):
         ),
         SMALLER,
     ] = None
+    instructions: InstructionSettings = InstructionSettings()
+    tool_filter: ToolFilterSettings = ToolFilterSettings()
+    hallucination_detection: HallucinationDetection = False
 
 
 class TerminalForm(StrEnum):
@@ -137,7 +145,9 @@ class Settings(Section):
 
     agent: AgentSettings = AgentSettings()
     llm: LlmSettings = LlmSettings()
+    memory: MemorySettings = MemorySettings()
     tools: ToolSettings = ToolSettings()
+    mcp: McpSettings = McpSettings()
     acp: AcpSettings = AcpSettings()
     audit: AuditSettings = AuditSettings()
     logging: LoggingSettings = LoggingSettings()

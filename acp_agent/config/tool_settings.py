@@ -7,6 +7,8 @@ from pydantic import Field
 
 from acp_agent.config.autonomy import AutonomyLevel
 from acp_agent.config.limits_settings import AnomalySettings, MaxToolCalls, RateLimitSettings, VerifierSettings
+from acp_agent.config.loop_settings import PhaseSettings, RetrySettings, UtilitySettings
+from acp_agent.config.offer_settings import DependencySettings, TafcSettings
 from acp_agent.config.output_settings import FilterSettings, OverflowSettings, ResultCacheSettings
 from acp_agent.config.policy_settings import AuthorizationSettings, PolicySettings
 from acp_agent.config.protection_settings import DEFAULT_GROUPS, BlockedGroups, ProtectionSettings
@@ -173,12 +175,17 @@ class ToolSettings(SelectionSettings):
     rate_limit: RateLimitSettings = RateLimitSettings()
     anomaly: AnomalySettings = AnomalySettings()
     verifiers: VerifierSettings = VerifierSettings()
+    retry: RetrySettings = RetrySettings()
+    utility: UtilitySettings = UtilitySettings()
+    phases: PhaseSettings = PhaseSettings()
     policy: PolicySettings = PolicySettings()
     authorization: AuthorizationSettings = AuthorizationSettings()
     protection: ProtectionSettings = ProtectionSettings()
     overflow: OverflowSettings = OverflowSettings()
     result_cache: ResultCacheSettings = ResultCacheSettings()
     filters: FilterSettings = FilterSettings()
+    tafc: TafcSettings = TafcSettings()
+    dependencies: DependencySettings = DependencySettings()
     permissions: Annotated[dict[ToolName, Rules], PROJECT_RULES] = Field(
         default_factory=dict[ToolName, Rules],
         description="Rules a tool, in order, by tool name (bash, read, write, edit, ...); the first match decides. "

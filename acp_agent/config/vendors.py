@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from pydantic import ValidationError
 
@@ -9,6 +10,7 @@ from acp_agent.config.keys import PROVIDERS
 from acp_agent.config.layers import Layer, Reader
 from acp_agent.config.provider_settings import ProviderSettings, ProviderType
 
+_FALLBACK = "llm.fallback"
 SCRIPTED = ProviderSettings(name="scripted", type=ProviderType.SCRIPTED)
 
 
@@ -77,6 +79,23 @@ def _usual(
         reader.report("environment", vendor.address, address, "an http:// or https:// address without password")
         return None
     return provider, ", ".join(variables)
+
+
+def check_models(reader: Reader, layer: Layer) -> None:
+    """A model of a provider nobody knows is no model: another one might cost money. Comes after `add_vendors`."""
+    names = [provider.name for provider in layer.providers()]
+    expected = f"a provider that is configured ({', '.join(names)}) before the colon"
+    for key in ("llm.model", "llm.embedding_model"):
+        model = layer.values.get(key)
+        if isinstance(model, str) and model.partition(":")[0] not in names:
+            reader.report(layer.origins[key], key, model, expected)
+            del layer.values[key], layer.origins[key]
+    models = cast("tuple[str, ...]", layer.values.get(_FALLBACK, ()))
+    unknown = [model for model in models if model.partition(":")[0] not in names]
+    for model in unknown:
+        reader.report(layer.origins[_FALLBACK], _FALLBACK, model, expected)
+    if unknown:
+        layer.values[_FALLBACK] = tuple(model for model in models if model not in unknown)
 
 
 def model_advice(providers: Sequence[ProviderSettings], file: str) -> str:

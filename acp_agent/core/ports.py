@@ -129,6 +129,10 @@ class Toolset(Protocol):
         """Run one call through the whole chain and tell the user's side. Raises only on cancellation."""
         ...
 
+    async def refuse(self, call: ToolCall, result: ToolResult) -> None:
+        """Tell and record a call that does not run, with the result it gets instead (A19.6)."""
+        ...
+
 
 # -------------------------------------------------------------------------------------- approval
 

@@ -7,6 +7,7 @@ from time import monotonic
 import anyio
 
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
+from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import (
     ApprovedBy,
@@ -23,6 +24,7 @@ from acp_agent.core.types import (
 )
 from acp_agent.core.web import Egress
 from acp_agent.core.wrapper import WrapperExecutor
+from acp_agent.execution.remarks import Remarks
 from acp_agent.store.audit import AuditLog
 from acp_agent.store.audit_record import (
     Blocked,
@@ -70,12 +72,16 @@ class Caller:
 
 
 class Auditor:
-    """Makes the records of one session and has them written. Never raises for a file that cannot be."""
+    """Makes the records of one session and has them written. Never raises for a file that cannot be.
+
+    remarks   what links further in noticed about calls under way
+    """
 
     def __init__(self, log: AuditLog, caller: Caller, redact: Redact) -> None:
         self._log = log
         self._caller = caller
         self._redact = redact
+        self.remarks = Remarks()
 
     def trouble(self) -> str:
         """Why a call could not be recorded now, for people; empty when it could."""
@@ -95,10 +101,21 @@ class Auditor:
 
         `approved_by` is who let it run when the result's ruling does not say.
         """
+        self._log.append(self._record(call, result, seconds, subjects, approved_by))
+
+    def _record(
+        self,
+        call: ToolCall,
+        result: ToolResult,
+        seconds: float,
+        subjects: Sequence[Subject],
+        approved_by: ApprovedBy | None,
+    ) -> ToolRecord:
         ruling, envelope = result.ruling or Ruling(), result.envelope or {}
+        remark = self.remarks.take(call.id)
         ran = "exit_code" in envelope
         outcome = _outcome(result, ran=ran)
-        record = ToolRecord(
+        return ToolRecord(
             tool=self._text(call.name, _NAME),
             call=self._arguments(call),
             result=self._plain(outcome),
@@ -117,11 +134,14 @@ class Auditor:
             mcp_server_id=next((each.server[:_NAME] for each in subjects if isinstance(each, McpSubject)), None),
             caller_id=self._caller.session_id[:_NAME],
             origin=None if call.origin is CallOrigin.MODEL else call.origin,
+            phase=None if call.phase is Phase.EXECUTOR else call.phase,
+            attempts=remark.attempts if remark.attempts > 1 else None,
+            arguments_mended=remark.mended or None,
+            hallucination_suspected=remark.suspected or None,
             batch=call.batch[:_NAME] or None,
             execution_env=self._caller.environment(call.name),
             resolved_cwd=self._text(self._caller.cwd, _SENTENCE),
         )
-        self._log.append(record)
 
     def egress(self, egress: Egress) -> None:
         """Record a request of a web tool (T5.11)."""

@@ -42,7 +42,14 @@ def path_error(error: OSError, path: str) -> ToolError | Refused:
     code = error.errno or 0
     if code in _SWAPPED:
         return Refused(f"{path}: changed into a link while it was being opened")
-    return ToolError(_category(error), f"{path}: {_WORDS.get(code) or os.strerror(code)}")
+    return ToolError(category_of(error), f"{path}: {in_words(error)}")
+
+
+def in_words(error: OSError) -> str:
+    """What went wrong, without the path the system knows it by."""
+    if error.errno is None:
+        return "the time is up" if isinstance(error, TimeoutError) else "the system reported an error"
+    return _WORDS.get(error.errno) or os.strerror(error.errno)
 
 
 def not_a_directory(path: str) -> ToolError:
@@ -50,7 +57,8 @@ def not_a_directory(path: str) -> ToolError:
     return ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{path}: is a file, not a directory")
 
 
-def _category(error: OSError) -> ToolErrorCategory:
+def category_of(error: OSError) -> ToolErrorCategory:
+    """What a model is told an operating system's error is (L6.3)."""
     match error:
         case PermissionError():
             return ToolErrorCategory.POLICY_BLOCKED

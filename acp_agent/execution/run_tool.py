@@ -4,7 +4,11 @@ from collections.abc import Callable
 
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.ports import Invocation, ToolContext
-from acp_agent.core.types import ToolResult
+from acp_agent.core.types import CommandSubject, ToolResult
+from acp_agent.execution.path_errors import category_of, in_words
+from acp_agent.log import Log
+
+_log = Log(__name__)
 
 
 class RunTool:
@@ -14,13 +18,19 @@ class RunTool:
         self._context_for = context_for
 
     async def execute(self, invocation: Invocation) -> ToolResult:
-        """Raises what is a bug in the tool; the front door tells it."""
+        """Raises what is a bug in the tool; the front door tells it.
+
+        An operating system's error that met no seam on its way has its category all the same (L6.3), and names no path.
+        """
         try:
             return await invocation.run(self._context_for(invocation))
         except (ToolError, Refused) as error:
             return ToolResult.failed(error.failure)
         except BackendUnavailable as error:
             return ToolResult.failed(ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, str(error)))
+        except OSError as error:
+            _log.warning("tool call met an unmapped error", exc_info=True, tool=invocation.spec.name)
+            return ToolResult.failed(ToolFailure(category_of(error), f"{invocation.spec.name}: {in_words(error)}"))
 
     async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
         """The same: whoever asks stands further out."""
@@ -32,5 +42,5 @@ class RunTool:
         return False
 
     def is_retryable(self, invocation: Invocation) -> bool:
-        """Only what changes nothing may be repeated (L6.6)."""
-        return not invocation.spec.mutates
+        """Only what changes nothing may be repeated, and a command may change anything (L6.6)."""
+        return not (invocation.spec.mutates or any(isinstance(each, CommandSubject) for each in invocation.subjects))

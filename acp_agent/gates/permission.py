@@ -8,8 +8,8 @@ for one that reaches a host nobody has allowed yet (threat 8 of security.md).
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import ClassVar, assert_never
 
 import anyio
@@ -36,22 +36,26 @@ from acp_agent.core.wrapper import Gate
 from acp_agent.gates.grants import Grant, GrantKind, GrantStore
 from acp_agent.gates.judgement import judge
 from acp_agent.gates.question import build
-from acp_agent.gates.rules import Action, Rule, denied_outright
-from acp_agent.gates.settlement import Settlement, command_question, digest_of, ruled, url_question
+from acp_agent.gates.rules import Action, Rule, denied_outright, rules_of
+from acp_agent.gates.settlement import (
+    Approved,
+    Settlement,
+    command_question,
+    denied_by,
+    digest_of,
+    is_housekeeping,
+    on_record,
+    ours,
+    ruled,
+    url_question,
+    whole_tool,
+)
 from acp_agent.gates.site import site
 from acp_agent.gates.tool_rules import Resolve, arguments_text, rule_action
 
-_RULE_DENIES = "a permission rule denies this call"
 _USER_DENIED = "denied by the user"
 _NO_ANSWER = "the editor gave no usable answer to the question whether this may run, so it did not"
 _NOBODY = "this call needs the user's approval, and there is nobody to ask"
-
-
-@dataclass(frozen=True, slots=True)
-class Approved(Allow):
-    """An Allow that says on whose word."""
-
-    by: ApprovedBy
 
 
 class PermissionGate(Gate):
@@ -63,6 +67,8 @@ class PermissionGate(Gate):
     conduct    the approval level in force; read anew for each call
     approver   None when there is nobody to ask: what would be asked is refused as confirmation_required
     resolve    FileSystem.resolve: paths are matched as given and as they really are (S3.7)
+    consent    what a lasting yes to a tool is bound to besides its name; "" for a tool of ours. Another server behind
+               the same name, or another definition, is another tool (security.md 2.8); a no holds for the name
     """
 
     name: ClassVar[str] = "permission"
@@ -76,9 +82,11 @@ class PermissionGate(Gate):
         grants: GrantStore,
         approver: Approver | None,
         resolve: Resolve,
+        consent: Callable[[Invocation], str] = ours,
     ) -> None:
         super().__init__(wrapped)
         self.rules = rules
+        self._consent = consent
         self._conduct = conduct
         self._grants = grants
         self._approver = approver
@@ -88,7 +96,7 @@ class PermissionGate(Gate):
     def allows(self, spec: ToolSpec) -> bool:
         """Whether a tool belongs in the catalogue: not when it is denied whole (S3.2, A20.16)."""
         stored = self._grants.find(spec.name, GrantKind.TOOL)
-        return stored is not False and not denied_outright(self.rules.get(spec.name, ()))
+        return stored is not False and not denied_outright(rules_of(self.rules, spec.name))
 
     def check(self, invocation: Invocation) -> Verdict:
         return self.settle(invocation).verdict
@@ -173,16 +181,16 @@ class PermissionGate(Gate):
             answers.add(answer := whole if stored is None else stored)
             return answer
 
-        rules = self.rules.get(tool, ())
+        rules = rules_of(self.rules, tool)
         judgement = judge(text, rules, granted)
         digest = self._digest(tool, text)
         exact = self._grants.find(tool, GrantKind.PAYLOAD, digest)
         if judgement.action is Action.DENY and judgement.pattern:
             at = [(rule.pattern, rule.action) for rule in rules].index((judgement.pattern, Action.DENY))
-            return Settlement(_denied_by(tool, rules, at))
+            return Settlement(denied_by(tool, rules, at))
         if judgement.action is Action.DENY or exact is False or whole is False:
             return Settlement(Deny(_USER_DENIED))
-        approved = self._free(invocation) or _on_record(exact)
+        approved = self._free(invocation) or on_record(exact)
         if approved is None and judgement.action is Action.ALLOW and not invocation.asks:
             by_rules = True not in answers or judge(text, rules, lambda _: None).action is Action.ALLOW
             approved = Approved(ApprovedBy.POLICY if by_rules else ApprovedBy.ALWAYS)
@@ -196,30 +204,33 @@ class PermissionGate(Gate):
         whole = self._grants.find(tool, GrantKind.TOOL)
         digest = self._digest(tool, arguments_text(invocation))
         exact = self._grants.find(tool, GrantKind.PAYLOAD, digest)
-        action = rule_action(invocation, self.rules.get(tool, ()), self._resolve)
+        action = rule_action(invocation, rules_of(self.rules, tool), self._resolve)
         denial = self._denial(invocation, action, exact, whole, *granted)
         if denial is not None:
             return Settlement(denial)
-        approved = self._free(invocation) or _on_record(exact)
+        approved = self._free(invocation) or on_record(exact)
         if approved is None and not invocation.asks:
-            approved = _on_record(whole, all(granted), action=action)
+            approved = on_record(whole, all(granted), action=action)
         return Settlement(approved) if approved else url_question(invocation, urls, sites, digest)
 
     def _settle_tool(self, invocation: Invocation) -> Settlement:
-        spec = invocation.spec
+        spec, consent = invocation.spec, self._consent(invocation)
+        whole = whole_tool(spec.name, consent)
         stored = self._grants.find(spec.name, GrantKind.TOOL)
-        action = rule_action(invocation, self.rules.get(spec.name, ()), self._resolve)
-        digest = self._digest(spec.name, arguments_text(invocation))
+        if stored is not False and consent:
+            stored = self._grants.find(spec.name, whole.kind, whole.key)
+        action = rule_action(invocation, rules_of(self.rules, spec.name), self._resolve)
+        digest = self._digest(spec.name + consent, arguments_text(invocation))
         exact = self._grants.find(spec.name, GrantKind.PAYLOAD, digest)
         denial = self._denial(invocation, action, exact, stored)
         if denial is not None:
             return Settlement(denial)
-        approved = self._free(invocation) or _on_record(exact)
+        approved = self._free(invocation) or on_record(exact)
         deletes = any(isinstance(each, PathSubject) and each.access is Access.DELETE for each in invocation.subjects)
         if deletes:
             stored = None  # yes to one deletion is no yes to the next; a stored no has ended the call above
         if approved is None and not self._asks(invocation, action, stored=stored):
-            approved = _on_record(stored, action=action) or Approved(ApprovedBy.AUTO)
+            approved = on_record(stored, action=action) or Approved(ApprovedBy.AUTO)
         if approved is not None:
             return Settlement(approved)
         reasons = tuple(ask.reason for ask in invocation.asks)
@@ -228,7 +239,8 @@ class PermissionGate(Gate):
             payload = Grant(spec.name, GrantKind.PAYLOAD, digest, allowed=True)
             return Settlement(verdict, reasons, "", (payload,), payload)
         tool = Grant(spec.name, GrantKind.TOOL, "", allowed=True)
-        return Settlement(verdict, (), f"every use of {spec.name}", (tool,), tool)
+        as_it_is = ", as its server describes it now" if consent else ""
+        return Settlement(verdict, (), f"every use of {spec.name}{as_it_is}", (whole,), tool)
 
     def _denial(self, invocation: Invocation, action: Action | None, *stored: bool | None) -> Deny | None:
         """A rule of the tool's, a rule against reading, or a stored answer that is False.
@@ -239,18 +251,18 @@ class PermissionGate(Gate):
             return self._by_rule_of(invocation.spec.name, invocation)
         read = tuple(s for s in invocation.subjects if isinstance(s, PathSubject) and not s.access.changes)
         reading = replace(invocation, subjects=read)
-        if read and rule_action(reading, self.rules.get("read", ()), self._resolve) is Action.DENY:
+        if read and rule_action(reading, rules_of(self.rules, "read"), self._resolve) is Action.DENY:
             return self._by_rule_of("read", reading)
         return Deny(_USER_DENIED) if False in stored else None
 
     def _by_rule_of(self, tool: str, invocation: Invocation) -> Deny:
         """The denial of a call that rules of `tool` deny: the first rules that do, one less would not."""
-        rules = self.rules.get(tool, ())
+        rules = rules_of(self.rules, tool)
 
         def denied(count: int) -> bool:
             return rule_action(invocation, rules[:count], self._resolve) is Action.DENY
 
-        return _denied_by(tool, rules, bisect_left(range(len(rules)), True, key=denied) - 1)
+        return denied_by(tool, rules, bisect_left(range(len(rules)), True, key=denied) - 1)
 
     def _asks(self, invocation: Invocation, action: Action | None, *, stored: bool | None) -> bool:
         if invocation.asks:
@@ -270,9 +282,11 @@ class PermissionGate(Gate):
         )
 
     def _free(self, invocation: Invocation) -> Approved | None:
-        """Whether nothing asks: the user typed the call himself (T3.12), or said so for the session (A15.8)."""
+        """Whether nothing asks: the user typed it himself (T3.12), said so for the session (A15.8), or it is ours."""
         if invocation.call.origin is CallOrigin.USER:
             return Approved(ApprovedBy.USER)
+        if is_housekeeping(invocation):
+            return Approved(ApprovedBy.AUTO)
         return Approved(ApprovedBy.AUTO) if self._conduct.auto_approve is AutoApprove.FULL_AUTO else None
 
     def _digest(self, tool: str, text: str) -> str:
@@ -282,15 +296,3 @@ class PermissionGate(Gate):
         except (Refused, ToolError):
             folder = ""
         return hashlib.sha256(f"{tool}\x01{folder}\x01{text}".encode(errors="replace")).hexdigest()
-
-
-def _on_record(*answers: bool | None, action: Action | None = None) -> Approved | None:
-    """The approval of a rule, else of a stored answer, where there is one."""
-    if action is Action.ALLOW:
-        return Approved(ApprovedBy.POLICY)
-    return Approved(ApprovedBy.ALWAYS) if True in answers else None
-
-
-def _denied_by(tool: str, rules: tuple[Rule, ...], at: int) -> Deny:
-    """The refusal by one rule; its pattern and place are for the audit."""
-    return Deny(_RULE_DENIES, rule=f"{rules[at].pattern} (rule {at + 1} of {tool})")

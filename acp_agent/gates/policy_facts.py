@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from acp_agent.core.aliases import tool_id
+from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import CommandSubject, Json, PathSubject, UrlSubject
 from acp_agent.gates.command import Command, Plain, analyse, survey
@@ -50,6 +51,7 @@ class CallFacts:
     texts     every text among the arguments
     targets   its paths and URLs
     unclear   why it may have more of them than can be seen; empty when these are all
+    phase     when in the turn it is made (S7)
     """
 
     tool: str
@@ -57,6 +59,7 @@ class CallFacts:
     texts: tuple[str, ...] = ()
     targets: tuple[Target, ...] = ()
     unclear: str = ""
+    phase: Phase = Phase.EXECUTOR
 
 
 def tool_name(name: str) -> str:
@@ -85,7 +88,7 @@ def call_facts(
                 unclear = unclear or doubt
             case _:
                 continue
-    return CallFacts(tool, trust, texts, tuple(found), unclear)
+    return CallFacts(tool, trust, texts, tuple(found), unclear, invocation.call.phase)
 
 
 def _texts(value: Json) -> Iterator[str]:

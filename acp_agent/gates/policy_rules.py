@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TypeVar, assert_never
 
 from acp_agent.core.errors import ConfigError
+from acp_agent.core.phase import Phase
 from acp_agent.gates.glob import Glob
 from acp_agent.gates.policy_facts import CallFacts, Target, tool_name
 from acp_agent.gates.trust_level import TrustLevel
@@ -84,6 +85,7 @@ class PolicyRule:
 
     place   what to call it: "tools.policy.rules[0]"
     unset   the variables it wants that are not there
+    phases  the only ones it is about; empty for all (S7)
     """
 
     place: str
@@ -95,6 +97,7 @@ class PolicyRule:
     trust: TrustLevel | None
     search: Callable[[str], bool] | None
     reserved: bool
+    phases: frozenset[Phase] = frozenset()
 
     @classmethod
     def parse(  # noqa: PLR0913 - a rule has that many fields (S5.2)
@@ -110,6 +113,7 @@ class PolicyRule:
         trust: TrustLevel | None = None,
         args_match: str | None = None,
         capabilities: Sequence[str] = (),
+        phases: Iterable[Phase] = (),
     ) -> "PolicyRule":
         """Compile a rule; `variables` are the names in the environment.
 
@@ -125,6 +129,7 @@ class PolicyRule:
             trust=trust,
             search=None if args_match is None else _compiled(compile_regex, place, "args_match", args_match),
             reserved=bool(capabilities),
+            phases=frozenset(phases),
         )
 
     def __str__(self) -> str:
@@ -133,12 +138,14 @@ class PolicyRule:
     @property
     def unconditional(self) -> bool:
         """Whether it decides every call of the tools it names."""
-        return not (self.paths or self.unset or self.trust or self.search or self.reserved)
+        return not (self.paths or self.unset or self.trust or self.search or self.reserved or self.phases)
 
     def misses(self, call: CallFacts) -> Miss | None:
         """Why the rule says nothing of a call; None when it decides."""
         if not self.tool.matches(call.tool):
             return Miss("for other tools")
+        if self.phases and call.phase not in self.phases:
+            return Miss(f"the call is made in the phase {call.phase}")
         if self.unset:
             return Miss(f"not set: {', '.join(self.unset)}")
         if self.trust is not None and not self._fits(self.trust, call.trust):

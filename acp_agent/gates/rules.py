@@ -12,8 +12,11 @@ A rule that denies or asks finds its options wherever they stand in a command, b
 matches `rm x -fr` and `rm -r -f x`. An allowing rule means its words as they stand.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import fnmatchcase
+from itertools import chain
 
 from acp_agent.core.errors import ConfigError
 from acp_agent.gates.call_pattern import Call, CallPattern, one_line
@@ -29,6 +32,9 @@ class Action(StrEnum):
     ALLOW = "allow"
     ASK = "ask"
     DENY = "deny"
+
+
+_STRICTEST = (Action.DENY, Action.ASK, Action.ALLOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +119,18 @@ def folded(text: str, *, options: bool) -> str:
     if options:
         return text.casefold()
     return " ".join(word if word.startswith("-") else word.casefold() for word in text.split(" "))
+
+
+def rules_of(rules: Mapping[str, tuple[Rule, ...]], tool: str) -> tuple[Rule, ...]:
+    """The rules for a tool: its own, and those of every `mcp_SERVER_*` that matches its name.
+
+    Of several lists nobody knows which comes first, so what denies does, and then what asks: a list more never loosens.
+    """
+    matching = [given for name, given in rules.items() if "*" in name and fnmatchcase(tool.lower(), name.lower())]
+    lists = [rules[tool], *matching] if tool in rules else matching
+    if len(lists) < 2:
+        return lists[0] if lists else ()
+    return tuple(sorted(chain.from_iterable(lists), key=lambda rule: _STRICTEST.index(rule.action)))
 
 
 def denied_outright(rules: tuple[Rule, ...]) -> bool:

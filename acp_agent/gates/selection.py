@@ -109,33 +109,36 @@ class Selection:
         named = (entry.partition(":")[2] for _, entry in choice.entries() if entry.lower().startswith("mcp:"))
         self._servers = sorted({_plain(server) for server in (*servers, *named)}, key=len, reverse=True)
 
-    def objection(self, tool: str) -> str:
-        """What keeps a tool from being offered, for the audit ("tools.deny: group:fs"); empty when nothing does."""
+    def objection(self, tool: str, server: str = "") -> str:
+        """What keeps a tool from being offered, for the audit ("tools.deny: group:fs"); empty when nothing does.
+
+        server   the MCP server it is a tool of, where that is known
+        """
         choice = self._choice
-        denied = next((entry for entry in choice.deny if self._names(entry, tool)), None)
+        denied = next((entry for entry in choice.deny if self._names(entry, tool, server)), None)
         if denied is not None:
             return f"tools.deny: {denied}"
-        if not self._any(choice.also_allow, tool):
+        if not self._any(choice.also_allow, tool, server):
             profile = PROFILES[choice.profile]
-            if profile is not None and not self._any(profile, tool):
+            if profile is not None and not self._any(profile, tool, server):
                 return f"tools.profile: {choice.profile}"
-            if choice.allow and not self._any(choice.allow, tool):
+            if choice.allow and not self._any(choice.allow, tool, server):
                 return "tools.allow"
-        return "" if choice.session is None or self._any(choice.session, tool) else SESSION_KEY
+        return "" if choice.session is None or self._any(choice.session, tool, server) else SESSION_KEY
 
-    def _any(self, entries: Iterable[str], tool: str) -> bool:
-        return any(self._names(entry, tool) for entry in entries)
+    def _any(self, entries: Iterable[str], tool: str, server: str) -> bool:
+        return any(self._names(entry, tool, server) for entry in entries)
 
-    def _names(self, entry: str, tool: str) -> bool:
+    def _names(self, entry: str, tool: str, server: str) -> bool:
         text, tool = entry.lower().strip(), tool.lower()
         if text in (_MCP, "group:mcp"):
-            return tool.startswith("mcp_")
+            return bool(server) or tool.startswith("mcp_")
         kind, _, name = text.partition(":")
         match kind:
             case "group":
                 return tool in GROUPS.get(name, frozenset())
             case "mcp":
-                return self._server(tool) == _plain(name)
+                return (_plain(server) or self._server(tool)) == _plain(name)
             case _:
                 return tool in (text, self._aliases.get(text))
 
@@ -200,9 +203,9 @@ class SelectionGate(Gate):
 
     def allows(self, spec: ToolSpec) -> bool:
         """Whether a tool belongs in the catalogue."""
-        return not self.selection.objection(spec.name)
+        return not self.selection.objection(spec.name, spec.server)
 
     def check(self, invocation: Invocation) -> Verdict:
         name = invocation.spec.name
-        rule = self.selection.objection(name)
+        rule = self.selection.objection(name, invocation.spec.server)
         return Deny(f"'{name}' is not among the tools of this session", rule=rule) if rule else Allow()

@@ -2,16 +2,25 @@
 
 from dataclasses import dataclass, replace
 
+from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Invocation
-from acp_agent.core.types import ApprovedBy, Ask, Ruling, ToolResult, Verdict
+from acp_agent.core.types import Allow, ApprovedBy, Ask, Deny, PathSubject, Ruling, ToolResult, Verdict
 from acp_agent.gates.command import Command
 from acp_agent.gates.grants import Grant, GrantKind
 from acp_agent.gates.judgement import Judgement
 from acp_agent.gates.program_table import program_table
 from acp_agent.gates.programs import Programs
+from acp_agent.gates.rules import Action, Rule
 from acp_agent.gates.site import host_of
 
 _TITLE = 100  # characters of a URL a title certainly shows
+
+
+@dataclass(frozen=True, slots=True)
+class Approved(Allow):
+    """An Allow that says on whose word."""
+
+    by: ApprovedBy
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +77,42 @@ def url_question(invocation: Invocation, urls: tuple[str, ...], sites: tuple[str
     return Settlement(Ask("\n".join(reasons)), reasons, always, grants, grants[0] if len(grants) == 1 else exact)
 
 
+def whole_tool(tool: str, consent: str) -> Grant:
+    """A yes to every use of a tool; with `consent`, to what it is now alone."""
+    return Grant(tool, GrantKind.PAYLOAD if consent else GrantKind.TOOL, consent, allowed=True)
+
+
+def on_record(*answers: bool | None, action: Action | None = None) -> Approved | None:
+    """The approval of a rule, else of a stored answer, where there is one."""
+    if action is Action.ALLOW:
+        return Approved(ApprovedBy.POLICY)
+    return Approved(ApprovedBy.ALWAYS) if True in answers else None
+
+
+def ours(invocation: Invocation) -> str:
+    """The consent of a tool that is no server's: none beside its name."""
+    del invocation
+    return ""
+
+
+def denied_by(tool: str, rules: tuple[Rule, ...], at: int) -> Deny:
+    """The refusal by one rule; its pattern and place are for the audit."""
+    return Deny("a permission rule denies this call", rule=f"{rules[at].pattern} (rule {at + 1} of {tool})")
+
+
 def digest_of(settlement: Settlement) -> str:
     """The digest of what "always" would cover when it covers one text; else empty."""
     exact = (grant.key for grant in settlement.grants if grant.kind is GrantKind.PAYLOAD)
     return next(exact, "")
+
+
+def is_housekeeping(invocation: Invocation) -> bool:
+    """Whether a call is the agent's own work, which nobody is asked about (S7): that question alone is left out.
+
+    A denial ends it as any other call. A command is none, a page or a server, nor what another gate asks about.
+    """
+    at_home = not invocation.spec.server and all(isinstance(each, PathSubject) for each in invocation.subjects)
+    return invocation.call.phase is Phase.AUTONOMOUS and at_home and not invocation.asks
 
 
 def ruled(result: ToolResult, by: ApprovedBy) -> ToolResult:

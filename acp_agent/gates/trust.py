@@ -6,7 +6,7 @@ loosen. What could run or widen something - MCP servers, hooks - counts when `wo
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 from uuid import uuid4
@@ -38,23 +38,33 @@ from acp_agent.store.trusted_folders import TrustedFolders
 _UNASKED = "full-auto does not ask, so it is refused; at another approval level the user would be asked"
 
 
+def _untrusted(invocation: Invocation) -> TrustLevel:
+    del invocation
+    return TrustLevel.UNTRUSTED
+
+
 @dataclass(slots=True)
 class Standing:
     """How far the parts of one session are trusted. Read anew for each call.
 
     turn        who drives the turn: the user, or a skill of lower standing (set before its turn, and back after it)
     workspace   what the user said of the folder
-    tools       tools that are not ours, by name; one of an MCP server that is missing here is untrusted
+    tools       tools that are not ours, by name, whose trust was changed
+    served      how far a tool of an MCP server is trusted that is not among those
     """
 
     turn: TrustLevel = TrustLevel.TRUSTED
     workspace: TrustLevel = TrustLevel.PROVISIONAL
     tools: dict[str, TrustLevel] = field(default_factory=dict[str, TrustLevel])
+    served: Callable[[Invocation], TrustLevel] = _untrusted
 
     def of_tool(self, invocation: Invocation) -> TrustLevel:
         """How far the tool of a call is trusted."""
+        known = self.tools.get(invocation.spec.name)
+        if known is not None:
+            return known
         foreign = any(isinstance(subject, McpSubject) for subject in invocation.subjects)
-        return self.tools.get(invocation.spec.name, TrustLevel.UNTRUSTED if foreign else TrustLevel.TRUSTED)
+        return self.served(invocation) if foreign else TrustLevel.TRUSTED
 
     def of(self, invocation: Invocation) -> TrustLevel:
         """How far a call is trusted: as far as the least of what it depends on. For the policy and the audit.
@@ -135,13 +145,20 @@ def _asking(invocation: Invocation) -> Ask:
 
 
 async def workspace_trust(
-    folder: str, files: Mapping[str, bytes], store: TrustedFolders, approver: Approver | None
+    folder: str,
+    files: Mapping[str, bytes],
+    store: TrustedFolders,
+    approver: Approver | None,
+    wishes: Sequence[str] = (),
 ) -> TrustLevel:
     """Whether what a folder brings may count; asks the user once for a folder and exactly these contents.
 
     files      name below the folder to content, of everything that wants to count. Use these bytes afterwards: what
                the files hold later nobody was asked about
     approver   None when there is nobody to ask, or when asking is switched off
+    wishes     what would be done with it, one line each, which the question shows in front of the contents
+
+    Raises ToolError (confirmation_required) when nobody answers in the time there is.
 
     PROVISIONAL when there is nothing to ask about, and after "allow once", which holds for this session; TRUSTED after
     "always"; UNTRUSTED after any other answer and without one. `TrustLevel.counts` is what to look at.
@@ -155,7 +172,7 @@ async def workspace_trust(
         return TrustLevel.TRUSTED if known else TrustLevel.UNTRUSTED
     if approver is None:
         return TrustLevel.UNTRUSTED
-    decision = await approver.ask(_question(real, files))
+    decision = await approver.ask(_question(real, files, wishes))
     if decision in (Decision.ALLOW_ALWAYS, Decision.REJECT_ALWAYS):
         await anyio.to_thread.run_sync(lambda: store.remember(real, digest, trusted=decision.allowed))
     match decision:
@@ -178,7 +195,7 @@ def contents_digest(files: Mapping[str, bytes]) -> str:
     return whole.hexdigest()
 
 
-def _question(folder: str, files: Mapping[str, bytes]) -> Question:
+def _question(folder: str, files: Mapping[str, bytes], wishes: Sequence[str]) -> Question:
     names = ", ".join(visible(name) for name in sorted(files))
     contents = (
         f"{visible(name)} ({len(content):,} bytes): {clipped(content.decode(errors='replace'))}"
@@ -189,7 +206,7 @@ def _question(folder: str, files: Mapping[str, bytes]) -> Question:
         title=clipped(f"This folder brings its own settings ({names}): use them?"),
         kind=ToolKind.OTHER,
         raw_input={"folder": visible(folder), "files": [visible(name) for name in sorted(files)]},
-        reasons=(f"they can start programs; folder: {clipped(folder)}", *contents),
+        reasons=(f"they can start programs; folder: {clipped(folder)}", *map(clipped, wishes), *contents),
         always="exactly these contents of this folder; when they change, you are asked again",
         locations=tuple(os.path.join(folder, name) for name in sorted(files)),
     )

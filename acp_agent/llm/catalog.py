@@ -1,210 +1,199 @@
-"""From a configured provider and a model's id to a Provider: the place that knows every adapter.
+"""From the configuration and a model's name to a Provider: the place that knows every adapter.
 
 An adapter, and with it httpx, is imported when the first model of its type is built (design rule 6).
 """
 
 import importlib
-import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, assert_never
-from urllib.parse import urlsplit
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, assert_never
 
-from acp_agent.config.provider_settings import ProviderSettings, ProviderType
+from acp_agent.config.model_settings import ModelOptions, ModelSettings
+from acp_agent.config.provider_settings import LlmSettings, ProviderType
 from acp_agent.core.errors import ConfigError
-from acp_agent.core.ports import Provider
-from acp_agent.core.types import Json, JsonObject
-from acp_agent.llm.endpoint import Endpoint
-from acp_agent.llm.limits import ModelLimits, load_table
+from acp_agent.core.messages import Usage
+from acp_agent.core.ports import Embedder, Provider
+from acp_agent.llm.deferred import DeferredProvider
+from acp_agent.llm.limits import ModelLimits, ModelTable, Price, load_table
+from acp_agent.llm.model_info import ModelInfo
+from acp_agent.llm.model_ref import ModelRef, parse_model
+from acp_agent.llm.provider_config import ProviderConfig, endpoint_of
 from acp_agent.llm.script import load_script
 from acp_agent.llm.scripted import ScriptedProvider
+from acp_agent.llm.without_tools import WithoutTools
 
 if TYPE_CHECKING:
+    from acp_agent.llm.count_tokens import TokenCounter
     from acp_agent.net.client import HttpClient
 
-MODEL_FORM: Final = "PROVIDER:MODEL, such as anthropic:claude-sonnet-5-5 or ollama:qwen3:8b"
-# The most an answer is asked to be when nobody said: longer ones take minutes and eat into the window.
-_USUAL_MAX_TOKENS: Final = 32_000
-
-
-_BASE_URLS: Final = {
-    ProviderType.ANTHROPIC: "https://api.anthropic.com",
-    ProviderType.OPENAI: "https://api.openai.com/v1",
-    ProviderType.OLLAMA: "http://127.0.0.1:11434",
-    ProviderType.SCRIPTED: "",
-}
-_KEY_VARIABLES: Final = {ProviderType.ANTHROPIC: "ANTHROPIC_API_KEY", ProviderType.OPENAI: "OPENAI_API_KEY"}
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderConfig:
-    """One `[[llm.providers]]` entry, the key already read from its variable.
-
-    api_key_env     names the variable in messages; the key itself never shows
-    timeout         seconds of silence between two pieces of an answer
-    script          for `scripted`: a packaged name or a path; empty = the model's id is the name
-    context_window  tokens; None takes what is known about the model
-    max_tokens      tokens of one answer, likewise
-    images          whether its models take pictures, likewise
-    extra_body      fields added to every request, such as { temperature = 0.2 }
-    """
-
-    name: str
-    type: ProviderType
-    base_url: str = ""
-    api_key: str = field(default="", repr=False)
-    api_key_env: str = ""
-    timeout: float = 300.0
-    script: str = ""
-    context_window: int | None = None
-    max_tokens: int | None = None
-    images: bool | None = None
-    extra_body: JsonObject = field(default_factory=dict[str, Json])
-
-    @classmethod
-    def of(cls, settings: ProviderSettings, environ: Mapping[str, str]) -> "ProviderConfig":
-        """A provider as configured, its key read from its variable."""
-        return cls(
-            name=settings.name,
-            type=settings.type,
-            base_url=settings.base_url or "",
-            api_key=settings.api_key(environ),
-            api_key_env=settings.api_key_env or "",
-            timeout=settings.timeout,
-            script=settings.script or "",
-            context_window=settings.context_window,
-            max_tokens=settings.max_tokens,
-            images=settings.images,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ModelRef:
-    """`PROVIDER:MODEL`, taken apart. The model's id may hold colons of its own."""
-
-    provider: str
-    model: str
-
-    def __str__(self) -> str:
-        return f"{self.provider}:{self.model}"
-
-
-def parse_model(text: str, *, where: str = "[llm]", key: str = "model") -> ModelRef:
-    """Take `PROVIDER:MODEL` apart at the first colon. Raises ConfigError."""
-    provider, colon, model = (part.strip() for part in text.partition(":"))
-    if not (provider and colon and model) or "/" in provider or model.startswith("//"):
-        raise ConfigError(where, key, text, MODEL_FORM)
-    return ModelRef(provider, model)
+__all__ = ["Catalog", "ModelRef", "ProviderConfig", "ProviderType", "parse_model"]
 
 
 class Catalog:
-    """The configured providers. Holds the one HTTP client its models share."""
+    """The configured providers. Holds the one HTTP client its models share.
 
-    def __init__(self, configs: Iterable[ProviderConfig]) -> None:
+    models   what the user knows better about some of them, `[[llm.models]]`
+    """
+
+    def __init__(self, configs: Iterable[ProviderConfig], models: Sequence[ModelSettings] = ()) -> None:
         self._configs = {config.name: config for config in configs}
+        self._unusable: dict[str, ConfigError] = {}
+        self._models = tuple(models)
         self._http: HttpClient | None = None
 
+    @classmethod
+    def of(cls, settings: LlmSettings, environ: Mapping[str, str]) -> "Catalog":
+        """All that is configured, keys read from their variables.
+
+        A provider whose headers name a variable that is not set is left out; asking for it tells why.
+        """
+        catalog = cls((), settings.models)
+        for provider in settings.providers:
+            try:
+                catalog._configs[provider.name] = ProviderConfig.of(provider, environ)
+            except ConfigError as error:
+                catalog._unusable[provider.name] = error
+        return catalog
+
+    @cached_property
+    def _table(self) -> ModelTable:
+        return load_table()
+
     def find(self, ref: ModelRef) -> ProviderConfig:
-        """The configuration of a provider. Raises ConfigError naming those there are."""
+        """The configuration of a provider, as it is for this model. Raises ConfigError naming those there are."""
+        if ref.provider in self._unusable:
+            raise self._unusable[ref.provider]
         config = self._configs.get(ref.provider)
         if config is None:
             names = ", ".join(self._configs) or "none is configured"
             raise ConfigError("[llm]", "model", str(ref), f"a configured provider ({names})")
+        for entry in reversed(self._entries(ref)):
+            config = config.with_options(entry)
         return config
 
-    def build(self, ref: ModelRef) -> Provider:
+    def build(self, ref: ModelRef, options: ModelOptions | None = None) -> Provider:
         """The model, ready to stream. Reads packaged files and imports: call it off the event loop.
 
+        options   what a session has chosen over the configuration, such as another temperature or effort
         Raises ConfigError: unknown provider, bad base_url, missing or impossible key, bad script.
         """
         config = self.find(ref)
-        limits = load_table().limits(config.type, ref.model)
-        match config.type:
-            case ProviderType.SCRIPTED:
-                script = load_script(config.script or ref.model)
-                window = config.context_window or limits.context_window
-                return ScriptedProvider(config.name, ref.model, script, window)
-            case ProviderType.ANTHROPIC:
-                return self._adapter("anthropic", "AnthropicProvider")(_endpoint(config, ref, limits), self._client())
-            case ProviderType.OPENAI:
-                return self._adapter("openai", "OpenAIProvider")(_endpoint(config, ref, limits), self._client())
-            case ProviderType.OLLAMA:
-                return self._adapter("ollama", "OllamaProvider")(
-                    _endpoint(config, ref, limits), self._client(), window=config.context_window, images=config.images
-                )
-            case _:
-                assert_never(config.type)
+        config = config.with_options(options) if options else config
+        provider = self._built(config, ref, self._table.limits(config.type, ref.model))
+        return WithoutTools(provider) if config.tools is False else provider
+
+    def chain(self, refs: Sequence[ModelRef]) -> tuple[Provider, ...]:
+        """Models in the order in which they are to be asked, each built when it first is.
+
+        One that cannot be built answers with a ProviderError (NOT_CONFIGURED). Reads a packaged file.
+        """
+        return tuple(DeferredProvider(ref, self.window(ref), self.build) for ref in refs)
+
+    def window(self, ref: ModelRef) -> int:
+        """Tokens that fit into a model, as far as that is known without asking its server."""
+        try:
+            config = self.find(ref)
+        except ConfigError:
+            return min(limits.context_window for limits in self._table.defaults.values())  # it will not be asked
+        return config.context_window or self._table.limits(config.type, ref.model).context_window
+
+    def price(self, ref: ModelRef) -> Price | None:
+        """What a model costs; None where that is not known. Raises ConfigError for no such provider.
+
+        Packaged prices are the vendors' own: what another address takes, nobody here knows.
+        """
+        for entry in self._entries(ref):
+            if entry.price is not None:
+                return Price.model_validate(entry.price.model_dump())
+        return self._table.price(ref.model) if self.find(ref).at_vendor else None
+
+    def cost(self, usage: Usage, ref: ModelRef) -> float | None:
+        """What one call cost, in US dollars; None where that is not known. Raises ConfigError."""
+        price = self.price(ref)
+        return None if price is None else price.cost(usage)
+
+    async def models(self, provider: str) -> tuple[ModelInfo, ...]:
+        """What a provider offers, as its server says, with what is known besides. Raises ConfigError, ProviderError."""
+        config = self.find(ModelRef(provider, ""))
+        list_models = importlib.import_module("acp_agent.llm.model_list").list_models
+        found: tuple[ModelInfo, ...] = await list_models(config, self._client(config))
+        return tuple(self._completed(info) for info in found)
+
+    async def described(self, info: ModelInfo) -> ModelInfo:
+        """The same model with what its list leaves out: on Ollama its server is asked. Raises as `models`."""
+        config = self.find(ModelRef(info.provider, info.model))
+        if config.type is not ProviderType.OLLAMA:
+            return info
+        describe = importlib.import_module("acp_agent.llm.model_list").describe_ollama_model
+        return self._completed(await describe(config, self._client(config), info))
+
+    def embedder(self, ref: ModelRef) -> Embedder:
+        """What places texts by their meaning. Imports: call it off the event loop.
+
+        Raises ConfigError: as `build`, and for a provider whose API has no such models.
+        """
+        config = self.find(ref)
+        name = {ProviderType.OPENAI: "openai_embedder", ProviderType.OLLAMA: "ollama_embedder"}.get(config.type)
+        if name is None:
+            raise ConfigError("[llm]", "embedding_model", str(ref), "a model of a provider of type openai or ollama")
+        make: Callable[..., Embedder] = getattr(importlib.import_module("acp_agent.llm.embeddings"), name)
+        return make(endpoint_of(config, ref.model, self._table.limits(config.type, ref.model)), self._client(config))
+
+    def counter(self, ref: ModelRef) -> "TokenCounter | None":
+        """What counts a request's tokens at the server; None where its API does not. Imports. Raises ConfigError."""
+        config = self.find(ref)
+        if config.type is not ProviderType.ANTHROPIC:
+            return None
+        make: Callable[..., TokenCounter] = importlib.import_module("acp_agent.llm.count_tokens").AnthropicCounter
+        return make(endpoint_of(config, ref.model, self._table.limits(config.type, ref.model)), self._client(config))
 
     async def aclose(self) -> None:
         """Close the connections of every model built here."""
         if self._http is not None:
             await self._http.aclose()
 
-    def _client(self) -> "HttpClient":
+    def _built(self, config: ProviderConfig, ref: ModelRef, limits: ModelLimits) -> Provider:
+        match config.type:
+            case ProviderType.SCRIPTED:
+                script = load_script(config.script or ref.model)
+                window = config.context_window or limits.context_window
+                return ScriptedProvider(config.name, ref.model, script, window)
+            case ProviderType.ANTHROPIC:
+                adapter = _adapter("anthropic", "AnthropicProvider")
+            case ProviderType.OPENAI if config.speaks_responses:
+                adapter = _adapter("responses", "ResponsesProvider")
+            case ProviderType.OPENAI:
+                adapter = _adapter("openai", "OpenAIProvider")
+            case ProviderType.OLLAMA:
+                return _adapter("ollama", "OllamaProvider")(
+                    endpoint_of(config, ref.model, limits),
+                    self._client(config),
+                    window=config.context_window,
+                    images=config.images,
+                    thinking=config.thinking,
+                    effort=config.effort,
+                )
+            case _:
+                assert_never(config.type)
+        return adapter(endpoint_of(config, ref.model, limits), self._client(config))
+
+    def _entries(self, ref: ModelRef) -> list[ModelSettings]:
+        """What the user says of a model, the most particular first."""
+        fitting = [entry for entry in self._models if str(ref).startswith(entry.id)]
+        return sorted(fitting, key=lambda entry: len(entry.id), reverse=True)
+
+    def _completed(self, info: ModelInfo) -> ModelInfo:
+        ref = ModelRef(info.provider, info.model)
+        config = self.find(ref)
+        known = self._table.known(ref.model) if config.type is not ProviderType.OLLAMA else None
+        return info.completed(config, known, self.price(ref))
+
+    def _client(self, config: ProviderConfig) -> "HttpClient":
         if self._http is None:
             make: Callable[[], HttpClient] = importlib.import_module("acp_agent.net.client").HttpClient
             self._http = make()
-        return self._http
-
-    @staticmethod
-    def _adapter(module: str, name: str) -> "Callable[..., Provider]":
-        return getattr(importlib.import_module(f"acp_agent.llm.{module}"), name)
+        return self._http.with_headers(config.headers) if config.headers else self._http
 
 
-def _endpoint(config: ProviderConfig, ref: ModelRef, limits: ModelLimits) -> Endpoint:
-    where = f"provider {config.name!r}"
-    variable = config.api_key_env or _KEY_VARIABLES.get(config.type, "")
-    key = config.api_key.strip()
-    if not key and not config.base_url and config.type in _KEY_VARIABLES:
-        raise ConfigError(where, variable, "", "an API key in this environment variable")
-    if key and not re.fullmatch(r"[!-~]+", key):
-        raise ConfigError(where, variable or "api_key", "(not shown)", "a key of printable ASCII without spaces")
-    max_tokens = config.max_tokens
-    if max_tokens is None and config.type is ProviderType.ANTHROPIC:
-        max_tokens = min(limits.max_output, _USUAL_MAX_TOKENS)
-    return Endpoint(
-        provider=config.name,
-        model=ref.model,
-        base_url=_base_url(config, where),
-        api_key=key,
-        key_source=variable or f"the API key of {where}",
-        timeout=config.timeout,
-        context_window=config.context_window or limits.context_window,
-        max_tokens=max_tokens,
-        thinking=limits.thinking,
-        images=limits.images if config.images is None else config.images,
-        extra_body=config.extra_body,
-    )
-
-
-def _base_url(config: ProviderConfig, where: str) -> str:
-    """The address requests are appended to. Takes what users write: OLLAMA_HOST forms, a trailing /v1 or slash."""
-    url = config.base_url.strip().rstrip("/") or _BASE_URLS[config.type]
-    if config.type is ProviderType.OLLAMA:
-        url = _ollama_url(url)
-    expected = "an address such as https://host/v1, without user, password, query or fragment"
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
-    except ValueError as error:
-        raise ConfigError(where, "base_url", _shown(url), expected) from error
-    if not usable or "@" in parts.netloc or parts.query or parts.fragment or not re.fullmatch(r"[!-~]+", url):
-        raise ConfigError(where, "base_url", _shown(url), expected)
-    return url.removesuffix("/v1") if config.type is ProviderType.ANTHROPIC else url
-
-
-def _ollama_url(host: str) -> str:
-    """OLLAMA_HOST as Ollama reads it (host, host:port, :port, URL), without the path of one of its APIs."""
-    url = host if "://" in host else f"http://{host}"
-    scheme, _, rest = url.partition("://")
-    netloc, slash, path = rest.partition("/")
-    name, _, port = netloc.rpartition(":") if re.search(r":\d*$", netloc) else (netloc, "", "")
-    name = "127.0.0.1" if name in ("", "0.0.0.0", "[::]") else name  # noqa: S104 - where it listens, not where we do
-    port = port or ("443" if scheme == "https" else "11434")
-    url = f"{scheme}://{name}:{port}{slash}{path}"
-    return url.removesuffix("/v1").removesuffix("/api").rstrip("/")
-
-
-def _shown(url: str) -> str:
-    """The URL without what may be a password."""
-    return re.sub(r"//[^/]*@", "//…@", url)
+def _adapter(module: str, name: str) -> "Callable[..., Provider]":
+    return getattr(importlib.import_module(f"acp_agent.llm.{module}"), name)

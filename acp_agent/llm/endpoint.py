@@ -23,9 +23,11 @@ class Endpoint:
     timeout         seconds of silence between two pieces of an answer
     context_window  tokens, input and output together
     max_tokens      tokens of one answer; None leaves it to the server
-    thinking        the model takes `thinking: {type: adaptive}` (Anthropic)
+    thinking        the model thinks before it answers: it takes `thinking: {type: adaptive}` (Anthropic), or is a
+                    reasoning model (OpenAI)
     images          the model takes pictures
-    extra_body      fields the user adds to every request body, such as temperature
+    extra_body      fields of every request body that the user has set, such as temperature or effort; the same
+                    from the first to the last request of a session, for the prompt cache
     """
 
     provider: str

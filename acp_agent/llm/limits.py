@@ -1,15 +1,55 @@
-"""What is known about a model, from `models.toml`: its size, what it takes."""
+"""What is known about a model, from `models.toml`: its size, what it takes, what it costs."""
 
+import re
 import tomllib
 from importlib.resources import files
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from acp_agent.core.messages import Usage
+
+_MILLION: Final = 1_000_000
+_EDITION: Final = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
+
+
+class Price(BaseModel):
+    """US dollars for a million tokens. Where a cache price is unset, nothing can be said of calls that used the cache.
+
+    over         prompts longer than this many tokens cost more, in all their parts
+    over_input   as many times as much for what is sent and cached; None where it is not known
+    over_output  likewise for the answer
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+    cache_read: float | None = Field(default=None, ge=0)
+    cache_write: float | None = Field(default=None, ge=0)
+    over: int | None = Field(default=None, gt=0)
+    over_input: float | None = Field(default=None, ge=1)
+    over_output: float | None = Field(default=None, ge=1)
+
+    def cost(self, usage: Usage) -> float | None:
+        """What one call cost, in US dollars; None where a price it needs is not known."""
+        times_input = times_output = 1.0
+        if self.over is not None and usage.input + usage.cache_read + usage.cache_write > self.over:
+            if self.over_input is None or self.over_output is None:
+                return None
+            times_input, times_output = self.over_input, self.over_output
+        if (usage.cache_read and self.cache_read is None) or (usage.cache_write and self.cache_write is None):
+            return None
+        cached = usage.cache_read * (self.cache_read or 0) + usage.cache_write * (self.cache_write or 0)
+        return (
+            times_input * (usage.input * self.input + cached) + times_output * usage.output * self.output
+        ) / _MILLION
 
 
 class ModelLimits(BaseModel):
     """`context_window` and `max_output` in tokens.
 
-    thinking  takes Anthropic's adaptive thinking
+    thinking  thinks before it answers: takes Anthropic's adaptive thinking, or is one of OpenAI's reasoning models
     images    takes pictures
     """
 
@@ -22,24 +62,32 @@ class ModelLimits(BaseModel):
 
 
 class ModelTable(BaseModel):
-    """The data file: defaults by provider type, models by prefix of their id."""
+    """The data file: defaults by provider type, models by prefix of their id, prices by the id without its date."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     defaults: dict[str, ModelLimits]
     models: dict[str, ModelLimits]
+    prices: dict[str, Price]
 
     def limits(self, provider_type: str, model: str) -> ModelLimits:
-        """The entry with the longest prefix of the id, or of its last part after a slash; else the default.
+        """What is known of a model, or holds for most of its provider's.
 
         Ollama is never looked up: what it serves of a model's window is its own setting.
         """
-        default = self.defaults[provider_type]
-        if provider_type == "ollama":
-            return default
+        known = None if provider_type == "ollama" else self.known(model)
+        return known or self.defaults[provider_type]
+
+    def known(self, model: str) -> ModelLimits | None:
+        """The entry with the longest prefix of the id, or of its last part after a slash; None for a stranger."""
         names = (model.lower(), model.lower().rpartition("/")[2])
         prefixes = [prefix for prefix in self.models if any(name.startswith(prefix) for name in names)]
-        return self.models[max(prefixes, key=len)] if prefixes else default
+        return self.models[max(prefixes, key=len)] if prefixes else None
+
+    def price(self, model: str) -> Price | None:
+        """What the vendor itself takes for exactly this model, or a dated edition of it; None where that is unknown."""
+        name = model.lower()
+        return self.prices.get(name) or self.prices.get(_EDITION.sub("", name))
 
 
 def load_table() -> ModelTable:

@@ -30,16 +30,26 @@ _CARD_LIMIT: Final = 8 * 1024 * 1024  # bytes; licences and templates make it lo
 class OllamaProvider:
     """A model behind /api/chat.
 
-    window, images   what the user has set, and the server is not asked about; None takes what it says of the model
+    window, images, thinking   what the user has set; None takes what the server says of the model
+    effort                     how hard a model that thinks does so; None leaves it to the server
     """
 
     def __init__(
-        self, endpoint: Endpoint, http: HttpClient, *, window: int | None = None, images: bool | None = None
+        self,
+        endpoint: Endpoint,
+        http: HttpClient,
+        *,
+        window: int | None = None,
+        images: bool | None = None,
+        thinking: bool | None = None,
+        effort: str | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._http = http
         self._window = window
         self._images = images
+        self._thinking = thinking
+        self._effort = effort
         self._card = ModelCard()
         self._asked = window is not None and images is not None
 
@@ -92,13 +102,17 @@ class OllamaProvider:
     def _body(self, request: ModelRequest) -> JsonObject:
         card = self._card
         images = next((said for said in (self._images, card.images) if said is not None), self._endpoint.images)
+        thinks = card.thinking if self._thinking is None else self._thinking
         left_to_server = self._window is None and (card.remote or card.num_ctx is not None)
-        return request_body(
+        body = request_body(
             replace(self._endpoint, images=images),
             request,
             num_ctx=None if left_to_server else self.context_window,
-            think=card.thinking,
+            think=(self._effort or True) if thinks else False,
         )
+        if card.thinking and not thinks:  # left out, it would think all the same
+            body["think"] = False
+        return body
 
     def _check(self, line: JsonObject) -> None:
         """Raise ProviderError for a line with an error in the place of an answer."""

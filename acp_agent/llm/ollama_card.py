@@ -21,7 +21,7 @@ class ModelCard:
     num_ctx         tokens its Modelfile has it loaded with; None where that is left to the request
     remote          runs on ollama.com, always with its whole window
     thinking        takes `think`
-    images          takes pictures; None where the server does not say
+    images, tools   takes pictures, makes calls; None where the server does not say
     """
 
     context_length: int | None = None
@@ -29,6 +29,7 @@ class ModelCard:
     remote: bool = False
     thinking: bool = False
     images: bool | None = None
+    tools: bool | None = None
 
     def window(self, usual: int) -> int:
         """Tokens the model is loaded with, where a model nobody has set up gets the `usual` number, or all it can."""
@@ -52,4 +53,5 @@ def read_card(document: JsonObject) -> ModelCard:
         remote=bool(as_text(document.get("remote_host"))),
         thinking="thinking" in capabilities,
         images="vision" in capabilities if capabilities else None,
+        tools="tools" in capabilities if capabilities else None,
     )

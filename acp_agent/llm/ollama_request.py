@@ -25,11 +25,12 @@ _FIELDS: Final = frozenset(
 )
 
 
-def request_body(endpoint: Endpoint, request: ModelRequest, *, num_ctx: int | None, think: bool) -> JsonObject:
+def request_body(endpoint: Endpoint, request: ModelRequest, *, num_ctx: int | None, think: bool | str) -> JsonObject:
     """The body of POST /api/chat, streaming.
 
     num_ctx   the window to load the model with; None leaves it to the server
-    think     ask for the thoughts apart from the text; only for a model that has them, others are refused
+    think     ask for the thoughts apart from the text, or how hard to think; only for a model that has them, others
+              are refused
 
     A conversation that does not fit is refused, not shortened: by itself the server would drop the oldest messages,
     or shift them out while it answers, and say nothing.
@@ -44,7 +45,7 @@ def request_body(endpoint: Endpoint, request: ModelRequest, *, num_ctx: int | No
     if request.tools:
         body["tools"] = [_tool(spec) for spec in request.tools]
     if think:
-        body["think"] = True
+        body["think"] = think
     options: JsonObject = {}
     if num_ctx:
         options["num_ctx"] = num_ctx

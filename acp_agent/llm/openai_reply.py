@@ -35,7 +35,8 @@ _STOPS: Final = {
     "content_filter": ModelStop.REFUSAL,
     "refusal": ModelStop.REFUSAL,
 }
-_REASONING_KEYS: Final = ("reasoning_content", "reasoning")  # DeepSeek, Kimi, Qwen, llama.cpp; vLLM, OpenRouter, Ollama
+REASONING_KEYS: Final = ("reasoning_content", "reasoning")
+"""What servers call the reasoning in a delta: DeepSeek, Kimi, Qwen and llama.cpp; vLLM, OpenRouter and Ollama."""
 
 
 @dataclass(slots=True)
@@ -87,7 +88,7 @@ class Reply:
 
     def _delta(self, delta: JsonObject) -> list[ModelText | ModelThought]:
         shown: list[ModelText | ModelThought] = []
-        for key in _REASONING_KEYS:
+        for key in REASONING_KEYS:
             thought = as_text(delta.get(key))
             if thought:
                 self._reasoning_key = self._reasoning_key or key
@@ -163,18 +164,22 @@ def _usage(usage: JsonObject) -> Usage:
 
 
 def _tool_uses(calls: Iterable[_Call]) -> Iterable[ToolUsePart]:
-    """The calls; a missing or repeated id is replaced, for a result must find its call.
-
-    One equal to an earlier one, the id included, is left out: it is one call, sent twice.
-    """
     seen: dict[str, ToolUsePart] = {}
     for call in calls:
-        raw = "".join(call.arguments)
-        arguments = read_arguments(raw)
-        use = ToolUsePart(call.id, call.name, arguments, "" if arguments is not None else raw)
-        if use.id and seen.get(use.id) == use:
-            continue
-        if not use.id or use.id in seen:
-            use = replace(use, id=f"call_{uuid.uuid4().hex[:24]}")
-        seen[use.id] = use
+        tool_use(call.id, call.name, "".join(call.arguments), seen)
     return seen.values()
+
+
+def tool_use(call_id: str, name: str, raw: str, seen: dict[str, ToolUsePart]) -> ToolUsePart | None:
+    """A call, entered into `seen`; a missing or repeated id is replaced, for a result must find its call.
+
+    None for one equal to an earlier one, the id included: it is one call, sent twice. What OpenAI's two APIs share.
+    """
+    arguments = read_arguments(raw)
+    use = ToolUsePart(call_id, name, arguments, "" if arguments is not None else raw)
+    if call_id and seen.get(call_id) == use:
+        return None
+    if not call_id or call_id in seen:
+        use = replace(use, id=f"call_{uuid.uuid4().hex[:24]}")
+    seen[use.id] = use
+    return use

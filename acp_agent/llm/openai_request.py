@@ -21,6 +21,7 @@ from acp_agent.core.messages import (
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import Json, JsonObject, ToolSpec
 from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm.openai_reply import REASONING_KEYS
 
 
 class Quirk(StrEnum):
@@ -32,16 +33,17 @@ class Quirk(StrEnum):
     NO_IMAGES = "no_images"  # models for text, each server in its own words
 
 
+PICTURES_REFUSED: Final = re.compile(
+    # OpenAI, DeepSeek | Mistral, OpenRouter (404), llama.cpp (500) | LM Studio | vLLM | Groq
+    r"image_url|input_image|image input|support images?|0 image|multimodal|content must be a string",
+    re.IGNORECASE,
+)
+PICTURES_REFUSED_BY: Final = (400, 404, 422, 500)
 _REFUSALS: Final = (
     (re.compile(r"stream_options|include_usage"), (400, 422), Quirk.NO_STREAM_OPTIONS),
     (re.compile(r"max_completion_tokens"), (400, 422), Quirk.MAX_COMPLETION_TOKENS),
     (re.compile(r"reasoning_effort"), (400, 422), Quirk.NO_REASONING),
-    # OpenAI, DeepSeek | Mistral, OpenRouter (404), llama.cpp (500) | LM Studio | vLLM | Groq
-    (
-        re.compile(r"image_url|image input|support images?|0 image|multimodal|content must be a string", re.IGNORECASE),
-        (400, 404, 422, 500),
-        Quirk.NO_IMAGES,
-    ),
+    (PICTURES_REFUSED, PICTURES_REFUSED_BY, Quirk.NO_IMAGES),
 )
 
 
@@ -149,7 +151,8 @@ def _assistant(provider: str, message: Message) -> list[JsonObject]:
     out: JsonObject = {"role": "assistant", "content": message.text or None}
     for part in message.parts:
         if isinstance(part, ThoughtPart) and part.provider == provider and part.opaque:
-            for key, piece in part.opaque.items():
+            # Only these: the same provider may have been spoken to by its other API, which keeps whole items.
+            for key, piece in ((key, part.opaque[key]) for key in REASONING_KEYS if key in part.opaque):
                 before = out.get(key)
                 out[key] = f"{before}{piece}" if isinstance(before, str) and isinstance(piece, str) else piece
     calls: list[Json] = [

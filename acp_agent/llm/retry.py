@@ -2,8 +2,7 @@
 
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 
 import anyio
@@ -11,6 +10,7 @@ import anyio
 from acp_agent.core.errors import ProviderError
 from acp_agent.core.messages import ModelEvent
 from acp_agent.core.ports import ModelRequest, Provider
+from acp_agent.llm.closing import closing
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class RetryingProvider:
         while True:
             silent = True
             try:
-                async with _closing(self.wrapped.stream(request)) as events:
+                async with closing(self.wrapped.stream(request)) as events:
                     async for event in events:
                         silent = False
                         yield event
@@ -104,13 +104,3 @@ def _exhausted(error: ProviderError, attempts: int) -> ProviderError:
     """The same error, saying how often it was tried."""
     message = f"{error} (tried {attempts} times)"
     return ProviderError(message, kind=error.kind, status=error.status, retry_after=error.retry_after)
-
-
-@asynccontextmanager
-async def _closing(events: AsyncIterator[ModelEvent]) -> AsyncGenerator[AsyncIterator[ModelEvent]]:
-    """Close the inner stream, and so its connection, however the outer one ends."""
-    try:
-        yield events
-    finally:
-        if isinstance(events, AsyncGenerator):
-            await events.aclose()

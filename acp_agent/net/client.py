@@ -38,20 +38,41 @@ class Post:
     read_timeout: float = 300.0
 
 
-class Answer:
-    """A response whose body still comes in. Lives inside `HttpClient.post`."""
+@dataclass(frozen=True, slots=True)
+class Get:
+    """One GET, with the fields of `Post` but the body."""
 
-    def __init__(self, post: Post, response: httpx.Response) -> None:
-        self._post = post
+    peer: str
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    read_timeout: float = 30.0
+
+
+class Answer:
+    """A response whose body still comes in. Lives inside `HttpClient.post` and `HttpClient.get`."""
+
+    def __init__(self, request: Post | Get, response: httpx.Response) -> None:
+        self._request = request
         self._response = response
         self.status = response.status_code
         self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
 
     async def chunks(self) -> AsyncGenerator[bytes]:
         """The decoded body, piece by piece as the network gives it. Raises ProviderError."""
-        with _translated(self._post):
+        with _translated(self._request):
             async for piece in self._response.aiter_bytes():
                 yield piece
+
+    async def body(self, limit: int) -> bytes:
+        """The whole decoded body. Raises ProviderError: PROTOCOL when it is longer than `limit` bytes."""
+        body = bytearray()
+        async with aclosing(self.chunks()) as chunks:
+            async for chunk in chunks:
+                body += chunk
+                if len(body) > limit:
+                    message = f"{self._request.peer} sends an answer of more than {limit} bytes: nothing of it was kept"
+                    raise ProviderError(message, kind=ProviderErrorKind.PROTOCOL, status=self.status)
+        return bytes(body)
 
     async def excerpt(self, limit: int = ERROR_BODY_LIMIT) -> bytes:
         """At most `limit` bytes of the body, for an error message; what came within 5 s. Never raises."""
@@ -76,6 +97,14 @@ class HttpClient:
 
     def __init__(self) -> None:
         self._clients: dict[bool, httpx.AsyncClient] = {}  # by whether TLS is wanted
+        self._headers: Mapping[str, str] = {}
+
+    def with_headers(self, headers: Mapping[str, str]) -> "HttpClient":
+        """The same connections, with these headers on every request; closing either closes them all."""
+        client = HttpClient()
+        client._clients = self._clients
+        client._headers = {**self._headers, **{name.lower(): value for name, value in headers.items()}}
+        return client
 
     @asynccontextmanager
     async def post(self, post: Post) -> AsyncGenerator[Answer]:
@@ -84,12 +113,14 @@ class HttpClient:
         Raises ProviderError (NETWORK, TIMEOUT, PROTOCOL; NOT_CONFIGURED for unusable proxy or TLS settings).
         A status is never an error here. Redirects are not followed: a key must not travel on.
         """
-        timeout = httpx.Timeout(post.read_timeout, connect=CONNECT_TIMEOUT, write=WRITE_TIMEOUT, pool=CONNECT_TIMEOUT)
-        with _translated(post):
-            async with self._opened(post).stream(
-                "POST", post.url, headers=dict(post.headers), content=post.body, timeout=timeout
-            ) as response:
-                yield Answer(post, response)
+        async with self._answer("POST", post, post.body) as answer:
+            yield answer
+
+    @asynccontextmanager
+    async def get(self, get: Get) -> AsyncGenerator[Answer]:
+        """Ask for a document, with the guards of `post`. Raises as it does."""
+        async with self._answer("GET", get, None) as answer:
+            yield answer
 
     async def aclose(self) -> None:
         """Close every connection. A later request starts afresh."""
@@ -98,10 +129,21 @@ class HttpClient:
         for client in clients:
             await client.aclose()
 
-    def _opened(self, post: Post) -> httpx.AsyncClient:
-        tls = not post.url.startswith("http://")
+    @asynccontextmanager
+    async def _answer(self, method: str, request: Post | Get, body: bytes | None) -> AsyncGenerator[Answer]:
+        patience = request.read_timeout
+        timeout = httpx.Timeout(patience, connect=CONNECT_TIMEOUT, write=WRITE_TIMEOUT, pool=CONNECT_TIMEOUT)
+        headers = {**{name.lower(): value for name, value in request.headers.items()}, **self._headers}
+        with _translated(request):
+            async with self._opened(request).stream(
+                method, request.url, headers=headers, content=body, timeout=timeout
+            ) as response:
+                yield Answer(request, response)
+
+    def _opened(self, request: Post | Get) -> httpx.AsyncClient:
+        tls = not request.url.startswith("http://")
         if tls not in self._clients:
-            self._clients[tls] = _new_client(post.peer, tls=tls)
+            self._clients[tls] = _new_client(request.peer, tls=tls)
         return self._clients[tls]
 
 
@@ -149,17 +191,18 @@ _TRANSLATIONS: Final[tuple[tuple[type[Exception], ProviderErrorKind, str], ...]]
 
 
 @contextmanager
-def _translated(post: Post) -> Generator[None]:
+def _translated(request: Post | Get) -> Generator[None]:
     """Every error of httpx becomes a ProviderError here, by the table above."""
     try:
         yield
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise _translation(post, error) from error
+        raise _translation(request, error) from error
 
 
-def _translation(post: Post, error: Exception) -> ProviderError:
+def _translation(request: Post | Get, error: Exception) -> ProviderError:
     kind, text = next((kind, text) for cls, kind, text in _TRANSLATIONS if isinstance(error, cls))
-    message = text.format(peer=post.peer, origin=_origin(post.url), reason=_reason(error), read=post.read_timeout)
+    origin, reason = _origin(request.url), _reason(error)
+    message = text.format(peer=request.peer, origin=origin, reason=reason, read=request.read_timeout)
     return ProviderError(message, kind=kind)
 
 

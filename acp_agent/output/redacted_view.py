@@ -162,6 +162,9 @@ class RedactedToolset:
         result = await self._toolset.run(call)
         return result if result.stats is not None else replace(result, text=self._redactor(result.text))
 
+    async def refuse(self, call: ToolCall, result: ToolResult) -> None:
+        await self._toolset.refuse(call, result)
+
 
 def _harmless(redactor: Redactor, text: str) -> str:
     return defused(redactor(text))

@@ -10,7 +10,10 @@ class Name(StrEnum):
     """Every command there is."""
 
     HELP = "help"
+    STATUS = "status"
     TOOLS = "tools"
+    MCP = "mcp"
+    COMPACT = "compact"
     RUN = "run"
 
 
@@ -25,6 +28,9 @@ class Command:
 
 COMMANDS = (
     Command(Name.TOOLS, "List the tools the agent has in this mode"),
+    Command(Name.STATUS, "Show the model, the context, the limits and what is switched on"),
+    Command(Name.MCP, "List the MCP servers of this session and how they are"),
+    Command(Name.COMPACT, "Sum up the conversation so far to make room", hint="what to keep above all (optional)"),
     Command(Name.RUN, "Run a shell command yourself, through the same gates", hint="command"),
     Command(Name.HELP, "Show what can be typed here"),
 )

@@ -1,6 +1,6 @@
 """TurnEngine: from the params of `session/prompt` to a stop reason."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, assert_never
 from uuid import uuid4
 
@@ -33,6 +33,22 @@ class Loop(Protocol):
         ...
 
 
+class Desk(Protocol):
+    """Where a session answers questions about itself. Lines are markdown."""
+
+    def status(self) -> Sequence[str]:
+        """Model, context, limits, and what is switched on."""
+        ...
+
+    def servers(self) -> Sequence[str]:
+        """The MCP servers and how they are; none when there are none."""
+        ...
+
+    async def compact(self, focus: str) -> str:
+        """Sum the conversation up; what became of it. Raises AgentError when it could not be done."""
+        ...
+
+
 def _forget(text: str) -> None:
     del text
 
@@ -42,6 +58,7 @@ class TurnEngine:
 
     loop       gives the loop, or raises an AgentError whose text tells the user how to set a model up
     backends   what a prompt may be read with, asked anew for each
+    desk       answers for the session
     begin      told of each prompt's typed text before anything is done with it
     redact     takes secrets out of what is attached to a prompt
     """
@@ -52,6 +69,7 @@ class TurnEngine:
         toolset: Toolset,
         backends: Callable[[], Awaitable[Backends]],
         emit: EventSink,
+        desk: Desk,
         begin: Callable[[str], None] = _forget,
         redact: Redact = verbatim,
     ) -> None:
@@ -59,6 +77,7 @@ class TurnEngine:
         self._toolset = toolset
         self._backends = backends
         self._emit = emit
+        self._desk = desk
         self._begin = begin
         self._redact = redact
         self._since_last_turn: list[TextPart] = []
@@ -91,13 +110,25 @@ class TurnEngine:
                 return commands.help_text()
             case Name.TOOLS:
                 return self._list_tools()
+            case Name.STATUS:
+                return _listed(self._desk.status(), "Nothing is known yet.")
+            case Name.MCP:
+                return _listed(self._desk.servers(), "This session has no MCP servers.")
+            case Name.COMPACT:
+                return await self._compact(argument)
             case Name.RUN:
                 return await self._run_command(argument)
             case _:
                 assert_never(name)
 
+    async def _compact(self, focus: str) -> str:
+        try:
+            return await self._desk.compact(focus)
+        except AgentError as error:
+            return str(error)
+
     def _list_tools(self) -> str:
-        lines = [f"- `{spec.name}` {spec.description.partition('. ')[0].rstrip('.')}" for spec in self._toolset.specs()]
+        lines = [f"- `{spec.name}` {_first_sentence(spec.description)}" for spec in self._toolset.specs()]
         return "\n".join(("Tools in this mode:", "", *lines))
 
     async def _run_command(self, command: str) -> str:
@@ -109,6 +140,14 @@ class TurnEngine:
         self._since_last_turn.append(TextPart(f"[I ran this myself: {command}]\n{result.text}\n"))
         del self._since_last_turn[:-_REMEMBERED]
         return _outcome(command, result)
+
+
+def _first_sentence(text: str) -> str:
+    return " ".join(text.split()).partition(". ")[0].rstrip(".")
+
+
+def _listed(lines: Sequence[str], nothing: str) -> str:
+    return "\n".join(f"- {line}" for line in lines) or nothing
 
 
 def _outcome(command: str, result: ToolResult) -> str:

@@ -7,10 +7,12 @@ from dataclasses import replace
 from acp_agent.capabilities import AUTH_METHOD, initialize_result
 from acp_agent.config.masking import holds_secret, is_everyday
 from acp_agent.core.errors import ConfigError
+from acp_agent.core.events import Notice, Severity
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol import options
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.errors import invalid_params, invalid_request, session_not_found
+from acp_agent.protocol.mcp_servers import read_servers
 from acp_agent.protocol.peer import Incoming, Peer, RequestHandler
 from acp_agent.protocol.session import Place, Session
 
@@ -80,16 +82,19 @@ class Server:
     async def _new_session(self, params: JsonObject, incoming: Incoming) -> JsonObject:
         assert self._client is not None
         mcp_servers = _list(params, "mcpServers")
+        named = read_servers(mcp_servers)
         place = Place(
             _folder(params, "cwd"),
             _additional_folders(params),
-            len(mcp_servers),
+            named.servers,
             _wanted_tools(params),
             tuple(_secrets(mcp_servers)),
         )
         if len(self._sessions) >= MAX_SESSIONS:
             raise invalid_request(f"session limit reached: {MAX_SESSIONS} sessions are open in this process")
         session = self._open_session(place, self._client)
+        for problem in named.problems:
+            session.add_notice(Notice(Severity.WARNING, problem))
         self._sessions[session.id] = session
         incoming.after_response(lambda: self._warm_up(session))
         return {

@@ -14,6 +14,7 @@ import anyio
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import Event, Notice, Severity
+from acp_agent.core.mcp import McpServer
 from acp_agent.core.messages import StopReason
 from acp_agent.core.redaction import Redact, verbatim
 from acp_agent.core.types import JsonObject
@@ -58,13 +59,14 @@ class Engine(Protocol):
 class Place:
     """Where a session works: absolute folders, `cwd` first among its roots, and what the editor brings along.
 
+    servers   the MCP servers it names (A25)
     tools     the only tools or groups the client wants offered; None for all (G6)
     secrets   what the headers and the environment of its MCP servers hold, never to be shown (S9.4)
     """
 
     cwd: str
     additional: tuple[str, ...] = ()
-    mcp_servers: int = 0
+    servers: tuple[McpServer, ...] = ()
     tools: tuple[str, ...] | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
 

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import ClassVar, Literal, TypeAlias, cast
 
 from acp_agent.core.errors import ToolErrorCategory
+from acp_agent.core.phase import Phase
 from acp_agent.core.types import ApprovedBy, CallOrigin, Json, JsonObject
 from acp_agent.core.web import BlockReason
 
@@ -116,6 +117,14 @@ class ToolRecord:
     """The ACP session's id."""
     origin: CallOrigin | None = None
     """`user` when the user typed the call."""
+    phase: Phase | None = None
+    """When in the turn the agent made it by itself; left out for what the model asks for."""
+    attempts: int | None = None
+    """How often it was tried, where that was more than once."""
+    arguments_mended: bool | None = None
+    """Whether the arguments are not the model's own, which did not fit, but mended ones."""
+    hallucination_suspected: bool | None = None
+    """Whether it names something that is not there and that nobody had mentioned."""
     batch: str | None = None
     """Shared by the calls of one message of the model."""
     execution_env: ExecutionEnv | None = None

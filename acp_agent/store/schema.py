@@ -27,7 +27,43 @@ _OVERFLOW: Migration = (
     "CREATE INDEX tool_overflow_by_age ON tool_overflow (created_at, seq, bytes)",
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_OVERFLOW,)
+_MEMORY: Migration = (
+    # `recency` says which note was kept last, whatever the clock did; a key is never used again. What finds words is
+    # made at the first note (memory_index.py): not every SQLite can.
+    """
+    CREATE TABLE memories (
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        digest BLOB NOT NULL UNIQUE,
+        created_at INTEGER NOT NULL,
+        recency INTEGER NOT NULL,
+        content TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX memories_by_recency ON memories (recency)",
+    # `vector` is of little-endian 32-bit floats.
+    """
+    CREATE TABLE memory_vectors (
+        memory INTEGER NOT NULL REFERENCES memories ON DELETE CASCADE,
+        model TEXT NOT NULL,
+        vector BLOB NOT NULL,
+        PRIMARY KEY (memory, model)
+    )
+    """,
+    """
+    CREATE TABLE summaries (
+        seq INTEGER PRIMARY KEY,
+        conversation_id TEXT NOT NULL REFERENCES conversations ON DELETE CASCADE,
+        created_at INTEGER NOT NULL,
+        compaction_method TEXT NOT NULL,
+        messages INTEGER NOT NULL,
+        tokens INTEGER NOT NULL,
+        text TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX summaries_by_conversation ON summaries (conversation_id, seq)",
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_OVERFLOW, _MEMORY)
 
 VERSION = len(MIGRATIONS)
 

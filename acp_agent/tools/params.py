@@ -91,6 +91,12 @@ def parse(model: type[P], tool: str, arguments: JsonObject) -> P:
     raise ToolError(category, f"{tool}: {_describe(problems, schema(model))}")
 
 
+def no_object(tool: str, sent: str) -> ToolError:
+    """The error of a call whose arguments are no JSON object; `sent` is what came instead."""
+    told = f"{tool}: the arguments are not a JSON object: {quote(sent) if sent else 'nothing'}"
+    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, told, "Send one JSON object that fits the schema.")
+
+
 def _describe(problems: Sequence[ErrorDetails], parameters: JsonObject) -> str:
     properties = parameters.get("properties")
     assert isinstance(properties, dict)

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import struct
 from typing import Annotated
 
 from anyio import to_thread
@@ -14,18 +13,9 @@ from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, ImagePart, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.tools.lines import numbered
 from acp_agent.tools.params import WHOLE, Name, Params
+from acp_agent.tools.picture import MAX_PICTURE, MAX_SIDE, picture_of
 from acp_agent.tools.tool import Tool
 
-MAX_PICTURE = 3_932_160
-"""Bytes of a picture: 5 MiB of base64, the smallest limit of the big model APIs."""
-MAX_SIDE = 8000
-"""Pixels of a picture's longer side, likewise."""
-_MAGIC = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
 _MAX_NOTEBOOK = 32 * 1024 * 1024
 _MAX_OFFSET = 1_000_000_000  # a place's line is 32 bits wide in ACP
 
@@ -106,76 +96,19 @@ async def _picture(path: str, files: FileSystem, error: ToolError) -> ToolResult
         raise error from None  # missing or too large: it says so better
     if data.startswith(b"%PDF-"):
         raise _pdf(path)
-    mime_type = _picture_type(data)
-    if mime_type is None:
+    picture = picture_of(data)
+    if picture is None:
         raise error
-    width, height = _size(data, mime_type)
+    mime_type, width, height = picture.mime_type, picture.width, picture.height
     if not (width and height):
         raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{path}: a damaged picture ({mime_type})")
     facts = f"{mime_type}, {width}x{height}, {-(-len(data) // 1024)} KB"
-    if max(width, height) > MAX_SIDE:
+    if picture.trouble:
         msg = f"{path}: too large a picture ({facts}); at most {MAX_SIDE} pixels a side"
         raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg, "Make a smaller copy with a command and read that.")
     image = ImagePart(base64.b64encode(data).decode(), mime_type)
     text = f"Image: {path} ({facts})"
     return ToolResult(text, images=(image,), locations=_location(path, 0, files))
-
-
-def _picture_type(data: bytes) -> str | None:
-    """The MIME type of a picture that models take, by its first bytes."""
-    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((mime_type for magic, mime_type in _MAGIC if data.startswith(magic)), None)
-
-
-def _size(data: bytes, mime_type: str) -> tuple[int, int]:
-    """Width and height in pixels, as the header has them; 0, 0 where it is cut short or makes no sense.
-
-    An API refuses such a picture, and with it every later request of the conversation.
-    """
-    try:
-        match mime_type:
-            case "image/png":
-                return struct.unpack_from(">II", data, 16)
-            case "image/gif":
-                return struct.unpack_from("<HH", data, 6)
-            case "image/webp":
-                return _webp_size(data)
-            case _:
-                return _jpeg_size(data)
-    except struct.error:
-        return 0, 0
-
-
-def _webp_size(data: bytes) -> tuple[int, int]:
-    match data[12:16]:
-        case b"VP8 ":
-            width, height = struct.unpack_from("<HH", data, 26)
-            return width & 0x3FFF, height & 0x3FFF
-        case b"VP8L":
-            (bits,) = struct.unpack_from("<I", data, 21)
-            return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-        case b"VP8X":
-            low_width, high_width, low_height, high_height = struct.unpack_from("<HBHB", data, 24)
-            return (high_width << 16 | low_width) + 1, (high_height << 16 | low_height) + 1
-        case _:
-            return 0, 0
-
-
-def _jpeg_size(data: bytes) -> tuple[int, int]:
-    """From the first frame header (SOF0 to SOF15, but for the three numbers among them that mean tables)."""
-    at = 2
-    while True:
-        mark, kind, length = struct.unpack_from(">BBH", data, at)
-        if mark != 0xFF:
-            return 0, 0
-        if kind == 0xFF:  # padding
-            at += 1
-        elif 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
-            height, width = struct.unpack_from(">HH", data, at + 5)
-            return width, height
-        else:
-            at += 2 + length
 
 
 def _pdf(path: str) -> ToolError:

@@ -11,6 +11,7 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import ToolCall, ToolKind, ToolSpec
 from acp_agent.tools.bash import Bash
+from acp_agent.tools.compress_context import CompressContext
 from acp_agent.tools.copy_path import CopyPath
 from acp_agent.tools.create_directory import CreateDirectory
 from acp_agent.tools.delete_path import DeletePath
@@ -20,8 +21,10 @@ from acp_agent.tools.fetch import Fetch
 from acp_agent.tools.find_path import FindPath
 from acp_agent.tools.grep import Grep
 from acp_agent.tools.list_directory import ListDirectory
+from acp_agent.tools.memory_save import MemorySave
+from acp_agent.tools.memory_search import MemorySearch
 from acp_agent.tools.move_path import MovePath
-from acp_agent.tools.params import quote
+from acp_agent.tools.params import no_object, quote
 from acp_agent.tools.read import Read
 from acp_agent.tools.read_overflow import ReadOverflow
 from acp_agent.tools.tool import Tool
@@ -58,7 +61,9 @@ class ToolLimits:
 _DEFAULTS = ToolLimits()
 
 
-def default_tools(limits: ToolLimits = _DEFAULTS, *, rich_kinds: bool = False) -> tuple[Tool[Any], ...]:
+def default_tools(
+    limits: ToolLimits = _DEFAULTS, *, rich_kinds: bool = False, memory: bool = True, compression: bool = False
+) -> tuple[Tool[Any], ...]:
     """The built-in tools, in the order the model sees them.
 
     With `rich_kinds` editors draw every tool as what it is, else as the seeds say, many as "other" (requirements
@@ -84,6 +89,8 @@ def default_tools(limits: ToolLimits = _DEFAULTS, *, rich_kinds: bool = False) -
         WebScrape(),
         Diagnostics(max_diagnostics=limits.diagnostics, seconds=limits.checker_seconds),
         ReadOverflow(max_chars=limits.overflow_chars),
+        *((MemorySearch(), MemorySave()) if memory else ()),
+        *((CompressContext(),) if compression else ()),
     )
 
 
@@ -113,9 +120,7 @@ class Registry:
         """
         tool = self._named(call.name)
         if call.arguments is None:
-            sent = quote(call.raw_arguments) if call.raw_arguments else "nothing"
-            msg = f"{tool.name}: the arguments are not a JSON object: {sent}"
-            raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg, "Send one JSON object that fits the schema.")
+            raise no_object(tool.name, call.raw_arguments)
         return await tool.understand(call, call.arguments, files)
 
     def _named(self, name: str) -> Tool[Any]:

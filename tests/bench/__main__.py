@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.bench import file_tools, models, output, pace, redaction
+from tests.bench import file_tools, first_request, long_session, models, output, pace, redaction
 from tests.bench.agent import FLOOR, OURS, running
 from tests.bench.model import serving
 from tests.bench.modules import HEAVY, heavy_at_initialize
@@ -190,6 +190,8 @@ def main() -> int:
         endings(max(args.rounds // 3, 1)),
         *(Row(*sample) for sample in file_tools.measured()),
         *(Row(*sample) for sample in models.measured(args.rounds)),
+        *(Row(*sample) for sample in first_request.measured()),
+        *(Row(*sample) for sample in long_session.measured()),
         *(Row(*sample) for sample in output.measured()),
         *(Row(*sample) for sample in redaction.rows()),
         *(Row(*sample) for sample in pace.measured()),

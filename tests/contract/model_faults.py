@@ -213,7 +213,10 @@ ODDITIES = {
     "no usage": Oddity(_changed(_without(_USAGE), calls=[_LOOK]), [_LOOKED]),
     "missing ids": Oddity(
         _changed(
-            _without(("id",), of=lambda value: "function" in value or value.get("type") == "tool_use"),
+            _without(
+                ("id", "call_id"),
+                of=lambda value: "function" in value or value.get("type") in ("tool_use", "function_call"),
+            ),
             calls=[_LOOK, tool("look", "call_2"), tool("write", "call_3")],
         ),
         [_LOOKED, ("look", {}), ("write", {})],

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acp_agent.config.model_settings import OpenAIApi
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.messages import (
     Message,
@@ -29,31 +30,28 @@ from acp_agent.core.messages import (
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
 from tests.fakes.scripted_http import Cut, Hang, Reply, Request, Reset, ScriptedHttp, Send, Until
-from tests.unit.llm import streams
+from tests.unit.llm import responses_streams, streams
 from tests.unit.llm.streams import CALL, OTHER_CALL
 
 pytestmark = pytest.mark.anyio
 
 FAKE_KEY = "sk-fake-000000000000"
 ASK = ModelRequest("Be brief.", (Message(Role.USER, (TextPart("hi"),)),))
-USAGE = {
-    "anthropic": Usage(input=25, output=42, cache_read=2000, cache_write=100),
-    "openai": Usage(input=125, output=42, cache_read=2000),
-    "ollama": Usage(input=2125, output=42),  # does not tell what it had in its cache
-}
 
 
 @dataclass(frozen=True)
 class Dialect:
     """A wire format: its provider type, where it posts, how it streams an answer, and an error inside it.
 
-    configured   set so that the server is asked nothing but for the answer
+    usage        what its answers cost
+    configured   what chooses it, and has the server asked nothing but for the answer
     """
 
     type: ProviderType
     path: str
     stream: Callable[..., bytes]
     overloaded: bytes
+    usage: Usage
     configured: Mapping[str, Any] = field(default_factory=dict)
 
     @asynccontextmanager
@@ -72,13 +70,34 @@ class Dialect:
 
 
 DIALECTS = {
-    "anthropic": Dialect(ProviderType.ANTHROPIC, "/v1/messages", streams.anthropic, streams.OVERLOADED),
-    "openai": Dialect(ProviderType.OPENAI, "/v1/chat/completions", streams.openai, streams.OVERLOADED),
+    "anthropic": Dialect(
+        ProviderType.ANTHROPIC,
+        "/v1/messages",
+        streams.anthropic,
+        streams.OVERLOADED,
+        Usage(input=25, output=42, cache_read=2000, cache_write=100),
+    ),
+    "openai": Dialect(
+        ProviderType.OPENAI,
+        "/v1/chat/completions",
+        streams.openai,
+        streams.OVERLOADED,
+        Usage(input=125, output=42, cache_read=2000),
+    ),
+    "responses": Dialect(
+        ProviderType.OPENAI,
+        "/v1/responses",
+        responses_streams.responses,
+        streams.OVERLOADED,
+        Usage(input=125, output=42, cache_read=2000),
+        {"api": OpenAIApi.RESPONSES, "thinking": True},
+    ),
     "ollama": Dialect(
         ProviderType.OLLAMA,
         "/api/chat",
         streams.ollama,
         b'{"error": "Overloaded", "status": 529}\n',
+        Usage(input=2125, output=42),  # does not tell what it had in its cache
         {"context_window": 32_768, "images": False},
     ),
 }
@@ -133,7 +152,7 @@ async def test_text_comes_in_pieces_and_then_whole_with_its_usage(dialect: Diale
     assert isinstance(done, ModelDone)
     assert done.message.parts == (TextPart("Hello wörld 😀"),)
     assert done.stop is ModelStop.END
-    assert done.usage == USAGE[dialect.type.value]
+    assert done.usage == dialect.usage
     request = server.requests[0]
     assert (request.method, request.path) == ("POST", dialect.path)
     assert body_of(request)["stream"] is True
@@ -236,6 +255,13 @@ STOPS = {
         "of_the_future": ModelStop.END,
         "tool_calls": ModelStop.END,
     },
+    "responses": {
+        "max_output_tokens": ModelStop.MAX_TOKENS,
+        "content_filter": ModelStop.REFUSAL,
+        "refusal": ModelStop.REFUSAL,
+        "max_messages": ModelStop.END,
+        "of_the_future": ModelStop.END,
+    },
     "ollama": {
         "stop": ModelStop.END,
         "length": ModelStop.MAX_TOKENS,
@@ -274,6 +300,7 @@ async def test_bytes_that_come_one_at_a_time_give_the_same_answer(dialect: Diale
 
 async def test_lone_surrogates_become_replacement_characters(dialect: Dialect) -> None:
     stream = dialect.stream(text=["?", "!"]).replace(b'"?"', rb'"\ud83d"').replace(b'"!"', rb'"\ud83d\ude00"')
+    stream = stream.replace(b'"?!"', rb'"\ud83d\ud83d\ude00"')  # where the whole is told again
     async with dialect.serving(Reply.stream(stream)) as (provider, _):
         text = (await answer(provider)).message.text
     assert text.encode()
@@ -304,7 +331,7 @@ async def test_a_first_piece_is_told_before_the_second_was_sent(dialect: Dialect
 
 @pytest.mark.parametrize("name", DIALECTS)
 @settings(max_examples=25, deadline=None)
-@given(cuts=st.sets(st.integers(1, 6000), max_size=60))
+@given(cuts=st.sets(st.integers(1, 8000), max_size=60))
 def test_every_chunking_of_a_stream_gives_the_same_events(name: str, cuts: set[int]) -> None:
     dialect = DIALECTS[name]
     stream = dialect.stream(thought=["hm\u2028m"], text=["naïve ", "😀"], calls=[CALL, OTHER_CALL])

@@ -12,10 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from acp_agent.config.model_settings import OpenAIApi
 from acp_agent.config.provider_settings import ProviderType
-from tests.contract.wire_rules import assert_anthropic_request, assert_ollama_request, assert_openai_request
+from tests.contract.wire_rules import (
+    assert_anthropic_request,
+    assert_ollama_request,
+    assert_openai_request,
+    assert_responses_request,
+)
 from tests.fakes.scripted_http import Cut, Hang, Reply, Reset, ScriptedHttp
-from tests.unit.llm import streams
+from tests.unit.llm import responses_streams, streams
 from tests.unit.llm.streams import sse
 
 JsonDict = dict[str, Any]
@@ -42,7 +48,7 @@ class WireFormat:
     check   raises AssertionError for a request body the API would refuse
     cut     its word for an answer that reached the limit
     lacks   names of faults and oddities it has no way to show
-    settled configuration with which the server is asked nothing but for the answer
+    settled configuration that chooses it, and with which the server is asked nothing but for the answer
     """
 
     type: ProviderType
@@ -60,7 +66,7 @@ class WireFormat:
     def begun(self, **answer: Any) -> bytes:
         """The first half of an answer; of a text, the first piece is in it and the second is not."""
         stream = self.stream(**(answer or {"text": ["Half", "@@@"]}))
-        end = stream.rindex(b"@@@")
+        end = stream.index(b"@@@")  # the first: what some formats repeat comes later
         return stream[: stream.rfind(b"\n", 0, end) + 1]
 
     def parted(self, stream: bytes, word: bytes) -> tuple[bytes, bytes]:
@@ -98,6 +104,13 @@ def _openai_whole(call: dict[str, str]) -> bytes:
     return sse(streams.chat_chunk({"role": "assistant", "content": None, "tool_calls": calls}, "tool_calls"))
 
 
+def _responses_whole(call: dict[str, str]) -> bytes:
+    item = responses_streams.call_item(call) | {"arguments": json.loads(call["arguments"])}  # where a string belongs
+    done = {"type": "response.output_item.done", "output_index": 0, "item": item}
+    events = [done, responses_streams.ended()]
+    return b"".join(sse(payload, payload["type"]) for payload in events)
+
+
 _OVERLOADED: JsonDict = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
 _ANTHROPIC_EMPTY: Sequence[JsonDict] = (
     {"type": "ping"},
@@ -114,6 +127,15 @@ _OPENAI_EMPTY: Sequence[JsonDict] = (
     streams.chat_chunk({"content": None, "tool_calls": None, "reasoning_content": ""}, ""),
     {"choices": [], "usage": None, "error": None},
     {"choices": None},
+    {},
+)
+_RESPONSES_EMPTY: Sequence[JsonDict] = (
+    {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": ""},
+    {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": None},
+    {"type": "response.function_call_arguments.done", "output_index": 7, "arguments": ""},
+    {"type": "response.in_progress", "response": None, "error": None},
+    {"type": "response.of_the_future"},
+    {"type": "keepalive"},
     {},
 )
 _OLLAMA_EMPTY: Sequence[JsonDict] = (
@@ -157,7 +179,19 @@ OLLAMA = WireFormat(
     lacks=frozenset({"a refusal"}),
     settled={"context_window": 32_768, "images": False},
 )
-FORMATS = {"anthropic": ANTHROPIC, "openai": OPENAI, "ollama": OLLAMA}
+RESPONSES = WireFormat(
+    ProviderType.OPENAI,
+    "/v1",
+    responses_streams.responses,
+    sse_event,
+    _OVERLOADED,
+    _RESPONSES_EMPTY,
+    _responses_whole,
+    assert_responses_request,
+    cut="max_output_tokens",
+    settled={"api": OpenAIApi.RESPONSES, "thinking": True},
+)
+FORMATS = {"anthropic": ANTHROPIC, "openai": OPENAI, "ollama": OLLAMA, "responses": RESPONSES}
 
 
 def rewritten(stream: bytes, change: Callable[[JsonDict], JsonDict]) -> bytes:

@@ -1,7 +1,7 @@
 """What each model API demands of a request, written down from its documentation, apart from the code that builds one.
 
 A body that breaks a rule fails the test with the rule's words. Sources: platform.claude.com "Messages", "Tool use",
-"Extended thinking"; platform.openai.com "Create chat completion".
+"Extended thinking"; platform.openai.com "Create chat completion", "Create a model response", "Reasoning models".
 """
 
 import json
@@ -12,6 +12,8 @@ _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ANTHROPIC_FIELDS = {"model", "max_tokens", "stream", "system", "tools", "messages", "thinking"}
 _OPENAI_FIELDS = {"model", "messages", "stream", "stream_options", "tools", "max_tokens", "max_completion_tokens"}
+_RESPONSES_FIELDS = {"model", "stream", "store", "include", "reasoning", "max_output_tokens", "instructions", "input"}
+_RESPONSES_TOOL_FIELDS = {"tools", "parallel_tool_calls"}
 _OLLAMA_FIELDS = {"model", "messages", "stream", "tools", "options", "think", "truncate", "shift"}
 _OPENAI_MESSAGE_FIELDS = {
     "system": {"role", "content"},
@@ -149,6 +151,87 @@ def _spoken(message: dict[str, Any]) -> list[str]:
         assert _NAME.fullmatch(call["function"]["name"]), "tool names are letters, digits, _ and -, 1 to 64 of them"
         assert isinstance(strict_json(call["function"]["arguments"].encode("utf-8")), dict)
     return [call["id"] for call in calls or ()]
+
+
+# ------------------------------------------------------------------------------------- responses
+
+
+def assert_responses_request(body: bytes) -> None:
+    """POST /responses would accept it, from somebody who keeps nothing at the server."""
+    request = strict_json(body)
+    fields = _RESPONSES_FIELDS | (_RESPONSES_TOOL_FIELDS if "tools" in request else set())
+    assert not request.keys() - fields, "no field the API does not know, none about tools without any"
+    assert request["model"]
+    assert (request["stream"], request["store"]) == (True, False)
+    assert request.get("include", ["reasoning.encrypted_content"]) == ["reasoning.encrypted_content"]
+    assert request.get("max_output_tokens", 16) >= 16
+    assert request.get("instructions", "x").strip(), "no blank instructions"
+    tools = request.get("tools", [])
+    assert all(tool["type"] == "function" and tool["strict"] is False for tool in tools)
+    _assert_tools([(tool["name"], tool["parameters"]) for tool in tools])
+    owed: list[str] = []
+    calls: list[str] = []
+    ids: list[str] = []
+    before: dict[str, Any] = {}
+    for item in request["input"]:
+        _assert_item(item, before)
+        ids += [item["id"]] if "id" in item else []
+        if item["type"] == "function_call":
+            owed.append(item["call_id"])
+            calls.append(item["call_id"])
+        elif item["type"] == "function_call_output":
+            assert item["call_id"] == owed.pop(0), "one output for each call, in order"
+        elif item["type"] == "message" and item["role"] == "user":
+            assert not owed, "every call is answered before the user speaks"
+        before = item
+    assert not owed, "every call is answered"
+    assert before["type"] == "function_call_output" or before["role"] == "user", "it is the model's turn"
+    assert len(calls) == len(set(calls)), "call ids are unique"
+    assert len(ids) == len(set(ids)), "item ids are unique"
+
+
+def _assert_item(item: dict[str, Any], before: dict[str, Any]) -> None:
+    reasoned = before.get("type") == "reasoning"
+    says = item["type"] == "function_call" or (item["type"] == "message" and item["role"] == "assistant")
+    assert says or item["type"] == "reasoning" or not reasoned, "what the reasoning led to follows it"
+    assert "id" not in item or reasoned or item["type"] == "reasoning", "an id is looked for with its reasoning"
+    match item["type"]:
+        case "message" if item["role"] == "user":
+            assert item["content"]
+            assert all(_is_input(part) for part in item["content"])
+        case "message":
+            assert item["role"] == "assistant"
+            content = item["content"]
+            if isinstance(content, str):
+                assert item.keys() <= {"type", "role", "content", "phase"}
+                assert content.strip()
+            else:
+                assert item.keys() >= {"type", "role", "content", "id", "status"}, "what the type of the SDK requires"
+                assert all(part.keys() == {"type", "text", "annotations"} for part in content)
+        case "function_call":
+            assert item.keys() - {"id"} == {"type", "call_id", "name", "arguments"}
+            assert 0 < len(item["call_id"]) <= 64, "ids have 1 to 64 characters"
+            assert _NAME.fullmatch(item["name"]), "tool names are letters, digits, _ and -, 1 to 64 of them"
+            assert isinstance(strict_json(item["arguments"].encode("utf-8")), dict)
+        case "function_call_output":
+            assert item.keys() == {"type", "call_id", "output"}
+            output = item["output"]
+            assert isinstance(output, str) or (output and all(_is_input(part) for part in output))
+        case "reasoning":
+            assert item["encrypted_content"] or item["content"], "nothing of it is at the server"
+            assert isinstance(item["summary"], list)
+        case other:
+            raise AssertionError(f"unknown item {other!r}")
+
+
+def _is_input(part: dict[str, Any]) -> bool:
+    match part["type"]:
+        case "input_text":
+            return part.keys() == {"type", "text"} and bool(part["text"].strip())
+        case "input_image":
+            return part["detail"] == "auto" and part["image_url"].startswith("data:image/")
+        case _:
+            return False
 
 
 # ---------------------------------------------------------------------------------------- ollama

@@ -39,6 +39,9 @@ class FakeToolset:
         self.log.append(("end", call.name))
         return result
 
+    async def refuse(self, call: ToolCall, result: ToolResult) -> None:
+        self.log.append(("refused", call.name))
+
     async def _outcome(self, call: ToolCall) -> ToolResult:
         tool = self._tools.get(call.name)
         if tool is None:

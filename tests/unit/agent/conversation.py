@@ -3,8 +3,9 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from acp_agent.agent.history import History
+from acp_agent.agent.hooks import Hooks
 from acp_agent.agent.turn import Agent, Limits
-from acp_agent.core.events import Event, TextDelta, ThoughtDelta, UsageChanged
+from acp_agent.core.events import Event, Notice, TextDelta, ThoughtDelta, UsageChanged
 from acp_agent.core.messages import Message, Role, StopReason, TextPart, ToolResultPart
 from tests.fakes.fake_toolset import FakeToolset, Tool
 from tests.fakes.scripted_provider import Script, ScriptedProvider
@@ -26,13 +27,16 @@ class Conversation:
         limits: Limits | None = None,
         context_window: int = 200_000,
         pace: Callable[[], Awaitable[None]] = no_pace,
+        hooks: Hooks | None = None,
     ) -> None:
         self._pace = pace
         self.events: list[Event] = []
         self.provider = ScriptedProvider(script, context_window=context_window, pace=pace)
         self.toolset = FakeToolset(tools or {}, mutating)
         self.history = History()
-        self.agent = Agent(self.provider, self.toolset, self.history, self.emit, limits or Limits(), "system")
+        self.agent = Agent(
+            self.provider, self.toolset, self.history, self.emit, limits or Limits(), "system", hooks=hooks
+        )
 
     async def emit(self, event: Event) -> None:
         await self._pace()
@@ -57,6 +61,10 @@ class Conversation:
     @property
     def usage(self) -> list[UsageChanged]:
         return [event for event in self.events if isinstance(event, UsageChanged)]
+
+    @property
+    def notices(self) -> list[str]:
+        return [event.text for event in self.events if isinstance(event, Notice)]
 
     @property
     def results(self) -> list[ToolResultPart]:

@@ -34,6 +34,11 @@ def test_another_output_in_between_starts_the_count_again() -> None:
             "stored as overflow:9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d",
             "stored as overflow:6ec0bd7f-11c0-43da-975e-2a8ad9ebae0b",
         ),
+        (
+            '<tool-output id="0a1b2c3d">\nx\n</tool-output id="0a1b2c3d">',
+            '<tool-output id="12345678">\nx\n</tool-output id="12345678">',
+            '<tool-output id="abcdefab">\nx\n</tool-output id="abcdefab">',
+        ),
         ("at 2025-01-02T03:04:05Z", "at 2025-01-02T03:04:06.123Z", "at 2026-11-12 13:14:15+01:00"),
         ("12:00:01 fail", "12:00:02 fail", "12:00:03.5 fail"),
         ("<obj at 0x7f3a>", "<obj at 0x7F3B>", "<obj at 0x10>"),

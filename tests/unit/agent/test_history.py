@@ -122,25 +122,51 @@ def test_repair_leaves_a_complete_history_alone() -> None:
     assert history.messages() == before
 
 
-def test_restore_goes_back_and_frees_the_ids_used_since() -> None:
-    history = History([user("one")])
-    before = history.snapshot()
+def test_a_turn_can_be_taken_back_and_the_ids_it_used_are_free_again() -> None:
+    history = History([user("one"), assistant("two")])
+    before = history.messages()
+    history.begin_turn()
+    assert history.turn_is_empty
+    history.append(user("three"))
+    assert not history.turn_is_empty
     history.append(assistant(use("a")))
-    history.restore(before)
-    assert history.messages() == (user("one"),)
+    history.forget_turn()
+    assert history.turn_is_empty
+    assert history.messages() == before
+    history.append(user("four"))
     history.append(assistant(use("a")))
     assert history.call_ids == {"a"}
 
 
-def test_restore_brings_back_what_was_measured() -> None:
+def test_a_prompt_that_joined_a_message_is_taken_back_without_that_message() -> None:
+    history = History([user("one"), assistant(use("a")), user(result("a"), "cancelled")])
+    before = history.messages()
+    history.begin_turn()
+    history.append(user("two"))
+    history.append(assistant("three"))
+    history.forget_turn()
+    assert history.messages() == before
+    assert history.call_ids == {"a"}
+
+
+def test_a_turn_that_is_over_cannot_be_taken_back() -> None:
+    history = History()
+    history.begin_turn()
+    history.append(user("one"))
+    history.end_turn()
+    history.forget_turn()
+    assert history.messages() == (user("one"),)
+
+
+def test_taking_a_turn_back_brings_back_what_was_measured() -> None:
     history = History([user("x" * 4000)])
     history.append(assistant("ok"))
     history.measured(42)
-    before = history.snapshot()
+    history.begin_turn()
     history.append(user("more"))
     history.append(assistant("y" * 4000))
     history.measured(2000)
-    history.restore(before)
+    history.forget_turn()
     assert history.estimate() == 42
     history.append(user("z" * 400))
     assert 140 < history.estimate() < 160
@@ -153,6 +179,7 @@ def test_clear_forgets_everything() -> None:
     assert history.messages() == ()
     assert history.estimate() == 0
     assert history.call_ids == frozenset()
+    assert history.knowledge == ()
 
 
 def test_the_estimate_grows_with_every_kind_of_part() -> None:
@@ -194,3 +221,103 @@ def test_a_part_merged_into_a_measured_message_is_counted_once() -> None:
     history.measured(900)
     history.append(user("y" * 400))
     assert history.estimate() == 1000
+
+
+# ----------------------------------------------------------------------------------- shortening
+
+SIGNED = ThoughtPart("Hm.", "anthropic", {"type": "thinking", "thinking": "Hm.", "signature": "fake"})
+UNSIGNED = ThoughtPart("Hm.", "deepseek", {"reasoning_content": "Hm."})
+RECORD = TextPart("record")
+
+
+def talk() -> History:
+    """One whole turn, and one under way."""
+    history = History([user("one"), assistant(SIGNED, use("a")), user(result("a")), assistant(SIGNED, "done")])
+    history.begin_turn()
+    history.append(user("two"))
+    history.append(assistant(SIGNED, UNSIGNED, use("b")))
+    return history
+
+
+def test_a_summary_takes_the_place_of_what_lies_before_the_turn_and_the_turn_stays() -> None:
+    history = talk()
+    assert [message.text for message in history.earlier] == ["one", "", "", "done"]
+    history.sum_up([RECORD])
+    assert history.messages() == (user("record", "two"), assistant(UNSIGNED, use("b")))
+    assert history.knowledge == (RECORD,)
+    assert history.earlier == ()
+    assert history.call_ids == {"b"}
+    history.append(user(result("b")))
+    assert_acceptable(history.messages())
+
+
+def test_a_further_summary_stands_behind_the_first() -> None:
+    history = talk()
+    history.sum_up([RECORD])
+    history.append(user(result("b")))
+    history.append(assistant("done"))
+    history.end_turn()
+    assert [message.text for message in history.earlier] == ["two", "", "", "done"]
+    history.sum_up([*history.knowledge, TextPart("more")])
+    assert history.messages() == (user("record", "more"),)
+    history.begin_turn()
+    history.append(user("three"))
+    assert history.messages() == (user("record", "more", "three"),)
+    assert history.earlier == ()
+
+
+def test_results_before_a_prompt_in_the_same_message_go_with_their_calls() -> None:
+    history = History([user("one"), assistant(use("a")), user(result("a"), "cancelled")])
+    history.begin_turn()
+    history.append(user("two"))
+    history.sum_up([RECORD])
+    assert history.messages() == (user("record", "two"),)
+
+
+def test_a_turn_taken_back_after_a_summary_leaves_the_summary() -> None:
+    history = talk()
+    history.sum_up([RECORD])
+    history.forget_turn()
+    assert history.messages() == (user("record"),)
+    assert history.knowledge == (RECORD,)
+    assert history.estimate() < 20
+
+
+def test_a_stub_takes_a_results_place_and_signed_thoughts_behind_it_go() -> None:
+    history = talk()
+    stub = ToolResultPart("a", "stub")
+    history.replace_results({"a": stub, "unknown": ToolResultPart("unknown", "x")})
+    assert history.messages() == (
+        user("one"),
+        assistant(SIGNED, use("a")),
+        user(stub),
+        assistant("done"),
+        user("two"),
+        assistant(UNSIGNED, use("b")),
+    )
+
+
+def test_replacing_nothing_changes_nothing() -> None:
+    history = talk()
+    before = history.messages()
+    history.replace_results({})
+    assert history.messages() == before
+
+
+def test_the_measure_shrinks_by_what_was_taken_away_and_never_below_what_is_left() -> None:
+    history = History([user("one"), assistant(use("a")), user(ToolResultPart("a", "x" * 40_000))])
+    history.append(assistant("ok"))
+    history.measured(15_000)
+    history.replace_results({"a": ToolResultPart("a", "x" * 4_000)})
+    assert 5_900 < history.estimate() < 6_100
+    history.measured(500)
+    history.replace_results({"a": ToolResultPart("a", "x" * 2_000)})
+    assert 500 < history.estimate() < 540
+
+
+def test_messages_are_copied_only_when_they_have_changed() -> None:
+    history = talk()
+    assert history.messages() is history.messages()
+    before = history.messages()
+    history.append(user(result("b")))
+    assert len(before) == len(history.messages()) - 1

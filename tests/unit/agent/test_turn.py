@@ -242,6 +242,18 @@ async def test_the_budget_counts_what_tools_said_since_the_last_call() -> None:
     assert await talk.prompt() is StopReason.MAX_TOKENS
 
 
+async def test_a_budget_over_the_models_window_does_not_widen_it() -> None:
+    full = Step(calls=(call("look"),), usage=Usage(input=750, output=51))
+    talk = Conversation([full], {"look": echo}, context_window=1000, limits=Limits(context_budget=100_000))
+    assert await talk.prompt() is StopReason.MAX_TOKENS
+
+
+async def test_a_model_that_does_not_say_its_window_is_not_stopped() -> None:
+    talk = Conversation([Step(text="ok", usage=Usage(input=900_000))] * 2, context_window=0)
+    assert await talk.prompt() is StopReason.END_TURN
+    assert await talk.prompt() is StopReason.END_TURN
+
+
 async def test_a_prompt_over_the_budget_is_not_sent_and_not_kept() -> None:
     talk = Conversation([say("ok")], limits=Limits(context_budget=1000))
     assert await talk.prompt("x" * 4000) is StopReason.MAX_TOKENS

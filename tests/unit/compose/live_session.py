@@ -15,6 +15,7 @@ from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
 from acp_agent.gates.grants import GrantStore
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.session import Place, Session
+from acp_agent.store.mcp_pins import McpPins
 
 
 class YesPeer:
@@ -53,6 +54,22 @@ class Shop:
 
     def overflow(self, *_: Any) -> None:
         return None
+
+    @property
+    def pins(self) -> McpPins:
+        return McpPins("/dev/null", self._warnings.append)
+
+    def background(self, task: Any) -> None:
+        raise AssertionError("no server is named")
+
+    def memories(self, *_: Any) -> None:
+        return None
+
+    def summaries(self, *_: Any) -> None:
+        return None
+
+    def catalog(self, *_: Any) -> None:
+        raise AssertionError("no model is asked")
 
     def script_folder(self) -> str:
         raise AssertionError("there is no editor's terminal")
@@ -107,8 +124,8 @@ class LiveSession:
             conduct_at_start(loaded),
             unused,
         )
-        assembly = Assembly(Shop(self.warnings), self.peer, self.session, loaded)  # pyright: ignore[reportArgumentType]
-        self.tools = assembly.toolset(reload)
+        shop: Any = Shop(self.warnings)
+        self.tools = Assembly(shop, self.peer, self.session, loaded, reload).toolset  # pyright: ignore[reportArgumentType]
         return self
 
     async def call(self, tool: str, **arguments: Any) -> ToolResult:

@@ -40,6 +40,9 @@ class Tools:
             await self.gate.wait()
         return ToolResult(self.name)
 
+    async def refuse(self, call: ToolCall, result: ToolResult) -> None:
+        """Nothing is refused here."""
+
 
 @dataclass
 class Live:

@@ -7,6 +7,9 @@ import pytest
 from acp_agent.config.environment import PREFIX
 from acp_agent.config.keys import PROVIDERS, RULES, keys
 from acp_agent.config.load import Flags, load
+from acp_agent.config.mcp_settings import McpServerSettings
+from acp_agent.config.offer_settings import ToolNeeds
+from acp_agent.config.model_settings import ModelSettings
 from acp_agent.config.policy_settings import PolicyRule
 from acp_agent.config.selection_settings import ModelTools
 from tests.unit.config.conftest import told
@@ -16,7 +19,31 @@ RULE = {"effect": "deny", "tool": "bash", "args_match": "sudo"}
 VALUES = {
     "agent.max_tool_iterations": ("7", 7),
     "agent.context_budget_tokens": ("5000", 5000),
+    "agent.compaction": ("no", False),
+    "agent.compaction_soft": ("0.5", 0.5),
+    "agent.compaction_hard": ("0.85", 0.85),
+    "agent.compress_provider": ("scripted:hello", "scripted:hello"),
+    "agent.compress_context": ("yes", True),
+    "agent.instructions.enabled": ("off", False),
+    "agent.instructions.files": ("AGENTS.md, docs/agents.md", ("AGENTS.md", "docs/agents.md")),
+    "agent.instructions.max_chars": ("2000", 2000),
+    "agent.tool_filter.enabled": ("on", True),
+    "agent.tool_filter.top_k": ("4", 4),
+    "agent.tool_filter.min_description_words": ("2", 2),
+    "agent.tool_filter.always_on": ("bash, read", ("bash", "read")),
+    "memory.enabled": ("off", False),
+    "memory.max_notes": ("10", 10),
+    "memory.max_note_bytes": ("4096", 4096),
+    "tools.tafc.enabled": ("on", True),
+    "tools.tafc.complexity_threshold": ("0.3", 0.3),
+    "tools.dependencies.enabled": ("on", True),
+    "tools.dependencies.boost_per_dep": ("0.1", 0.1),
+    "tools.dependencies.max_total_boost": ("0.4", 0.4),
+    "tools.dependencies.rules": ('{"edit": {"requires": ["read"]}}', {"edit": ToolNeeds(requires=("read",))}),
     "llm.model": ("scripted:hello", "scripted:hello"),
+    "llm.fallback": ("scripted:hello, scripted:demo", ("scripted:hello", "scripted:demo")),
+    "llm.embedding_model": ("scripted:words", "scripted:words"),
+    "llm.models": ('[{"id": "scripted:", "images": false}]', (ModelSettings(id="scripted:", images=False),)),
     "tools.enabled": ("off", False),
     "tools.shell.timeout": ("2.5", 2.5),
     "tools.shell.max_timeout": ("90", 90.0),
@@ -67,6 +94,16 @@ VALUES = {
     "tools.verifiers.injection": ("off", False),
     "tools.verifiers.firewall": ("off", False),
     "tools.verifiers.url_grounding": ("on", True),
+    "tools.retry.max_attempts": ("0", 0),
+    "tools.retry.base_ms": ("100", 100),
+    "tools.retry.max_ms": ("900", 900),
+    "tools.retry.budget_secs": ("9.5", 9.5),
+    "tools.retry.parameter_reformat_provider": ("ollama:qwen3:8b", "ollama:qwen3:8b"),
+    "tools.utility.enabled": ("on", True),
+    "tools.utility.threshold": ("0.25", 0.25),
+    "tools.utility.exempt_tools": ("read", ("read", "invoke_skill", "load_skill")),
+    "tools.phases.enabled": ("on", True),
+    "agent.hallucination_detection": ("on", True),
     "tools.policy.enabled": ("on", True),
     "tools.policy.default_effect": ("allow", "allow"),
     "tools.policy.policy_file": ("/policy.toml", "/policy.toml"),
@@ -80,6 +117,8 @@ VALUES = {
     "acp.auto_approve": ("full-auto", "full-auto"),
     "acp.permission_file": ("/p", "/p"),
     "acp.rich_kinds": ("on", True),
+    "mcp.enabled": ("off", False),
+    "mcp.servers": ('[{"name": "a", "command": "b"}]', (McpServerSettings(name="a", command="b"),)),
     "acp.question_timeout_secs": ("60", 60),
     "audit.enabled": ("off", False),
     "audit.file": ("/a.jsonl", "/a.jsonl"),

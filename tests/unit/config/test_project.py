@@ -32,7 +32,25 @@ STRICTNESS = {
 # Keys a project has no say in.
 USERS_ALONE = {
     "llm.model",
+    "agent.compaction",
+    "agent.compaction_soft",
+    "agent.compaction_hard",
+    "agent.compress_provider",
+    "agent.tool_filter.top_k",
+    "agent.tool_filter.min_description_words",
+    "agent.tool_filter.always_on",
+    "memory.max_notes",
+    "memory.max_note_bytes",
+    "tools.tafc.complexity_threshold",
+    "tools.dependencies.enabled",
+    "tools.dependencies.boost_per_dep",
+    "tools.dependencies.max_total_boost",
+    "tools.dependencies.rules",
+    "llm.fallback",
+    "llm.embedding_model",
+    "llm.models",
     "llm.providers",
+    "mcp.servers",
     "acp.terminal_form",
     "acp.request_timeout_secs",
     "acp.question_timeout_secs",
@@ -40,6 +58,9 @@ USERS_ALONE = {
     "tools.shell.confirm_patterns",
     "tools.anomaly.window_size",
     "tools.by_model",
+    "tools.retry.base_ms",
+    "tools.retry.max_ms",
+    "tools.retry.parameter_reformat_provider",
     "tools.protection.unprotected_paths",
     "tools.overflow.retention_days",
     "tools.overflow.max_overflow_bytes",
@@ -77,13 +98,22 @@ SWITCHES_ON = {
     "tools.verifiers.firewall",
     "tools.verifiers.url_grounding",
     "tools.filters.security.enabled",
+    "tools.utility.enabled",
+    "agent.hallucination_detection",
 }
 SWITCHES_OFF = {
+    "agent.compress_context",
+    "agent.instructions.enabled",
+    "agent.tool_filter.enabled",
+    "memory.enabled",
+    "mcp.enabled",
     "tools.enabled",
+    "tools.tafc.enabled",
     "acp.rich_kinds",
     "tools.overflow.summarize_output",
     "tools.result_cache.enabled",
     "tools.filters.enabled",
+    "tools.phases.enabled",
 }
 ZERO_IS_NO_LIMIT = {"tools.rate_limit.calls_per_hour", "acp.terminal_timeout_secs", "tools.result_cache.ttl_secs"}
 words = st.lists(st.sampled_from(["curl", "sudo", "nc"]), max_size=3, unique=True)
@@ -94,8 +124,34 @@ seconds = st.sampled_from([0.5, 1, 30, 31, 86400])
 VALUES = {
     "agent.max_tool_iterations": st.integers(1, 100),
     "agent.context_budget_tokens": st.integers(1000, 10_000),
+    "agent.compaction": st.booleans(),
+    "agent.compaction_soft": st.sampled_from([0.3, 0.6]),
+    "agent.compaction_hard": st.sampled_from([0.7, 0.9]),
+    "agent.compress_provider": st.sampled_from(["", "scripted:a"]),
+    "agent.compress_context": st.booleans(),
+    "agent.instructions.enabled": st.booleans(),
+    "agent.instructions.files": st.lists(st.sampled_from(["AGENTS.md", "CLAUDE.md"]), max_size=2, unique=True),
+    "agent.instructions.max_chars": st.sampled_from([1000, 16_384]),
+    "agent.tool_filter.enabled": st.booleans(),
+    "agent.tool_filter.top_k": st.integers(1, 20),
+    "agent.tool_filter.min_description_words": st.integers(0, 5),
+    "agent.tool_filter.always_on": st.lists(st.sampled_from(["bash", "read"]), max_size=2, unique=True),
+    "memory.enabled": st.booleans(),
+    "memory.max_notes": st.integers(10, 1000),
+    "memory.max_note_bytes": st.sampled_from([1024, 8192]),
+    "tools.tafc.enabled": st.booleans(),
+    "tools.tafc.complexity_threshold": st.sampled_from([0.2, 0.6]),
+    "tools.dependencies.enabled": st.booleans(),
+    "tools.dependencies.boost_per_dep": st.sampled_from([0.1, 0.2]),
+    "tools.dependencies.max_total_boost": st.sampled_from([0.1, 0.2]),
+    "tools.dependencies.rules": st.just({"edit": {"requires": ["read"]}}),
     "llm.model": st.sampled_from(["scripted:a", "scripted:b"]),
+    "llm.fallback": st.just(["scripted:evil"]),
+    "llm.embedding_model": st.sampled_from(["scripted:a", "scripted:b"]),
+    "llm.models": st.just([{"id": "scripted:", "context_window": 1000}]),
     "llm.providers": st.just([{"name": "evil", "type": "openai", "base_url": "http://evil"}]),
+    "mcp.enabled": st.booleans(),
+    "mcp.servers": st.just([{"name": "evil", "command": "evil"}]),
     "tools.enabled": st.booleans(),
     "tools.shell.timeout": seconds,
     "tools.shell.max_timeout": seconds,
@@ -148,6 +204,16 @@ VALUES = {
     "tools.verifiers.injection": st.booleans(),
     "tools.verifiers.firewall": st.booleans(),
     "tools.verifiers.url_grounding": st.booleans(),
+    "tools.retry.max_attempts": st.integers(0, 5),
+    "tools.retry.base_ms": st.integers(0, 900),
+    "tools.retry.max_ms": st.integers(0, 900),
+    "tools.retry.budget_secs": st.sampled_from([0.0, 10.0, 60.0]),
+    "tools.retry.parameter_reformat_provider": st.sampled_from(["", "evil:x"]),
+    "tools.utility.enabled": st.booleans(),
+    "tools.utility.threshold": st.sampled_from([0.0, 0.1, 0.5]),
+    "tools.utility.exempt_tools": st.lists(st.sampled_from(["read", "grep"]), max_size=2, unique=True),
+    "tools.phases.enabled": st.booleans(),
+    "agent.hallucination_detection": st.booleans(),
     "tools.policy.enabled": st.booleans(),
     "tools.policy.default_effect": st.sampled_from(["allow", "deny"]),
     "tools.policy.policy_file": st.sampled_from(["/a", "/b"]),
@@ -220,8 +286,16 @@ def is_tighter_or_equal(name: str, before, after) -> bool:
             | "tools.protection.protected_paths"
         ):
             return set(after) >= set(before)
-        case "tools.shell.allowed_commands" | "tools.shell.env_allow" | "tools.also_allow":
+        case (
+            "tools.shell.allowed_commands"
+            | "tools.shell.env_allow"
+            | "tools.also_allow"
+            | "tools.utility.exempt_tools"
+            | "agent.instructions.files"
+        ):
             return set(after) <= set(before)
+        case "tools.utility.threshold":
+            return after >= before
         case "tools.file.allow_read":  # none would allow everything, one more could be an exception
             return set(after) <= set(before) and bool(after) == bool(before)
         case "tools.scrape.ports":

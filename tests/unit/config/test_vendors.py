@@ -2,8 +2,9 @@
 
 import pytest
 
+from acp_agent.config.layers import Layer, Reader
 from acp_agent.config.provider_settings import ProviderSettings
-from acp_agent.config.vendors import model_advice
+from acp_agent.config.vendors import add_vendors, check_models, model_advice
 from tests.unit.config.conftest import told
 
 ANTHROPIC, OPENAI = {"ANTHROPIC_API_KEY": "fake-a"}, {"OPENAI_API_KEY": "fake-o"}
@@ -95,6 +96,25 @@ def test_a_key_goes_only_where_its_owner_named_an_address_for_it(loading):
 def test_a_user_may_configure_another_scripted_provider(loading):
     loaded = loading("[[llm.providers]]\nname = 'scripted'\ntype = 'scripted'\nscript = '/s.toml'")
     assert [p.script for p in loaded.settings.llm.providers] == ["/s.toml"]
+
+
+def test_models_of_unknown_providers_are_told_and_left_out():
+    layer, reader = Layer(), Reader()
+    for name, value in {
+        "llm.model": "x:a",
+        "llm.embedding_model": "scripted:e",
+        "llm.fallback": ("scripted:b", "y:c", "scripted:d"),
+    }.items():
+        layer.put(name, value, "~/config.toml")
+    add_vendors(reader, layer, {})
+    check_models(reader, layer)
+    assert [str(problem) for problem in reader.problems] == [
+        '~/config.toml: llm.model = "x:a": expected a provider that is configured (scripted) before the colon',
+        '~/config.toml: llm.fallback = "y:c": expected a provider that is configured (scripted) before the colon',
+    ]
+    assert "llm.model" not in layer.values
+    assert layer.values["llm.embedding_model"] == "scripted:e"
+    assert layer.values["llm.fallback"] == ("scripted:b", "scripted:d")
 
 
 def test_no_model_is_guessed_even_when_only_one_provider_is_there(loading):

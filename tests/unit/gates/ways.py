@@ -16,8 +16,9 @@ from typing import Any
 
 import anyio
 
-from acp_agent.compose.assembly import Assembly, ChainBuilder
+from acp_agent.compose.assembly import Assembly
 from acp_agent.compose.reload import LiveToolset
+from acp_agent.compose.session_tools import ChainBuilder, SessionTools
 from acp_agent.config import Flags, Loaded, load
 from acp_agent.config.conduct import conduct_at_start
 from acp_agent.core.events import Event, ToolFinished
@@ -137,12 +138,8 @@ class _Confirmed(WrapperExecutor):
         return await (self.wrapped.execute_confirmed if confirmed else self.wrapped.execute)(invocation)
 
 
-class Reachable(Assembly):
-    """A session's parts as they are put together for every editor, with a server's tools among them."""
-
-    def toolset(self, reload: Callable[[Loaded], Loaded]) -> LiveToolset:
-        self.live = super().toolset(reload)
-        return self.live
+class ReachableTools(SessionTools):
+    """With a server's tools among them, and calls that come in as confirmed."""
 
     def _tools(self, loaded: Loaded) -> tuple[Tool[Any], ...]:
         return (*super()._tools(loaded), *SERVED)
@@ -151,6 +148,17 @@ class Reachable(Assembly):
         self, catalogue: Catalogue, chain: ChainBuilder, backends: Backends, offers: Callable[[ToolSpec], bool]
     ) -> RedactedToolset:
         return super()._front_door(catalogue, lambda context_for: _Confirmed(chain(context_for)), backends, offers)
+
+
+class Reachable(Assembly):
+    """A session's parts as they are put together for every editor."""
+
+    tools = ReachableTools
+
+    @property
+    def live(self) -> LiveToolset:
+        """The session's tools."""
+        return self.toolset
 
     def trust(self, level: TrustLevel) -> None:
         """How far the user trusts the server's tools."""
@@ -220,8 +228,8 @@ async def opened(client: Client, work: Path, scripts: Path) -> AsyncGenerator[Op
             return engine
 
         session = Heard(peer, client, Place(str(work)), conduct_at_start(loaded), make)
-        assembly = Reachable(FolderShop(str(scripts)), peer, session, loaded)  # pyright: ignore[reportArgumentType]
-        engine = assembly.engine(reload)
+        assembly = Reachable(FolderShop(str(scripts)), peer, session, loaded, reload)  # pyright: ignore[reportArgumentType]
+        engine = assembly.engine()
         assembly.trust(TrustLevel.TRUSTED)
         tasks.start_soon(editor.serve, other)
         yield OpenSession(session, assembly, engine, editor)

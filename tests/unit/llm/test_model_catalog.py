@@ -88,6 +88,7 @@ def test_addresses_are_taken_as_users_write_them(type_: ProviderType, given: str
         "https://u:pass@x/v1",
         "https://x?k=1",
         "https://a b",
+        "https://[::1",
     ],
 )
 def test_an_address_that_cannot_be_used_is_refused_without_its_password(url: str) -> None:
@@ -142,6 +143,11 @@ def test_the_table_is_sane() -> None:
     for prefix, limits in (*table.models.items(), *table.defaults.items()):
         assert prefix == prefix.lower()
         assert limits.max_output <= limits.context_window
+    for name, price in table.prices.items():
+        assert table.known(name), "a price is of a model whose size is known"
+        assert price.input < price.output
+        assert (price.cache_read or 0) < price.input
+        assert (price.over_input is None) == (price.over_output is None)
 
 
 def test_a_script_is_named_by_the_model_or_by_the_configuration() -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acp_agent.config.model_settings import Effort
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ImagePart, Message, ModelDone, ModelEvent, ModelText, Role, TextPart, ToolUsePart
 from acp_agent.core.ports import ModelRequest, Provider
@@ -121,6 +122,33 @@ async def test_who_is_shown_pictures(capabilities: list[str] | None, images: boo
     async with serving(showing(capabilities=capabilities), OK, images=images) as (provider, server):
         await answer(provider, LOOK)
     assert ("images" in sent(server, 1)["messages"][0]) is seen
+
+
+@pytest.mark.parametrize(
+    ("config", "capabilities", "think"),
+    [
+        ({}, ["completion", "thinking"], True),
+        ({"effort": Effort.HIGH}, ["completion", "thinking"], "high"),
+        ({"effort": Effort.HIGH}, ["completion"], None),
+        ({"thinking": False}, ["completion", "thinking"], False),
+        ({"thinking": False}, ["completion"], None),
+        ({"thinking": True}, None, True),
+        ({"thinking": False, "effort": Effort.HIGH}, ["completion", "thinking"], False),
+    ],
+)
+async def test_the_user_says_whether_and_how_hard_a_model_thinks(
+    config: dict[str, Any], capabilities: list[str] | None, think: bool | str | None
+) -> None:
+    async with serving(showing(capabilities=capabilities), OK, **config) as (provider, server):
+        await answer(provider)
+    assert sent(server, 1).get("think") == think
+
+
+async def test_temperature_and_the_time_to_stay_go_where_ollama_reads_them() -> None:
+    async with serving(OK, **SETTLED, temperature=0.25, keep_alive="-1") as (provider, server):
+        await answer(provider)
+    assert sent(server, 0)["keep_alive"] == -1
+    assert sent(server, 0)["options"] == {"num_ctx": 32_768, "temperature": 0.25}
 
 
 async def test_a_model_that_does_not_think_is_not_asked_to() -> None:

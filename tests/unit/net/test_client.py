@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import anyio
 import anyio.abc
@@ -11,7 +12,7 @@ import httpx
 import pytest
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
-from acp_agent.net.client import ERROR_BODY_LIMIT, HttpClient, Post, _translated
+from acp_agent.net.client import ERROR_BODY_LIMIT, Get, HttpClient, Post, _translated
 from tests.fakes.scripted_http import Cut, Hang, Reply, Reset, ScriptedHttp, Send
 
 pytestmark = pytest.mark.anyio
@@ -60,6 +61,54 @@ async def test_a_status_is_not_an_error_and_an_excerpt_is_bounded(http: HttpClie
     async with ScriptedHttp([reply]) as server, http.post(post(server.url)) as answer:
         assert answer.status == 500
         assert len(await answer.excerpt()) == ERROR_BODY_LIMIT
+
+
+async def test_a_get_has_the_guards_of_a_post(http: HttpClient) -> None:
+    get = Get("acme", "", {"authorization": f"Bearer {KEY}"}, 0.1)
+    assert KEY not in repr(get)
+    async with ScriptedHttp(
+        [Reply([Send(b"ab")]), Reply.plain(307, b"", location="/there"), Reply([Hang()])]
+    ) as server:
+        get = replace(get, url=f"{server.url}/list?limit=1")
+        async with http.get(get) as answer:
+            assert (answer.status, await answer.body(10)) == (200, b"ab")
+        async with http.get(get) as answer:
+            assert answer.status == 307, "a redirect is told, not followed"
+        with pytest.raises(ProviderError, match=r"acme sent nothing for 0\.1 s") as caught:
+            async with http.get(get) as answer:
+                await answer.body(10)
+        assert caught.value.kind is ProviderErrorKind.TIMEOUT
+    assert [(request.method, request.path, request.body) for request in server.requests] == [
+        ("GET", "/list?limit=1", b"")
+    ] * 3
+    assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+async def test_a_whole_body_is_bounded(http: HttpClient) -> None:
+    packed = Reply.zipped(b"x" * 1_000_000)
+    async with ScriptedHttp([Reply([Send(b"abc")]), Reply([Send(b"abcd")]), packed]) as server:
+        async with http.post(post(server.url)) as answer:
+            assert await answer.body(3) == b"abc"
+        for _ in range(2):
+            with pytest.raises(ProviderError, match="acme sends an answer of more than 3 bytes") as caught:
+                async with http.post(post(server.url)) as answer:
+                    await answer.body(3)
+            assert caught.value.kind is ProviderErrorKind.PROTOCOL
+
+
+async def test_a_client_with_headers_adds_them_to_each_request_over_the_same_connections(http: HttpClient) -> None:
+    async with ScriptedHttp([Reply([Send(b"x")])]) as server:
+        await read(http, post(server.url))
+        titled = http.with_headers({"X-Title": "t", "User-Agent": "mine"})
+        await read(titled, replace(post(server.url), headers={"user-agent": "ours", "x-ours": "1"}))
+        await read(titled.with_headers({"x-title": "u"}), post(server.url))
+        await read(http, post(server.url))
+        assert server.connections == 1
+    first, second, third, last = (request.headers for request in server.requests)
+    assert (second["x-title"], second["user-agent"], second["x-ours"]) == ("t", "mine", "1")
+    assert (third["x-title"], third["user-agent"]) == ("u", "mine")
+    assert "x-title" not in first
+    assert "x-title" not in last
 
 
 async def test_an_excerpt_of_a_broken_body_is_what_came(http: HttpClient) -> None:

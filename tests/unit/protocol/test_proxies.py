@@ -631,7 +631,7 @@ SWEPT = """
 import os, shutil, anyio
 from acp_agent.compose.workshop import Workshop
 from acp_agent.config import Flags, load
-workshop = Workshop(load(Flags(), {}))
+workshop = Workshop(load(Flags(), {}), lambda task: None)
 first = workshop.script_folder()
 assert workshop.script_folder() == first
 shutil.rmtree(first)

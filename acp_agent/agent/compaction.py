@@ -1,0 +1,237 @@
+"""Keeps a conversation within its context (L11; requirements section 4 row 62).
+
+    soft threshold (60 %)   old tool outputs become one line each, in one go down to two thirds of the threshold. No
+                            model call. The prompt cache is lost each time, so where that leads not well under the
+                            threshold it is left alone
+    hard threshold (90 %)   a model sums up all that lies before the current turn
+    /compact, compress_context   the same, on the user's or the model's own wish
+    too long, says the model     both, as far as they go
+
+A summary joins the knowledge block at the head of the conversation; those that stand there stay, byte for byte, until
+the block takes a quarter of the budget: then the next summary covers the block, too. What is summed up goes only once
+the summary is there: whatever fails before, nothing is lost.
+"""
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from acp_agent.agent import summary
+from acp_agent.agent.history import History
+from acp_agent.agent.pruning import Pruning, pruning
+from acp_agent.agent.tokens import messages_tokens, part_tokens, parts_tokens
+from acp_agent.core.errors import AgentError, ProviderError, ProviderErrorKind, StoreUnavailable, ToolError
+from acp_agent.core.errors import ToolErrorCategory as Category
+from acp_agent.core.events import EventSink, Notice, Severity
+from acp_agent.core.memory import Compaction, Summaries, Summary
+from acp_agent.core.messages import Message, Role, Usage
+from acp_agent.core.ports import Provider
+from acp_agent.core.redaction import Redact, verbatim
+
+_WINDOW = 32_000  # tokens assumed of a model that does not say
+_SUMMARY = (256, 4_000)  # fewest and most tokens of one
+_SUMMARY_PART = 20  # of the budget
+_KNOWLEDGE_PART = 4  # of the budget, before the block is summed up itself
+_DOWN_TO = 2 / 3  # of the soft threshold: how far pruning goes
+_WELL_UNDER = 5 / 6  # of it: how far it must get to be worth the prompt cache
+_LOOK_AGAIN = 0.05  # of the budget, that must be added before pruning is planned anew
+_KEPT_ROUNDS = 2  # whose outputs are never cleared
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Parts of the budget, soft below hard, at which the conversation is shortened by itself.
+
+    automatic   false: only when the user or the model asks for it
+    """
+
+    soft: float = 0.6
+    hard: float = 0.9
+    automatic: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Summarizing:
+    """How summaries come about.
+
+    provider   gives the model that writes them, or raises an AgentError that tells what is missing
+    summaries  where they are kept; None where nothing is
+    redact     takes out secrets that the user has typed
+    seconds    a summary may take
+    """
+
+    provider: Callable[[], Awaitable[Provider]]
+    summaries: Summaries | None = None
+    redact: Redact = verbatim
+    seconds: float = 120.0
+
+
+class Compactor:
+    """Shortens one conversation. A hook of the loop (`Room`) and what `compress_context` uses (`Compressor`).
+
+    budget   gives the tokens the conversation may fill; 0 when nobody knows
+    usage    tokens of the summaries so far
+    """
+
+    def __init__(
+        self,
+        history: History,
+        emit: EventSink,
+        summarizing: Summarizing,
+        budget: Callable[[], int],
+        thresholds: Thresholds,
+    ) -> None:
+        self.usage = Usage()
+        self._history = history
+        self._emit = emit
+        self._summarizing = summarizing
+        self._budget = budget
+        self._thresholds = thresholds
+        self._running = False
+        self._failed = False  # in this turn: what failed once is not tried at each call
+        self._count = 0
+        self._vain_up_to = 0.0  # tokens up to which pruning is known not to help
+
+    # ------------------------------------------------------------------------------ for the loop
+
+    def begin(self) -> None:
+        self._failed = False
+
+    async def make(self, budget: int) -> bool:
+        used, limits = self._history.estimate(), self._thresholds
+        if not limits.automatic:
+            return False
+        if used <= budget * limits.soft:
+            return True
+        if self._vain_up_to >= used <= budget * limits.hard:
+            return not self._failed
+        plan = pruning(self._history.messages(), used - budget * limits.soft * _DOWN_TO, kept_rounds=_KEPT_ROUNDS)
+        if used - plan.freed <= budget * limits.soft * _WELL_UNDER:
+            await self._prune(plan)
+            return True
+        if used <= budget * limits.hard:
+            self._vain_up_to = used + budget * _LOOK_AGAIN
+            return not self._failed
+        if await self._triggered():
+            return self._history.estimate() <= budget * limits.hard
+        if plan.stubs:
+            await self._prune(plan)
+        return False
+
+    async def overflowed(self) -> bool:
+        before = self._history.estimate()
+        if not self._thresholds.automatic:
+            return False
+        await self._triggered()
+        plan = pruning(self._history.messages(), math.inf, kept_rounds=1)
+        if plan.stubs:
+            await self._prune(plan)
+        return self._history.estimate() < before
+
+    async def _triggered(self) -> bool:
+        """Sum up, unless this turn has tried in vain; whether it was done."""
+        if self._failed or not self._history.earlier:
+            self._failed = True
+            return False
+        try:
+            told = await self.compact(Compaction.TRIGGERED)
+        except ToolError as error:
+            self._failed = True
+            await self._emit(Notice(Severity.WARNING, str(error)))
+            return False
+        await self._emit(Notice(Severity.INFO, told))
+        return True
+
+    async def _prune(self, plan: Pruning) -> None:
+        before = self._history.estimate()
+        self._history.replace_results(plan.stubs)
+        told = f"Cleared {len(plan.stubs)} old tool outputs: {_tokens(before, self._history.estimate())}."
+        await self._emit(Notice(Severity.INFO, told))
+
+    # ---------------------------------------------------------------------------- for all others
+
+    async def compress(self, focus: str) -> str:
+        told = await self.compact(Compaction.AUTONOMOUS, focus)
+        await self._emit(Notice(Severity.INFO, told))
+        return told
+
+    async def compact(self, method: Compaction, focus: str = "") -> str:
+        """Put a summary in the place of all that lies before the current turn; one line on what became of it.
+
+        focus   what must be kept above all, in the words of whoever asks
+        Raises ToolError (permanent_failure) when there is nothing to sum up, no summary came, or one is being written:
+        the conversation is as it was.
+        """
+        if self._running:
+            raise _kept("a summary is being written already")
+        self._running = True
+        try:
+            return await self._compact(method, focus)
+        finally:
+            self._running = False
+
+    def status(self) -> Sequence[str]:
+        """Lines for /status; none while it is off and nothing was summed up."""
+        limits, used, budget = self._thresholds, self._history.estimate(), self._budget()
+        if not limits.automatic and not self._count:
+            return ()
+        thresholds = f"soft={limits.soft:.0%}, hard={limits.hard:.0%}" if limits.automatic else "on request only"
+        return (f"Context: {used:,} of {budget:,} tokens; compaction: {thresholds}; summaries: {self._count}",)
+
+    async def _compact(self, method: Compaction, focus: str) -> str:
+        history, budget = self._history, self._budget() or _WINDOW
+        earlier = history.earlier
+        if not earlier:
+            raise _kept("there is nothing before the current turn")
+        kept = history.knowledge
+        covered = parts_tokens(kept) > budget // _KNOWLEDGE_PART
+        old = (Message(Role.USER, kept), *earlier) if covered else earlier
+        replaced, before = messages_tokens(old), history.estimate()
+        record = await self._record(old, focus, min(max(budget // _SUMMARY_PART, _SUMMARY[0]), _SUMMARY[1]))
+        section = summary.section(record)
+        if part_tokens(section) >= replaced:
+            raise _kept("the summary was no shorter")
+        history.sum_up((section,) if covered else (*kept, section))
+        self._count += 1
+        self._vain_up_to = 0.0
+        await self._store(Summary(record, method, len(old), replaced))
+        said = _tokens(before, history.estimate())
+        return f"Summed up {len(old)} older messages ({method}): {said}."
+
+    async def _record(self, messages: Sequence[Message], focus: str, tokens: int) -> str:
+        """The summary, fit to be kept. Raises ToolError."""
+        how = self._summarizing
+        try:
+            provider = await how.provider()
+            room = (provider.context_window or _WINDOW) // 2
+            try:
+                text = await self._ask(provider, messages, focus, room, tokens)
+            except ProviderError as error:
+                if error.kind is not ProviderErrorKind.CONTEXT_TOO_LONG:
+                    raise
+                text = await self._ask(provider, messages, focus, room // 4, tokens)
+        except AgentError as error:
+            raise _kept(str(error).rstrip(".")) from error
+        return summary.fit(how.redact(text), tokens)
+
+    async def _ask(self, provider: Provider, messages: Sequence[Message], focus: str, room: int, tokens: int) -> str:
+        request = summary.summary_request(messages, focus, room=room, tokens=tokens)
+        done = await summary.ask(provider, request, seconds=self._summarizing.seconds)
+        self.usage += done.usage
+        return done.message.text
+
+    async def _store(self, made: Summary) -> None:
+        if self._summarizing.summaries is None:
+            return
+        try:
+            await self._summarizing.summaries.add(made)
+        except StoreUnavailable as error:
+            await self._emit(Notice(Severity.WARNING, f"The summary was not stored: {error}"))
+
+
+def _tokens(before: int, after: int) -> str:
+    return f"about {before:,} -> {after:,} tokens"
+
+
+def _kept(why: str) -> ToolError:
+    return ToolError(Category.PERMANENT_FAILURE, f"The conversation was not summed up: {why}. Nothing was removed.")

@@ -1,0 +1,83 @@
+"""What one conversation consists of besides its model and its tools: history, room, and the loop's hooks."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from acp_agent.agent.compaction import Compactor, Summarizing, Thresholds
+from acp_agent.agent.history import History
+from acp_agent.agent.hooks import Hooks
+from acp_agent.agent.offer import Offer
+from acp_agent.agent.phases import PhaseCalls, RememberedSummaries
+from acp_agent.agent.reflection import Reflection
+from acp_agent.agent.reputation import Reputation
+from acp_agent.agent.turn import Agent
+from acp_agent.compose.models import SessionModels
+from acp_agent.config.settings import Settings
+from acp_agent.core.events import EventSink
+from acp_agent.core.memory import Summaries, Summary
+from acp_agent.core.ports import Toolset
+from acp_agent.core.redaction import Redact
+
+
+class Conversation:
+    """Built once a session, by the configuration it began with.
+
+    agent     what runs its turns; None before the first
+    toolset   gives the session's tools, for the calls the agent makes by itself
+    offer     what of the tools the model is shown
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        models: SessionModels,
+        emit: EventSink,
+        redact: Redact,
+        summaries: Summaries,
+        toolset: Callable[[], Toolset],
+        offer: Offer,
+    ) -> None:
+        own = settings.agent
+        self.agent: Agent | None = None
+        self.history = History()
+        self._own = own
+        self._reflection = Reflection(Reputation(self._model))
+        self._phases = PhaseCalls() if settings.tools.phases.enabled else None
+        kept = _Kept(summaries, self._phases, toolset) if self._phases else summaries
+        self.compactor = Compactor(
+            self.history,
+            emit,
+            Summarizing(partial(models.for_chores, own.compress_provider), kept, redact),
+            self._budget,
+            Thresholds(own.compaction_soft, own.compaction_hard, automatic=own.compaction),
+        )
+        self._offer = offer
+        hooks = Hooks(self._offer, self._reflection, room=self.compactor)
+        self.hooks = (
+            hooks if self._phases is None else Hooks(self._offer, self._reflection, self._phases, self.compactor)
+        )
+
+    def status(self) -> Sequence[str]:
+        """Lines for /status."""
+        phases = self._phases.status() if self._phases else ()
+        return (*self.compactor.status(), *self._offer.status(), *self._reflection.status(), *phases)
+
+    def _budget(self) -> int:
+        return self.agent.budget if self.agent else self._own.context_budget_tokens or 0
+
+    def _model(self) -> str:
+        provider = self.agent and self.agent.provider
+        return f"{provider.name}:{provider.model}" if provider else "no model"
+
+
+class _Kept:
+    """Summaries that go to the store and, as an autonomous call, to the memory (S7)."""
+
+    def __init__(self, kept: Summaries, phases: PhaseCalls, toolset: Callable[[], Toolset]) -> None:
+        self._kept = kept
+        self._phases = phases
+        self._toolset = toolset
+
+    async def add(self, summary: Summary) -> None:
+        """As the port says."""
+        await RememberedSummaries(self._kept, self._phases, self._toolset()).add(summary)

@@ -1,0 +1,45 @@
+"""What the model is shown of the tools, by configuration (L3, L4, L5)."""
+
+from collections.abc import Callable
+
+from acp_agent.agent.offer import Offer, WholeOffer
+from acp_agent.config.settings import Settings
+from acp_agent.core.ports import Embedder
+from acp_agent.log import Log
+
+_log = Log(__name__)
+
+
+def offer(
+    settings: Settings, embedder: Embedder | None, joining: Callable[[], bool], warn: Callable[[str], None]
+) -> Offer:
+    """The offer of one conversation; `joining`: whether an MCP server is still starting."""
+    tafc, chosen, needs = settings.tools.tafc, settings.agent.tool_filter, settings.tools.dependencies
+    if not (tafc.enabled or chosen.enabled or needs.enabled):
+        return WholeOffer()
+    from acp_agent.agent.dependencies import Dependencies, Needs  # noqa: PLC0415 - off by default
+    from acp_agent.agent.dressed_offer import DressedOffer  # noqa: PLC0415 - off by default
+    from acp_agent.agent.schema_filter import INDISPENSABLE, SchemaFilter  # noqa: PLC0415 - off by default
+    from acp_agent.agent.tafc import Tafc  # noqa: PLC0415 - off by default
+    from acp_agent.agent.tool_ranking import EmbeddingRanking, WordRanking  # noqa: PLC0415 - off by default
+
+    schema_filter = chosen.enabled and SchemaFilter(
+        EmbeddingRanking(embedder) if embedder else WordRanking(),
+        top_k=chosen.top_k,
+        min_description_words=chosen.min_description_words,
+        always_on=chosen.always_on,
+    )
+    dependencies = needs.enabled and Dependencies(
+        {tool: Needs(rule.requires, rule.prefers) for tool, rule in needs.rules.items()},
+        boost_per_dep=needs.boost_per_dep,
+        max_total_boost=needs.max_total_boost,
+        always_on=schema_filter.always_on if schema_filter else INDISPENSABLE,
+        joining=joining,
+        warn=warn,
+    )
+    return DressedOffer(
+        _log,
+        tafc=Tafc(tafc.complexity_threshold) if tafc.enabled else None,
+        schema_filter=schema_filter or None,
+        dependencies=dependencies or None,
+    )

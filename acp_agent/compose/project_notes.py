@@ -1,0 +1,76 @@
+"""Notes for agents, from the files to the block of the system prompt that a session's next turn begins with."""
+
+import os
+from collections.abc import Callable, Iterable
+
+from acp_agent.agent.project_notes import ProjectNote, notes_block
+from acp_agent.config.memory_settings import InstructionSettings
+from acp_agent.execution.project_notes import Found, NoteReader, project_files
+from acp_agent.execution.roots import Roots
+from acp_agent.execution.users_notes import users_file
+
+_SLOW = "reading the notes for agents takes too long (a slow disk?): what was read last stands in for them"
+
+USERS_FILE = "AGENTS.md"
+"""Its name in the folder of the user's configuration."""
+
+
+class ProjectNotes:
+    """The notes of one session.
+
+    roots    what may be read now; None while nobody knows: then only the user's own count
+    clean    takes secrets and what cannot be seen out of a text
+    warn     told once of each file that was left out, and why
+    """
+
+    def __init__(
+        self,
+        config_file: str,
+        clean: Callable[[str], str],
+        warn: Callable[[str], None],
+        reader: NoteReader | None = None,
+    ) -> None:
+        self.roots: Roots | None = None
+        self._users = os.path.join(os.path.dirname(config_file), USERS_FILE)
+        self._clean = clean
+        self._warn = warn
+        self._reader = reader or NoteReader()
+        self._told = set[str]()
+        self._seen: tuple[Found, int] | None = None
+        self._block = ""
+
+    async def block(self, settings: InstructionSettings, *, trusted: bool | None) -> str:
+        """The block for the next turn, empty for none. The same text as before while the files say the same.
+
+        trusted   whether the user trusts the folder: where he said no, what came with it is left out
+        """
+        if not (settings.enabled and settings.max_chars):
+            return ""
+        roots = None if trusted is False else self.roots
+
+        def look() -> Found:
+            own = users_file(self._users)
+            theirs = Found() if roots is None else project_files(roots, settings.files)
+            return Found((*own.files, *theirs.files), (*own.troubles, *theirs.troubles))
+
+        found = await self._reader.read(look)
+        if found is None:
+            self._tell((_SLOW,))
+            return "" if trusted is False else self._block
+        self._tell(found.troubles)
+        if self._seen != (found, settings.max_chars):
+            self._block = self._shown(found, settings.max_chars)
+            self._seen = found, settings.max_chars
+        return self._block
+
+    def _shown(self, found: Found, max_chars: int) -> str:
+        notes = [
+            ProjectNote(self._clean(file.source), self._clean(file.text), file.users, file.more) for file in found.files
+        ]
+        return notes_block(notes, max_chars)
+
+    def _tell(self, troubles: Iterable[str]) -> None:
+        for trouble in troubles:
+            if trouble not in self._told:
+                self._told.add(trouble)
+                self._warn(trouble)

@@ -1,0 +1,156 @@
+"""A session's tools: what hangs on `[tools]` of the configuration, as a stage that is built again when that changes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from acp_agent.agent.reformat import Reformatter
+from acp_agent.compose.closed import Closed
+from acp_agent.compose.gates import Inner, Lasting, SessionGates
+from acp_agent.compose.judging import Ground
+from acp_agent.compose.mcp import GrowingCatalogue
+from acp_agent.compose.output import filter_engine, pipeline
+from acp_agent.compose.project_notes import ProjectNotes
+from acp_agent.compose.reload import Stage
+from acp_agent.compose.session_backends import SessionBackends
+from acp_agent.compose.session_roots import session_roots
+from acp_agent.compose.upkeep import unmarked
+from acp_agent.config import Loaded
+from acp_agent.core.errors import ConfigError
+from acp_agent.core.memory import Compressor, Memories
+from acp_agent.core.ports import Backends, Invocation, ToolContext, ToolExecutor
+from acp_agent.core.types import ToolSpec
+from acp_agent.execution.cache import ResultCache
+from acp_agent.execution.dyn import Catalogue, DynExecutor
+from acp_agent.execution.grounding import exists_in
+from acp_agent.execution.mending import Mending
+from acp_agent.output.filters import FilterEngine
+from acp_agent.output.redacted_view import RedactedToolset
+from acp_agent.output.redaction import Redactor
+from acp_agent.protocol.session import Session
+from acp_agent.tools.registry import Registry, ToolLimits, default_tools
+from acp_agent.tools.tool import Tool
+
+ChainBuilder: TypeAlias = Callable[[Callable[[Invocation], ToolContext]], ToolExecutor]
+
+
+@dataclass(frozen=True, slots=True)
+class Helpers:
+    """What the tools of a session lean on besides files, terminals and the web.
+
+    memories     gives the notes of all sessions by a configuration; None where they are switched off
+    compressor   shortens the conversation
+    reformatter  mends arguments; None where nobody does
+    notes        what the project says of itself, read below the same roots
+    """
+
+    memories: Callable[[Loaded], Memories | None]
+    compressor: Compressor
+    reformatter: Reformatter | None
+    notes: ProjectNotes
+
+
+class SessionTools:
+    """Builds stages. `cwd` is the session's folder, links resolved."""
+
+    def __init__(
+        self,
+        session: Session,
+        cwd: str,
+        backends: SessionBackends,
+        lasting: Lasting,
+        helpers: Helpers,
+        redactor: Redactor,
+    ) -> None:
+        self._session = session
+        self._cwd = cwd
+        self._backends = backends
+        self._lasting = lasting
+        self._helpers = helpers
+        self._redactor = redactor
+        self._cache = ResultCache(enabled=False)
+        self._filters: FilterEngine | None = None
+        self._faults: tuple[str, ...] = ()
+
+    def turn_began(self) -> None:
+        """The user may have changed files meanwhile."""
+        self._cache.turn_began()
+
+    def look(self) -> Sequence[str]:
+        """Take up stored answers and filter rules that were changed by hand; what is wrong now and was not before."""
+        self._lasting.grants.refresh()
+        before, self._faults = self._faults, self._filters.warnings if self._filters else ()
+        return [fault for fault in self._faults if fault not in before]
+
+    def stage(self, loaded: Loaded, warn: Callable[[str], None]) -> Stage:
+        """The tools by one configuration. Raises ConfigError."""
+        place, lasting = self._session.place, self._lasting
+        roots = session_roots(loaded, place.cwd, place.additional)
+        shell_roots = session_roots(loaded, place.cwd, place.additional, for_shell=True)
+        files, web = self._backends.files(roots), self._backends.web(loaded, lasting.auditor)
+        registry = Registry(self._tools(loaded))
+        active, memory = self._session.active, lasting.memory
+        ground = Ground(active, files.resolve, shell_roots, web.refusal, place.tools, memory.urls, memory.standing)
+        kept = loaded.settings.tools.result_cache
+        self._cache = ResultCache(enabled=kept.enabled, ttl=kept.ttl_secs)
+        self._filters = filter_engine(loaded)
+        words = pipeline(loaded, self._redactor, self._filters)
+        inner = Inner(words, self._cache, self._backends.stamp(roots), exists_in(files))
+        gates = SessionGates(loaded, ground, lasting, inner, registry.names, warn)
+        backends = Backends(
+            files,
+            self._backends.terminal,
+            programs=self._backends.programs,
+            web=web,
+            overflow=lasting.overflow,
+            memories=self._helpers.memories(loaded),
+            compressor=self._helpers.compressor,
+        )
+        toolset = self._front_door(_catalogue(registry, lasting), gates.chain, backends, gates.offers)
+        memory.limit(loaded.settings.tools)
+        self._helpers.notes.roots = roots
+        return Stage(toolset, backends)
+
+    def closed(self, fault: ConfigError) -> Stage:
+        """The tools while nobody knows what is forbidden: none. Raises ConfigError."""
+        closed = Closed(fault)
+        self._helpers.notes.roots = None
+        backends = closed.backends(self._cwd)
+        return Stage(self._front_door(closed, closed.chain, backends, lambda _: False), backends)
+
+    def _front_door(
+        self, catalogue: Catalogue, chain: ChainBuilder, backends: Backends, offers: Callable[[ToolSpec], bool]
+    ) -> RedactedToolset:
+        auditor, reformatter = self._lasting.auditor, self._helpers.reformatter
+        toolset = DynExecutor(
+            catalogue,
+            chain,
+            backends=backends,
+            cwd=self._cwd,
+            emit=self._lasting.emit,
+            offers=offers,
+            misunderstood=auditor and auditor.call,
+            mending=reformatter and Mending(reformatter, auditor.remarks.mended if auditor else unmarked),
+        )
+        return RedactedToolset(toolset, self._redactor)
+
+    def _tools(self, loaded: Loaded) -> tuple[Tool[Any], ...]:
+        settings, tools = loaded.settings, loaded.settings.tools
+        limits = ToolLimits(
+            command_seconds=tools.shell.max_timeout,
+            overflow_chars=min(ToolLimits().overflow_chars, tools.overflow.threshold * 4 // 5),
+            diagnostics=tools.diagnostics.max_diagnostics,
+            checker_seconds=tools.diagnostics.timeout,
+        )
+        if not tools.enabled:
+            return ()
+        return default_tools(
+            limits,
+            rich_kinds=settings.acp.rich_kinds,
+            memory=settings.memory.enabled,
+            compression=settings.agent.compress_context,
+        )
+
+
+def _catalogue(registry: Registry, lasting: Lasting) -> Catalogue:
+    return registry if lasting.servers is None else GrowingCatalogue(registry, lasting.servers)

@@ -1,0 +1,186 @@
+"""`[mcp]`: servers that bring tools of their own (requirements E6, A25; security.md 2.8).
+
+A value of `env` or `headers` may hold `${NAME}`: the variable of that name in the agent's own environment. So secrets
+stay out of files. Nothing else is expanded, and nothing is expanded before a server is about to be started.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, model_validator
+
+from acp_agent.config.masking import HIDDEN
+from acp_agent.config.section import PathText, Section, Words
+from acp_agent.config.tighter import OFF
+from acp_agent.core.errors import ConfigError
+from acp_agent.core.mcp import HttpServer, McpOrigin, McpServer, StdioServer
+
+SERVERS = "mcp.servers"
+MOST_OF_A_PROJECT = 16
+"""Servers a project's file may name: all of them are shown in one question."""
+
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def _url(value: str) -> str:
+    expected = "an http:// or https:// address without user or password (secrets go into headers, as ${NAME})"
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, brackets that do not close
+        raise ValueError(expected) from None
+    if not usable or "@" in parts.netloc or parts.fragment or not value.isprintable() or " " in value:
+        raise ValueError(expected)
+    return value
+
+
+def _no_nul(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("text without NUL characters")
+    return value
+
+
+def _variables(value: dict[str, str]) -> dict[str, str]:
+    if any(not name or "=" in name or "\0" in name + text for name, text in value.items()):
+        raise ValueError("names of variables without =, and text without NUL characters")
+    return value
+
+
+def _header_lines(value: dict[str, str]) -> dict[str, str]:
+    names = all(re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) for name in value)
+    if not names or any(not text.isprintable() for text in value.values()):
+        raise ValueError("names of HTTP headers, and values on one line")
+    return value
+
+
+_Word = Annotated[str, Field(min_length=1), AfterValidator(_no_nul)]
+
+
+class McpServerSettings(Section):
+    """One `[[mcp.servers]]` entry: a program to start, or an address to reach."""
+
+    name: Annotated[
+        str,
+        Field(
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+            description="Part of its tools' names: mcp_NAME_TOOL. Unique.",
+        ),
+    ]
+    command: Annotated[_Word | None, Field(description="Program to start; it speaks MCP on stdin and stdout.")] = None
+    args: Annotated[tuple[Annotated[str, AfterValidator(_no_nul)], ...], Field(strict=False)] = ()
+    env: Annotated[
+        dict[str, str],
+        Field(description="Variables it gets besides the usual few. ${NAME} stands for a variable of yours."),
+        AfterValidator(_variables),
+    ] = Field(default_factory=dict[str, str])
+    cwd: Annotated[PathText | None, Field(description="Folder it runs in. Unset: your home folder.")] = None
+    url: Annotated[
+        Annotated[str, AfterValidator(_url)] | None, Field(description="Address of a server over streamable HTTP.")
+    ] = None
+    headers: Annotated[
+        dict[str, str],
+        Field(description="Headers of every request. ${NAME} stands for a variable of yours."),
+        AfterValidator(_header_lines),
+    ] = Field(default_factory=dict[str, str])
+    allow_private: Annotated[
+        bool, Field(description="Whether the address may be on this machine or in a private network.")
+    ] = False
+    startup_timeout: Annotated[
+        float, Field(gt=0, le=600, allow_inf_nan=False, description="Seconds until its tools must be known.")
+    ] = 30.0
+    tool_timeout: Annotated[
+        float, Field(gt=0, le=3600, allow_inf_nan=False, description="Seconds one call may take.")
+    ] = 60.0
+    allow_tools: Annotated[Words, Field(description="The only tools of it that are used. Empty: all.")] = ()
+    deny_tools: Annotated[Words, Field(description="Tools of it that are never used; wins over allow_tools.")] = ()
+    read_only_tools: Annotated[
+        Words, Field(description="Tools of it that, on your word, change nothing: they run without a question.")
+    ] = ()
+    enabled: Annotated[bool, Field(description="Whether it is started.")] = True
+
+    @model_validator(mode="after")
+    def _one_way_to_reach_it(self) -> "McpServerSettings":
+        if (self.command is None) == (self.url is None):
+            raise ValueError("either command or url")
+        if self.command is None and (self.args or self.env or self.cwd):
+            raise ValueError("args, env and cwd only together with command")
+        if self.url is None and (self.headers or self.allow_private):
+            raise ValueError("headers and allow_private only together with url")
+        return self
+
+    def server(self, origin: McpOrigin, environ: Mapping[str, str], folder: str) -> McpServer:
+        """The server with every `${NAME}` filled in. Raises ConfigError for a variable that is not set.
+
+        folder   where a program runs that names no folder of its own
+        """
+        where = f"[[{SERVERS}]] {self.name}"
+        reach = (
+            HttpServer(self.url, _filled(where, "headers", self.headers, environ), self.allow_private)
+            if self.url is not None
+            else StdioServer(
+                self.command or "", self.args, _filled(where, "env", self.env, environ), self.cwd or folder
+            )
+        )
+        return McpServer(
+            self.name,
+            reach,
+            origin,
+            startup_timeout=self.startup_timeout,
+            tool_timeout=self.tool_timeout,
+            allow=self.allow_tools,
+            deny=self.deny_tools,
+            read_only=self.read_only_tools if origin is McpOrigin.CONFIG else (),
+        )
+
+    def shown(self) -> dict[str, object]:
+        """What was set, as it may be shown: of variables and headers only those that refer to others in whole."""
+        table = self.model_dump(mode="json", exclude_defaults=True)
+        for name, values in (("env", self.env), ("headers", self.headers)):
+            if values:
+                table[name] = {key: text if _REFERENCE.fullmatch(text) else HIDDEN for key, text in values.items()}
+        return table
+
+    def referred(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """The values of the variables its `${NAME}` stand for, for whoever has to take them out of text."""
+        texts = (*self.env.values(), *self.headers.values())
+        return tuple(environ.get(name, "") for text in texts for name in _REFERENCE.findall(text))
+
+
+def _filled(
+    where: str, field: str, values: Mapping[str, str], environ: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
+    missing = [
+        (name, each) for name, text in values.items() for each in _REFERENCE.findall(text) if each not in environ
+    ]
+    if missing:
+        name, variable = missing[0]
+        raise ConfigError(where, f"{field}.{name}", f"${{{variable}}}", f"the variable {variable} to be set")
+    return tuple((name, _REFERENCE.sub(lambda found: environ[found[1]], text)) for name, text in values.items())
+
+
+class McpSettings(Section):
+    """`[mcp]`: servers that bring tools of their own."""
+
+    enabled: Annotated[
+        bool, Field(description="Whether MCP servers are used at all, those the editor names included."), OFF
+    ] = True
+    servers: Annotated[
+        tuple[McpServerSettings, ...],
+        Field(
+            strict=False,
+            description="Servers every session starts. A project's file may name some, too: you are asked first.",
+            examples=[
+                [
+                    {
+                        "name": "github",
+                        "command": "github-mcp-server",
+                        "args": ["stdio"],
+                        "env": {"GITHUB_PERSONAL_ACCESS_TOKEN": "${GITHUB_TOKEN}"},
+                        "read_only_tools": ["get_issue", "list_issues"],
+                    }
+                ]
+            ],
+        ),
+    ] = ()

@@ -1,0 +1,236 @@
+"""Calls about things that may be made up (requirements S8). Off unless switched on; never blocks.
+
+A model invents a name when it wants one: a file that would have to be there, a page, a commit. Such a call is told
+when what it names is not there *and* nobody has mentioned it: no prompt, and no result that was not about it.
+
+    path         it does not exist, nor was its name mentioned; for a file to be written the same of its folder
+    address      it could not be had, nor was its host mentioned
+    identifier   a UUID or a digest, in a command or in the arguments of a call that changes nothing, never mentioned
+"""
+
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from acp_agent.core.backends import FileSystem
+from acp_agent.core.errors import AgentError
+from acp_agent.core.events import EventSink, Notice, Severity
+from acp_agent.core.phase import Phase
+from acp_agent.core.ports import Invocation, ToolExecutor
+from acp_agent.core.types import (
+    Access,
+    CallOrigin,
+    CommandSubject,
+    Json,
+    PathSubject,
+    ToolResult,
+    UrlSubject,
+)
+from acp_agent.core.wrapper import WrapperExecutor
+
+_WORD = re.compile(r"[\w.@+-]{2,256}")
+_IDENTIFIER = re.compile(
+    r"\b(?:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,64})\b",
+    re.IGNORECASE,
+)
+_DIGEST = re.compile(r"[0-9a-f]{7,64}")
+_LOOKED_AT = 100_000  # characters of one text
+_MOST_WORDS = 100_000
+_MOST_TOLD = 5  # things one call is told of
+_MOST_LOOKED_UP = 50  # identifiers of one call
+
+Exists: TypeAlias = Callable[[str], Awaitable[bool | None]]
+"""Whether anything is at a path as a call names it; None where nobody can tell. Never raises but for cancellation."""
+
+
+def _unmarked(call_id: str) -> None:
+    del call_id
+
+
+def exists_in(files: FileSystem) -> Exists:
+    """Looks where the session's tools look, and no further: what lies outside its folders nobody can tell."""
+
+    async def exists(path: str) -> bool | None:
+        try:
+            return await files.kind(path) is not None
+        except AgentError:
+            return None
+
+    return exists
+
+
+async def unknown(path: str) -> bool | None:
+    """Looks nowhere."""
+    del path
+
+
+class Mentioned:
+    """The words of a session: what the user typed and tools said. The oldest go when there are too many."""
+
+    def __init__(self) -> None:
+        self._words = OrderedDict[str, None]()
+        self._digests: set[str] = set()
+        self.suspicions = 0
+
+    def learn(self, text: str, *, without: frozenset[str] = frozenset()) -> None:
+        """Take in the words of a text, but for some."""
+        for word in _words(text):
+            if word not in without:
+                self._words[word] = None
+                self._words.move_to_end(word)
+                if _DIGEST.fullmatch(word):
+                    self._digests.add(word)
+        while len(self._words) > _MOST_WORDS:
+            self._digests.discard(self._words.popitem(last=False)[0])
+
+    def has(self, name: str) -> bool:
+        """Whether all words of a name were mentioned; a name without any is nothing to be made up."""
+        return all(word in self._words for word in _words(name))
+
+    def has_identifier(self, name: str) -> bool:
+        """Whether an identifier was; a digest may be mentioned longer or shorter than it is written now."""
+        word = name.lower()
+        return word in self._words or any(known.startswith(word) or word.startswith(known) for known in self._digests)
+
+    def status(self) -> tuple[str, ...]:
+        """A line for /status, for when made-up names are looked for."""
+        return (f"Hallucination detection: {self.suspicions} calls suspected",)
+
+    def clear(self) -> None:
+        """Forget all (/clear)."""
+        self.suspicions = 0
+        self._words.clear()
+        self._digests.clear()
+
+
+class GroundingExecutor(WrapperExecutor):
+    """Tells the user, the model and the audit of what a call of the model's may have made up.
+
+    exists      looks paths up, before the call runs
+    suspected   told the call's id: for the audit
+    """
+
+    def __init__(
+        self,
+        wrapped: ToolExecutor,
+        mentioned: Mentioned,
+        exists: Exists,
+        emit: EventSink,
+        suspected: Callable[[str], None] = _unmarked,
+    ) -> None:
+        super().__init__(wrapped)
+        self._mentioned = mentioned
+        self._exists = exists
+        self._emit = emit
+        self._suspected = suspected
+
+    async def execute(self, invocation: Invocation) -> ToolResult:
+        return await self._watched(invocation, self.wrapped.execute)
+
+    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
+        return await self._watched(invocation, self.wrapped.execute_confirmed)
+
+    async def _watched(self, invocation: Invocation, run: Callable[[Invocation], Awaitable[ToolResult]]) -> ToolResult:
+        if invocation.call.origin is not CallOrigin.MODEL or invocation.call.phase is not Phase.EXECUTOR:
+            result = await run(invocation)
+            self._mentioned.learn(result.text)
+            return result
+        suspects = [*await self._paths(invocation), *islice(self._identifiers(invocation), _MOST_TOLD)]
+        if suspects:
+            self._suspected(invocation.call.id)  # before it runs: it is recorded however it ends
+        result = await run(invocation)
+        addresses = list(self._addresses(invocation)) if result.failure is not None else []
+        if addresses:
+            self._suspected(invocation.call.id)
+        # What a result says of the call's own words proves nothing: "no such file: made-up.py".
+        own = frozenset(word for text in _texts(invocation.call.arguments) for word in _words(text))
+        self._mentioned.learn(result.text, without=own)
+        return await self._told(invocation, (*suspects, *addresses), result)
+
+    async def _told(self, invocation: Invocation, suspects: tuple[str, ...], result: ToolResult) -> ToolResult:
+        if not suspects:
+            return result
+        self._mentioned.suspicions += 1
+        named = "; ".join(suspects[:_MOST_TOLD])
+        await self._emit(Notice(Severity.WARNING, f"{invocation.spec.name}: perhaps made up by the model: {named}"))
+        if result.ruling is not None and result.ruling.gate:
+            return result  # it did not run: nobody said it may know what is there
+        line = f"[hallucination_suspect] {named}. Check where you have this from before you build on it."
+        return replace(result, text=f"{result.text}\n\n{line}", display=result.shown)
+
+    async def _paths(self, invocation: Invocation) -> list[str]:
+        found: list[str] = []
+        for path, made in _subject_paths(invocation):
+            looked_for = os.path.dirname(path.rstrip("/")) if made else path
+            name = os.path.basename(looked_for.rstrip("/"))
+            if name.strip(".") and not self._mentioned.has(name) and await self._exists(looked_for) is False:
+                found.append(f"{_short(looked_for)} is not there, and nobody has mentioned it")
+        return found
+
+    def _addresses(self, invocation: Invocation) -> Iterator[str]:
+        for subject in invocation.subjects:
+            host = _host(subject.url) if isinstance(subject, UrlSubject) else ""
+            if host and not self._mentioned.has(host):
+                yield f"{_short(host)} gave nothing, and nobody has mentioned it"
+
+    def _identifiers(self, invocation: Invocation) -> Iterator[str]:
+        texts = [subject.command for subject in invocation.subjects if isinstance(subject, CommandSubject)]
+        if not invocation.spec.mutates:
+            texts += _texts(invocation.call.arguments)
+        named = (match[0] for text in texts for match in _IDENTIFIER.finditer(text[:_LOOKED_AT]))
+        for identifier in dict.fromkeys(islice(named, _MOST_LOOKED_UP)):
+            if not self._mentioned.has_identifier(identifier):
+                yield f"nobody has mentioned {identifier}"
+
+
+def _subject_paths(invocation: Invocation) -> Iterator[tuple[str, bool]]:
+    """Each path once, and whether the call may make it. One that is read as well has to be there (edit)."""
+    read = {each.path for each in invocation.subjects if isinstance(each, PathSubject) and _reads(each.access)}
+    yield from ((path, False) for path in sorted(read))
+    for subject in invocation.subjects:
+        if isinstance(subject, PathSubject) and subject.path not in read:
+            yield subject.path, True
+
+
+def _reads(access: Access) -> bool:
+    return access is not Access.WRITE
+
+
+def _words(text: str) -> Iterator[str]:
+    """Lower case, without the full stop of a sentence."""
+    for match in _WORD.finditer(text[:_LOOKED_AT]):
+        if word := match[0].rstrip(".").lower():
+            yield word
+
+
+def _texts(value: Json) -> list[str]:
+    """Every text in a JSON value, however deep."""
+    texts: list[str] = []
+    rest: list[Json] = [value]
+    while rest:
+        match rest.pop():
+            case str() as text:
+                texts.append(text)
+            case list() as row:
+                rest += row
+            case dict() as table:
+                rest += table.values()
+            case _:
+                pass
+    return texts
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 200 else f"{name[:200]}…"

@@ -1,0 +1,127 @@
+"""RetryExecutor: what fails for want of a network or a server is tried again (requirements L6.4-L6.6, L6.10).
+
+Stands next to the tool. A repetition is no new call: it is not asked about, not counted against a quota, and only its
+last result is cleaned, kept, recorded and read by the model.
+"""
+
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from time import monotonic
+
+import anyio
+
+from acp_agent.core.errors import ToolErrorCategory, ToolFailure
+from acp_agent.core.ports import Invocation, ToolExecutor
+from acp_agent.core.types import ToolResult
+from acp_agent.core.wrapper import WrapperExecutor
+from acp_agent.log import Log
+
+_LATER = "The system has given up on this call. Go on without it, or try it once more later."
+_PROMISING = frozenset({ToolErrorCategory.RATE_LIMITED, ToolErrorCategory.SERVER_ERROR})
+"""Categories whose own suggestion says that the system will retry; true of no result that leaves here."""
+
+_log = Log(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRetries:
+    """How often a call is repeated. Times in seconds.
+
+    attempts        further attempts after the first; 0 for none
+    base, longest   the n-th wait, counted from 0, is drawn from 0 to base * 2**n, at most to `longest`: full jitter
+    budget          for all attempts of a call and the waits between; the first attempt alone may take longer
+    """
+
+    attempts: int = 2
+    base: float = 0.5
+    longest: float = 5.0
+    budget: float = 30.0
+
+    def wait(self, number: int, chance: float) -> float:
+        """Seconds before repetition `number`, from 0 on. `chance` is in [0, 1]."""
+        return chance * min(self.base * 2.0 ** min(number, 64), self.longest)
+
+
+def _unheard(call_id: str, attempts: int) -> None:
+    del call_id, attempts
+
+
+class RetryExecutor(WrapperExecutor):
+    """Repeats a call that failed by one of the four infrastructure categories, where `is_retryable` says it may.
+
+    That is never a call that changes something or runs a command. Whatever leaves here says `retryable: false`: the
+    system will not try again. An attempt that is under way when the budget ends is broken off, and the failure
+    before it stands.
+
+    attempted   told the id of a call that took more than one attempt, and how many it took: for the audit
+    clock, sleep, chance   for tests; `chance` gives a number in [0, 1)
+    """
+
+    def __init__(
+        self,
+        wrapped: ToolExecutor,
+        retries: ToolRetries,
+        attempted: Callable[[str, int], None] = _unheard,
+        *,
+        clock: Callable[[], float] = monotonic,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        super().__init__(wrapped)
+        self._retries = retries
+        self._attempted = attempted
+        self._clock = clock
+        self._sleep = sleep
+        self._chance = chance
+
+    async def execute(self, invocation: Invocation) -> ToolResult:
+        return await self._tried(invocation, self.wrapped.execute)
+
+    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
+        return await self._tried(invocation, self.wrapped.execute_confirmed)
+
+    async def _tried(self, invocation: Invocation, run: Callable[[Invocation], Awaitable[ToolResult]]) -> ToolResult:
+        begun = self._clock()
+        result, attempts = await run(invocation), 1
+        while attempts <= self._retries.attempts and _passing(result) and self.is_retryable(invocation):
+            wait = self._retries.wait(attempts - 1, self._chance())
+            if self._left(begun) <= wait:
+                break
+            _log.info("tool call repeated", tool=invocation.spec.name, attempt=attempts + 1, wait=round(wait, 2))
+            await self._sleep(wait)
+            again: ToolResult | None = None
+            with anyio.move_on_after(self._left(begun)):
+                attempts += 1
+                self._attempted(invocation.call.id, attempts)
+                again = await run(invocation)
+            if again is None:  # the time was up
+                break
+            result = again
+        return _final(result, attempts)
+
+    def _left(self, begun: float) -> float:
+        """Seconds of the budget that are left, 0 or more."""
+        return max(0.0, begun + self._retries.budget - self._clock())
+
+
+def _passing(result: ToolResult) -> bool:
+    """Whether a failure may pass by itself."""
+    return result.failure is not None and result.failure.category.retryable
+
+
+def _final(result: ToolResult, attempts: int) -> ToolResult:
+    """A result as it is told: a failure says how often it was tried, and promises no further attempt (L6.10)."""
+    before = result.failure
+    if before is None or not before.category.retryable:
+        return result
+    failure = _given_up(before, attempts)
+    text = failure.block() if result.text == before.block() else result.text
+    display = failure.message if result.display == before.message else result.display
+    return replace(result, text=text, display=display, failure=failure)
+
+
+def _given_up(failure: ToolFailure, attempts: int) -> ToolFailure:
+    told = f"{failure.message} (tried {attempts} times)" if attempts > 1 else failure.message
+    suggestion = failure.suggestion or (_LATER if failure.category in _PROMISING else "")
+    return replace(failure, message=told, suggestion=suggestion, retryable=False)

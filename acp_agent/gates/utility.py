@@ -1,0 +1,190 @@
+"""Calls that promise too little for what they cost are skipped (requirements L10). Off unless switched on.
+
+    worth = gain - 0.5 cost - 0.3 repetition + 0.2 novelty
+
+    gain         what such a tool usually gives, 0 to 1
+    cost         how full the model's window is, 0 to 1
+    repetition   1 when the same call was made in this turn and nothing was changed since, else 0
+    novelty      1 at the first call of a turn, 0 from the eleventh on
+
+Never weighed: what the user typed, what the agent does by itself, exempt tools. Never skipped for its worth: a call
+that changes something. When no worth can be told, nothing runs.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from acp_agent.core.phase import Phase
+from acp_agent.core.ports import Invocation, ToolExecutor
+from acp_agent.core.types import Allow, CallOrigin, Deny, ToolCall, ToolResult, ToolSpec, Verdict
+from acp_agent.core.wrapper import Gate
+
+ALWAYS_EXEMPT = frozenset({"invoke_skill", "load_skill"})
+"""Tools no configuration takes off the list of exempt ones."""
+
+_GAINS = {
+    "memory_search": 0.8,
+    "memory_save": 0.8,
+    "search_code": 0.65,
+    "grep": 0.65,
+    "find_path": 0.65,
+    "bash": 0.6,
+    "read": 0.55,
+    "write": 0.55,
+}
+_OTHER_GAIN = 0.5
+_NOVEL_CALLS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What is known of a call before it runs, each from 0 to 1."""
+
+    gain: float
+    cost: float
+    repetition: float
+    novelty: float
+
+    @property
+    def worth(self) -> float:
+        """From -0.3 to 1; not a number when it cannot be told."""
+        parts = (self.gain, self.cost, self.repetition, self.novelty)
+        if not all(0 <= part <= 1 for part in parts):
+            return math.nan
+        return self.gain - 0.5 * self.cost - 0.3 * self.repetition + 0.2 * self.novelty
+
+
+Weigh = Callable[[Invocation, "TurnCalls"], float]
+"""What a call is worth; not a finite number when that cannot be told."""
+
+
+class TurnCalls:
+    """The calls of the turn under way, and how full the model's window is. One a session; takes no await."""
+
+    def __init__(self) -> None:
+        self._occupied = 0.0
+        self._seen: set[str] = set()
+        self._ran: dict[str, str] = {}
+        self._skipped: dict[str, str] = {}
+        self.skips = 0
+
+    def turn_began(self) -> None:
+        """Another prompt: nothing has been asked yet."""
+        self._seen.clear()
+        self._ran.clear()
+        self._skipped.clear()
+
+    def measured(self, used: float, size: float) -> None:
+        """Tokens the conversation fills, of those the model's window has."""
+        share = used / size if size else 0.0
+        self._occupied = 1.0 if share > 1 else share
+
+    @property
+    def cost(self) -> float:
+        """From 0 to 1; not a number where the figures were none."""
+        return self._occupied
+
+    def novelty(self, call: ToolCall) -> float:
+        """From 1 to 0, by the other calls of the turn."""
+        others = len(self._seen) - (call.id in self._seen)
+        return max(0.0, 1 - others / _NOVEL_CALLS)
+
+    def repeats(self, call: ToolCall) -> bool:
+        """Whether an equal call was let through in this turn, and nothing has changed since."""
+        return self._ran.get(_digest(call), call.id) != call.id
+
+    def insists(self, call: ToolCall) -> bool:
+        """Whether an equal call was skipped in this turn already."""
+        return self._skipped.get(_digest(call), call.id) != call.id
+
+    def ran(self, call: ToolCall, spec: ToolSpec) -> None:
+        """A call goes on. What changes something makes every answer new."""
+        self._seen.add(call.id)
+        if spec.mutates:
+            self._ran.clear()
+        else:
+            self._ran.setdefault(_digest(call), call.id)
+
+    def skipped(self, call: ToolCall) -> None:
+        """A call was skipped."""
+        self._seen.add(call.id)
+        self._skipped.setdefault(_digest(call), call.id)
+        self.skips += 1
+
+    def status(self, threshold: float, exempt: Collection[str]) -> tuple[str, ...]:
+        """A line for /status, for when the gate is on."""
+        names = ", ".join(sorted(ALWAYS_EXEMPT.union(exempt)))
+        return (f"Utility gate: threshold={threshold:g}, exempt={names}, skipped={self.skips}",)
+
+
+def worth(invocation: Invocation, turn: TurnCalls) -> float:
+    """The usual way to weigh."""
+    spec = invocation.spec
+    gain = _OTHER_GAIN if spec.server else _GAINS.get(spec.name, _OTHER_GAIN)
+    return Prospect(gain, turn.cost, float(turn.repeats(invocation.call)), turn.novelty(invocation.call)).worth
+
+
+class UtilityGate(Gate):
+    """Skips calls worth less than `threshold`.
+
+    A model that asks for a skipped call again gets another, final answer, the same for every such call: three rounds
+    of it end the turn as any loop does (L2), so that insisting comes to an end and never to a run.
+    """
+
+    name = "utility"
+
+    def __init__(
+        self,
+        wrapped: ToolExecutor,
+        turn: TurnCalls,
+        threshold: float,
+        exempt: Collection[str] = (),
+        weigh: Weigh = worth,
+    ) -> None:
+        super().__init__(wrapped)
+        self._turn = turn
+        self._threshold = threshold
+        self._exempt = ALWAYS_EXEMPT | frozenset(exempt)
+        self._weigh = weigh
+
+    def check(self, invocation: Invocation) -> Verdict:
+        call, spec = invocation.call, invocation.spec
+        if call.origin is CallOrigin.USER or call.phase is not Phase.EXECUTOR or spec.name in self._exempt:
+            return Allow()
+        worth = self._weigh(invocation, self._turn)
+        if not (math.isfinite(worth) and math.isfinite(self._threshold)):
+            return Deny("not run: what this call is worth cannot be told", rule=f"worth {worth}")
+        if worth >= self._threshold or spec.mutates:
+            return Allow()
+        return Deny(self._why(invocation), rule=f"worth {worth:.2f} < {self._threshold:.2f}")
+
+    async def execute(self, invocation: Invocation) -> ToolResult:
+        self._take(invocation)
+        return await super().execute(invocation)
+
+    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
+        self._take(invocation)
+        return await super().execute_confirmed(invocation)
+
+    def _take(self, invocation: Invocation) -> None:
+        """Count the call by what `check` is about to say again: no call counts for its own worth."""
+        if isinstance(self.check(invocation), Deny):
+            self._turn.skipped(invocation.call)
+        else:
+            self._turn.ran(invocation.call, invocation.spec)
+
+    def _why(self, invocation: Invocation) -> str:
+        if self._turn.insists(invocation.call):
+            return "skipped again: this call stays skipped in this turn. Go on without it, or answer with what you have"
+        if self._turn.repeats(invocation.call):
+            return "skipped: the same call was made in this turn and nothing has changed since; use its answer"
+        return "skipped: this call promises too little for what it costs now; use what you have, or do something else"
+
+
+def _digest(call: ToolCall) -> str:
+    """Of the name and the arguments, sorted."""
+    asked = json.dumps([call.name, call.arguments], sort_keys=True)
+    return hashlib.sha256(asked.encode()).hexdigest()

@@ -1,0 +1,131 @@
+"""Texts placed by their meaning: an embedding model behind Ollama's API or OpenAI's.
+
+Sources: ollama/ollama docs/api.md "Generate Embeddings"; developers.openai.com "Create embeddings", which llama.cpp,
+vLLM and LM Studio speak as well.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from acp_agent.core.errors import ProviderError, ProviderErrorKind
+from acp_agent.core.types import Json, JsonObject
+from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm.json_wire import as_list, as_object
+from acp_agent.llm.whole_answer import bearer, posted
+from acp_agent.net.client import HttpClient
+
+BATCH: Final = 64
+"""Texts in one request."""
+LONGEST_TEXT: Final = 8000
+"""Characters of one text: OpenAI's models refuse more than 8192 tokens, and what a text is about stands before that."""
+_PATIENCE: Final = 60.0
+"""Seconds for one request: a local model may have to be loaded first."""
+_LIMIT: Final = 32 * 1024 * 1024
+"""Bytes of one answer: 64 vectors of 8192 numbers, each written in full, are a third of it."""
+_MOST_NUMBERS: Final = 8192
+
+Vector: TypeAlias = tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingApi:
+    """How a wire format asks for vectors, and where its answer has them, in the order of the texts."""
+
+    path: str
+    fields: Callable[[Endpoint], JsonObject]
+    vectors: Callable[[JsonObject], list[Json]]
+
+
+class HttpEmbedder:
+    """An Embedder behind one of these APIs. Holds the length of the first vector it was given; others are refused."""
+
+    def __init__(self, api: EmbeddingApi, endpoint: Endpoint, http: HttpClient) -> None:
+        self._api = api
+        self._endpoint = endpoint
+        self._http = http
+        self._length = 0
+
+    @property
+    def model(self) -> str:
+        """`PROVIDER:MODEL`."""
+        return f"{self._endpoint.provider}:{self._endpoint.model}"
+
+    async def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
+        """A unit vector for each text, in order, all of one length, always. Raises ProviderError.
+
+        Of a text the first 8000 characters count; a blank one is as good as a dash.
+        """
+        vectors: list[Vector] = []
+        for start in range(0, len(texts), BATCH):
+            vectors += await self._batch([text[:LONGEST_TEXT].strip() or "-" for text in texts[start : start + BATCH]])
+        return tuple(vectors)
+
+    async def _batch(self, texts: Sequence[str]) -> list[Vector]:
+        endpoint, api = self._endpoint, self._api
+        body: JsonObject = {"model": endpoint.model, "input": [*texts], **api.fields(endpoint)}
+        patience = min(endpoint.timeout, _PATIENCE)
+        headers = bearer(endpoint)
+        answer = await posted(self._http, endpoint, api.path, headers, body, patience=patience, limit=_LIMIT)
+        raw = api.vectors(answer)
+        if len(raw) != len(texts):
+            raise self._broken(f"{len(raw)} vectors for {len(texts)} texts")
+        return [self._unit(vector) for vector in raw]
+
+    def _unit(self, raw: Json) -> Vector:
+        """The vector at length 1. Raises ProviderError for what is none, or none of this model's."""
+        items = as_list(raw)
+        try:
+            numbers = [float(x) for x in items if isinstance(x, int | float) and not isinstance(x, bool)]
+        except OverflowError:  # an integer of hundreds of digits
+            numbers = []
+        if not 0 < len(numbers) <= _MOST_NUMBERS or len(numbers) != len(items):
+            raise self._broken("something that is no vector")
+        if len(numbers) != (self._length or len(numbers)):
+            raise self._broken(f"a vector of {len(numbers)} numbers after others of {self._length}")
+        norm = math.hypot(*numbers)
+        if not 0 < norm < math.inf:
+            raise self._broken("a vector without direction")
+        self._length = len(numbers)
+        return tuple(x / norm for x in numbers)
+
+    def _broken(self, what: str) -> ProviderError:
+        message = f"{self.model} sent {what}: check embedding_model"
+        return ProviderError(message, kind=ProviderErrorKind.PROTOCOL, status=200)
+
+
+def ollama_embedder(endpoint: Endpoint, http: HttpClient) -> HttpEmbedder:
+    """Behind /api/embed. Too long a text is cut by the server, which knows its tokens."""
+    return HttpEmbedder(EmbeddingApi("/api/embed", _ollama_fields, _ollama_vectors), endpoint, http)
+
+
+def openai_embedder(endpoint: Endpoint, http: HttpClient) -> HttpEmbedder:
+    """Behind /embeddings."""
+    return HttpEmbedder(EmbeddingApi("/embeddings", _openai_fields, _openai_vectors), endpoint, http)
+
+
+def _ollama_fields(endpoint: Endpoint) -> JsonObject:
+    stay = endpoint.extra_body.get("keep_alive")
+    return {"truncate": True} if stay is None else {"truncate": True, "keep_alive": stay}
+
+
+def _ollama_vectors(answer: JsonObject) -> list[Json]:
+    return as_list(answer.get("embeddings"))
+
+
+def _openai_fields(_: Endpoint) -> JsonObject:
+    return {"encoding_format": "float"}
+
+
+def _openai_vectors(answer: JsonObject) -> list[Json]:
+    """By `index`, where a server gives one: nothing says that they come in order."""
+    entries = list(map(as_object, as_list(answer.get("data"))))
+    indices = [entry.get("index") for entry in entries]
+    if sorted(index for index in indices if isinstance(index, int)) == list(range(len(entries))):
+        ordered: list[Json] = [None] * len(entries)
+        for index, entry in zip(indices, entries, strict=True):
+            assert isinstance(index, int)
+            ordered[index] = entry.get("embedding")
+        return ordered
+    return [entry.get("embedding") for entry in entries]

@@ -1,0 +1,187 @@
+"""The models a provider offers, as its server says.
+
+Sources: platform.claude.com "List Models"; developers.openai.com "List models", and what OpenRouter and vLLM add to
+it; ollama/ollama docs/api.md "List Local Models", "Show Model Information".
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Final, assert_never
+from urllib.parse import quote
+
+from acp_agent.config.provider_settings import ProviderType
+from acp_agent.core.errors import ProviderError, ProviderErrorKind
+from acp_agent.core.types import Json, JsonObject
+from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm.json_wire import as_count, as_list, as_object, as_text
+from acp_agent.llm.limits import ModelLimits, Price
+from acp_agent.llm.model_info import ModelInfo
+from acp_agent.llm.ollama_card import read_card
+from acp_agent.llm.provider_config import ProviderConfig, endpoint_of
+from acp_agent.llm.whole_answer import bearer, got, posted
+from acp_agent.net.client import HttpClient
+
+_PATIENCE: Final = 15.0
+"""Seconds for one page."""
+_LIMIT: Final = 8 * 1024 * 1024
+"""Bytes of one page: OpenRouter's is the longest, about one."""
+_MOST_PAGES: Final = 10
+_MOST: Final = 2000
+_ANY: Final = ModelLimits(context_window=1, max_output=1)  # the address is of no one model
+_WINDOWS: Final = ("context_length", "max_model_len", "max_context_length")
+_PRICES: Final = {
+    "input": "prompt",
+    "output": "completion",
+    "cache_read": "input_cache_read",
+    "cache_write": "input_cache_write",
+}
+_LONGEST_NAME: Final = 300  # characters
+# OpenAI lists all it has; what cannot hold a conversation only makes the list long.
+_NO_CHAT: Final = re.compile(
+    r"embedding|whisper|tts|dall-e|image|moderation|realtime|audio|transcribe|translate|sora|search|live|voice"
+    r"|^(babbage|davinci)|instruct|computer-use|deep-research"
+)
+
+
+async def list_models(config: ProviderConfig, http: HttpClient) -> tuple[ModelInfo, ...]:
+    """All models of a provider, at most 2000; none of one that plays scripts. Raises ConfigError, ProviderError."""
+    if config.type is ProviderType.SCRIPTED:
+        return ()
+    endpoint = endpoint_of(config, "", _ANY)
+    try:
+        match config.type:
+            case ProviderType.ANTHROPIC:
+                found = await _anthropic(endpoint, http)
+            case ProviderType.OPENAI:
+                found = [info for info in await _openai(endpoint, http) if not _out_of_place(config, info)]
+            case ProviderType.OLLAMA:
+                found = await _ollama(endpoint, http)
+            case _:
+                assert_never(config.type)
+    except ProviderError as error:
+        if error.kind is not ProviderErrorKind.NOT_FOUND:
+            raise
+        message = f"{config.name} has no list of models at {endpoint.base_url}: check base_url"
+        raise ProviderError(message, kind=error.kind, status=error.status) from error
+    return tuple(found[:_MOST])
+
+
+async def describe_ollama_model(config: ProviderConfig, http: HttpClient, info: ModelInfo) -> ModelInfo:
+    """One of Ollama's models with its sizes and abilities, which its list leaves out. Raises as `list_models`."""
+    endpoint = endpoint_of(config, info.model, _ANY)
+    body: JsonObject = {"model": info.model}
+    shown = await posted(http, endpoint, "/api/show", bearer(endpoint), body, patience=_PATIENCE, limit=_LIMIT)
+    card = read_card(shown)
+    return ModelInfo(
+        info.provider,
+        info.model,
+        info.title,
+        context_window=card.context_length,
+        images=card.images,
+        tools=card.tools,
+        thinking=card.thinking,
+    )
+
+
+async def _anthropic(endpoint: Endpoint, http: HttpClient) -> list[ModelInfo]:
+    headers = {"anthropic-version": "2023-06-01"} | ({"x-api-key": endpoint.api_key} if endpoint.api_key else {})
+    found: list[ModelInfo] = []
+    path = "/v1/models?limit=1000"
+    for _ in range(_MOST_PAGES):
+        page = await got(http, endpoint, path, headers, patience=_PATIENCE, limit=_LIMIT)
+        found += [
+            ModelInfo(
+                endpoint.provider,
+                name,
+                as_text(entry.get("display_name")) or name,
+                context_window=as_count(entry.get("max_input_tokens")) or None,
+                max_output=as_count(entry.get("max_tokens")) or None,
+                images=_supported(entry, "image_input"),
+                thinking=_supported(entry, "thinking", "types", "adaptive"),
+            )
+            for name, entry in _named(page.get("data"), "id")
+            if entry.get("lifecycle") != "retired"
+        ]
+        last = as_text(page.get("last_id"))
+        if page.get("has_more") is not True or not last:
+            break
+        path = f"/v1/models?limit=1000&after_id={quote(last, safe='')}"
+    return found
+
+
+def _supported(entry: JsonObject, *path: str) -> bool | None:
+    """Whether a capability of an Anthropic model is there; None where nothing is said."""
+    node: Json = entry.get("capabilities")
+    for step in path:
+        node = as_object(node).get(step)
+    said = as_object(node).get("supported")
+    return said if isinstance(said, bool) else None
+
+
+async def _openai(endpoint: Endpoint, http: HttpClient) -> list[ModelInfo]:
+    page = await got(http, endpoint, "/models", bearer(endpoint), patience=_PATIENCE, limit=_LIMIT)
+    return [
+        ModelInfo(
+            endpoint.provider,
+            name,
+            as_text(entry.get("name")) or name,
+            # OpenRouter and others | vLLM | Mistral
+            context_window=next(filter(None, (as_count(entry.get(key)) for key in _WINDOWS)), None),
+            max_output=as_count(as_object(entry.get("top_provider")).get("max_completion_tokens")) or None,
+            images=_listed(as_object(entry.get("architecture")).get("input_modalities"), "image"),
+            tools=_listed(entry.get("supported_parameters"), "tools"),
+            thinking=_listed(entry.get("supported_parameters"), "reasoning"),
+            price=_router_price(as_object(entry.get("pricing"))),
+        )
+        for name, entry in _named(page.get("data"), "id")
+    ]
+
+
+def _out_of_place(config: ProviderConfig, info: ModelInfo) -> bool:
+    """Whether it is one of OpenAI's models that cannot hold a conversation."""
+    return config.at_vendor and _NO_CHAT.search(info.model) is not None
+
+
+def _listed(value: Json, word: str) -> bool | None:
+    return word in value if isinstance(value, list) else None
+
+
+def _router_price(pricing: JsonObject) -> Price | None:
+    """OpenRouter's prices: texts of US dollars for one token; -1 where it depends."""
+    prices = {ours: _million(pricing.get(theirs)) for ours, theirs in _PRICES.items()}
+    if prices["input"] is None or prices["output"] is None:
+        return None
+    return Price.model_validate(prices)
+
+
+def _million(value: Json) -> float | None:
+    try:
+        price = float(as_text(value)) * 1e6
+    except ValueError:
+        return None
+    return round(price, 6) if math.isfinite(price) and price >= 0 else None
+
+
+async def _ollama(endpoint: Endpoint, http: HttpClient) -> list[ModelInfo]:
+    page = await got(http, endpoint, "/api/tags", bearer(endpoint), patience=_PATIENCE, limit=_LIMIT)
+    return [
+        ModelInfo(
+            endpoint.provider,
+            name,
+            name,
+            images=_listed(entry.get("capabilities"), "vision"),  # newer servers say so here, others in /api/show
+            tools=_listed(entry.get("capabilities"), "tools"),
+            thinking=_listed(entry.get("capabilities"), "thinking"),
+        )
+        for name, entry in _named(page.get("models"), "name")
+        if _listed(entry.get("capabilities"), "completion") is not False
+    ]
+
+
+def _named(entries: Json, key: str) -> Iterator[tuple[str, JsonObject]]:
+    """The entries of a list that have a name fit to be shown and sent back."""
+    for entry in map(as_object, as_list(entries)):
+        name = as_text(entry.get(key))
+        if 0 < len(name) <= _LONGEST_NAME and name.isprintable() and " " not in name:
+            yield name, entry

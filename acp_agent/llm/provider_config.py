@@ -1,0 +1,202 @@
+"""A configured provider as its adapters need it: key read, address settled, every default filled in."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar, cast
+from urllib.parse import urlsplit
+
+from acp_agent.config.model_settings import Effort, ModelOptions, OpenAIApi
+from acp_agent.config.provider_settings import ProviderSettings, ProviderType
+from acp_agent.core.errors import ConfigError
+from acp_agent.core.types import Json, JsonObject
+from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm.limits import ModelLimits
+
+# The most an answer is asked to be when nobody said: longer ones take minutes and eat into the window.
+_USUAL_MAX_TOKENS: Final = 32_000
+_BASE_URLS: Final = {
+    ProviderType.ANTHROPIC: "https://api.anthropic.com",
+    ProviderType.OPENAI: "https://api.openai.com/v1",
+    ProviderType.OLLAMA: "http://127.0.0.1:11434",
+    ProviderType.SCRIPTED: "",
+}
+_KEY_VARIABLES: Final = {ProviderType.ANTHROPIC: "ANTHROPIC_API_KEY", ProviderType.OPENAI: "OPENAI_API_KEY"}
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderConfig:
+    """One `[[llm.providers]]` entry, the key and the variables in its headers already read.
+
+    api_key_env     names the variable in messages; the key itself never shows
+    timeout         seconds of silence between two pieces of an answer
+    script          for `scripted`: a packaged name or a path; empty = the model's id is the name
+    context_window  tokens; None takes what is known about the model
+    max_tokens      tokens of one answer, likewise
+    images          whether its models take pictures, likewise
+    tools           false for models that are offered none
+    thinking        whether its models are asked to think, likewise
+    effort          how hard, for those that think
+    temperature     for those that do not
+    api             which of OpenAI's two
+    headers         further HTTP headers of every request; may hold secrets
+    extra_body      fields added to every request, such as { top_p = 0.9 }
+    keep_alive      how long Ollama keeps a model loaded, such as "30m"
+    """
+
+    name: str
+    type: ProviderType
+    base_url: str = ""
+    api_key: str = field(default="", repr=False)
+    api_key_env: str = ""
+    timeout: float = 300.0
+    script: str = ""
+    context_window: int | None = None
+    max_tokens: int | None = None
+    images: bool | None = None
+    tools: bool | None = None
+    thinking: bool | None = None
+    effort: Effort | None = None
+    temperature: float | None = None
+    api: OpenAIApi = OpenAIApi.AUTO
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    extra_body: JsonObject = field(default_factory=dict[str, Json])
+    keep_alive: str = ""
+
+    @classmethod
+    def of(cls, settings: ProviderSettings, environ: Mapping[str, str]) -> "ProviderConfig":
+        """A provider as configured, key and headers read from their variables. Raises ConfigError for an unset one."""
+        config = cls(
+            name=settings.name,
+            type=settings.type,
+            base_url=settings.base_url or "",
+            api_key=settings.api_key(environ),
+            api_key_env=settings.api_key_env or "",
+            timeout=settings.timeout,
+            script=settings.script or "",
+            headers=settings.request_headers(environ),
+            extra_body=cast("JsonObject", dict(settings.extra_body or {})),
+            keep_alive=settings.keep_alive or "",
+        )
+        return config.with_options(settings)
+
+    def with_options(self, options: ModelOptions) -> "ProviderConfig":
+        """The same provider, with what these options say."""
+        return replace(
+            self,
+            context_window=options.context_window or self.context_window,
+            max_tokens=options.max_tokens or self.max_tokens,
+            images=_first(options.images, self.images),
+            tools=_first(options.tools, self.tools),
+            thinking=_first(options.thinking, self.thinking),
+            effort=_first(options.effort, self.effort),
+            temperature=_first(options.temperature, self.temperature),
+            api=options.api or self.api,
+        )
+
+    @property
+    def at_vendor(self) -> bool:
+        """Whether it is the vendor's own address, where the vendor's prices and newest API are."""
+        return self.type in _KEY_VARIABLES and (
+            not self.base_url or _host(self.base_url) == _host(_BASE_URLS[self.type])
+        )
+
+    @property
+    def speaks_responses(self) -> bool:
+        """Whether OpenAI's Responses API is the one to use: other servers know it in part or not at all."""
+        return self.api is OpenAIApi.RESPONSES or (self.api is OpenAIApi.AUTO and self.at_vendor)
+
+
+def _first(said: _T | None, otherwise: _T | None) -> _T | None:
+    return otherwise if said is None else said
+
+
+def endpoint_of(config: ProviderConfig, model: str, limits: ModelLimits) -> Endpoint:
+    """A model's endpoint. Raises ConfigError: a missing or impossible key, an impossible address."""
+    where = f"provider {config.name!r}"
+    variable = config.api_key_env or _KEY_VARIABLES.get(config.type, "")
+    key = config.api_key.strip()
+    if not key and not config.base_url and config.type in _KEY_VARIABLES:
+        raise ConfigError(where, variable, "", "an API key in this environment variable")
+    if key and not re.fullmatch(r"[!-~]+", key):
+        raise ConfigError(where, variable or "api_key", "(not shown)", "a key of printable ASCII without spaces")
+    max_tokens = config.max_tokens
+    if max_tokens is None and config.type is ProviderType.ANTHROPIC:
+        max_tokens = min(limits.max_output, _USUAL_MAX_TOKENS)
+    thinking = limits.thinking if config.thinking is None else config.thinking
+    return Endpoint(
+        provider=config.name,
+        model=model,
+        base_url=_base_url(config, where),
+        api_key=key,
+        key_source=variable or f"the API key of {where}",
+        timeout=config.timeout,
+        context_window=config.context_window or limits.context_window,
+        max_tokens=max_tokens,
+        thinking=thinking,
+        images=limits.images if config.images is None else config.images,
+        extra_body={**_chosen(config, thinking=thinking), **config.extra_body},
+    )
+
+
+def _chosen(config: ProviderConfig, *, thinking: bool) -> JsonObject:
+    """Temperature, effort and the like, in the words of the provider's API.
+
+    The same in every request of a session, since what differs loses the prompt cache. A model that thinks takes no
+    temperature, at Anthropic and at OpenAI alike; one that does not knows no effort.
+    """
+    fields: JsonObject = {}
+    local = config.type is ProviderType.OLLAMA  # it takes both, and its adapter learns who thinks from the server
+    if config.temperature is not None and (local or not thinking):
+        fields["temperature"] = config.temperature
+    if config.keep_alive:  # the server reads no text without a unit
+        fields["keep_alive"] = int(config.keep_alive) if config.keep_alive in ("-1", "0") else config.keep_alive
+    if config.effort is None or local or not thinking:
+        return fields
+    if config.type is ProviderType.ANTHROPIC:
+        return {**fields, "output_config": {"effort": config.effort.value}}
+    if config.speaks_responses:
+        return {**fields, "reasoning": {"effort": config.effort.value}}
+    return {**fields, "reasoning_effort": config.effort.value}
+
+
+def _base_url(config: ProviderConfig, where: str) -> str:
+    """The address requests are appended to. Takes what users write: OLLAMA_HOST forms, a trailing /v1 or slash."""
+    url = config.base_url.strip().rstrip("/") or _BASE_URLS[config.type]
+    if config.type is ProviderType.OLLAMA:
+        url = _ollama_url(url)
+    expected = "an address such as https://host/v1, without user, password, query or fragment"
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError as error:
+        raise ConfigError(where, "base_url", _shown(url), expected) from error
+    if not usable or "@" in parts.netloc or parts.query or parts.fragment or not re.fullmatch(r"[!-~]+", url):
+        raise ConfigError(where, "base_url", _shown(url), expected)
+    return url.removesuffix("/v1") if config.type is ProviderType.ANTHROPIC else url
+
+
+def _ollama_url(host: str) -> str:
+    """OLLAMA_HOST as Ollama reads it (host, host:port, :port, URL), without the path of one of its APIs."""
+    url = host if "://" in host else f"http://{host}"
+    scheme, _, rest = url.partition("://")
+    netloc, slash, path = rest.partition("/")
+    name, _, port = netloc.rpartition(":") if re.search(r":\d*$", netloc) else (netloc, "", "")
+    name = "127.0.0.1" if name in ("", "0.0.0.0", "[::]") else name  # noqa: S104 - where it listens, not where we do
+    port = port or ("443" if scheme == "https" else "11434")
+    url = f"{scheme}://{name}:{port}{slash}{path}"
+    return url.removesuffix("/v1").removesuffix("/api").rstrip("/")
+
+
+def _host(url: str) -> str | None:
+    try:
+        return urlsplit(url.strip()).hostname
+    except ValueError:  # brackets that do not close; told when the model is built
+        return None
+
+
+def _shown(url: str) -> str:
+    """The URL without what may be a password."""
+    return re.sub(r"//[^/]*@", "//…@", url)

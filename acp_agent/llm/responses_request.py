@@ -1,0 +1,229 @@
+"""The conversation in the shape of OpenAI's Responses API, and what to change for servers that know only part of it.
+
+Nothing is kept at the server (`store: false`), so each request tells all. The same conversation always gives the
+same bytes, and a longer one starts with the bytes of the shorter one: prompt caching works on prefixes. No
+`prompt_cache_key` is sent: it would say nothing that the prefix does not, and several compatible servers refuse a
+request for it.
+"""
+
+import hashlib
+import json
+import re
+from dataclasses import replace
+from enum import StrEnum
+from typing import Final, assert_never
+
+from acp_agent.core.errors import ProviderError
+from acp_agent.core.messages import (
+    ImagePart,
+    Message,
+    OpaquePart,
+    Role,
+    TextPart,
+    ThoughtPart,
+    ToolResultPart,
+    ToolUsePart,
+)
+from acp_agent.core.ports import ModelRequest
+from acp_agent.core.types import Json, JsonObject, ToolSpec
+from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm.json_wire import as_object
+from acp_agent.llm.openai_request import PICTURES_REFUSED, PICTURES_REFUSED_BY
+
+_LEAST_TOKENS: Final = 16  # OpenAI refuses a smaller `max_output_tokens`
+_LONGEST_ID: Final = 64  # characters of a `call_id`
+_SNAPSHOT: Final = re.compile(r"-\d{4}-?\d\d-?\d\d$")
+
+
+class Quirk(StrEnum):
+    """What a server refuses of our usual request; learnt from its own refusal."""
+
+    NO_ENCRYPTED = "no_encrypted"  # models that think in the open, or not at all
+    NO_SUMMARY = "no_summary"  # likewise; and OpenAI gives summaries only to organisations it has verified
+    NO_PARALLEL = "no_parallel"  # models that make one call at a time
+    TEXT_RESULTS = "text_results"  # LM Studio: a tool's output is a string
+    NO_IMAGES = "no_images"  # models for text, each server in its own words
+
+
+_REFUSALS: Final = (
+    (
+        re.compile(r"encrypted content is not supported|parameter:? '?include", re.IGNORECASE),
+        (400, 422),
+        Quirk.NO_ENCRYPTED,
+    ),
+    (
+        re.compile(r"reasoning\.summary|reasoning summar|parameter:? '?reasoning\b", re.IGNORECASE),
+        (400, 422),
+        Quirk.NO_SUMMARY,
+    ),
+    (re.compile(r"parallel_tool_calls"), (400, 422), Quirk.NO_PARALLEL),
+    (
+        re.compile(r"invalid type for 'input|function_call_output|\boutput\b.*\bstring\b", re.IGNORECASE),
+        (400, 422),
+        Quirk.TEXT_RESULTS,
+    ),
+    (PICTURES_REFUSED, PICTURES_REFUSED_BY, Quirk.NO_IMAGES),
+)
+_THOUGHTS_REFUSED: Final = re.compile(
+    r"encrypted.content.*could not|invalid_encrypted_content|reasoning\W+item|required following item"
+    r"|type 'reasoning'|reasoning input items|items are not persisted",
+    re.IGNORECASE,
+)
+
+
+def quirk_in(error: ProviderError) -> Quirk | None:
+    """The change that would make the server take the request, when its refusal names one."""
+    text = str(error)
+    return next((quirk for words, codes, quirk in _REFUSALS if error.status in codes and words.search(text)), None)
+
+
+def refuses_thoughts(error: ProviderError) -> bool:
+    """Whether the server will not take back earlier reasoning: another organisation's, too old, out of its place."""
+    return error.status in (400, 404, 422) and bool(_THOUGHTS_REFUSED.search(str(error)))
+
+
+def without_thoughts(request: ModelRequest) -> ModelRequest:
+    """The same request without anything only its maker understands."""
+    messages = (
+        replace(message, parts=tuple(part for part in message.parts if not isinstance(part, ThoughtPart | OpaquePart)))
+        for message in request.messages
+    )
+    return replace(request, messages=tuple(messages))
+
+
+def family(model: str) -> str:
+    """Whose reasoning a model can take up again: its id, without the date of a snapshot."""
+    return _SNAPSHOT.sub("", model)
+
+
+def request_body(endpoint: Endpoint, request: ModelRequest, quirks: frozenset[Quirk]) -> JsonObject:
+    """The body of POST /responses, streaming."""
+    if Quirk.NO_IMAGES in quirks:
+        endpoint = replace(endpoint, images=False)
+    body: JsonObject = {"model": endpoint.model, "stream": True, "store": False}
+    if endpoint.thinking and Quirk.NO_ENCRYPTED not in quirks:
+        body["include"] = ["reasoning.encrypted_content"]
+    reasoning = as_object(endpoint.extra_body.get("reasoning"))  # the effort, or what else the user has set
+    if endpoint.thinking and Quirk.NO_SUMMARY not in quirks:
+        reasoning = {"summary": "auto", **reasoning}
+    if reasoning:
+        body["reasoning"] = reasoning
+    max_tokens = request.max_tokens or endpoint.max_tokens
+    if max_tokens:
+        body["max_output_tokens"] = max(max_tokens, _LEAST_TOKENS)
+    if request.system.strip():
+        body["instructions"] = request.system
+    if request.tools:
+        body["tools"] = [_tool(spec) for spec in request.tools]
+        if Quirk.NO_PARALLEL not in quirks:
+            body["parallel_tool_calls"] = True
+    items: list[Json] = []
+    for message in endpoint.shown(request.messages):
+        match message.role:
+            case Role.USER:
+                items.extend(_user(message, text_results=Quirk.TEXT_RESULTS in quirks))
+            case Role.ASSISTANT:
+                items.extend(_assistant(endpoint, message))
+            case _:
+                assert_never(message.role)
+    body["input"] = items
+    return {**body, **{name: value for name, value in endpoint.extra_body.items() if name != "reasoning"}}
+
+
+def _tool(spec: ToolSpec) -> JsonObject:
+    """`strict` is said, for here it is the default, and refuses every schema with an optional parameter."""
+    told: JsonObject = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+    return {"type": "function", **told, "strict": False}
+
+
+def _user(message: Message, *, text_results: bool) -> list[JsonObject]:
+    """Tool results first (L1.6), each with its pictures, then what the user said."""
+    out: list[JsonObject] = []
+    content: list[Json] = []
+    for part in message.parts:
+        match part:
+            case ToolResultPart(text=text, images=images):
+                output: Json = text
+                if images and text_results:
+                    content += [_text(f"From tool call {part.id}:"), *map(_image, images)]
+                elif images:
+                    output = [*([_text(text)] if text.strip() else []), *map(_image, images)]
+                out.append({"type": "function_call_output", "call_id": _id(part.id), "output": output})
+            case TextPart(text) if text.strip():
+                content.append(_text(text))
+            case ImagePart():
+                content.append(_image(part))
+            case TextPart() | ThoughtPart() | ToolUsePart() | OpaquePart():
+                pass  # nothing this API knows in a user's message
+            case _:
+                assert_never(part)
+    return [*out, {"type": "message", "role": "user", "content": content}] if content else out
+
+
+def _assistant(endpoint: Endpoint, message: Message) -> list[JsonObject]:
+    """What the model said and called, each after the reasoning that led to it.
+
+    Reasoning that nothing follows is left out: the API refuses it.
+    """
+    out: list[JsonObject] = []
+    thoughts: list[JsonObject] = []
+    following: JsonObject = {}
+    for part in message.parts:
+        match part:
+            case ThoughtPart() | OpaquePart():
+                kept = _kept(endpoint, part)
+                item, following = as_object(kept.get("item")), as_object(kept.get("next"))
+                if not item or item.get("type") == "reasoning":
+                    thoughts += [item] if item else []
+                    continue
+            case TextPart(text):
+                item = _said(text, following) if text.strip() else {}
+            case ToolUsePart():
+                item = _called(part, following)
+            case ImagePart() | ToolResultPart():
+                continue  # an assistant's message has none
+            case _:
+                assert_never(part)
+        following = {}
+        if item:
+            out += [*thoughts, item]
+            thoughts = []
+    return out
+
+
+def _kept(endpoint: Endpoint, part: ThoughtPart | OpaquePart) -> JsonObject:
+    """What the reply kept of an item, when this provider and a model of this family made it (A16.6)."""
+    kept = (part.opaque if isinstance(part, ThoughtPart) else part.payload) or {}
+    mine = part.provider == endpoint.provider and kept.get("model") == family(endpoint.model)
+    return kept if mine else {}
+
+
+def _said(text: str, following: JsonObject) -> JsonObject:
+    """A message of the model's; as the API gave it where its id is known, else in the form every server takes."""
+    told = following if following.get("type") == "message" else {}
+    item: JsonObject = {"type": "message", "role": "assistant", **told}
+    if "id" in told:
+        return {**item, "status": "completed", "content": [{"type": "output_text", "text": text, "annotations": []}]}
+    return {**item, "content": text}
+
+
+def _called(use: ToolUsePart, following: JsonObject) -> JsonObject:
+    told = following if following.get("type") == "function_call" else {}
+    # Valid JSON whatever the model wrote: many servers parse it again and refuse the whole history.
+    arguments = json.dumps(use.arguments or {}, ensure_ascii=False, separators=(",", ":"))
+    return {"type": "function_call", **told, "call_id": _id(use.id), "name": use.name, "arguments": arguments}
+
+
+def _id(call_id: str) -> str:
+    """A call's id as the API takes it; the same id always gives the same."""
+    if len(call_id) <= _LONGEST_ID:
+        return call_id
+    return f"call_{hashlib.sha256(call_id.encode('utf-8', 'replace')).hexdigest()[:32]}"
+
+
+def _text(text: str) -> JsonObject:
+    return {"type": "input_text", "text": text}
+
+
+def _image(part: ImagePart) -> JsonObject:
+    return {"type": "input_image", "detail": "auto", "image_url": f"data:{part.mime_type};base64,{part.data}"}

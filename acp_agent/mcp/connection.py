@@ -1,0 +1,288 @@
+"""A connection to an MCP server: started in the background, watched, and started again when it is lost (E6).
+
+Nothing of the `mcp` package is loaded before the first one runs.
+"""
+
+import random
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import anyio.to_thread
+
+from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory, ToolFailure
+from acp_agent.core.mcp import McpConnection, McpDefinition, McpReply, McpServer, McpState
+from acp_agent.core.types import JsonObject
+from acp_agent.mcp import failures
+from acp_agent.net.lookup import Resolve, system_resolve
+from acp_agent.tools.visible import visible
+
+if TYPE_CHECKING:
+    from acp_agent.mcp.conversation import Conversation
+    from acp_agent.mcp.transport import Transport
+    from acp_agent.mcp.wire import Wire
+    from acp_agent.net.pinned import Dial
+
+_START_DELAYS: Final = (1.0, 2.0, 4.0, 8.0)
+"""Seconds before each further try while the server was never there."""
+_RECONNECT_DELAYS: Final = (2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0, 60.0, 60.0)
+_HEALTH_EVERY: Final = 30.0
+_PING_TIMEOUT: Final = 10.0
+_SETTLE: Final = 0.5
+"""Seconds after the server said its tools changed: it often says so several times."""
+_LIST_EVERY: Final = 5.0
+_CALL_PATIENCE: Final = 5.0
+"""Seconds a call waits for a connection that is just being made again."""
+_PROBLEM: Final = 500
+_NO_USE: Final = frozenset({ToolErrorCategory.POLICY_BLOCKED, ToolErrorCategory.INVALID_PARAMETERS})
+
+
+class Connection(McpConnection):
+    """See core.mcp.McpConnection. `run` does all of it.
+
+    changed       called whenever state, problem or definitions have changed; must be quick
+    environment   variables of which a program is given a few plain ones
+    dial, resolve, trust   how an HTTP server is reached; see net.mcp_http
+    sleep         waits between tries, pings and lists
+    """
+
+    def __init__(
+        self,
+        server: McpServer,
+        *,
+        changed: Callable[[], None],
+        environment: Mapping[str, str],
+        dial: "Dial | None" = None,
+        resolve: Resolve = system_resolve,
+        trust: ssl.SSLContext | None = None,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+    ) -> None:
+        self._server = server
+        self._changed = changed
+        self._environment = environment
+        self._dial = dial
+        self._resolve = resolve
+        self._trust = trust
+        self._sleep = sleep
+        self._state = McpState.STARTING
+        self._warnings: tuple[str, ...] = ()
+        self._reason = ""
+        self._final = False
+        self._definitions: tuple[McpDefinition, ...] = ()
+        self._left_out: tuple[str, ...] = ()
+        self._conversation: Conversation | None = None
+        self._turned = anyio.Event()
+        self._calls = 0
+        self._stable = False
+        self._closing = False
+        self._scope: anyio.CancelScope | None = None
+
+    @property
+    def server(self) -> McpServer:
+        return self._server
+
+    @property
+    def state(self) -> McpState:
+        return self._state
+
+    @property
+    def problem(self) -> str:
+        said = (*((self._reason,) if self._state is not McpState.READY else ()), *self._warnings, *self._left_out)
+        text = visible("; ".join(part for part in said if part))
+        return text if len(text) <= _PROBLEM else f"{text[:_PROBLEM]}…"
+
+    def definitions(self) -> tuple[McpDefinition, ...]:
+        return self._definitions
+
+    # ------------------------------------------------------------------- calls
+
+    async def call(self, tool: str, arguments: JsonObject) -> McpReply:
+        conversation = await self._reachable()
+        self._calls += 1
+        try:
+            with anyio.move_on_after(self._server.tool_timeout):
+                return await conversation.call(tool, arguments)
+        finally:
+            self._calls -= 1
+        raise failures.no_answer(self._server.name, tool, self._server.tool_timeout)
+
+    async def _reachable(self) -> "Conversation":
+        """The conversation to call in, after a little patience while it is being begun. Raises ToolError."""
+        with anyio.move_on_after(_CALL_PATIENCE):
+            while self._state not in {McpState.FAILED, McpState.CLOSED}:
+                if self._conversation is not None and self._conversation.alive:
+                    return self._conversation
+                await self._turned.wait()
+        raise failures.connection_lost(self._server.name, self.problem)
+
+    # ------------------------------------------------------------------- the life of it
+
+    def close(self) -> None:
+        """Have `run` return soon, everything of the server ended; at once, if it has not begun."""
+        self._closing = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def run(self) -> None:
+        """Connect, list, serve, watch and reconnect until closed or given up. Raises nothing but cancellation."""
+        try:
+            with anyio.CancelScope() as self._scope:
+                if self._closing:
+                    self._scope.cancel()
+                try:
+                    transport = await self._transport()
+                except Refused as error:
+                    self._reason = _told(error.failure)
+                else:
+                    await self._keep(transport)
+                self._turn(McpState.FAILED)
+        finally:
+            if self._state is not McpState.FAILED:
+                self._turn(McpState.CLOSED)
+
+    async def _transport(self) -> "Transport":
+        await anyio.to_thread.run_sync(import_module, "acp_agent.mcp.opening", abandon_on_cancel=True)  # half a second
+        from acp_agent.mcp.opening import transport_to  # noqa: PLC0415 - only sessions with servers pay for it
+
+        return transport_to(
+            self._server,
+            self._environment,
+            sleep=self._sleep,
+            resolve=self._resolve,
+            dial=self._dial,
+            trust=self._trust,
+            warn=self._warn,
+        )
+
+    def _warn(self, warning: str) -> None:
+        self._warnings = (*self._warnings, warning)
+
+    async def _keep(self, transport: "Transport") -> None:
+        """Serve one conversation after another, until there were too many failures in a row."""
+        delays, failed = _START_DELAYS, 0
+        while True:
+            was_ready = await self._serve(transport)
+            if was_ready:
+                delays = _RECONNECT_DELAYS
+            if self._stable:  # it did not just start and fall over
+                failed = 0
+            if self._final or failed == len(delays):
+                return
+            self._turn(McpState.WAITING)
+            await self._sleep(delays[failed] * random.uniform(0.75, 1))  # noqa: S311 - nothing secret about it
+            failed += 1
+
+    async def _serve(self, transport: "Transport") -> bool:
+        """One conversation, from its beginning until it is lost; whether its tools were ever known."""
+        from acp_agent.mcp.opening import Conversation, Wire  # noqa: PLC0415 - see above
+
+        relist, ready = _Relist(), False
+        wire = Wire(list_changed=relist.ask, sleep=self._sleep)
+        self._stable = self._final = False
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(transport.serve, wire)
+                async with Conversation(self._server, wire) as conversation:
+                    ready = await self._begin(conversation, wire)
+                    if ready:
+                        async with anyio.create_task_group() as watching:
+                            watching.start_soon(self._watch, conversation, wire)
+                            watching.start_soon(self._follow, conversation, wire, relist)
+                            await wire.lost.wait()
+                            watching.cancel_scope.cancel()
+                tasks.cancel_scope.cancel()
+            return ready
+        finally:
+            self._conversation = None
+            self._reason, self._final = wire.reason, wire.final
+            wire.close()
+
+    async def _begin(self, conversation: "Conversation", wire: "Wire") -> bool:
+        """Shake hands and learn the tools; whether that went well."""
+        seconds = self._server.startup_timeout
+        with anyio.move_on_after(seconds):
+            try:
+                await conversation.open()
+                await self._list(conversation)
+            except ToolError as error:
+                # A server that does not know us will not know us the next time either.
+                wire.lose(_told(error.failure), final=error.failure.category in _NO_USE)
+                return False
+            self._conversation = conversation
+            self._turn(McpState.READY)
+            return True
+        wire.lose(f"it did not start within {seconds:g} s")
+        return False
+
+    async def _list(self, conversation: "Conversation") -> None:
+        catalogue = await conversation.tools()
+        self._left_out = tuple(catalogue.troubles)
+        self._definitions = catalogue.definitions()
+
+    async def _watch(self, conversation: "Conversation", wire: "Wire") -> None:
+        """Ask for a sign of life whenever nothing was heard for a while and no call is being waited for."""
+        while True:
+            heard = wire.received
+            await self._sleep(_HEALTH_EVERY)
+            self._stable = True
+            if wire.received != heard or self._calls:
+                continue
+            with anyio.move_on_after(min(_PING_TIMEOUT, self._server.tool_timeout)) as limit:
+                try:
+                    await conversation.ping()
+                except ToolError as error:
+                    wire.lose(str(error))
+            if limit.cancelled_caught:
+                wire.lose("it no longer answers")
+
+    async def _follow(self, conversation: "Conversation", wire: "Wire", relist: "_Relist") -> None:
+        """List the tools again when the server says that they changed; not too often, however often it says so."""
+        while True:
+            await relist.asked()
+            await self._sleep(_SETTLE)
+            relist.begin()
+            with anyio.move_on_after(self._server.startup_timeout) as limit:
+                before = self._definitions, self._left_out
+                try:
+                    await self._list(conversation)
+                except ToolError as error:
+                    wire.lose(str(error))
+                    return
+                if before != (self._definitions, self._left_out):
+                    self._changed()
+            if limit.cancelled_caught:
+                wire.lose("it did not list its changed tools in time")
+                return
+            await self._sleep(_LIST_EVERY)
+
+    def _turn(self, state: McpState) -> None:
+        self._state = state
+        if state in {McpState.FAILED, McpState.CLOSED}:
+            self._definitions, self._left_out = (), ()
+        turned, self._turned = self._turned, anyio.Event()
+        turned.set()
+        self._changed()
+
+
+def _told(failure: ToolFailure) -> str:
+    """A failure in the user's words; what they may do about a refusal is for them, not for the model."""
+    blocked = failure.category is ToolErrorCategory.POLICY_BLOCKED
+    return f"{failure.message}. {failure.suggestion}" if blocked and failure.suggestion else failure.message
+
+
+class _Relist:
+    """Whether the tools are to be listed again."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def ask(self) -> None:
+        self._event.set()
+
+    async def asked(self) -> None:
+        await self._event.wait()
+
+    def begin(self) -> None:
+        self._event = anyio.Event()

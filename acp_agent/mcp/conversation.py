@@ -1,0 +1,128 @@
+"""What is said to a server once a wire is there: the handshake, the list of its tools, calls and pings.
+
+The `mcp` package's session does the handshake and keeps track of requests. Lists and results are read here, part by
+part: one bad tool does not spoil the others, and no schema of a server's is ever run as a program of checks.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, cast
+
+from mcp.client.session import ClientSession
+from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.types import CONNECTION_CLOSED, Implementation
+from pydantic import ValidationError
+
+from acp_agent import __version__
+from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.mcp import McpReply, McpServer
+from acp_agent.core.types import Json, JsonObject
+from acp_agent.mcp import failures
+from acp_agent.mcp.definitions import Catalogue
+from acp_agent.mcp.replies import read_reply
+from acp_agent.mcp.wire import Wire
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+_MAX_PAGES: Final = 20
+_CURSOR: Final = 4096
+
+
+class Conversation:
+    """One session with a server. Use as an async context manager, in one task; calls may come from any."""
+
+    def __init__(self, server: McpServer, wire: Wire) -> None:
+        self._server = server
+        self._wire = wire
+        self._dispatcher = JSONRPCDispatcher(wire.incoming, wire)
+        # No callbacks, so no sampling, no roots and no elicitation are offered.
+        info = Implementation(name="acp-agent", version=__version__)
+        self._session = ClientSession(dispatcher=self._dispatcher, client_info=info)
+
+    async def __aenter__(self) -> "Self":
+        await self._session.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: "TracebackType | None",
+    ) -> None:
+        await self._session.__aexit__(kind, error, trace)
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is still somebody to talk to, as far as is known."""
+        return not self._wire.lost.is_set()
+
+    async def open(self) -> None:
+        """Shake hands. Raises ToolError."""
+        try:
+            await self._session.initialize()
+        except MCPError as error:
+            raise self._error(error) from None
+        except ValidationError:
+            raise failures.no_reply(self._server.name, "its initialize result has a wrong form") from None
+        except RuntimeError:  # the one it raises for a protocol version that it does not know
+            message = f"MCP server {self._server.name} speaks no version of the protocol that is known here"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message) from None
+
+    async def tools(self) -> Catalogue:
+        """The server's tools, page by page, as many as may be kept. Raises ToolError."""
+        catalogue = Catalogue(self._server)
+        capabilities = self._session.server_capabilities
+        if capabilities is None or capabilities.tools is None:
+            return catalogue
+        cursor: str | None = None
+        for _ in range(_MAX_PAGES):
+            page = await self._ask("tools/list", {} if cursor is None else {"cursor": cursor})
+            tools, following = page.get("tools"), page.get("nextCursor")
+            if not isinstance(tools, list):
+                raise failures.no_reply(self._server.name, "its list of tools is none")
+            catalogue.add(tools)
+            if following is None or catalogue.full:
+                return catalogue
+            if not isinstance(following, str) or len(following) > _CURSOR or following == cursor:
+                catalogue.note("its list of tools goes on nowhere")
+                return catalogue
+            cursor = following
+        catalogue.note(f"only the first {_MAX_PAGES} pages of its list of tools were read")
+        return catalogue
+
+    async def call(self, tool: str, arguments: JsonObject) -> McpReply:
+        """Run a tool. Raises ToolError. Cancelling it tells the server so."""
+        result = await self._ask("tools/call", {"name": tool, "arguments": arguments})
+        try:
+            return read_reply(result)
+        except ValueError as error:
+            raise failures.no_reply(self._server.name, str(error)) from None
+
+    async def ping(self) -> None:
+        """Ask for a sign of life; an error is one too. Raises ToolError when the connection is gone."""
+        try:
+            await self._dispatcher.send_raw_request("ping", None)
+        except MCPError as error:
+            said = self._error(error)
+            if said.failure.category in {ToolErrorCategory.NETWORK_ERROR, ToolErrorCategory.TIMEOUT}:
+                raise said from None
+
+    async def _ask(self, method: str, params: JsonObject) -> JsonObject:
+        headers = {"mcp-protocol-version": self._session.protocol_version or ""}
+        try:
+            raw = await self._dispatcher.send_raw_request(
+                method, cast("Mapping[str, object]", params), {"headers": headers}
+            )
+        except MCPError as error:
+            raise self._error(error) from None
+        return cast("dict[str, Json]", raw)  # as the wire parsed it
+
+    def _error(self, error: MCPError) -> ToolError:
+        failure = self._wire.failure_of(error.code)
+        if failure is not None:
+            return ToolError(failure.category, failure.message, failure.suggestion)
+        if error.code == CONNECTION_CLOSED and self._wire.lost.is_set():
+            return failures.connection_lost(self._server.name, self._wire.reason)
+        return failures.server_said(self._server.name, error.code, error.message)

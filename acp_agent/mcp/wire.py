@@ -1,0 +1,238 @@
+"""Between a transport and the `mcp` package's session: what a server sends is sorted before anything believes it.
+
+Only answers to requests under way go on, each once. What a server asks for (sampling, roots, elicitation) is refused
+and its pings are answered right here; of what it tells, only that its tools changed matters. Whatever else comes is
+dropped, and slows down who sends much of it: nothing is read meanwhile, so a flood fills the sender's own pipe.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Self, TypeAlias, cast
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp.types import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from acp_agent.core.errors import ToolFailure
+from acp_agent.core.types import Json
+from acp_agent.mcp.lines import BrokenServerError
+
+Sleep: TypeAlias = Callable[[float], Awaitable[None]]
+
+_QUEUE: Final = 64
+_BATCH: Final = 100
+_NODES: Final = 300_000
+"""Lists and objects in one message: about 70 MB once they are read. Brackets in texts count too."""
+_JUNK: Final = 1000
+"""Lines in a row that are no message; programs print all kinds of things when they start."""
+_FREE_MESSAGES: Final = 200
+_FREE_BYTES: Final = 1024 * 1024
+_PENALTY: Final = 0.05
+"""Seconds of silence after so many messages, or bytes, that nobody asked for."""
+_OWN_CODES: Final = 1_000_000
+_ID_LIMIT: Final = 200
+_LIST_CHANGED: Final = "notifications/tools/list_changed"
+_CANCELLED: Final = "notifications/cancelled"
+
+
+class Wire:
+    """The pair of streams a ClientSession speaks over: `incoming` to read from, the wire itself to write to.
+
+    list_changed   called when the server says that its tools changed, as often as it does
+    outgoing       what is to be sent, for the transport
+    lost           set when the server is gone or not worth listening to; `reason` says why, `final` that trying
+                   again would be of no use
+    """
+
+    def __init__(self, *, list_changed: Callable[[], None], sleep: Sleep) -> None:
+        self._list_changed = list_changed
+        self._sleep = sleep
+        self._deliver, self.incoming = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUE)
+        self._send, self.outgoing = anyio.create_memory_object_stream[SessionMessage](_QUEUE)
+        self._pending: set[int] = set()
+        self._failures: dict[int, ToolFailure] = {}
+        self._junk = self._messages = self._bytes = 0
+        self.received = 0
+        self.lost = anyio.Event()
+        self.reason = ""
+        self.final = False
+
+    # ------------------------------------------------------------------- what a ClientSession writes to
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Queue a message. Never waits: a server that does not read must not hold up who gives up on it.
+
+        Raises anyio.BrokenResourceError when too many are waiting already, or the wire is closed.
+        """
+        match item.message:
+            case JSONRPCRequest(id=int(number)):
+                self._pending.add(number)
+            case JSONRPCNotification(method=method, params=dict(params)) if method == _CANCELLED:
+                self._pending.discard(cast("int", params.get("requestId")))
+            case _:
+                pass
+        try:
+            self._send.send_nowait(item)
+        except (anyio.WouldBlock, anyio.ClosedResourceError):
+            raise anyio.BrokenResourceError from None
+
+    async def aclose(self) -> None:
+        """No more messages come."""
+        self._send.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    # ------------------------------------------------------------------- what a transport calls
+
+    async def take(self, data: bytes) -> None:
+        """Take in a message, or a batch of them, as it was received.
+
+        Raises BrokenServerError when this was the last straw.
+        """
+        try:
+            message = _parsed(data)
+        except ValueError:
+            await self._wasted(len(data))
+            return
+        items = (message[:_BATCH] or [None]) if isinstance(message, list) else [message]
+        for item in items:
+            await self._sort(item, len(data) // len(items))
+
+    async def overhear(self, size: int) -> None:
+        """Take note of bytes that were no message and meant nothing."""
+        await self._charge(size, messages=0)
+
+    def waits_for(self, message: SessionMessage) -> bool:
+        """Whether a request is still unanswered, and somebody wants to know."""
+        return isinstance(message.message, JSONRPCRequest) and message.message.id in self._pending
+
+    def fail(self, message: SessionMessage, failure: ToolFailure) -> None:
+        """Answer a request in the server's place, if it is still waiting; `failure_of` tells the caller what was said.
+
+        The failure goes through the session as an error code, the only thing it hands on as it is.
+        """
+        request = message.message
+        if self.waits_for(message) and isinstance(request, JSONRPCRequest) and isinstance(request.id, int):
+            self._pending.discard(request.id)
+            code = _OWN_CODES + request.id
+            self._failures[code] = failure
+            error = JSONRPCError(jsonrpc="2.0", id=request.id, error=ErrorData(code=code, message=failure.message))
+            try:
+                self._deliver.send_nowait(SessionMessage(error))
+            except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                self.lose("the server's answers come faster than they can be read")
+
+    def failure_of(self, code: int) -> ToolFailure | None:
+        """The failure behind an error code; None when the code is the server's own."""
+        return self._failures.pop(code, None)
+
+    def lose(self, reason: str, *, final: bool = False) -> None:
+        """There is nobody to talk to any longer. Every request under way ends; the first reason counts."""
+        if not self.lost.is_set():
+            self.reason, self.final = reason, final
+            self.lost.set()
+            self._deliver.close()
+
+    def close(self) -> None:
+        """Close both streams, at both ends."""
+        for stream in (self._deliver, self.incoming, self._send, self.outgoing):
+            stream.close()
+
+    # ------------------------------------------------------------------- sorting
+
+    async def _sort(self, item: Json, size: int) -> None:
+        self.received += 1
+        match item:
+            case {"id": int(number), "result": _} | {"id": int(number), "error": _} if (
+                type(number) is int and number in self._pending
+            ):
+                self._pending.discard(number)
+                self._junk = 0
+                await self._hand_on(number, item)
+                return
+            case {"method": str(method), "id": int(identity) | str(identity)} if _is_id(identity):
+                self._junk = 0
+                self._answer(identity, method)
+            case {"method": str(method)} if "id" not in item:
+                self._junk = 0
+                if method == _LIST_CHANGED:
+                    self._list_changed()
+            case {"result": _} | {"error": _}:
+                pass  # late, twice, or never asked for
+            case _:
+                await self._wasted(size)
+                return
+        await self._charge(size)
+
+    async def _hand_on(self, number: int, item: Mapping[str, Json]) -> None:
+        answer: JSONRPCResponse | JSONRPCError
+        try:
+            if item.get("error") is not None:
+                answer = JSONRPCError.model_validate({"jsonrpc": "2.0", "id": number, "error": item["error"]})
+            else:
+                answer = JSONRPCResponse.model_validate({"jsonrpc": "2.0", "id": number, "result": item.get("result")})
+        except ValidationError:
+            said = ErrorData(code=INTERNAL_ERROR, message="the server's answer has a wrong form")
+            answer = JSONRPCError(jsonrpc="2.0", id=number, error=said)
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # on the way out
+            await self._deliver.send(SessionMessage(answer))
+
+    def _answer(self, identity: int | str, method: str) -> None:
+        """Answer a request of the server's: it lives, and that is all it is told."""
+        answer: JSONRPCResponse | JSONRPCError = JSONRPCResponse(jsonrpc="2.0", id=identity, result={})
+        if method != "ping":
+            error = ErrorData(code=METHOD_NOT_FOUND, message="this client offers no such thing")
+            answer = JSONRPCError(jsonrpc="2.0", id=identity, error=error)
+        # Who asks and does not read what is answered gets no answer.
+        with suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self._send.send_nowait(SessionMessage(answer))
+
+    async def _wasted(self, size: int) -> None:
+        self._junk += 1
+        if self._junk > _JUNK:
+            raise BrokenServerError(f"sent {_JUNK} lines that are no messages")
+        await self._charge(size)
+
+    async def _charge(self, size: int, messages: int = 1) -> None:
+        self._messages += messages
+        self._bytes += size
+        if self._messages >= _FREE_MESSAGES or self._bytes >= _FREE_BYTES:
+            pauses = 1 + self._bytes // _FREE_BYTES
+            self._messages = self._bytes = 0
+            await self._sleep(_PENALTY * pauses)
+
+
+def _is_id(identity: int | str) -> bool:
+    return not isinstance(identity, bool) and len(str(identity)) <= _ID_LIMIT
+
+
+def _parsed(data: bytes) -> Json:
+    """Raises ValueError for what is no JSON, BrokenServerError for what would cost too much to look at."""
+    if data.count(b"[") + data.count(b"{") > _NODES:
+        raise BrokenServerError(f"sent a message of more than {_NODES} lists and objects")
+    try:
+        return cast("Json", from_json(data.decode("utf-8", "replace"), allow_inf_nan=False))
+    except ValueError as error:
+        if "recursion limit" in str(error):
+            raise BrokenServerError("sent a message that nests too deep") from None
+        raise

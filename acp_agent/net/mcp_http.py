@@ -1,0 +1,167 @@
+"""HTTP to one MCP server: guarded like the web tools, with bodies that may go on for long (security.md 2.5, 2.8).
+
+The `mcp` package's own transport follows redirects, unpacks what it is sent and reads bodies of any size, over
+whatever addresses the resolver gives at that moment; here nothing of that happens. One connection a request.
+"""
+
+import os
+import ssl
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final
+
+import anyio.to_thread
+import httpcore
+
+from acp_agent import __version__
+from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.net.endpoint import judge_endpoint, locate
+from acp_agent.net.lookup import Resolve, system_resolve
+from acp_agent.net.pinned import Dial, PinnedBackend, system_dial, system_trust
+from acp_agent.net.statuses import REDIRECTS, status_error
+
+_OURS: Final = frozenset(
+    ("host", "content-length", "transfer-encoding", "connection", "accept-encoding", "user-agent", "te", "upgrade")
+)
+"""Headers nobody else sets: they say how the request is framed and where it goes."""
+
+
+class HttpAnswer:
+    """An answer whose body still comes in. Lives inside `McpHttp.ask`. Header names are lower-case."""
+
+    def __init__(self, host: str, response: httpcore.Response) -> None:
+        self._host = host
+        self._response = response
+        self.status = response.status
+        self.headers: Mapping[str, str] = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
+        }
+
+    @property
+    def mime(self) -> str:
+        """The body's MIME type in lower case, without parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    def failure(self) -> ToolError | None:
+        """What a status means that is no success. Redirects are not followed: a token must not travel on."""
+        if 200 <= self.status <= 299:
+            return None
+        if self.status in REDIRECTS:
+            message = f"{self._host} redirects to another address, which is not followed: name its final one"
+            return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
+        error = status_error(self._host, self.status, self.headers.get("retry-after", ""))
+        if self.status in {401, 403}:
+            return ToolError(error.failure.category, f"{error}: check the headers given for it")
+        return error
+
+    async def chunks(self) -> AsyncGenerator[bytes]:
+        """The body as it comes. Raises ToolError; so does one that is packed, since nobody asked for that."""
+        if self.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            message = f"{self._host} sent a packed answer without being asked to"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
+        with _translated(self._host):
+            async for chunk in self._response.aiter_stream():
+                yield chunk
+
+    async def body(self, limit: int) -> bytes:
+        """All of it. Raises ToolError when it has more than `limit` bytes."""
+        body = bytearray()
+        async for chunk in self.chunks():
+            body += chunk
+            if len(body) > limit:
+                message = f"{self._host} sent an answer of more than {limit} bytes, and nothing of it was kept"
+                raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
+        return bytes(body)
+
+
+class McpHttp:
+    """Requests to one URL. No proxies, no cookies, no redirects; addresses are judged, and pinned, for each request.
+
+    headers        sent with every request, but for those that frame it
+    allow_private  the user's word that the server may be on this machine or a private network
+
+    Raises Blocked, a Refused, for a URL that may not be used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        allow_private: bool = False,
+        resolve: Resolve = system_resolve,
+        dial: Dial | None = None,
+        trust: ssl.SSLContext | None = None,
+    ) -> None:
+        self._endpoint = judge_endpoint(url, allow_private=allow_private)
+        self._headers = {name: value for name, value in headers.items() if name.lower() not in _OURS}
+        self._resolve = resolve
+        self._dial = dial or system_dial
+        self._trust = trust
+
+    @asynccontextmanager
+    async def ask(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> AsyncGenerator[HttpAnswer]:
+        """Send one request and hold its answer open; `headers` win over the server's own. No time limit but connecting.
+
+        Raises Blocked when it may not be reached, ToolError for everything else that is no answer.
+        """
+        target = self._endpoint.target
+        judged = await locate(self._endpoint, self._resolve)
+        scheme = b"https" if self._endpoint.tls else b"http"
+        url = httpcore.URL(scheme=scheme, host=target.host.encode(), port=target.port, target=target.resource)
+        backend = PinnedBackend(judged, self._dial)
+        trust = await self._trusted() if self._endpoint.tls else None
+        try:
+            with _translated(target.host):
+                connection = httpcore.AsyncHTTPConnection(url.origin, ssl_context=trust, network_backend=backend)
+                async with connection.stream(
+                    method, url, headers=self._all(headers, body), content=body or None
+                ) as response:
+                    backend.head_received()
+                    yield HttpAnswer(target.host, response)
+        finally:
+            await backend.aclose()
+
+    async def _trusted(self) -> ssl.SSLContext:
+        if self._trust is None:
+            self._trust = await anyio.to_thread.run_sync(system_trust)
+        return self._trust
+
+    def _all(self, headers: Mapping[str, str], body: bytes) -> list[tuple[str, str]]:
+        mine = {name.lower() for name in headers}
+        kept = {name: value for name, value in self._headers.items() if name.lower() not in mine}
+        return [
+            ("Host", self._endpoint.target.authority),
+            *kept.items(),
+            *headers.items(),
+            *((("Content-Length", str(len(body))),) if body else ()),
+            ("User-Agent", f"acp-agent/{__version__}"),
+            ("Accept-Encoding", "identity"),
+            ("Connection", "close"),
+        ]
+
+
+@contextmanager
+def _translated(host: str) -> Generator[None]:
+    """What goes wrong between us and the server, as a ToolError. Only the system's own words are told."""
+    try:
+        yield
+    except httpcore.TimeoutException as error:
+        raise ToolError(ToolErrorCategory.TIMEOUT, f"{host} did not take a connection in time") from error
+    except httpcore.LocalProtocolError as error:
+        message = f"the headers given for {host} cannot be sent"
+        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Tell the user to check them.") from error
+    except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
+        raise _broken(host, error) from error
+
+
+def _broken(host: str, error: BaseException) -> ToolError:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            message = f"the certificate of {host} is not valid: {cause.verify_message}"
+            return ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Do not use this host. Tell the user.")
+        if isinstance(cause, OSError) and cause.errno and not isinstance(cause, ssl.SSLError):
+            return ToolError(ToolErrorCategory.NETWORK_ERROR, f"no connection to {host} ({os.strerror(cause.errno)})")
+        cause = cause.__cause__ or cause.__context__
+    return ToolError(ToolErrorCategory.NETWORK_ERROR, f"the connection to {host} broke, or what came was not HTTP")

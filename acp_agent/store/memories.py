@@ -1,0 +1,121 @@
+"""Notes the model saves for later sessions: one table, a row a note, shared by all sessions (requirements E2).
+
+A search ranks the notes by words and, with an embedding model, by meaning; the rankings are merged by reciprocal rank.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import aiosqlite
+
+from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.memory import Remembered
+from acp_agent.core.ports import Embedder
+from acp_agent.store.db import Database
+from acp_agent.store.memory_index import MemoryIndex
+from acp_agent.store.memory_terms import Terms, terms_of
+from acp_agent.store.memory_vectors import MemoryVectors
+
+_RANKED = 100  # places of each ranking that count
+_DAMPING = 60  # of reciprocal rank: how little the very first places stand out
+
+_NEWEST = "SELECT key, created_at, recency, content FROM memories ORDER BY recency DESC LIMIT ?"
+_MAKE_ROOM = "DELETE FROM memories WHERE key NOT IN (SELECT key FROM memories ORDER BY recency DESC LIMIT ?)"
+
+
+class MemoryStore:
+    """The notes of a user: a core.memory.Memories.
+
+    max_notes   notes that are kept; the ones nobody has saved for the longest time make room
+    max_bytes   most bytes of UTF-8 one note may have
+    embedder    places texts by their meaning; None = words alone
+    now         seconds since 1970
+    index       what finds words
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        max_notes: int,
+        max_bytes: int,
+        embedder: Embedder | None = None,
+        now: Callable[[], float] = time.time,
+        index: MemoryIndex | None = None,
+    ) -> None:
+        self._database = database
+        self._max_notes = max_notes
+        self._max_bytes = max_bytes
+        self._vectors = None if embedder is None else MemoryVectors(database, embedder)
+        self._now = now
+        self._index = index or MemoryIndex()
+
+    @property
+    def method(self) -> str:
+        """How searches find; see core.memory.Memories.method."""
+        return "words" if self._vectors is None else f"words and meaning ({self._vectors.model})"
+
+    async def save(self, content: str) -> tuple[Remembered, bool]:
+        """Keep a note; see core.memory.Memories.save. Spaces and line ends make no other note of the same words."""
+        text = content.strip().encode("utf-8", "replace").decode()
+        size = len(text.encode())
+        if not text:
+            raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, "a note cannot be blank")
+        if size > self._max_bytes:
+            raise ToolError(
+                ToolErrorCategory.INVALID_PARAMETERS,
+                f"the note has {size} bytes, more than the {self._max_bytes} a note may have",
+                "Keep what matters, or save several notes.",
+            )
+        return await self._database.write(lambda connection: self._keep(connection, text))
+
+    async def search(self, query: str, limit: int) -> tuple[Remembered, ...]:
+        """The notes that fit best; see core.memory.Memories.search. The newest, for a query without a word."""
+        terms = terms_of(query)
+        near = await self._vectors.find(query, _RANKED) if self._vectors and terms else []
+        return await self._database.read(lambda connection: self._find(connection, terms, near, limit))
+
+    async def _keep(self, connection: aiosqlite.Connection, text: str) -> tuple[Remembered, bool]:
+        digest, now = hashlib.sha256(" ".join(text.split()).encode()).digest(), int(self._now())
+        (recency,) = next(iter(await connection.execute_fetchall("SELECT coalesce(max(recency), 0) + 1 FROM memories")))
+        renewed = list(
+            await connection.execute_fetchall(
+                "UPDATE memories SET created_at = ?, recency = ? WHERE digest = ? RETURNING key, content",
+                (now, recency, digest),
+            )
+        )
+        if renewed:
+            return Remembered(str(renewed[0][0]), renewed[0][1], now), False
+        async with connection.execute(
+            "INSERT INTO memories (digest, created_at, recency, content) VALUES (?, ?, ?, ?)",
+            (digest, now, recency, text),
+        ) as cursor:
+            key = cursor.lastrowid
+        await connection.execute_fetchall(_MAKE_ROOM, (self._max_notes,))
+        await self._index.update(connection)
+        return Remembered(str(key), text, now), True
+
+    async def _find(
+        self, connection: aiosqlite.Connection, terms: Terms, near: Sequence[int], limit: int
+    ) -> tuple[Remembered, ...]:
+        if not terms:
+            rows = await connection.execute_fetchall(_NEWEST, (limit,))
+            return tuple(Remembered(str(key), content, created_at) for key, created_at, _, content in rows)
+        scores = _merged((*await self._index.find(connection, terms, _RANKED), near))
+        marks = ", ".join("?" for _ in scores)
+        rows = await connection.execute_fetchall(
+            f"SELECT key, created_at, recency, content FROM memories WHERE key IN ({marks})",  # noqa: S608 - marks only
+            tuple(scores),
+        )
+        best = sorted(rows, key=lambda row: (-scores[row[0]], -row[2]))[:limit]
+        return tuple(Remembered(str(key), content, created_at, scores[key]) for key, created_at, _, content in best)
+
+
+def _merged(rankings: Iterable[Sequence[int]]) -> dict[int, float]:
+    """Keys to scores: what several rankings know, and high up, scores best."""
+    scores = dict[int, float]()
+    for ranking in rankings:
+        for place, key in enumerate(ranking):
+            scores[key] = scores.get(key, 0.0) + 1 / (_DAMPING + place)
+    return scores

@@ -1,0 +1,129 @@
+"""Where notes lie by their meaning: a vector a note and model, compared one by one (requirements E2).
+
+All of it is beside the point when it fails: notes are found by their words as well.
+"""
+
+import math
+import sys
+from array import array
+from collections.abc import Sequence
+from operator import mul
+
+import aiosqlite
+import anyio
+from anyio import to_thread
+
+from acp_agent.core.errors import ProviderError, StoreUnavailable
+from acp_agent.core.ports import Embedder
+from acp_agent.log import Log
+from acp_agent.store.db import Database
+
+_COMPARED = 2000  # notes, the newest
+_CAUGHT_UP = 64  # notes that get their vector in one search
+_LONGEST = 2000  # characters of a text that is placed: about what small models take
+_SECONDS = 10.0  # the model may take, each time it is asked
+_NEAR = 0.2  # cosine below which a note has nothing to do with a query
+
+_LACKING = """
+    SELECT key, content FROM memories
+    WHERE NOT EXISTS (SELECT 1 FROM memory_vectors WHERE memory = key AND model = ?)
+    ORDER BY recency DESC LIMIT ?
+"""
+_KEEP = "INSERT OR REPLACE INTO memory_vectors (memory, model, vector) SELECT key, ?, ? FROM memories WHERE key = ?"
+_ALL = """
+    SELECT key, vector FROM memories JOIN memory_vectors ON memory = key AND model = ? ORDER BY recency DESC LIMIT ?
+"""
+
+_log = Log(__name__)
+
+
+class MemoryVectors:
+    """Finds notes by meaning."""
+
+    def __init__(self, database: Database, embedder: Embedder) -> None:
+        self._database = database
+        self._embedder = embedder
+
+    @property
+    def model(self) -> str:
+        """Whose vectors these are."""
+        return self._embedder.model
+
+    async def find(self, query: str, limit: int) -> list[int]:
+        """The keys of the notes nearest to a query, nearest first; none when the model or the database fails."""
+        placed = await self._place([query])
+        if not placed:
+            return []
+        try:
+            await self._catch_up()
+            rows = await self._database.read(self._all)
+        except StoreUnavailable as error:
+            _log.warning("notes were not compared by meaning", error=str(error))
+            return []
+        return await to_thread.run_sync(_nearest, placed[0], rows, limit, abandon_on_cancel=True)
+
+    async def _catch_up(self) -> None:
+        """Place notes that have no vector of this model yet. Raises StoreUnavailable."""
+        lacking = await self._database.read(self._lacking)
+        placed = await self._place([content for _, content in lacking])
+        if not placed:
+            return
+
+        async def keep(connection: aiosqlite.Connection) -> None:
+            for (key, _), vector in zip(lacking, placed, strict=True):
+                await connection.execute_fetchall(_KEEP, (self.model, _bytes(vector), key))
+
+        await self._database.write(keep)
+
+    async def _place(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """A vector for each text; none at all when the model fails, is slow or answers something else."""
+        if not texts:
+            return ()
+        try:
+            with anyio.fail_after(_SECONDS):
+                placed = await self._embedder.embed([text[:_LONGEST] for text in texts])
+        except (ProviderError, TimeoutError) as error:
+            _log.warning("texts were not placed by meaning", model=self.model, error=str(error))
+            return ()
+        sizes = {len(vector) for vector in placed}
+        finite = all(map(math.isfinite, (number for vector in placed for number in vector)))
+        fits = len(placed) == len(texts) and len(sizes) == 1 and 0 not in sizes and finite
+        return placed if fits else ()
+
+    async def _lacking(self, connection: aiosqlite.Connection) -> list[tuple[int, str]]:
+        return [(row[0], row[1]) for row in await connection.execute_fetchall(_LACKING, (self.model, _CAUGHT_UP))]
+
+    async def _all(self, connection: aiosqlite.Connection) -> list[tuple[int, bytes]]:
+        return [(row[0], row[1]) for row in await connection.execute_fetchall(_ALL, (self.model, _COMPARED))]
+
+
+def _nearest(query: Sequence[float], rows: Sequence[tuple[int, bytes]], limit: int) -> list[int]:
+    """The keys whose vectors point most nearly where the query does; of two alike the first stays first."""
+    found: list[tuple[float, int]] = []
+    length = math.hypot(*query)
+    for key, data in rows:
+        vector = _floats(data)
+        if len(vector) != len(query):  # of a model that changed under its name
+            continue
+        size = length * math.hypot(*vector)
+        near = sum(map(mul, query, vector)) / size if size else 0.0
+        if near >= _NEAR:
+            found.append((-near, key))
+    found.sort(key=lambda pair: pair[0])
+    return [key for _, key in found[:limit]]
+
+
+def _bytes(vector: Sequence[float]) -> bytes:
+    return _little_endian(array("f", vector)).tobytes()
+
+
+def _floats(data: bytes) -> "array[float]":
+    floats = array("f")
+    floats.frombytes(data[: len(data) // 4 * 4])
+    return _little_endian(floats)
+
+
+def _little_endian(floats: "array[float]") -> "array[float]":
+    if sys.byteorder == "big":
+        floats.byteswap()
+    return floats

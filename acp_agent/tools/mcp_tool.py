@@ -1,0 +1,222 @@
+"""A tool of an MCP server, as one of the session's own (requirements E6; security.md 2.8).
+
+No `Tool`: its parameters are a schema that came over the wire, not a class of ours. Names are `mcp_<server>_<tool>`:
+no built-in tool and no alias of one begins so.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import count
+
+from acp_agent.core.errors import ToolError, ToolErrorCategory, ToolFailure
+from acp_agent.core.mcp import McpConnection, McpDefinition, McpReply, McpState
+from acp_agent.core.ports import Invocation, ToolContext
+from acp_agent.core.types import Frame, Json, JsonObject, McpSubject, ToolCall, ToolKind, ToolResult, ToolSpec
+from acp_agent.tools.params import no_object, quote
+from acp_agent.tools.visible import title, visible
+
+MAX_DESCRIPTION = 2048
+"""Bytes of a description, our own words in front of it included."""
+
+_LONGEST_NAME = 64  # of a tool, as every model API wants it
+_LONGEST_SERVER = 24  # of that
+_UNFIT = re.compile(r"[^A-Za-z0-9_-]")
+_LINE = re.compile(r"[^\n\t]+")
+_WITHHELD = "The server has changed this tool since the user let it run; the user is asked before it runs again."
+_MOST_PROBLEMS = 5
+
+
+def server_slug(server: str) -> str:
+    """A server's name as it stands in its tools' names: fit, at most 24 characters, another for another name cut."""
+    fit = _fit(server)
+    return fit if len(fit) <= _LONGEST_SERVER else f"{fit[: _LONGEST_SERVER - 7]}_{_short_hash(server)}"
+
+
+def tool_names(server: str, tools: Collection[str], others: Collection[str]) -> Mapping[str, str]:
+    """The model's names for a server's tools, by the server's own.
+
+    others   the names of the session's other servers: no name may look like one of theirs
+
+    Where two would be one, where a name must be cut, or looks like a tool of another server (`a` with `b_c` beside a
+    server `a_b`), a hash of the tool's own name makes it another, behind the server's part in the last case. Which is
+    not left to the order in which servers come up: a name means one tool, whoever was first.
+    """
+    prefix = f"mcp_{server_slug(server)}_"
+    longer = tuple(f"mcp_{slug}_".lower() for slug in map(server_slug, others) if len(slug) + 5 > len(prefix))
+    folded = [prefix.lower() + _fit(tool).lower() for tool in tools]
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for tool, plain in zip(tools, folded, strict=True):
+        foreign = bool(longer) and plain.startswith(longer)
+        clear = folded.count(plain) == 1 or tool == _fit(tool).lower()
+        name = next(
+            each for each in _candidates(prefix, tool, clear=clear, foreign=foreign) if each.lower() not in taken
+        )
+        taken.add(name.lower())
+        names[tool] = name
+    return names
+
+
+def _candidates(prefix: str, tool: str, *, clear: bool, foreign: bool) -> Iterator[str]:
+    """Names for a tool, best first, without end."""
+    plain = f"{prefix}{_short_hash(tool)}_{_fit(tool)}" if foreign else prefix + _fit(tool)
+    if (clear or foreign) and len(plain) <= _LONGEST_NAME:
+        yield plain
+    for salt in count():
+        yield f"{plain[: _LONGEST_NAME - 7]}_{_short_hash(tool + str(salt or ''))}"
+
+
+def _fit(tool: str) -> str:
+    return _UNFIT.sub("_", tool)
+
+
+def _short_hash(name: str) -> str:
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+
+
+class McpTool:
+    """One definition of one server. A changed definition is another tool, of the same name."""
+
+    def __init__(self, name: str, definition: McpDefinition, connection: McpConnection) -> None:
+        self.name = name
+        self.definition = definition
+        self.connection = connection
+        server = connection.server
+        self._spec = ToolSpec(
+            name,
+            _described(server.name, definition.description),
+            _object_schema(definition.parameters),
+            ToolKind.OTHER,
+            mutates=definition.name not in server.read_only,
+            external=True,
+            server=server.name,
+        )
+
+    def spec(self) -> ToolSpec:
+        """What the model is told: the server's words, marked as such."""
+        return self._spec
+
+    def withheld(self) -> ToolSpec:
+        """The same without any word of the server's but the names of parameters: its definition was not agreed to."""
+        properties = self._spec.parameters.get("properties")
+        names = properties if isinstance(properties, dict) else {}
+        bare: JsonObject = {"type": "object", "properties": {name: _type_alone(each) for name, each in names.items()}}
+        return replace(self._spec, description=_described(self._spec.server, _WITHHELD), parameters=bare)
+
+    async def understand(self, call: ToolCall) -> Invocation:
+        """A call, ready for the gates. Raises ToolError (invalid_parameters or type_mismatch)."""
+        arguments = call.arguments
+        if arguments is None:
+            raise no_object(self.name, call.raw_arguments)
+        _check(self.name, arguments, self._spec.parameters)
+        server, tool = self._spec.server, self.definition.name
+        return Invocation(
+            call=replace(call, name=self.name),
+            spec=self._spec,
+            title=title(f"{server}: {tool}"),
+            run=partial(self._run, arguments),
+            subjects=(McpSubject(server, tool),),
+            deed=f"call {visible(tool)} of the MCP server {visible(server)}",
+        )
+
+    async def _run(self, arguments: JsonObject, context: ToolContext) -> ToolResult:
+        """Raises what `McpConnection.call` raises, and permanent_failure when the tool is no longer what was asked."""
+        del context
+        if self.connection.state is McpState.READY and self.definition not in self.connection.definitions():
+            told = f"{self.name}: its server has changed or removed this tool meanwhile; it did not run"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, told, "Look at the tools you have now.")
+        return _result(await self.connection.call(self.definition.name, arguments))
+
+
+def _result(reply: McpReply) -> ToolResult:
+    text = reply.text or (json.dumps(reply.structured, ensure_ascii=False) if reply.structured is not None else "")
+    failure = None
+    if reply.is_error:  # its words stand in the output: here they would speak in our name
+        failure = ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "the tool reported an error")
+    return ToolResult(
+        text=text or ("(an image)" if reply.images else "(no output)"),
+        envelope=None if reply.structured is None else {"structuredContent": reply.structured},
+        frame=None if failure is None else Frame(head=failure.block(), headline=f"[error] {failure.message}"),
+        images=reply.images,
+        failure=failure,
+    )
+
+
+def _described(server: str, description: str) -> str:
+    """The server's words, behind its name. What they hide is made visible; line ends stay."""
+    words = _LINE.sub(lambda line: visible(line[0]), f"[server: {server}] {description}".strip())
+    data = words.encode("utf-8", "replace")
+    return words if len(data) <= MAX_DESCRIPTION else data[: MAX_DESCRIPTION - 4].decode("utf-8", "ignore") + "…"
+
+
+def _object_schema(parameters: JsonObject) -> JsonObject:
+    """The schema as it came; one that is not for an object, which no model API takes, gives way to any object."""
+    return parameters if parameters.get("type") == "object" else {"type": "object", "properties": {}}
+
+
+def _type_alone(schema: Json) -> JsonObject:
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    return {"type": kind} if isinstance(kind, str) and kind in _TYPES else {}
+
+
+# -------------------------------------------------------------------------------------- arguments
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
+
+
+def _check(tool: str, arguments: JsonObject, schema: JsonObject) -> None:
+    """Say what is plainly wrong in our own words, without a trip; all else is for the server to judge."""
+    required, properties = schema.get("required"), schema.get("properties")
+    names = properties if isinstance(properties, dict) else {}
+    wrong = [
+        f"{visible(name)} is missing (expected {_expected(names.get(name))})"
+        for name in (required if isinstance(required, list) else ())
+        if isinstance(name, str) and name not in arguments
+    ]
+    if schema.get("additionalProperties") is False:
+        known = ", ".join(map(visible, names)) or "none"
+        wrong += [f"unknown key {quote(name)} (known keys: {known})" for name in arguments if name not in names]
+    mistyped = list(_mistyped(arguments, names))
+    if wrong or mistyped:
+        category = ToolErrorCategory.INVALID_PARAMETERS if wrong else ToolErrorCategory.TYPE_MISMATCH
+        raise ToolError(category, f"{tool}: {'; '.join([*wrong, *mistyped][:_MOST_PROBLEMS])}")
+
+
+def _mistyped(arguments: JsonObject, properties: Mapping[str, Json]) -> Iterator[str]:
+    for name, value in arguments.items():
+        kinds = _kinds(properties.get(name))
+        if kinds and not any(_is(value, kind) for kind in kinds):
+            yield f"{visible(name)} = {quote(value)} (expected {' or '.join(kinds)})"
+
+
+def _kinds(schema: Json) -> list[str]:
+    """The types a schema names; none when it says something about it that is not read here."""
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    kinds = kind if isinstance(kind, list) else [kind]
+    named = [each for each in kinds if isinstance(each, str) and each in _TYPES]
+    return named if len(named) == len(kinds) else []
+
+
+def _is(value: Json, kind: str) -> bool:
+    if isinstance(value, bool):
+        return kind == "boolean"
+    if kind == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, _TYPES[kind])
+
+
+def _expected(schema: Json) -> str:
+    return " or ".join(_kinds(schema)) or "a value"

@@ -1,0 +1,55 @@
+"""memory_save: a note for later sessions (requirements E2).
+
+It asks like every tool that changes something, with the whole note in the question: a note outlives the session, so
+one that a page or a file has talked the model into would speak in all later ones. "Always", or a rule `memory_save`
+`*` `allow`, ends the asking.
+"""
+
+from acp_agent.core.backends import FileSystem
+from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
+from acp_agent.core.ports import ToolContext
+from acp_agent.core.types import Subject, ToolKind, ToolResult
+from acp_agent.tools.params import Name, Params
+from acp_agent.tools.tool import Tool
+from acp_agent.tools.visible import title
+
+_NOT_SAVED = "Go on without; tell the user if he asked for it."
+
+
+class MemorySaveParams(Params):
+    """Note for later sessions what the user wants in general, or a lasting fact on a project (name it). No secrets."""
+
+    content: Name
+
+
+class MemorySave(Tool[MemorySaveParams]):
+    """Writes through the Memories port."""
+
+    name = "memory_save"
+    kind = ToolKind.OTHER
+    mutates = True
+    params = MemorySaveParams
+
+    def title(self, params: MemorySaveParams) -> str:
+        return title(f"Remember: {params.content}")
+
+    def subjects(self, params: MemorySaveParams) -> tuple[Subject, ...]:
+        """None: it touches no path, command or address, only our own store. That it mutates makes it ask."""
+        del params
+        return ()
+
+    async def deed(self, params: MemorySaveParams, files: FileSystem) -> str:
+        del files
+        return f"remember for all later sessions: {params.content}"
+
+    async def run(self, params: MemorySaveParams, context: ToolContext) -> ToolResult:
+        memories = context.backends.memories
+        if memories is None:
+            msg = "nothing is remembered in this session: memory is switched off ([memory] enabled)"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg, _NOT_SAVED)
+        try:
+            note, new = await memories.save(params.content)
+        except StoreUnavailable as error:
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"not saved: {error}", _NOT_SAVED) from error
+        text = f"Saved as note {note.id}" if new else f"Known already as note {note.id}; now counts as new"
+        return ToolResult(text, envelope={"id": note.id, "new": new})

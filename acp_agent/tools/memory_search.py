@@ -1,0 +1,57 @@
+"""memory_search: notes of earlier sessions (requirements E2)."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
+from acp_agent.core.memory import Remembered
+from acp_agent.core.ports import ToolContext
+from acp_agent.core.types import Json, Subject, ToolKind, ToolResult
+from acp_agent.tools.params import WHOLE, Params, Text, quote
+from acp_agent.tools.tool import Tool
+
+_GO_ON = "Go on without; nothing is known of earlier sessions."
+
+
+class MemorySearchParams(Params):
+    """Find notes of earlier sessions, best first. An empty query gives the newest."""
+
+    query: Text
+    limit: Annotated[int, Field(ge=1, le=50), WHOLE] = 5
+
+
+class MemorySearch(Tool[MemorySearchParams]):
+    """Reads through the Memories port. Not cacheable: other sessions write, too (O6)."""
+
+    name = "memory_search"
+    kind = ToolKind.OTHER
+    mutates = False
+    params = MemorySearchParams
+
+    def subjects(self, params: MemorySearchParams) -> tuple[Subject, ...]:
+        """None: it touches only our own store, of which each note was allowed when it was made."""
+        del params
+        return ()
+
+    async def run(self, params: MemorySearchParams, context: ToolContext) -> ToolResult:
+        memories = context.backends.memories
+        if memories is None:
+            msg = "there are no notes in this session: memory is switched off ([memory] enabled)"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg, _GO_ON)
+        try:
+            notes = await memories.search(params.query, params.limit)
+        except StoreUnavailable as error:
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, str(error), _GO_ON) from error
+        if not notes:
+            about = f" about {quote(params.query)}" if params.query.strip() else ""
+            return ToolResult(f"No notes{about} (searched by {memories.method})")
+        ids: list[Json] = [note.id for note in notes]
+        return ToolResult("\n".join(map(_shown, notes)), envelope={"ids": ids, "method": memories.method})
+
+
+def _shown(note: Remembered) -> str:
+    """A note with its number and day; further lines are set in, so that none looks like a note of its own."""
+    day = datetime.fromtimestamp(note.created_at, UTC).date().isoformat()
+    return f"[note {note.id}, {day}] " + "\n  ".join(note.content.splitlines())

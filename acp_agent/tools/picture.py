@@ -1,0 +1,91 @@
+"""Pictures that models take, told by their first bytes: type and size, never by what somebody calls them."""
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+MAX_PICTURE: Final = 3_932_160
+"""Bytes of a picture: 5 MiB of base64, the smallest limit of the big model APIs."""
+MAX_SIDE: Final = 8000
+"""Pixels of a picture's longer side, likewise."""
+_MAGIC: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What the first bytes say; width and height are 0 where the header is cut short or makes no sense.
+
+    An API refuses such a picture, and with it every later request of the conversation.
+    """
+
+    mime_type: str
+    width: int
+    height: int
+
+    @property
+    def trouble(self) -> str:
+        """Why no model should be sent it; empty when one may be."""
+        if not (self.width and self.height):
+            return "damaged"
+        return "too large" if max(self.width, self.height) > MAX_SIDE else ""
+
+
+def picture_of(data: bytes) -> Picture | None:
+    """The picture these bytes are; None when they are none that models take."""
+    mime_type = "image/webp" if data.startswith(b"RIFF") and data[8:12] == b"WEBP" else ""
+    mime_type = mime_type or next((known for magic, known in _MAGIC if data.startswith(magic)), "")
+    if not mime_type:
+        return None
+    try:
+        width, height = _size(data, mime_type)
+    except struct.error:
+        width, height = 0, 0
+    return Picture(mime_type, width, height)
+
+
+def _size(data: bytes, mime_type: str) -> tuple[int, int]:
+    match mime_type:
+        case "image/png":
+            return struct.unpack_from(">II", data, 16)
+        case "image/gif":
+            return struct.unpack_from("<HH", data, 6)
+        case "image/webp":
+            return _webp_size(data)
+        case _:
+            return _jpeg_size(data)
+
+
+def _webp_size(data: bytes) -> tuple[int, int]:
+    match data[12:16]:
+        case b"VP8 ":
+            width, height = struct.unpack_from("<HH", data, 26)
+            return width & 0x3FFF, height & 0x3FFF
+        case b"VP8L":
+            (bits,) = struct.unpack_from("<I", data, 21)
+            return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+        case b"VP8X":
+            low_width, high_width, low_height, high_height = struct.unpack_from("<HBHB", data, 24)
+            return (high_width << 16 | low_width) + 1, (high_height << 16 | low_height) + 1
+        case _:
+            return 0, 0
+
+
+def _jpeg_size(data: bytes) -> tuple[int, int]:
+    """From the first frame header (SOF0 to SOF15, but for the three numbers among them that mean tables)."""
+    at = 2
+    while True:
+        mark, kind, length = struct.unpack_from(">BBH", data, at)
+        if mark != 0xFF:
+            return 0, 0
+        if kind == 0xFF:  # padding
+            at += 1
+        elif 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
+            height, width = struct.unpack_from(">HH", data, at + 5)
+            return width, height
+        else:
+            at += 2 + length

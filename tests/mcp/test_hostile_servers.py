@@ -1,0 +1,476 @@
+"""Servers that lie, flood, hang and die, as real programs over stdio (security.md 2.8)."""
+
+import json
+import os
+
+import anyio
+import anyio.to_thread
+import psutil
+import pytest
+
+from acp_agent.core.errors import ToolErrorCategory as Category
+from acp_agent.core.mcp import McpOrigin, McpServer, McpState, StdioServer
+from acp_agent.execution.process_tree import kill_everything
+from acp_agent.mcp.definitions import MAX_DESCRIPTION, MAX_TOOLS
+from acp_agent.mcp.replies import MAX_TEXT
+from tests.mcp.stage import HEALTH, Stage, left_over, on_stage, stdio
+from tests.unit.execution.processes import LINUX, subreaper
+
+pytestmark = pytest.mark.anyio
+
+# ------------------------------------------------------------------------------------- definitions
+
+
+async def test_a_tool_with_hidden_characters_in_its_description_or_schema_is_left_out_and_the_reason_told():
+    async with on_stage(stdio("poisoned")) as stage:
+        problem = await stage.reach(McpState.READY)
+        assert stage.names() == ["echo"]
+        for name in ("zero_width", "bidi", "tags", "escape"):
+            assert f"{name} was left out" in problem
+        assert "U+200B" in problem
+        assert problem.isprintable()
+
+
+async def test_a_tool_whose_name_is_none_is_left_out_and_its_name_shown_harmless():
+    async with on_stage(stdio("bad_names")) as stage:
+        problem = await stage.reach(McpState.READY)
+        assert stage.names() == ["ok-1.b/c_d"]
+        assert "\\u001b[31mred" in problem
+        assert problem.isprintable()
+
+
+async def test_a_tool_named_like_a_built_in_one_stays_its_servers():
+    async with on_stage(stdio("shadow")) as stage:
+        await stage.reach(McpState.READY)
+        assert stage.names() == ["bash", "read", "edit", "mcp_other_tool"]
+        assert stage.connection.server.name == "hostile"
+
+
+async def test_of_tools_with_one_name_the_first_is_kept():
+    async with on_stage(stdio("collision")) as stage:
+        assert "echo is listed twice" in await stage.reach(McpState.READY)
+        assert [(tool.name, tool.description) for tool in stage.connection.definitions()] == [
+            ("echo", "Says it again."),
+            ("ECHO", "Says it again."),
+        ]
+
+
+async def test_a_long_description_is_cut_at_a_character():
+    async with on_stage(stdio("long_description")) as stage:
+        await stage.reach(McpState.READY)
+        (tool,) = stage.connection.definitions()
+        assert MAX_DESCRIPTION - 2 <= len(tool.description.encode()) <= MAX_DESCRIPTION
+        assert tool.description.endswith("é… [cut]")
+
+
+async def test_schemas_that_are_huge_deep_remote_or_none_are_left_out():
+    async with on_stage(stdio("bad_schemas")) as stage:
+        problem = await stage.reach(McpState.READY)
+        assert stage.names() == ["local"]
+        for reason in ("huge was left out: its schema has", "nests", "no schema of an object", "another document"):
+            assert reason in problem
+
+
+async def test_a_schema_with_an_infinite_number_is_left_out():
+    async with on_stage(stdio("infinite_number")) as stage:
+        assert "inf was left out" in await stage.reach(McpState.READY)
+        assert stage.names() == ["echo"]
+
+
+async def test_of_thousands_of_tools_the_first_are_kept():
+    async with on_stage(stdio("thousands")) as stage:
+        assert "only the first 200 tools" in await stage.reach(McpState.READY)
+        assert len(stage.names()) == MAX_TOOLS
+
+
+@pytest.mark.parametrize(("behaviour", "tools"), [("endless_pages", 20), ("same_page", 1)])
+async def test_pages_without_end_come_to_an_end(behaviour, tools):
+    async with on_stage(stdio(behaviour)) as stage:
+        assert "its list of tools" in await stage.reach(McpState.READY)
+        assert len(stage.names()) == tools
+
+
+async def test_what_the_user_denies_is_left_out_and_deny_wins():
+    server = stdio("shadow", allow=("bash", "read"), deny=("bash",))
+    async with on_stage(server) as stage:
+        assert await stage.reach(McpState.READY) == ""
+        assert stage.names() == ["read"]
+
+
+async def test_definitions_that_change_under_way_are_told_as_a_change():
+    async with on_stage(stdio("rug_pull")) as stage:
+        await stage.reach(McpState.READY)
+        told = len(stage.changes)
+        assert await stage.call() == "done"
+        await stage.until(lambda: len(stage.changes) > told)
+        assert ".ssh" in stage.connection.definitions()[0].description
+
+
+async def test_definitions_that_change_at_a_restart_are_told_as_a_change(tmp_path):
+    async with on_stage(stdio("rug_pull_at_restart", tmp_path / "runs")) as stage:
+        await stage.reach(McpState.READY)
+        assert stage.connection.definitions()[0].description == "This is run 1."
+        assert (await stage.failure()).category is Category.NETWORK_ERROR
+        await stage.until(lambda: stage.connection.definitions()[0].description == "This is run 2.")
+        states = [state for state, _ in stage.changes]
+        assert states == [McpState.READY, McpState.WAITING, McpState.READY]
+
+
+async def test_a_flood_of_list_changed_costs_few_lists():
+    async with on_stage(stdio("list_changed_flood")) as stage:
+        await stage.reach(McpState.READY)
+        assert int(await stage.call()) <= 2
+        assert int(await stage.call()) <= 12
+
+
+async def test_a_list_that_is_none_ends_in_failure():
+    async with on_stage(stdio("list_of_nonsense")) as stage:
+        assert "cannot be read" in await stage.reach(McpState.FAILED)
+        assert stage.names() == []
+
+
+# ------------------------------------------------------------------------------------- silence and death
+
+
+@pytest.mark.parametrize("behaviour", ["mute", "no_list"])
+async def test_a_server_that_never_starts_is_given_up_after_five_tries(behaviour):
+    async with on_stage(stdio(behaviour, startup_timeout=0.15)) as stage:
+        assert "did not start within 0.15 s" in await stage.reach(McpState.FAILED)
+        assert [round(wait / delay, 2) <= 1 for wait, delay in zip(stage.naps.waits(), (1, 2, 4, 8), strict=True)]
+        assert (await stage.failure()).category is Category.NETWORK_ERROR
+
+
+async def test_a_call_without_answer_times_out_and_the_server_is_told():
+    async with on_stage(stdio("no_answer", tool_timeout=0.3)) as stage:
+        await stage.reach(McpState.READY)
+        failure = await stage.failure()
+        assert failure.category is Category.TIMEOUT
+        assert "echo within 0.3 s" in failure.message
+        waited, cancelled = json.loads(await stage.call("report"))
+        assert waited == cancelled
+
+
+async def test_a_call_that_is_cancelled_is_cancelled_at_the_server():
+    async with on_stage(stdio("no_answer")) as stage:
+        await stage.reach(McpState.READY)
+        with anyio.move_on_after(0.2):
+            await stage.call()
+        waited, cancelled = json.loads(await stage.call("report"))
+        assert waited == cancelled
+
+
+async def test_a_program_that_dies_at_every_start_is_given_up_and_its_last_words_shown_harmless():
+    async with on_stage(stdio("dead")) as stage:
+        problem = await stage.reach(McpState.FAILED)
+        assert "ended with 3, saying: fatal: \\u001b[31mno such \\u202edatabase" in problem
+        assert len(stage.naps.waits()) == 4
+        assert all(0.75 * delay <= nap <= delay for nap, delay in zip(stage.naps.waits(), (1, 2, 4, 8), strict=True))
+
+
+async def test_a_program_that_is_none_is_given_up_at_once():
+    server = McpServer("gone", StdioServer("/nonexistent/mcp-server"), McpOrigin.EDITOR)
+    async with on_stage(server) as stage:
+        assert (
+            "/nonexistent/mcp-server cannot be started (No such file or directory: /nonexistent/mcp-server)"
+            in await stage.reach(McpState.FAILED)
+        )
+        assert stage.naps.waits() == []
+
+
+async def test_a_program_with_a_zero_byte_in_its_name_is_no_crash():
+    async with on_stage(McpServer("zero", StdioServer("a\0b"), McpOrigin.EDITOR)) as stage:
+        assert "cannot be started" in await stage.reach(McpState.FAILED)
+
+
+async def test_death_in_a_call_fails_the_call_and_the_next_one_reaches_the_next_run(tmp_path):
+    state = tmp_path / "runs"
+    async with on_stage(stdio("dies_in_call", state)) as stage:
+        await stage.reach(McpState.READY)
+        failure = await stage.failure()
+        assert failure.category is Category.NETWORK_ERROR
+        assert "the program ended with 1" in failure.message
+        assert (await stage.failure()).category is Category.NETWORK_ERROR  # it waited, and was run again
+        assert state.stat().st_size == 2
+
+
+async def test_a_program_that_ends_as_soon_as_it_is_known_is_given_up_after_ten_more_tries(tmp_path):
+    state = tmp_path / "runs"
+    async with on_stage(stdio("dies_when_known", state)) as stage:
+        await stage.reach(McpState.FAILED)
+        assert 10 <= state.stat().st_size <= 11
+        waits = [nap for nap in stage.naps.taken if nap > 0.75 and nap not in {5.0, HEALTH}]
+        assert len(waits) == 10
+        assert 45 <= waits[-1] <= 60
+
+
+async def test_a_server_that_stops_reading_holds_nobody_up():
+    async with on_stage(stdio("deaf", tool_timeout=0.2)) as stage:
+        await stage.reach(McpState.READY)
+        for _ in range(3):
+            assert (await stage.failure("v" * 300_000)).category is Category.TIMEOUT
+
+
+async def test_a_server_that_no_longer_answers_is_started_again():
+    async with on_stage(stdio("gone_mad", tool_timeout=0.3)) as stage:
+        await stage.reach(McpState.READY)
+        assert await stage.call() == "bye"
+        await stage.naps.lap()  # it was heard since the one before
+        await stage.naps.lap()
+        await stage.until(lambda: (McpState.WAITING, "it no longer answers") in stage.changes)
+
+
+async def test_a_program_that_ignores_every_hint_is_killed():
+    async with on_stage(stdio("stubborn")) as stage:
+        await stage.reach(McpState.READY)
+        assert await stage.call("hello") == "hello"
+    # on_stage has looked whether anything is left
+
+
+@pytest.mark.parametrize("behaviour", ["well_behaved", "endless_notifications"])
+async def test_whenever_it_is_closed_or_cancelled_nothing_is_left(behaviour):
+    for moment in range(8):
+        async with on_stage(stdio(behaviour)) as stage, anyio.create_task_group() as tasks:
+            if moment > 5:
+                await stage.reach(McpState.READY)
+                tasks.start_soon(stage.call)
+            await anyio.sleep(0.01 * moment)
+            tasks.cancel_scope.cancel()
+            if moment % 2:
+                stage.connection.close()
+                stage.connection.close()
+
+
+async def test_closed_before_it_begins_it_never_does():
+    stage = Stage(stdio("well_behaved"))
+    stage.connection.close()
+    with anyio.fail_after(5):
+        await stage.connection.run()
+    assert [state for state, _ in stage.changes] == [McpState.CLOSED]
+
+
+async def test_the_task_it_runs_in_may_be_cancelled_instead():
+    stage = Stage(stdio("stubborn"))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stage.connection.run)
+        await stage.reach(McpState.READY)
+        tasks.cancel_scope.cancel()
+    assert stage.connection.state is McpState.CLOSED
+    assert left_over() == []
+    assert (await stage.failure()).category is Category.NETWORK_ERROR
+
+
+async def test_what_ends_everything_when_the_agent_ends_finds_a_server_too():
+    async with on_stage(stdio("stubborn")) as stage:
+        await stage.reach(McpState.READY)
+        assert len(left_over()) == 1
+        await anyio.to_thread.run_sync(kill_everything)
+        assert left_over() == []
+
+
+@pytest.mark.skipif(not LINUX, reason="orphans come to us on Linux only")
+async def test_a_grandchild_that_holds_the_pipes_holds_nobody_up_and_ends():
+    with subreaper(on=True):
+        async with on_stage(stdio("grandchild")) as stage:
+            await stage.reach(McpState.READY)
+            assert (await stage.failure()).category is Category.NETWORK_ERROR
+            await stage.until(lambda: len(stage.changes) >= 3)
+
+
+# ------------------------------------------------------------------------------------- floods and junk
+
+
+@pytest.mark.parametrize("behaviour", ["huge_result", "huge_line"])
+async def test_a_hundred_megabytes_in_one_line_end_the_connection_and_are_never_held(behaviour, tmp_path):
+    before = psutil.Process().memory_info().rss
+    async with on_stage(stdio(behaviour, tmp_path / "runs", startup_timeout=10)) as stage:
+        if behaviour == "huge_line":
+            await stage.until(lambda: bool(stage.changes))
+            assert "sent a message of more than 8388608 bytes" in stage.changes[0][1]
+        else:
+            await stage.reach(McpState.READY)
+            failure = await stage.failure()
+            assert failure.category is Category.NETWORK_ERROR
+            assert "more than 8388608 bytes" in failure.message
+    assert psutil.Process().memory_info().rss - before < 60 * 1024 * 1024
+
+
+async def test_a_long_text_is_cut_and_that_is_said():
+    async with on_stage(stdio("long_text")) as stage:
+        await stage.reach(McpState.READY)
+        text = await stage.call()
+        assert text.endswith(f"[cut: {3_000_000 - MAX_TEXT} more characters]")
+        assert len(text) < MAX_TEXT + 100
+
+
+@pytest.mark.parametrize(("behaviour", "reason"), [("dense", "lists and objects"), ("deep", "nests too deep")])
+async def test_json_that_would_cost_too_much_ends_the_connection(behaviour, reason):
+    async with on_stage(stdio(behaviour)) as stage:
+        await stage.reach(McpState.READY)
+        failure = await stage.failure()
+        assert failure.category is Category.NETWORK_ERROR
+        assert reason in failure.message
+
+
+async def test_a_flood_of_notifications_is_dropped_and_slowed_down():
+    async with on_stage(stdio("notifications")) as stage:
+        await stage.reach(McpState.READY)
+        assert await stage.call() == "done"
+        assert sum(nap >= 0.05 for nap in stage.naps.taken if nap < 0.5) >= 10
+
+
+async def test_a_flood_without_end_costs_a_timeout_and_is_slowed_down():
+    async with on_stage(stdio("endless_notifications", tool_timeout=0.5)) as stage:
+        await stage.reach(McpState.READY)
+        assert (await stage.failure()).category is Category.TIMEOUT
+        assert sum(0.05 <= nap < 0.5 for nap in stage.naps.taken) >= 2
+
+
+async def test_a_flood_on_stderr_is_read_and_forgotten():
+    async with on_stage(stdio("stderr_flood")) as stage:
+        await stage.reach(McpState.READY)
+        assert await stage.call() == "done"
+
+
+async def test_lines_that_are_no_messages_are_passed_over():
+    async with on_stage(stdio("chatty")) as stage:
+        assert await stage.reach(McpState.READY) == ""
+        assert await stage.call("fine") == "fine"
+
+
+@pytest.mark.parametrize("behaviour", ["babbler", "blank_lines", "empty_batches"])
+async def test_a_program_that_only_babbles_is_given_up(behaviour):
+    async with on_stage(stdio(behaviour)) as stage:
+        await stage.until(lambda: bool(stage.changes))
+        assert "lines that are no messages" in stage.changes[0][1]
+
+
+async def test_invalid_utf_8_becomes_replacement_characters():
+    async with on_stage(stdio("bad_utf8")) as stage:
+        await stage.reach(McpState.READY)
+        assert await stage.call() == "a\ufffd\ufffd\ufffdb"
+
+
+async def test_a_batch_is_taken_as_its_messages():
+    async with on_stage(stdio("batch")) as stage:
+        await stage.reach(McpState.READY)
+        assert await stage.call() == "in a batch"
+
+
+# ------------------------------------------------------------------------------------- ids and answers
+
+
+async def test_answers_with_ids_nobody_waits_for_are_dropped():
+    async with on_stage(stdio("odd_ids")) as stage:
+        await stage.reach(McpState.READY)
+        assert [await stage.call() for _ in range(3)] == ["right"] * 3
+
+
+async def test_an_error_that_is_null_is_none():
+    async with on_stage(stdio("null_error")) as stage:
+        await stage.reach(McpState.READY)
+        assert await stage.call() == "fine"
+
+
+async def test_of_two_answers_the_first_counts():
+    async with on_stage(stdio("twice")) as stage:
+        await stage.reach(McpState.READY)
+        assert [await stage.call() for _ in range(3)] == ["first"] * 3
+
+
+async def test_an_answer_to_an_earlier_call_is_not_taken_for_that_to_a_later_one():
+    async with on_stage(stdio("stale")) as stage:
+        await stage.reach(McpState.READY)
+        assert [await stage.call(x) for x in "abc"] == ["fresh a", "fresh b", "fresh c"]
+
+
+@pytest.mark.parametrize("kind", ["list", "null", "text", "content", "flag"])
+async def test_a_result_of_the_wrong_type_is_an_error(kind):
+    async with on_stage(stdio("wrong_types")) as stage:
+        await stage.reach(McpState.READY)
+        assert (await stage.failure(kind)).category in {Category.PERMANENT_FAILURE, Category.SERVER_ERROR}
+        assert stage.connection.state is McpState.READY
+
+
+async def test_parts_of_the_wrong_type_are_left_out_and_that_is_said():
+    async with on_stage(stdio("wrong_types")) as stage:
+        await stage.reach(McpState.READY)
+        assert (await stage.call("blocks")).count("unknown kind") == 7
+        assert "no object" in await stage.call("structured")
+        assert await stage.call("empty") == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "category"),
+    [
+        (-32602, Category.INVALID_PARAMETERS),
+        (-32601, Category.PERMANENT_FAILURE),
+        (-32603, Category.SERVER_ERROR),
+        (-32050, Category.SERVER_ERROR),
+        (-32042, Category.POLICY_BLOCKED),
+        (-32001, Category.TIMEOUT),
+        (-32000, Category.NETWORK_ERROR),
+        (401, Category.POLICY_BLOCKED),
+        (429, Category.RATE_LIMITED),
+        (503, Category.SERVER_ERROR),
+        (1_000_002, Category.PERMANENT_FAILURE),
+        (10**40, Category.PERMANENT_FAILURE),
+    ],
+)
+async def test_an_error_has_the_category_of_its_code_and_harmless_words(code, category):
+    async with on_stage(stdio("errors")) as stage:
+        await stage.reach(McpState.READY)
+        failure = await stage.failure(str(code))
+        assert failure.category is category
+        assert "it \\u001b[31mfailed\\u202e" in failure.message
+
+
+async def test_parts_that_are_no_text_become_a_short_text_and_nothing_is_opened():
+    async with on_stage(stdio("parts")) as stage:
+        await stage.reach(McpState.READY)
+        reply = await stage.connection.call("echo", {})
+        assert [image.mime_type for image in reply.images] == ["image/png"]  # whatever the server calls it
+        lines = reply.text.split("\n")
+        assert lines[1] == "[resource file:///etc/passwd: binary, left out]"
+        assert lines[2:4] == ["[resource file:///../../etc/\\u202eshadow]", "inside"]
+        assert lines[4] == "[link to a resource: file:///root/.ssh/id_rsa]"
+        assert "audio" in lines[5]
+        assert sum("picture" in line for line in lines) == 3
+        assert "root:" not in reply.text
+
+
+async def test_sampling_elicitation_and_roots_are_refused_and_pings_answered():
+    async with on_stage(stdio("asks")) as stage:
+        await stage.reach(McpState.READY)
+        assert await stage.call() == "error error error result error"
+
+
+@pytest.mark.parametrize("behaviour", ["refuses"])
+async def test_a_server_that_refuses_us_is_not_asked_again(behaviour):
+    async with on_stage(stdio(behaviour)) as stage:
+        assert "not you" in await stage.reach(McpState.FAILED)
+        assert stage.naps.waits() == []
+
+
+async def test_a_server_of_an_unknown_version_is_given_up():
+    async with on_stage(stdio("old_version")) as stage:
+        assert "no version of the protocol" in await stage.reach(McpState.FAILED)
+
+
+# ------------------------------------------------------------------------------------- what a program is given
+
+
+async def test_a_program_gets_a_clean_environment_and_a_session_of_its_own(tmp_path):
+    env = (("TOKEN", "fake-token"), ("ld_preload", "/evil.so"), ("Path", "/evil"), ("NODE_PATH", "/evil"), ("A=B", "c"))
+    async with on_stage(stdio("surroundings", env=env, cwd=str(tmp_path))) as stage:
+        problem = await stage.reach(McpState.READY)
+        assert "not passed on to it: ld_preload, Path, NODE_PATH, A=B" in problem
+        seen = json.loads(await stage.call())
+        assert seen.pop("ACP_COMMAND_ID").startswith(f"{os.getpid()}.")
+        assert seen == {
+            "PATH": os.environ["PATH"],
+            "HOME": "/home/fake",
+            "LC_ALL": "C.UTF-8",
+            "TOKEN": "fake-token",
+            "cwd": str(tmp_path),
+            "sid": True,
+        }

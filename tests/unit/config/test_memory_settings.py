@@ -1,0 +1,73 @@
+"""Memory and notes for agents: what holds when nobody sets anything, what is refused, what a project may do."""
+
+import pytest
+from pydantic import ValidationError
+
+from acp_agent.config.keys import Key
+from acp_agent.config.memory_settings import NOTE_FILES, InstructionSettings, MemorySettings
+
+ALL = [(section, field) for section in (MemorySettings, InstructionSettings) for field in section.model_fields]
+
+
+def test_both_are_on_when_nobody_sets_anything():
+    assert MemorySettings() == MemorySettings(enabled=True, max_notes=1000, max_note_bytes=8192)
+    assert InstructionSettings() == InstructionSettings(enabled=True, files=NOTE_FILES, max_chars=16_384)
+    assert NOTE_FILES[:2] == ("AGENTS.md", "CLAUDE.md")
+
+
+def test_the_default_names_are_names_that_may_be_set():
+    assert InstructionSettings.model_validate({"files": list(NOTE_FILES)}).files == NOTE_FILES
+
+
+@pytest.mark.parametrize(
+    ("section", "table"),
+    [
+        (MemorySettings, {"enabled": "yes"}),
+        (MemorySettings, {"max_notes": 0}),
+        (MemorySettings, {"max_notes": 10**6}),
+        (MemorySettings, {"max_note_bytes": 1}),
+        (MemorySettings, {"max_note_bytes": 10**9}),
+        (MemorySettings, {"notes": 5}),
+        (InstructionSettings, {"max_chars": -1}),
+        (InstructionSettings, {"max_chars": 10**7}),
+        (InstructionSettings, {"max_chars": 1.5}),
+        (InstructionSettings, {"files": "AGENTS.md"}),
+        (InstructionSettings, {"files": [f"{number}.md" for number in range(21)]}),
+        *(
+            (InstructionSettings, {"files": [name]})
+            for name in ("", "/etc/passwd", "../AGENTS.md", "a/../../b", "~/x", "./a", "a//b", "a/", "a\0b", "a\nb", 5)
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(section, table):
+    with pytest.raises(ValidationError):
+        section.model_validate(table)
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "user", "project", "value"),
+    [
+        (MemorySettings, "enabled", True, False, False),
+        (MemorySettings, "enabled", False, True, False),
+        (InstructionSettings, "enabled", True, False, False),
+        (InstructionSettings, "enabled", False, True, False),
+        (InstructionSettings, "max_chars", 1000, 10, 10),
+        (InstructionSettings, "max_chars", 1000, 2000, 1000),
+        (InstructionSettings, "files", ("a", "b"), ("b",), ("b",)),
+        (InstructionSettings, "files", ("a", "b"), ("b", ".env"), ("b",)),
+    ],
+)
+def test_a_project_only_tightens(section, field, user, project, value):
+    mark = Key(field, section, field).project_may
+    assert mark is not None
+    assert mark.tighten(user, project).value == value
+
+
+@pytest.mark.parametrize("field", ["max_notes", "max_note_bytes"])
+def test_what_all_projects_share_is_the_users_alone(field):
+    assert Key(field, MemorySettings, field).project_may is None
+
+
+@pytest.mark.parametrize(("section", "field"), ALL)
+def test_every_setting_is_described(section, field):
+    assert (section.model_fields[field].description or "").endswith(".")

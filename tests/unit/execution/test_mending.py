@@ -1,0 +1,182 @@
+"""Arguments that do not fit are mended once, judged like any others, and told to the model, the user and the audit."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from acp_agent.agent.reformat import Reformatter
+from acp_agent.core.errors import ToolErrorCategory, ToolFailure
+from acp_agent.core.events import Event, ToolFinished, ToolStarted
+from acp_agent.core.phase import Phase
+from acp_agent.core.ports import Backends, Invocation
+from acp_agent.core.types import Allow, CallOrigin, Deny, JsonObject, ToolCall, ToolResult, ToolSpec, Verdict
+from acp_agent.core.wrapper import Gate
+from acp_agent.execution.dyn import DynExecutor
+from acp_agent.execution.mending import Mended, Mending
+from acp_agent.execution.run_tool import RunTool
+from acp_agent.tools.registry import Registry, default_tools
+from tests.fakes.fake_terminal import FakeTerminal
+from tests.fakes.fake_web import FakeWeb
+from tests.fakes.memory_files import MemoryFileSystem
+from tests.fakes.scripted_provider import ScriptedProvider, say
+
+pytestmark = pytest.mark.anyio
+
+
+class Judge(Gate):
+    """Remembers the arguments it judged; refuses paths below /project/closed."""
+
+    def __init__(self, wrapped: Any) -> None:
+        super().__init__(wrapped)
+        self.judged: list[JsonObject | None] = []
+
+    def check(self, invocation: Invocation) -> Verdict:
+        self.judged.append(invocation.call.arguments)
+        closed = any("closed" in str(subject) for subject in invocation.subjects)
+        return Deny("closed") if closed else Allow()
+
+
+class Session:
+    """The real tools over files in memory, and a mender that gives what a test says."""
+
+    def __init__(self, *answers: JsonObject | None) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[ToolCall, ToolSpec, ToolFailure]] = []
+        self.marked: list[str] = []
+        self.unseen: list[ToolResult] = []
+        self.events: list[Event] = []
+        self.files = MemoryFileSystem({"a.txt": "hello\n", "closed/b.txt": "no\n"})
+        self.gates: list[Judge] = []
+        self.hidden: set[str] = set()
+        self.executor = DynExecutor(
+            Registry(default_tools()),
+            self._chain,
+            backends=Backends(self.files, FakeTerminal({}), FakeTerminal({}), FakeWeb()),
+            cwd="/project",
+            emit=self._emit,
+            offers=lambda spec: spec.name not in self.hidden,
+            misunderstood=lambda call, result, seconds: self.unseen.append(result),
+            mending=Mending(self._mend, self.marked.append),
+        )
+
+    def _chain(self, context_for: Any) -> Judge:
+        self.gates.append(Judge(RunTool(context_for)))
+        return self.gates[-1]
+
+    async def _emit(self, event: Event) -> None:
+        self.events.append(event)
+
+    async def _mend(self, call: ToolCall, spec: ToolSpec, failure: ToolFailure) -> JsonObject | None:
+        self.asked.append((call, spec, failure))
+        return self.answers.pop(0)
+
+    async def run(self, name: str, arguments: JsonObject | None, **more: Any) -> ToolResult:
+        return await self.executor.run(ToolCall("id-1", name, arguments, **more))
+
+
+async def test_a_mended_call_runs_and_everybody_sees_the_arguments_that_ran():
+    session = Session({"path": "a.txt"})
+    result = await session.run("read", {"file": "a.txt", "path": 3})
+    assert result.failure is None
+    assert "hello" in result.text
+    assert "[arguments mended: yours did not fit (" in result.text
+    assert result.text.endswith('so the call was made with {"path": "a.txt"}]')
+    assert "mended" not in result.shown
+    started, finished = session.events
+    assert isinstance(started, ToolStarted)
+    assert started.raw_input == {"path": "a.txt"}
+    assert isinstance(finished, ToolFinished)
+    assert session.gates[0].judged == [{"path": "a.txt"}]
+    assert session.marked == ["id-1"]
+    assert not session.unseen
+
+
+async def test_text_that_is_no_json_is_mended_too_and_by_an_alias():
+    session = Session({"path": "a.txt"})
+    result = await session.run("Read_File", None, raw_arguments='{"path": "a.txt"')
+    assert "hello" in result.text
+    [(call, spec, failure)] = session.asked
+    assert call.raw_arguments == '{"path": "a.txt"'
+    assert spec.name == "read"
+    assert failure.category is ToolErrorCategory.INVALID_PARAMETERS
+
+
+async def test_gates_judge_a_mended_call_like_any_other():
+    session = Session({"path": "closed/b.txt"})
+    result = await session.run("read", {"path": 3})
+    assert result.failure is not None
+    assert result.failure.category is ToolErrorCategory.POLICY_BLOCKED
+    assert result.text.startswith("[tool_error]\ncategory: policy_blocked\n")
+    assert "arguments mended" in result.text
+
+
+@pytest.mark.parametrize("answer", [None, {"path": 4}, {}])
+async def test_there_is_one_attempt_and_the_model_hears_of_its_own_mistake(answer):
+    session = Session(answer)
+    result = await session.run("read", {"path": 3})
+    assert len(session.asked) == 1
+    assert result.failure is not None
+    assert result.failure.category is ToolErrorCategory.TYPE_MISMATCH
+    assert "mended" not in result.text
+    assert session.unseen == [result]
+    assert not session.marked
+    started = session.events[0]
+    assert isinstance(started, ToolStarted)
+    assert started.raw_input == {"path": 3}
+
+
+async def test_nobody_mends_what_the_user_typed_a_tool_that_is_not_there_or_one_the_model_may_not_use():
+    session = Session()
+    session.hidden.add("write")
+    for name, arguments, more in (
+        ("read", {"path": 3}, {"origin": CallOrigin.USER}),
+        ("no_such_tool", {"path": 3}, {}),
+        ("write", {"path": 3}, {}),
+    ):
+        assert (await session.run(name, arguments, **more)).failure is not None
+    assert not session.asked
+
+
+async def test_a_call_that_fits_is_nobodys_business():
+    session = Session()
+    assert "hello" in (await session.run("read", {"path": "a.txt"})).text
+    assert not session.asked
+
+
+async def test_a_mended_call_keeps_its_phase_whatever_a_model_writes_into_it():
+    session = Session({"path": "a.txt", "phase": "autonomous"}, {"path": "a.txt"})
+    assert (await session.run("read", {"path": 3})).failure is not None  # `phase` is no argument of any tool
+    seen: list[Phase] = []
+    check = session.gates[0].check
+    session.gates[0].check = lambda invocation: (seen.append(invocation.call.phase), check(invocation))[1]
+    assert (await session.run("read", {"path": 3})).failure is None
+    assert seen == [Phase.EXECUTOR]
+
+
+def test_long_reasons_and_arguments_are_cut_and_stay_on_one_line():
+    told = Mended("no\nfit " * 500, {"content": "x\n" * 5000}).told_in(ToolResult("fine", display="shown"))
+    note = told.text.removeprefix("fine\n\n")
+    assert "\n" not in note
+    assert len(note) < 1200
+    assert told.display == "shown"
+
+
+async def test_a_model_mends_what_another_got_wrong():
+    provider = ScriptedProvider([say('```json\n{"path": "a.txt"}\n```')])
+
+    async def model() -> ScriptedProvider:
+        return provider
+
+    session = Session()
+    session.executor._mending = Mending(Reformatter("scripted:x", model, lambda text: text), session.marked.append)
+    result = await session.run("read", {"path": ["a.txt"]})
+    assert "hello" in result.text
+    [request] = provider.requests
+    assert '"arguments": "{\\"path\\": [\\"a.txt\\"]}"' in request.messages[0].text
+    assert request.max_tokens is not None
+
+
+def test_the_failure_is_not_changed_by_being_told():
+    failed = ToolResult.failed(ToolFailure(ToolErrorCategory.TIMEOUT, "slow"))
+    assert replace(Mended("x", {}).told_in(failed), text="", display=None) == replace(failed, text="", display=None)

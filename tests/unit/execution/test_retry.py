@@ -1,0 +1,320 @@
+"""Calls that failed for want of a network or a server are tried again, and no others."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import cast
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_agent.core.errors import ToolError, ToolErrorCategory, ToolFailure
+from acp_agent.core.ports import Invocation, ToolContext
+from acp_agent.core.types import Access, CallOrigin, CommandSubject, PathSubject, Subject, ToolResult
+from acp_agent.core.wrapper import WrapperExecutor
+from acp_agent.execution.retry import RetryExecutor, ToolRetries
+from acp_agent.execution.run_tool import RunTool
+from tests.unit.gates.chain import call
+
+pytestmark = pytest.mark.anyio
+
+INFRASTRUCTURE = {
+    ToolErrorCategory.RATE_LIMITED,
+    ToolErrorCategory.SERVER_ERROR,
+    ToolErrorCategory.NETWORK_ERROR,
+    ToolErrorCategory.TIMEOUT,
+}
+GIVEN_UP = "The system has given up on this call. Go on without it, or try it once more later."
+BLOCKS = {
+    ToolErrorCategory.TOOL_NOT_FOUND: "Use one of the tools you were given.",
+    ToolErrorCategory.INVALID_PARAMETERS: "Correct the arguments to match the tool's schema.",
+    ToolErrorCategory.TYPE_MISMATCH: "Correct the argument types to match the tool's schema.",
+    ToolErrorCategory.POLICY_BLOCKED: "Do not try to get around this. Choose another approach or ask the user.",
+    ToolErrorCategory.CONFIRMATION_REQUIRED: "Ask the user to allow this.",
+    ToolErrorCategory.PERMANENT_FAILURE: "Do not repeat the same call. Check the path or the command.",
+    ToolErrorCategory.CANCELLED: "Wait for the user.",
+    ToolErrorCategory.RATE_LIMITED: GIVEN_UP,
+    ToolErrorCategory.SERVER_ERROR: GIVEN_UP,
+    ToolErrorCategory.NETWORK_ERROR: "Check that the network is reachable.",
+    ToolErrorCategory.TIMEOUT: "Try a smaller scope or a longer timeout.",
+}
+
+
+class World:
+    """A clock that moves when somebody sleeps or a tool runs, and a tool that fails as it is told."""
+
+    def __init__(self, *outcomes: ToolErrorCategory | None, takes: float = 0.0) -> None:
+        self.outcomes = list(outcomes)
+        self.takes = takes
+        self.now = 1000.0
+        self.slept: list[float] = []
+        self.runs = 0
+        self.attempted: list[tuple[str, int]] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+    async def tool(self, context: ToolContext) -> ToolResult:
+        self.runs += 1
+        self.now += self.takes
+        category = self.outcomes.pop(0) if self.outcomes else None
+        if category is not None:
+            raise ToolError(category, "no luck")
+        return ToolResult("got it")
+
+    def executor(self, retries: ToolRetries | None = None, chance: Callable[[], float] = lambda: 1.0) -> RetryExecutor:
+        return RetryExecutor(
+            RunTool(no_context),
+            retries or ToolRetries(),
+            lambda call_id, attempts: self.attempted.append((call_id, attempts)),
+            clock=self.clock,
+            sleep=self.sleep,
+            chance=chance,
+        )
+
+    def invocation(self, tool: str = "fetch", subjects: tuple[Subject, ...] = ()) -> Invocation:
+        return replace(call(tool, *subjects), run=self.tool)
+
+
+def no_context(invocation: Invocation) -> ToolContext:
+    """No tool here uses it."""
+    return cast("ToolContext", None)
+
+
+# ------------------------------------------------------------------------------------ the eleven categories
+
+
+@pytest.mark.parametrize("category", ToolErrorCategory)
+async def test_four_categories_are_tried_again_and_seven_are_not(category):
+    world = World(*[category] * 10)
+    result = await world.executor().execute(world.invocation())
+    assert world.runs == (3 if category in INFRASTRUCTURE else 1)
+    assert result.failure is not None
+    assert result.failure.category is category
+
+
+@pytest.mark.parametrize("category", ToolErrorCategory)
+async def test_what_the_model_reads_in_the_end_is_five_lines_that_promise_nothing(category):
+    world = World(*[category] * 10)
+    result = await world.executor().execute(world.invocation())
+    tried = " (tried 3 times)" if category in INFRASTRUCTURE else ""
+    assert result.text == (
+        f"[tool_error]\ncategory: {category.value}\nerror: no luck{tried}\nsuggestion: {BLOCKS[category]}\n"
+        "retryable: false"
+    )
+
+
+def test_a_failure_that_the_system_will_repeat_says_so():
+    failure = ToolFailure(ToolErrorCategory.TIMEOUT, "slow", "wait", retryable=True)
+    assert failure.block().splitlines() == [
+        "[tool_error]",
+        "category: timeout",
+        "error: slow",
+        "suggestion: wait",
+        "retryable: true",
+    ]
+
+
+def test_four_categories_are_retryable_three_are_the_models_fault_and_none_is_both():
+    assert {each for each in ToolErrorCategory if each.retryable} == INFRASTRUCTURE
+    assert {each.value for each in ToolErrorCategory if each.quality_failure} == {
+        "tool_not_found",
+        "invalid_parameters",
+        "type_mismatch",
+    }
+    assert len(ToolErrorCategory) == 11
+
+
+# ---------------------------------------------------------------------------------------- what is repeated
+
+
+async def test_a_call_that_works_at_last_looks_as_if_it_had_worked_at_once():
+    world = World(ToolErrorCategory.NETWORK_ERROR, ToolErrorCategory.SERVER_ERROR)
+    assert await world.executor().execute(world.invocation()) == ToolResult("got it")
+    assert world.attempted == [("call-1", 2), ("call-1", 3)]
+
+
+async def test_a_failure_of_another_kind_ends_the_repeating():
+    world = World(ToolErrorCategory.TIMEOUT, ToolErrorCategory.PERMANENT_FAILURE, ToolErrorCategory.TIMEOUT)
+    result = await world.executor().execute(world.invocation())
+    assert world.runs == 2
+    assert result.failure == ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "no luck")
+
+
+@pytest.mark.parametrize(
+    ("tool", "subjects"),
+    [
+        ("bash", (CommandSubject("curl example.com"),)),
+        ("bash", ()),
+        ("write", (PathSubject("a", Access.WRITE),)),
+        ("edit", ()),
+        ("delete_path", ()),
+        ("move_path", ()),
+        ("mcp_x_y", ()),
+        ("read", (CommandSubject("cargo check"), PathSubject(".", Access.LIST))),  # as diagnostics is
+    ],
+)
+@pytest.mark.parametrize("path", ["execute", "execute_confirmed"])
+async def test_what_changes_anything_or_runs_a_command_is_never_repeated(tool, subjects, path):
+    world = World(*[ToolErrorCategory.TIMEOUT] * 5)
+    executor, invocation = world.executor(), world.invocation(tool, subjects=subjects)
+    result = await getattr(executor, path)(invocation)
+    assert world.runs == 1
+    assert not executor.is_retryable(invocation)
+    assert "retryable: false" in result.text
+    assert "tried" not in result.text
+    assert not world.attempted
+
+
+async def test_a_confirmed_call_stays_confirmed_when_it_is_repeated():
+    class Paths(WrapperExecutor):
+        def __init__(self) -> None:
+            self.paths: list[str] = []
+
+        async def execute(self, invocation: Invocation) -> ToolResult:
+            raise AssertionError("the asking path")
+
+        async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
+            self.paths.append("confirmed")
+            return ToolResult.failed(ToolFailure(ToolErrorCategory.TIMEOUT, "slow"))
+
+        def is_retryable(self, invocation: Invocation) -> bool:
+            return True
+
+    world, paths = World(), Paths()
+    executor = RetryExecutor(paths, ToolRetries(), clock=world.clock, sleep=world.sleep)
+    await executor.execute_confirmed(call("fetch"))
+    assert paths.paths == ["confirmed"] * 3
+
+
+async def test_no_attempts_means_none():
+    world = World(*[ToolErrorCategory.TIMEOUT] * 5)
+    await world.executor(ToolRetries(attempts=0)).execute(world.invocation())
+    assert world.runs == 1
+    assert not world.slept
+
+
+async def test_what_a_tool_says_of_its_own_failure_is_kept():
+    failure = ToolFailure(ToolErrorCategory.TIMEOUT, "slow")
+
+    async def half(context: ToolContext) -> ToolResult:
+        return ToolResult("half of it", failure=failure)
+
+    world = World()
+    result = await world.executor().execute(replace(call("fetch"), run=half))
+    assert result.text == "half of it"
+    assert result.failure == replace(failure, message="slow (tried 3 times)")
+
+
+async def test_what_the_user_typed_is_repeated_as_well():
+    world = World(ToolErrorCategory.NETWORK_ERROR)
+    invocation = replace(call("fetch", origin=CallOrigin.USER), run=world.tool)
+    assert (await world.executor().execute(invocation)).failure is None
+
+
+async def test_a_crash_is_not_repeated():
+    async def crash(context: ToolContext) -> ToolResult:
+        world.runs += 1
+        raise ZeroDivisionError
+
+    world = World()
+    with pytest.raises(ZeroDivisionError):
+        await world.executor().execute(replace(call("fetch"), run=crash))
+    assert world.runs == 1
+
+
+# --------------------------------------------------------------------------------------- waits and the budget
+
+
+async def test_waits_are_drawn_between_nothing_and_a_bound_that_doubles():
+    world = World(*[ToolErrorCategory.TIMEOUT] * 9)
+    await world.executor(ToolRetries(attempts=6)).execute(world.invocation())
+    assert world.slept == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
+    world = World(*[ToolErrorCategory.TIMEOUT] * 9)
+    await world.executor(ToolRetries(attempts=6), chance=lambda: 0.0).execute(world.invocation())
+    assert world.slept == [0.0] * 6
+
+
+@given(
+    number=st.integers(0, 10_000),
+    chance=st.floats(0, 1),
+    base=st.floats(0, 60),
+    longest=st.floats(0, 600),
+)
+def test_no_wait_is_negative_or_longer_than_its_bound(number, chance, base, longest):
+    wait = ToolRetries(base=base, longest=longest).wait(number, chance)
+    assert 0 <= wait <= longest
+    assert wait <= base * 2.0 ** min(number, 64)
+
+
+@given(st.floats(0, 1), st.integers(0, 8))
+def test_a_wait_takes_its_share_of_the_whole_bound(chance, number):
+    assert ToolRetries().wait(number, chance) == pytest.approx(chance * min(0.5 * 2**number, 5))
+
+
+def _played(takes: float, budget: float, attempts: int, chances: Iterable[float]) -> World:
+    world, drawn = World(*[ToolErrorCategory.TIMEOUT] * 20, takes=takes), iter(chances)
+    retries = ToolRetries(attempts=attempts, budget=budget)
+    executor = world.executor(retries, chance=lambda: next(drawn, 1.0))
+    anyio.run(executor.execute, world.invocation())
+    return world
+
+
+@given(
+    takes=st.floats(0, 40),
+    budget=st.floats(0, 60),
+    attempts=st.integers(0, 10),
+    chances=st.lists(st.floats(0, 1), max_size=10),
+)
+def test_no_attempt_but_the_first_begins_when_the_budget_is_used_up(takes, budget, attempts, chances):
+    world = _played(takes, budget, attempts, chances)
+    assert 1 <= world.runs <= attempts + 1
+    assert len(world.slept) == world.runs - 1
+    last_began = world.now - 1000.0 - takes
+    assert world.runs == 1 or last_began < budget + 1e-6
+
+
+async def test_a_repetition_that_outlasts_the_budget_is_broken_off_and_the_failure_before_it_stands():
+    stuck = anyio.Event()
+
+    async def tool(context: ToolContext) -> ToolResult:
+        world.runs += 1
+        if world.runs == 2:
+            stuck.set()
+            await anyio.sleep_forever()
+        raise ToolError(ToolErrorCategory.NETWORK_ERROR, "no luck")
+
+    world = World()
+    executor = world.executor(ToolRetries(base=0.0, budget=0.02))
+    result = await executor.execute(replace(call("fetch"), run=tool))
+    assert stuck.is_set()
+    assert world.runs == 2
+    assert result.failure is not None
+    assert result.failure.message == "no luck (tried 2 times)"
+
+
+async def test_a_first_attempt_may_take_longer_than_the_budget_and_is_not_repeated_then():
+    world = World(*[ToolErrorCategory.TIMEOUT] * 3, takes=31.0)
+    await world.executor().execute(world.invocation())
+    assert world.runs == 1
+
+
+async def test_a_cancelled_turn_does_not_wait_for_the_next_attempt():
+    asleep = anyio.Event()
+
+    async def sleep(seconds: float) -> None:
+        asleep.set()
+        await anyio.sleep_forever()
+
+    world = World(*[ToolErrorCategory.TIMEOUT] * 3)
+    executor = RetryExecutor(RunTool(no_context), ToolRetries(), sleep=sleep)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(executor.execute, world.invocation())
+        await asleep.wait()
+        tasks.cancel_scope.cancel()
+    assert world.runs == 1

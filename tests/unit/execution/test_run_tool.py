@@ -1,0 +1,72 @@
+"""The innermost executor and the operating system's errors (L6.3)."""
+
+import errno
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
+from acp_agent.core.ports import ToolContext
+from acp_agent.core.types import ToolResult
+from acp_agent.execution.path_errors import path_error
+from acp_agent.execution.run_tool import RunTool
+from tests.unit.gates.chain import call
+
+pytestmark = pytest.mark.anyio
+
+OS_ERRORS = [
+    (OSError(errno.ETIMEDOUT, "x", "/secret"), "timeout"),
+    (TimeoutError(), "timeout"),
+    (OSError(errno.ECONNREFUSED, "x"), "network_error"),
+    (OSError(errno.ECONNRESET, "x"), "network_error"),
+    (OSError(errno.ECONNABORTED, "x"), "network_error"),
+    (OSError(errno.EPIPE, "x"), "network_error"),
+    (OSError(errno.EAGAIN, "x"), "server_error"),
+    (OSError(errno.EINTR, "x"), "server_error"),
+    (OSError(errno.EACCES, "x", "/secret"), "policy_blocked"),
+    (OSError(errno.EPERM, "x", "/secret"), "policy_blocked"),
+    (OSError(errno.ENOENT, "x", "/secret"), "permanent_failure"),  # not tool_not_found
+    (OSError(errno.ENOSPC, "x"), "permanent_failure"),
+    (OSError(errno.EIO, "x"), "permanent_failure"),
+    (OSError("of our own"), "permanent_failure"),
+]
+
+
+async def ran(error: Exception) -> ToolResult:
+    async def tool(context: ToolContext) -> ToolResult:
+        raise error
+
+    return await RunTool(lambda _: cast("ToolContext", None)).execute(replace(call("read"), run=tool))
+
+
+@pytest.mark.parametrize(("error", "category"), OS_ERRORS, ids=str)
+async def test_an_error_of_the_system_has_its_category_wherever_it_is_met_and_names_no_path(error, category):
+    result = await ran(error)
+    assert result.failure is not None
+    assert result.failure.category.value == category
+    assert result.text.startswith(f"[tool_error]\ncategory: {category}\nerror: read: ")
+    assert "/secret" not in result.text
+    told = path_error(error, "mine.txt")
+    assert isinstance(told, ToolError)
+    assert told.failure.category.value == category
+    assert str(told).startswith("mine.txt: ")
+
+
+@pytest.mark.parametrize(
+    ("error", "category"),
+    [
+        (ToolError(ToolErrorCategory.RATE_LIMITED, "later"), ToolErrorCategory.RATE_LIMITED),
+        (Refused("no"), ToolErrorCategory.POLICY_BLOCKED),
+        (BackendUnavailable("editor", "gone"), ToolErrorCategory.PERMANENT_FAILURE),
+    ],
+)
+async def test_errors_of_ours_keep_theirs(error, category):
+    result = await ran(error)
+    assert result.failure is not None
+    assert result.failure.category is category
+
+
+async def test_a_bug_is_left_to_the_front_door():
+    with pytest.raises(KeyError):
+        await ran(KeyError("bug"))

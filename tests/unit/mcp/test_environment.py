@@ -1,0 +1,53 @@
+"""What a server's program sees of our environment."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_agent.execution.process_table import MARK as COMMAND_MARK
+from acp_agent.mcp.environment import MARK, server_environment
+
+SOURCE = {
+    "PATH": "/bin",
+    "HOME": "/home/fake",
+    "LC_TIME": "C",
+    "OPENAI_API_KEY": "fake",
+    "LD_PRELOAD": "/x",
+    "HTTP_PROXY": "x",
+}
+FORBIDDEN = (
+    *("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "DYLD_LIBRARY_PATH", "DYLD_FRAMEWORK_PATH"),
+    *("DYLD_FALLBACK_LIBRARY_PATH", "PATH", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "BASH_ENV", "ENV"),
+    *("PYTHONPATH", "NODE_PATH", "RUBYLIB", MARK),
+)
+
+
+def test_a_few_plain_variables_are_passed_on_and_no_key():
+    assert server_environment(SOURCE, ()) == ({"PATH": "/bin", "HOME": "/home/fake", "LC_TIME": "C"}, ())
+
+
+def test_what_the_entry_adds_is_added():
+    environment, dropped = server_environment(SOURCE, (("TOKEN", "fake"), ("HOME", "/srv"), ("ENVIRONMENT", "dev")))
+    assert (environment["TOKEN"], environment["HOME"], environment["ENVIRONMENT"], dropped) == (
+        "fake",
+        "/srv",
+        "dev",
+        (),
+    )
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+@given(case=st.lists(st.booleans(), min_size=30, max_size=30))
+def test_a_name_that_changes_what_is_loaded_is_dropped_in_every_case(name, case):
+    written = "".join(char.lower() if low else char for char, low in zip(name, case, strict=False))
+    environment, dropped = server_environment({}, ((written, "/evil"),))
+    assert (environment, dropped) == ({}, (written,))
+
+
+@pytest.mark.parametrize(("name", "value"), [("", "x"), ("A=B", "x"), ("A\0", "x"), ("A", "x\0y")])
+def test_what_no_program_can_be_given_is_dropped(name, value):
+    assert server_environment({}, ((name, value),)) == ({}, (name,))
+
+
+def test_a_server_is_marked_as_commands_are():
+    assert MARK == COMMAND_MARK
