@@ -141,7 +141,7 @@ class LlmSettings(Section):
             strict=False,
             max_length=10,
             description="Models that are asked, in this order, when the one before does not answer. Unset: none.",
-            examples=[["anthropic:claude-haiku-4-5", "ollama:qwen3:8b"]],
+            examples=[["ollama:qwen3:8b"]],
         ),
     ] = ()
     embedding_model: Annotated[

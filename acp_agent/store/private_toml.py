@@ -44,8 +44,14 @@ def read_private(path: str) -> dict[str, object]:
 
 
 def replace_private(path: str, text: str) -> None:
-    """Put a new file in a file's place, mode 0600, in one step, and on the disk before this returns. Raises OSError."""
+    """Put a new file in a file's place, mode 0600, in one step, and on the disk before this returns. Raises OSError.
+
+    Only a file's: a device such as /dev/null, a pipe or a link stays what it is.
+    """
     data = text.encode()
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file of your own")
     if len(data) > MAX_BYTES:
         raise OSError(f"the file would be larger than {MAX_BYTES} bytes; remove entries from it")
     folder = os.path.dirname(path)

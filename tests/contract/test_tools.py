@@ -70,7 +70,7 @@ CALLS = (
     ),
     Call("memory_search", {"query": "tabs"}, 'No notes about "tabs"'),
     Call("memory_save", {"content": "This project uses tabs."}, "", asks=True),
-    Call("memory_search", {"query": "tabs"}, "This project uses tabs."),
+    Call("memory_search", {"query": "which tabs"}, "This project uses tabs."),
     Call("fetch", {"url": "https://127.0.0.1/"}, "127.0.0.1 is no public address", failed=True),
     Call("web_scrape", {"url": "https://localhost/", "select": "a"}, "localhost", failed=True),
     # Outside, by every tool that takes a path.

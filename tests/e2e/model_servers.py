@@ -139,7 +139,11 @@ class ThinkingModel(ListeningModel):
     def answer(self, request: dict[str, Any]) -> str | ToolUse:
         if not request.get("tools"):
             return self.summary
-        told, self._begun = (request["messages"][-1]["content"], True) if self._begun else (None, True)
+        # What the loop itself remarks behind a result is not what the thought waits for.
+        said = [
+            text for each in request["messages"] if not str(text := each["content"]).startswith("[self_reflection]")
+        ]
+        told, self._begun = (said[-1], True) if self._begun else (None, True)
         try:
             return self.thought.send(told)
         except StopIteration:

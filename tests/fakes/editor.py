@@ -227,8 +227,8 @@ async def editing(
         print(editor.log, file=sys.stderr)
         raise failure
     if lawful:
-        assert rules.broken(editor.recording) == []
-        assert schema.violations(editor.recording) == []
+        assert (broken := rules.broken(editor.recording)) == [], broken
+        assert (problems := schema.violations(editor.recording)) == [], problems
 
 
 def _innermost(error: BaseException) -> BaseException:

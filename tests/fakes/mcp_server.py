@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-STATE = Path(sys.argv[1])
+STATE = Path(sys.argv[1] if __name__ == "__main__" else "/nonexistent")
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 

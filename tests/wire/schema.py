@@ -73,7 +73,7 @@ def _types() -> dict[str, dict[str, str]]:
     types: dict[str, dict[str, str]] = {"sent": {}, "answered": {}}
     for name, definition in _schema()["$defs"].items():
         side, method = definition.get("x-side"), definition.get("x-method")
-        if side == "client" and name.endswith(("Request", "Notification")):
+        if side in ("client", "protocol") and name.endswith(("Request", "Notification")):
             types["sent"][method] = name
         elif side == "agent" and name.endswith("Response"):
             types["answered"][method] = name

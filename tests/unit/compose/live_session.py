@@ -39,8 +39,9 @@ class YesPeer:
 class Shop:
     """What sessions share: the answers; nothing is recorded."""
 
-    def __init__(self, warnings: list[str]) -> None:
+    def __init__(self, warnings: list[str], folder: str) -> None:
         self._warnings = warnings
+        self._folder = folder
 
     def grants(self, file: str) -> GrantStore:
         return GrantStore(file, self._warnings.append)
@@ -57,7 +58,7 @@ class Shop:
 
     @property
     def pins(self) -> McpPins:
-        return McpPins("/dev/null", self._warnings.append)
+        return McpPins(os.path.join(self._folder, "pins.toml"), self._warnings.append)
 
     def background(self, task: Any) -> None:
         raise AssertionError("no server is named")
@@ -124,7 +125,7 @@ class LiveSession:
             conduct_at_start(loaded),
             unused,
         )
-        shop: Any = Shop(self.warnings)
+        shop: Any = Shop(self.warnings, str(self.root))
         self.tools = Assembly(shop, self.peer, self.session, loaded, reload).toolset  # pyright: ignore[reportArgumentType]
         return self
 

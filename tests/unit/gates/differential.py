@@ -161,7 +161,7 @@ MARKS = (
 )
 
 
-_WRITES_ELSEWHERE = re.compile(r">[|&]?[\s'\"\\$]*/(?!dev/null\b)")
+_WRITES_ELSEWHERE = re.compile(r">[|&]?[\s'\"\\$]*/(?!dev/null(?:[\s;&|)<>]|$))")
 
 
 def strings(seed: int, count: int) -> Iterator[str]:
