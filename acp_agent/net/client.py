@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
-import httpx
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
+from acp_agent.net.lean_httpx import httpx
 
 CONNECT_TIMEOUT: Final = 10.0
 WRITE_TIMEOUT: Final = 60.0

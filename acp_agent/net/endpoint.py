@@ -12,12 +12,12 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import anyio
-import httpx
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.web import BlockReason
 from acp_agent.net.addresses import Address, read_address, why_forbidden
 from acp_agent.net.hosts import canonical_host, why_local
+from acp_agent.net.lean_httpx import httpx
 from acp_agent.net.lookup import LOOKUP_TIMEOUT, MAX_ANSWERS, Resolve
 from acp_agent.net.target import MAX_URL, Blocked, Judged, Target
 

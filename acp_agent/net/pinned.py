@@ -10,11 +10,11 @@ from typing import Final, TypeAlias, cast
 
 import anyio
 import httpcore
-import httpx
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.web import BlockReason
 from acp_agent.net.addresses import read_address
+from acp_agent.net.lean_httpx import httpx
 from acp_agent.net.target import Blocked, Judged
 
 Dial: TypeAlias = Callable[[str, int], Awaitable[httpcore.AsyncNetworkStream]]

@@ -6,10 +6,9 @@ Two parsers read it and must agree, so that no spelling means one host to us and
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-import httpx
-
 from acp_agent.core.web import BlockReason
 from acp_agent.net.hosts import HostRules, canonical_host
+from acp_agent.net.lean_httpx import httpx
 from acp_agent.net.target import MAX_URL, Blocked, Target
 
 _HTTPS: Final = 443
