@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from types import TracebackType
 from typing import Any, TypeAlias
 
+from acp_agent.core.lean_import import without
 from acp_agent.core.redaction import Redact, verbatim
 
 _STDERR = 2
@@ -57,7 +58,8 @@ def configure(level: str, file: str | None = None, redact: Redact = verbatim) ->
     Every line goes through `redact`, and so does the traceback of whatever crashes from now on. A file that cannot be
     opened is replaced by stderr; returns why, or "".
     """
-    import structlog  # noqa: PLC0415 - 10 ms or more, which no start has to wait for
+    with without("rich"):  # 5 MB for tracebacks in colour, where it is installed
+        import structlog  # noqa: PLC0415 - 10 ms or more, which no start has to wait for
 
     fd, trouble = _STDERR, ""
     if file is not None:
