@@ -182,7 +182,7 @@ class Assembly:
         return (
             *((f"Memory: found by {memories.method}",) if memories else ()),
             *(self._reformatter.status() if self._reformatter else ()),
-            *(f"MCP {line}" for line in self._servers()),
+            *self._servers(),
         )
 
     def _servers(self) -> Sequence[str]:

@@ -110,10 +110,10 @@ class McpConnection(Protocol):
         """The tools the server last listed; none until it is ready. Those allow and deny leave out are left out."""
         ...
 
-    async def call(self, tool: str, arguments: JsonObject) -> McpReply:
-        """Run a tool, by the server's own name for it.
+    async def call(self, definition: McpDefinition, arguments: JsonObject) -> McpReply:
+        """Run a tool that is still what was agreed to: compared with what the server says in the moment it is called.
 
-        Raises ToolError: network_error (not connected, died in the middle), timeout, invalid_parameters,
+        Raises ToolError: policy_blocked (the definition is another now; nothing was called), network_error (not connected, died in the middle), timeout, invalid_parameters,
         policy_blocked (not authorized), permanent_failure, rate_limited, server_error (L6.11).
         """
         ...

@@ -87,10 +87,13 @@ async def test_the_figures_of_the_issue_hold_and_are_printed(workspace: Path, ca
 
     u, a, b, c, plain, programs = counted.values()
     assert u["blocked"] == u.total() == len(hostile.U)
-    assert a["silent"] == 0
-    assert b["silent"] < 0.02 * b.total()
-    assert c["silent"] < 0.02 * c.total()
+    assert a["silent"] == b["silent"] == c["silent"] == 0
     assert plain["blocked"] + plain["refused"] + programs["blocked"] + programs["refused"] == 0
-    assert plain["silent"] >= 0.95 * plain.total()
+    assert plain["silent"] == plain.total()
     assert u.total() + a.total() + b.total() + c.total() >= 200
     assert plain.total() + programs.total() >= 150
+
+
+def test_no_command_is_counted_twice():
+    for table in (hostile.U, hostile.A, hostile.B, hostile.C, everyday.COMMANDS, everyday.CONSTRUCTS):
+        assert len(set(table)) == len(table)
