@@ -15,6 +15,9 @@ the summary is there: whatever fails before, nothing is lost.
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+
+from anyio import to_thread
 
 from acp_agent.agent import summary
 from acp_agent.agent.history import History
@@ -24,7 +27,7 @@ from acp_agent.core.errors import AgentError, ProviderError, ProviderErrorKind, 
 from acp_agent.core.errors import ToolErrorCategory as Category
 from acp_agent.core.events import EventSink, Notice, Severity
 from acp_agent.core.memory import Compaction, Summaries, Summary
-from acp_agent.core.messages import Message, Role, Usage
+from acp_agent.core.messages import Message, Role
 from acp_agent.core.ports import Provider
 from acp_agent.core.redaction import Redact, verbatim
 
@@ -56,7 +59,7 @@ class Summarizing:
 
     provider   gives the model that writes them, or raises an AgentError that tells what is missing
     summaries  where they are kept; None where nothing is
-    redact     takes out secrets that the user has typed
+    redact     takes out secrets that the user has typed, on the way to that model and back; for any thread
     seconds    a summary may take
     """
 
@@ -70,7 +73,6 @@ class Compactor:
     """Shortens one conversation. A hook of the loop (`Room`) and what `compress_context` uses (`Compressor`).
 
     budget   gives the tokens the conversation may fill; 0 when nobody knows
-    usage    tokens of the summaries so far
     """
 
     def __init__(
@@ -81,7 +83,6 @@ class Compactor:
         budget: Callable[[], int],
         thresholds: Thresholds,
     ) -> None:
-        self.usage = Usage()
         self._history = history
         self._emit = emit
         self._summarizing = summarizing
@@ -209,15 +210,18 @@ class Compactor:
             except ProviderError as error:
                 if error.kind is not ProviderErrorKind.CONTEXT_TOO_LONG:
                     raise
+                room = min(room, (provider.context_window or _WINDOW) // 2)  # a smaller model may have stepped in
                 text = await self._ask(provider, messages, focus, room // 4, tokens)
         except AgentError as error:
             raise _kept(str(error).rstrip(".")) from error
         return summary.fit(how.redact(text), tokens)
 
     async def _ask(self, provider: Provider, messages: Sequence[Message], focus: str, room: int, tokens: int) -> str:
-        request = summary.summary_request(messages, focus, room=room, tokens=tokens)
+        asked = partial(
+            summary.summary_request, messages, focus, room=room, tokens=tokens, redact=self._summarizing.redact
+        )
+        request = await to_thread.run_sync(asked, abandon_on_cancel=True)
         done = await summary.ask(provider, request, seconds=self._summarizing.seconds)
-        self.usage += done.usage
         return done.message.text
 
     async def _store(self, made: Summary) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from acp_agent.agent.offer import Offer, WholeOffer
-from acp_agent.core.messages import Message, ToolUsePart, Usage
+from acp_agent.core.messages import Message, ToolUsePart
 from acp_agent.core.ports import Toolset
 from acp_agent.core.types import ToolResult
 
@@ -38,11 +38,6 @@ class Phases(Protocol):
 
 class Room(Protocol):
     """Keeps the conversation within the context (L11)."""
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens of its own model calls so far."""
-        ...
 
     def begin(self) -> None:
         """A turn begins."""
@@ -77,8 +72,6 @@ class _NoPhases:
 
 
 class _NoRoom:
-    usage = Usage()
-
     def begin(self) -> None:
         """Nothing to prepare."""
 

@@ -19,12 +19,15 @@ from acp_agent.core.memory import Summaries, Summary
 from acp_agent.core.messages import Message, ToolUsePart
 from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Toolset
+from acp_agent.core.redaction import Redact, verbatim
+from acp_agent.core.tags import ITSELF
 from acp_agent.core.types import Json, JsonObject, ToolCall, ToolResult
 
 _SEARCH, _CHECK, _SAVE = "memory_search", "diagnostics", "memory_save"
 _QUERY = 1_000  # characters of a prompt that are searched for
-_NOTE = 8_000  # characters of a summary that are kept
-_SECONDS = {Phase.PLANNER: 10.0, Phase.VERIFIER: 180.0, Phase.AUTONOMOUS: 10.0}
+_FROM = "[summary of a conversation] "
+_NOTE_BYTES = 8 * 1024
+SECONDS = {Phase.PLANNER: 10.0, Phase.VERIFIER: 180.0, Phase.AUTONOMOUS: 10.0}
 """A call may take; one that asks the user waits for him within it."""
 
 _CHANGING = frozenset({"edit", "write", "create_directory", "delete_path", "move_path", "copy_path"})
@@ -37,17 +40,27 @@ class PhaseCalls:
     A tool the session does not offer is not called. A check that was refused, by the user or by a gate, is not tried
     again before `clear`: nobody wants the same question after each round.
 
-    seconds   how long a call may take, by phase
+    seconds      how long a call may take, by phase
+    note_bytes   most bytes of UTF-8 the memory takes in one note
+    redact       takes secrets out of what is searched for, before it is cut
     """
 
-    def __init__(self, seconds: dict[Phase, float] | None = None) -> None:
-        self._seconds = seconds or _SECONDS
+    def __init__(
+        self,
+        seconds: dict[Phase, float] | None = None,
+        *,
+        note_bytes: int = _NOTE_BYTES,
+        redact: Redact = verbatim,
+    ) -> None:
+        self._seconds = seconds or SECONDS
+        self._note_bytes = note_bytes
+        self._redact = redact
         self._unwanted: set[str] = set()
-        self._made: dict[Phase, int] = dict.fromkeys(_SECONDS, 0)
+        self._made: dict[Phase, int] = dict.fromkeys(SECONDS, 0)
 
     async def before_first_inference(self, prompt: Message, toolset: Toolset) -> str | None:
         """Text for the model behind the prompt: the notes that fit it; None for none."""
-        query = " ".join(prompt.text.split())[:_QUERY]
+        query = " ".join(self._redact(prompt.text).split())[:_QUERY]
         result = await self._run(Phase.PLANNER, _SEARCH, {"query": query}, toolset) if query else None
         return _told(_SEARCH, result) if result is not None and _has(result, "ids") else None
 
@@ -59,8 +72,12 @@ class PhaseCalls:
         return _told(_CHECK, result) if result is not None and _has(result, "diagnostics") else None
 
     async def compacted(self, summary: str, toolset: Toolset) -> None:
-        """Keep the summary of a compaction. Asks nobody; every gate that denies is obeyed."""
-        if note := summary.strip()[:_NOTE]:
+        """Keep the summary of a compaction, as much as goes into one note. Asks nobody; every gate is obeyed.
+
+        The note says what it is: no user has read it, as he has those that were asked for.
+        """
+        if text := summary.strip():
+            note = f"{_FROM}{text}".encode("utf-8", "replace")[: self._note_bytes].decode("utf-8", "ignore")
             await self._run(Phase.AUTONOMOUS, _SAVE, {"content": note}, toolset)
 
     def clear(self) -> None:
@@ -115,4 +132,4 @@ def _has(result: ToolResult, name: str) -> bool:
 
 
 def _told(tool: str, result: ToolResult) -> str:
-    return f"[the agent itself has called {tool}; it says:]\n{result.text}"
+    return f"{ITSELF}has called {tool}; it says:]\n{result.text}"

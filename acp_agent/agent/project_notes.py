@@ -5,12 +5,11 @@ ours, and the block says what they are worth. The same notes give the same bytes
 """
 
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_OURS = "tools|tool-output|external-data|project-notes|user-notes"
-_LIKE_ONE = re.compile(rf"<(?=\s{{0,16}}/?\s{{0,16}}(?:{_OURS})\b)", re.IGNORECASE)
+from acp_agent.core.tags import defanged
+
 _SMALLEST = 200
 """Characters below which the beginning of a file says nothing."""
 
@@ -67,7 +66,7 @@ def _cut(note: ProjectNote, room: int) -> str:
 
 
 def _fenced(note: ProjectNote, text: str) -> str:
-    tag, inside = "user-notes" if note.users else "project-notes", _LIKE_ONE.sub("&lt;", text)
+    tag, inside = "user-notes" if note.users else "project-notes", defanged(text)
     token, source = _token(inside), plain(note.source).replace('"', "&quot;")
     goes_on = note.more or len(text) < len(note.text.strip("\n"))
     cut = "\n[cut here: the file goes on]" if goes_on else ""

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from acp_agent.agent.reputation import Reputation
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.messages import ToolUsePart
+from acp_agent.core.tags import REFLECTION
 from acp_agent.core.types import ToolResult
 
 REPEATED = 2
@@ -42,7 +43,7 @@ class Reflection:
                 self._failures[use.name] += 1
                 failed[use.name] = None
         lines = [_advice(name, self._failures[name]) for name in failed if self._failures[name] >= REPEATED]
-        return "\n".join(("[self_reflection]", *lines)) if lines else None
+        return "\n".join((REFLECTION, *lines)) if lines else None
 
     def status(self) -> tuple[str, ...]:
         """Lines for /status."""

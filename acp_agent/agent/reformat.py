@@ -40,7 +40,7 @@ class Reformatter:
         *,
         seconds: float = SECONDS,
     ) -> None:
-        self._name = name
+        self.name = name
         self._provider = provider
         self._redact = redact
         self._seconds = seconds
@@ -77,7 +77,7 @@ class Reformatter:
 
     def status(self) -> tuple[str, ...]:
         """A line for /status."""
-        return (f"Argument mending: by {self._name}, {self.mended} of {self.attempts} calls mended",)
+        return (f"Argument mending: by {self.name}, {self.mended} of {self.attempts} calls mended",)
 
 
 async def _answer(provider: Provider, request: ModelRequest) -> str:

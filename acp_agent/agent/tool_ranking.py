@@ -11,6 +11,7 @@ import anyio
 from acp_agent.agent.tool_words import by_words
 from acp_agent.core.errors import ProviderError
 from acp_agent.core.ports import Embedder
+from acp_agent.core.redaction import Redact, verbatim
 from acp_agent.core.types import ToolSpec
 
 _QUERY_CHARS = 4_000  # what matters stands at the head of a long prompt, or below what was pasted
@@ -51,17 +52,19 @@ class EmbeddingRanking:
     """By the cosine of embeddings. Tools' vectors are kept by the hash of their text.
 
     seconds   how long a turn may wait for the vectors it lacks; what came in time is used
+    redact    takes secrets out of prompts: the embedding model may be another vendor's
     """
 
-    def __init__(self, embedder: Embedder, seconds: float = _SECONDS) -> None:
+    def __init__(self, embedder: Embedder, seconds: float = _SECONDS, redact: Redact = verbatim) -> None:
         self._embedder = embedder
         self._seconds = seconds
+        self._redact = redact
         self._model = ""
         self._vectors: dict[bytes, _Vector] = {}
         self._trouble = ""
 
     async def scores(self, query: str, specs: Sequence[ToolSpec]) -> Mapping[str, float]:
-        asked = _head_and_tail(query)
+        asked = _head_and_tail(self._redact(query))
         texts = {spec.name: _text(spec) for spec in specs}
         self._trouble = f"no answer in {self._seconds:g} s"
         with anyio.move_on_after(self._seconds):

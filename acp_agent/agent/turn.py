@@ -31,7 +31,7 @@ from acp_agent.agent.reply import Reply
 from acp_agent.agent.tool_calls import NOT_RUN, ToolCalls, with_fit_calls
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.events import EventSink, TextDelta, UsageChanged
-from acp_agent.core.messages import Message, ModelDone, ModelStop, Role, StopReason, TextPart, Usage
+from acp_agent.core.messages import Message, ModelDone, ModelStop, Role, StopReason, TextPart
 from acp_agent.core.ports import ModelRequest, Provider, Toolset
 from acp_agent.core.types import ToolSpec
 
@@ -55,6 +55,10 @@ class Limits:
     budget_stop: float = 0.8
     max_output_tokens: int | None = None
     max_parallel_tools: int = 8
+
+    def budget(self, window: int) -> int:
+        """Tokens the conversation may fill in a window of so many; 0 when nobody knows."""
+        return min(self.context_budget or window, window or self.context_budget or 0)
 
 
 class Agent:
@@ -82,19 +86,12 @@ class Agent:
         self.limits = limits
         self.system_prompt = system_prompt
         self.hooks = Hooks() if hooks is None else hooks
-        self.spent = Usage()
         self.failure: ProviderError | None = None
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens of all model calls so far, those for summaries included."""
-        return self.spent + self.hooks.room.usage
 
     @property
     def budget(self) -> int:
         """Tokens the conversation may fill; 0 when nobody knows."""
-        window = self.provider.context_window
-        return min(self.limits.context_budget or window, window or self.limits.context_budget or 0)
+        return self.limits.budget(self.provider.context_window)
 
     async def run(self, prompt: Message) -> StopReason:
         """Answer one prompt, a user message. Raises only what cancels it, and bugs."""
@@ -219,7 +216,6 @@ class _Turn:
             self._shown = reply.shown
             self._spoke = self._spoke or reply.spoke
             self._in_text = self._in_text or reply.spoke
-        agent.spent += done.usage
         if done.usage.context:
             self._history.measured(done.usage.context)
         await agent.emit(UsageChanged(done.usage.context or self._history.estimate(), agent.provider.context_window))

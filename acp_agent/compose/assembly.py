@@ -28,6 +28,7 @@ from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Event, Notice, Severity, UsageChanged
 from acp_agent.core.memory import Memories
 from acp_agent.core.ports import Embedder
+from acp_agent.gates.trust_level import TrustLevel
 from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents
 from acp_agent.output.sanitize import sanitize
 from acp_agent.protocol.approver import EditorApprover
@@ -67,7 +68,7 @@ class Assembly:
         approver = RedactedApprover(
             EditorApprover(peer, session.id, session.paths, loaded.settings.acp.question_timeout_secs), self._redactor
         )
-        self._mcp = McpOfSession(workshop, session, approver, self._cwd)
+        self._mcp = McpOfSession(workshop, session, approver, self._cwd, self._trusts_folder)
         self._embedder = self._place_texts()
         self._lasting = self._remembered(approver)
         self._conversation = Conversation(
@@ -77,7 +78,7 @@ class Assembly:
             self._redactor,
             workshop.summaries(session),
             lambda: self.toolset,
-            offer(loaded.settings, self._embedder, self._mcp.servers.joining, self._warn),
+            offer(loaded.settings, self._embedder, self._mcp.servers.joining, self._warn, self._redactor),
         )
         self._notes = ProjectNotes(
             loaded.file, lambda text: self._redactor(sanitize(text, terminal=False)), self._warn_plainly
@@ -136,6 +137,10 @@ class Assembly:
     async def _project_notes(self, loaded: Loaded) -> str:
         trusted = self._lasting.memory.standing.workspace.counts
         return await self._notes.block(loaded.settings.agent.instructions, trusted=trusted)
+
+    def _trusts_folder(self, level: TrustLevel) -> None:
+        """The user has spoken about the folder: what it says of itself, and what runs in it, goes by that (S4)."""
+        self._lasting.memory.standing.workspace = level
 
     def _adopt(self, loaded: Loaded) -> None:
         self._session.begin_anew(conduct_at_start(loaded))

@@ -1,7 +1,6 @@
 """What one conversation consists of besides its model and its tools: history, room, and the loop's hooks."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from acp_agent.agent.compaction import Compactor, Summarizing, Thresholds
 from acp_agent.agent.history import History
@@ -10,18 +9,19 @@ from acp_agent.agent.offer import Offer
 from acp_agent.agent.phases import PhaseCalls, RememberedSummaries
 from acp_agent.agent.reflection import Reflection
 from acp_agent.agent.reputation import Reputation
-from acp_agent.agent.turn import Agent
+from acp_agent.agent.turn import Agent, Limits
 from acp_agent.compose.models import SessionModels
 from acp_agent.config.settings import Settings
-from acp_agent.core.events import EventSink
+from acp_agent.core.events import EventSink, Notice, Severity
 from acp_agent.core.memory import Summaries, Summary
-from acp_agent.core.ports import Toolset
+from acp_agent.core.ports import Provider, Toolset
 from acp_agent.core.redaction import Redact
 
 
 class Conversation:
     """Built once a session, by the configuration it began with.
 
+    limits    where its turns stop by themselves
     agent     what runs its turns; None before the first
     toolset   gives the session's tools, for the calls the agent makes by itself
     offer     what of the tools the model is shown
@@ -38,16 +38,20 @@ class Conversation:
         offer: Offer,
     ) -> None:
         own = settings.agent
+        self.limits = Limits(own.max_tool_iterations, own.context_budget_tokens)
         self.agent: Agent | None = None
         self.history = History()
-        self._own = own
+        self._models = models
+        self._emit = emit
+        self._summed_up_by = own.compress_provider
         self._reflection = Reflection(Reputation(self._model))
-        self._phases = PhaseCalls() if settings.tools.phases.enabled else None
+        phases = PhaseCalls(note_bytes=settings.memory.max_note_bytes, redact=redact)
+        self._phases = phases if settings.tools.phases.enabled else None
         kept = _Kept(summaries, self._phases, toolset) if self._phases else summaries
         self.compactor = Compactor(
             self.history,
             emit,
-            Summarizing(partial(models.for_chores, own.compress_provider), kept, redact),
+            Summarizing(self._summarizer, kept, redact),
             self._budget,
             Thresholds(own.compaction_soft, own.compaction_hard, automatic=own.compaction),
         )
@@ -60,10 +64,19 @@ class Conversation:
     def status(self) -> Sequence[str]:
         """Lines for /status."""
         phases = self._phases.status() if self._phases else ()
-        return (*self.compactor.status(), *self._offer.status(), *self._reflection.status(), *phases)
+        context = self.compactor.status() if self._budget() else ()
+        return (*context, *self._offer.status(), *self._reflection.status(), *phases)
 
     def _budget(self) -> int:
-        return self.agent.budget if self.agent else self._own.context_budget_tokens or 0
+        window = self._models.window()
+        return self.limits.budget(window) if window else 0
+
+    async def _summarizer(self) -> Provider:
+        """The model that sums up. The user hears of it before he waits for it. Raises AgentError."""
+        provider = await self._models.for_chores(self._summed_up_by)
+        said = f"Summing up the conversation, with {provider.name}:{provider.model} …"
+        await self._emit(Notice(Severity.INFO, said))
+        return provider
 
     def _model(self) -> str:
         provider = self.agent and self.agent.provider

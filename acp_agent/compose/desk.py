@@ -9,7 +9,6 @@ from acp_agent.compose.models import SessionModels
 from acp_agent.config import Loaded
 from acp_agent.core.events import EventSink, UsageChanged
 from acp_agent.core.memory import Compaction
-from acp_agent.core.messages import Usage
 from acp_agent.protocol.session import Session
 
 
@@ -48,7 +47,7 @@ class SessionDesk:
             self._model(loaded),
             f"Mode: {self._session.active.mode.value}; approval: {self._session.active.auto_approve.value}",
             *self._conversation.status(),
-            *self._usage(),
+            *self._models.ledger.status(),
             self._calls(),
             *(
                 f"Blocked: {alarm.tool}, {alarm.rate:.0%} of its calls failed"
@@ -74,17 +73,6 @@ class SessionDesk:
         used = f"{agent.provider.name}:{agent.provider.model}" if agent else llm.model
         chain = f"; fallback: {', '.join(llm.fallback)}" if llm.fallback else ""
         return f"Model: {used}{chain}"
-
-    def _usage(self) -> Sequence[str]:
-        usage = self._conversation.agent.usage if self._conversation.agent else Usage()
-        if usage == Usage():
-            return ()
-        cached = f", {usage.cache_read:,} from the cache" if usage.cache_read else ""
-        price = self._models.cost()
-        cost = price(usage) if price else None
-        money = "" if cost is None else f"; ${cost:.4f}"
-        read = usage.input + usage.cache_read + usage.cache_write
-        return (f"Tokens: {read:,} read{cached}, {usage.output:,} written{money}",)
 
     def _calls(self) -> str:
         use = self._memory.quota.use

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Awaitable, Callable
 
 from acp_agent.agent.prompt import system_prompt
-from acp_agent.agent.turn import Agent, Limits
+from acp_agent.agent.turn import Agent
 from acp_agent.compose.conversation import Conversation
 from acp_agent.compose.models import SessionModels
 from acp_agent.config import Loaded
@@ -46,16 +46,26 @@ class SessionLoop:
         prompt = await self._system_prompt()
         conversation = self._conversation
         if conversation.agent is None:
-            provider, own = await self._models.answering(), self._loaded().settings.agent
-            limits = Limits(own.max_tool_iterations, own.context_budget_tokens)
             conversation.agent = Agent(
-                provider, self._toolset, conversation.history, self._emit, limits, prompt, hooks=conversation.hooks
+                await self._models.answering(),
+                self._toolset,
+                conversation.history,
+                self._emit,
+                conversation.limits,
+                prompt,
+                hooks=conversation.hooks,
             )
         conversation.agent.system_prompt = prompt
         return conversation.agent
 
     async def _system_prompt(self) -> str:
-        place, tools = self._session.place, self._toolset.specs()
+        """For the model that answered last: one that knows no tools is told of none.
+
+        Tools the offer hides for the moment are named all the same: the prompt stays the same from call to call, which
+        caches it, and a model that names a hidden tool is shown it.
+        """
+        place = self._session.place
+        tools = self._toolset.specs() if self._models.take_tools() else ()
         notes = await self._notes(self._loaded())
         mode = self._session.active.mode
         return system_prompt(self._cwd, place.additional, sys.platform, mode, tools=tools, notes=notes)

@@ -3,7 +3,7 @@
 Nothing of the client is loaded before a server is named (E6). A server that fails costs its own tools alone.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Protocol, TypeAlias
 
@@ -25,6 +25,13 @@ from acp_agent.tools.visible import visible
 
 _PATIENCE = 2.0
 """Seconds the first turn waits for servers that are starting: a model that sees no tool says it has none."""
+
+_MOST_GONE = 64
+"""Tools a server no longer has that are remembered."""
+_MOST_LISTED = 20
+"""Tools of a server that a line names."""
+_MOST_TOLD = 5
+"""Notices about one server."""
 
 _log = Log(__name__)
 
@@ -54,16 +61,33 @@ class _Served:
     def __init__(self, connection: RunningConnection) -> None:
         self.connection = connection
         self.tools: dict[str, McpTool] = {}
+        self.known: dict[str, McpTool] = {}  # those that are gone, too, by lower-case name, the newest last
         self.was_ready = False
         self.told: set[str] = set()
 
-    @property
-    def line(self) -> str:
-        """Name, state, number of tools, problem."""
-        connection, count = self.connection, len(self.tools)
-        tools = f", {count} tool{'' if count == 1 else 's'}" if connection.state is McpState.READY else ""
-        problem = f": {connection.problem}" if connection.problem else ""
-        return f"{visible(connection.server.name)} ({connection.server.origin}) {connection.state}{tools}{problem}"
+    def offer(self, tools: dict[str, McpTool]) -> None:
+        """It has these tools now. Of those that are gone a few are remembered, to answer calls of them."""
+        folded = {name.lower(): tool for name, tool in tools.items()}
+        gone = [(name, tool) for name, tool in self.known.items() if name not in folded]
+        ready = self.connection.state is McpState.READY
+        self.known = {**dict(gone[-_MOST_GONE:] if ready else gone), **folded}
+        self.tools = tools
+
+    def line(self, changed: Callable[[McpTool], bool]) -> str:
+        """Name, state, tools by the server's own names, those that have changed, problem."""
+        connection, said = self.connection, ""
+        if connection.state is McpState.READY:
+            said = f", {len(self.tools)} tool{'' if len(self.tools) == 1 else 's'}{_listed(self.tools.values())}"
+            asking = [tool for tool in self.tools.values() if changed(tool)]
+            said += f"; changed, and will ask{_listed(asking)}" if asking else ""
+        problem = f"{';' if said else ':'} {connection.problem}" if connection.problem else ""
+        return f"{visible(connection.server.name)} ({connection.server.origin}) {connection.state}{said}{problem}"
+
+
+def _listed(tools: Collection[McpTool]) -> str:
+    names = [visible(tool.definition.name) for tool in tools]
+    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
+    return f": {', '.join(names[:_MOST_LISTED])}{more}" if names else ""
 
 
 class SessionServers:
@@ -81,7 +105,6 @@ class SessionServers:
         self._identities: dict[str, str] = {}
         self.book = PinBook(pins, self._identities)
         self._served: dict[str, _Served] = {}
-        self._known: dict[str, McpTool] = {}
         self._moved = anyio.Event()
         self._begun = False
 
@@ -118,27 +141,37 @@ class SessionServers:
 
     def status(self) -> Sequence[str]:
         """One line a server, for /status and /mcp; none without servers."""
-        return [f"MCP server {served.line}" for served in self._served.values()]
+        return [f"MCP server {served.line(self._has_changed)}" for served in self._served.values()]
 
     # ------------------------------------------------------------------------------------ tools
 
     def specs(self) -> Sequence[ToolSpec]:
         """The tools there are now. One that has changed since it was let run says only that (security.md 2.8)."""
         every = (tool for served in self._served.values() for tool in served.tools.values())
-        return [
-            tool.withheld() if self.book.change(tool.definition.name, tool.spec()) else tool.spec() for tool in every
-        ]
+        return [tool.withheld() if self._has_changed(tool) else tool.spec() for tool in every]
 
-    def tool(self, name: str) -> McpTool | None:
-        """The tool the model means, whatever the case; also one whose server is gone. Raises ToolError: taken back."""
-        known = self._known.get(name.lower())
-        if known is None:
-            return None
-        served = self._served[known.connection.server.name]
-        if known.connection.state is McpState.READY and known.name not in served.tools:
-            told = f"{known.name}: its server has taken this tool back"
-            raise ToolError(ToolErrorCategory.TOOL_NOT_FOUND, told)
-        return known
+    @property
+    def remembered(self) -> Collection[str]:
+        """The names of all tools whose calls are answered, in lower case; those that are gone, too."""
+        return [name for served in self._served.values() for name in served.known]
+
+    async def understand(self, call: ToolCall) -> Invocation | None:
+        """A call of a server's tool, whatever the case of its name, also of a server that is gone; None for others.
+
+        Raises ToolError, also when the tool was taken back.
+        """
+        found = ((served, served.known.get(call.name.lower())) for served in self._served.values())
+        for served, tool in found:
+            if tool is None:
+                continue
+            if served.connection.state is McpState.READY and tool.name not in served.tools:
+                told = f"{tool.name}: its server has taken this tool back"
+                raise ToolError(ToolErrorCategory.TOOL_NOT_FOUND, told)
+            return await tool.understand(call, agreed=not self._has_changed(tool))
+        return None
+
+    def _has_changed(self, tool: McpTool) -> bool:
+        return bool(self.book.change(tool.definition.name, tool.spec()))
 
     def consent(self, invocation: Invocation) -> str:
         """What a lasting yes to a tool of a server is bound to; "" for other tools."""
@@ -148,14 +181,14 @@ class SessionServers:
     def trust(self, invocation: Invocation) -> TrustLevel:
         """How far a tool of a server is trusted (A25.2).
 
-        One the editor named is untrusted until the user has let it run, as it is now: then it is asked about as any
-        other tool is. Servers of the user's own configuration, and those he was asked about, are his choice.
+        One of the editor's or a project's is untrusted until the user has let it run, as it is now: then it is asked
+        about as any other tool is. Servers of the user's own configuration are his choice.
         """
         served = self._served.get(invocation.spec.server)
         tools = [each.tool for each in invocation.subjects if isinstance(each, McpSubject)]
         if served is None or not tools:
             return TrustLevel.UNTRUSTED
-        chosen = served.connection.server.origin is not McpOrigin.EDITOR
+        chosen = served.connection.server.origin is McpOrigin.CONFIG
         if chosen or all(self.book.pinned(tool, invocation.spec) for tool in tools):
             return TrustLevel.PROVISIONAL
         return TrustLevel.UNTRUSTED
@@ -171,27 +204,27 @@ class SessionServers:
     def _name_tools(self, served: _Served) -> None:
         connection = served.connection
         definitions = {each.name: each for each in connection.definitions()}
-        others = [name for name in self._served if name != connection.server.name]
-        names = tool_names(connection.server.name, [*definitions], others)
-        served.tools = {
-            names[tool]: self._unchanged(names[tool], connection, definition)
-            for tool, definition in definitions.items()
-        }
-        self._known |= {name.lower(): tool for name, tool in served.tools.items()}
-
-    def _unchanged(self, name: str, connection: RunningConnection, definition: McpDefinition) -> McpTool:
-        """The tool there was, where nothing about it has changed: prompt caching wants the same bytes."""
-        known = self._known.get(name.lower())
-        same = known is not None and known.connection is connection and known.definition == definition
-        return known if known is not None and same else McpTool(name, definition, connection)
+        names = tool_names(connection.server.name, [*definitions])
+        served.offer({names[tool]: _unchanged(served, names[tool], each) for tool, each in definitions.items()})
 
     def _tell_news(self, served: _Served) -> None:
-        """Tell what the user should hear of, once."""
+        """Tell what the user should hear of, once, and at some time no more."""
         news = _news(served, begun=self._begun)
         served.was_ready = served.was_ready or served.connection.state is McpState.READY
-        if news is not None and news.text not in served.told:
-            served.told.add(news.text)
-            self._tell(news)
+        if news is None or news.text in served.told or len(served.told) > _MOST_TOLD:
+            return
+        served.told.add(news.text)
+        if len(served.told) > _MOST_TOLD:
+            name = served.connection.server.name
+            news = Notice(Severity.WARNING, f"the MCP server {name!r}: no more is told of it; /mcp says how it is")
+        self._tell(news)
+
+
+def _unchanged(served: _Served, name: str, definition: McpDefinition) -> McpTool:
+    """The tool there was, where nothing about it has changed: prompt caching wants the same bytes."""
+    known = served.known.get(name.lower())
+    same = known is not None and (known.name, known.definition) == (name, definition)
+    return known if known is not None and same else McpTool(name, definition, served.connection)
 
 
 def _news(served: _Served, *, begun: bool) -> Notice | None:
@@ -223,8 +256,8 @@ class GrowingCatalogue:
 
     async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
         """Raises ToolError. A tool whose server is gone is understood; its call fails."""
-        tool = self._servers.tool(call.name)
-        return await (self._registry.understand(call, files) if tool is None else tool.understand(call))
+        served = await self._servers.understand(call)
+        return await self._registry.understand(call, files) if served is None else served
 
 
 def _same(one: str, other: str) -> bool:

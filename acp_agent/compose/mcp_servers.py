@@ -7,7 +7,7 @@ user has said yes to exactly what it names.
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from acp_agent.core.events import Notice, Severity
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
 from acp_agent.core.ports import Approver
 from acp_agent.gates.trust import workspace_trust
+from acp_agent.gates.trust_level import TrustLevel
 from acp_agent.store.trusted_folders import TrustedFolders
 
 if TYPE_CHECKING:
@@ -35,14 +36,23 @@ _LONGEST_WISH = 1000
 class McpOfSession:
     """All of it for one session. `servers` holds the connections; `start` and `ask` fill it.
 
-    cwd   the session's folder, links resolved
+    cwd        the session's folder, links resolved
+    answered   told what the user said of the folder
     """
 
-    def __init__(self, workshop: "Workshop", session: "Session", approver: Approver, cwd: str) -> None:
+    def __init__(
+        self,
+        workshop: "Workshop",
+        session: "Session",
+        approver: Approver,
+        cwd: str,
+        answered: Callable[[TrustLevel], None],
+    ) -> None:
         self._workshop = workshop
         self._session = session
         self._approver = approver
         self._cwd = cwd
+        self._answered = answered
         self._started = False
         self._wanted: tuple[McpServerSettings, ...] = ()
         self.servers = SessionServers(workshop.pins, workshop.background, session.add_notice, _connection)
@@ -54,7 +64,7 @@ class McpOfSession:
         self._started = True
         own = [each for each in loaded.settings.mcp.servers if each.enabled]
         self._wanted = tuple(each for each in loaded.servers if each.enabled)
-        self._workshop.secrets.add(secrets_of((*own, *self._wanted), os.environ))
+        self._workshop.secrets.add(secrets_of(own, os.environ))
         self.servers.start([*self._named(own, McpOrigin.CONFIG), *map(_at_home, self._session.place.servers)])
 
     async def ready(self) -> None:
@@ -64,6 +74,7 @@ class McpOfSession:
             trusted = await self._trusted(wanted) if wanted else False
             self._wanted = ()
             if trusted:
+                self._workshop.secrets.add(_hidden(value for each in wanted for value in each.referred(os.environ)))
                 self.servers.start(self._named(wanted, McpOrigin.PROJECT))
         await self.servers.settled()
 
@@ -71,14 +82,16 @@ class McpOfSession:
         approver = None if _nobody_is_asked(self._session.active) else self._approver
         names = ", ".join(each.name for each in wanted)
         try:
-            trusted = await project_is_trusted(self._cwd, wanted, self._workshop.folders, approver)
+            level = await project_trust(self._cwd, wanted, self._workshop.folders, approver)
         except ToolError as error:  # nobody answered in time
             self._warn(f"the MCP servers of this folder ({names}) are not started: {error}")
             return False
-        if not trusted:
+        if approver is not None:
+            self._answered(level)
+        if not level.counts:
             why = "nobody is asked at this approval level" if approver is None else "you have not agreed to them"
             self._warn(f"the MCP servers of this folder ({names}) are not started: {why}")
-        return trusted
+        return level.counts
 
     def _named(self, entries: Sequence[McpServerSettings], origin: McpOrigin) -> Iterator[McpServer]:
         folder = self._cwd if origin is McpOrigin.PROJECT else _home()
@@ -90,8 +103,12 @@ class McpOfSession:
 
     def _showable(self, entries: Sequence[McpServerSettings]) -> Iterator[McpServerSettings]:
         for at, entry in enumerate(entries):
-            if at >= MOST_OF_A_PROJECT or len(_wish(entry)) > _LONGEST_WISH:
-                self._warn(f"the MCP server {entry.name!r} of this folder is not started: too much for one question")
+            wish = _wish(entry)
+            where = f"the MCP server {entry.name!r} of this folder is not started"
+            if at >= MOST_OF_A_PROJECT or len(wish) > _LONGEST_WISH:
+                self._warn(f"{where}: too much for one question")
+            elif self._session.redact(wish) != wish:  # what stands between the ends of a made-up key would be hidden
+                self._warn(f"{where}: it holds what looks like a secret, and you could not see it whole; use ${{NAME}}")
             else:
                 yield entry
 
@@ -99,22 +116,34 @@ class McpOfSession:
         self._session.add_notice(Notice(Severity.WARNING, problem))
 
 
-async def project_is_trusted(
+async def project_trust(
     folder: str, wanted: Sequence[McpServerSettings], store: TrustedFolders, approver: Approver | None
-) -> bool:
-    """Whether the user lets a folder start exactly these servers. Raises ToolError when nobody answers in time."""
+) -> TrustLevel:
+    """How far the user trusts a folder that would start exactly these servers.
+
+    Raises ToolError when nobody answers in time.
+    """
     wishes = [_wish(entry) for entry in wanted]
     contents = {PROJECT_FILE: json.dumps(wishes).encode()}
-    return (await workspace_trust(folder, contents, store, approver, wishes)).counts
+    return await workspace_trust(folder, contents, store, approver, wishes)
 
 
 def secrets_of(entries: Sequence[McpServerSettings], environ: Mapping[str, str]) -> Iterator[str]:
-    """What nobody should read of these: values with a secret's name, and what `${NAME}` stands for."""
+    """What nobody should read of the user's own: values with a secret's name, and what `${NAME}` stands for.
+
+    Of a project's entries only the latter is a secret of the user's, and not before he has agreed to them: whatever is
+    taken out of text hides what it stands in, a command that is asked about, say.
+    """
     for entry in entries:
         pairs = (*entry.env.items(), *entry.headers.items())
-        for value in (*(text for name, text in pairs if holds_secret(name)), *entry.referred(environ)):
-            if not is_everyday(value):
-                yield from (value, *value.split(maxsplit=1)[1:])
+        yield from _hidden((*(text for name, text in pairs if holds_secret(name)), *entry.referred(environ)))
+
+
+def _hidden(values: Iterable[str]) -> Iterator[str]:
+    """The values, and what stands behind a word such as Bearer."""
+    for value in values:
+        if not is_everyday(value):
+            yield from (value, *value.split(maxsplit=1)[1:])
 
 
 def _wish(entry: McpServerSettings) -> str:

@@ -1,19 +1,32 @@
 """What the model is shown of the tools, by configuration (L3, L4, L5)."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from acp_agent.agent.offer import Offer, WholeOffer
 from acp_agent.config.settings import Settings
 from acp_agent.core.ports import Embedder
+from acp_agent.core.redaction import Redact
 from acp_agent.log import Log
+
+if TYPE_CHECKING:
+    from acp_agent.agent.tool_ranking import ToolRanking
 
 _log = Log(__name__)
 
 
 def offer(
-    settings: Settings, embedder: Embedder | None, joining: Callable[[], bool], warn: Callable[[str], None]
+    settings: Settings,
+    embedder: Embedder | None,
+    joining: Callable[[], bool],
+    warn: Callable[[str], None],
+    redact: Redact,
 ) -> Offer:
-    """The offer of one conversation; `joining`: whether an MCP server is still starting."""
+    """The offer of one conversation.
+
+    joining  whether an MCP server is still starting
+    redact   takes secrets out of prompts the embedding model compares
+    """
     tafc, chosen, needs = settings.tools.tafc, settings.agent.tool_filter, settings.tools.dependencies
     if not (tafc.enabled or chosen.enabled or needs.enabled):
         return WholeOffer()
@@ -21,10 +34,9 @@ def offer(
     from acp_agent.agent.dressed_offer import DressedOffer  # noqa: PLC0415 - off by default
     from acp_agent.agent.schema_filter import INDISPENSABLE, SchemaFilter  # noqa: PLC0415 - off by default
     from acp_agent.agent.tafc import Tafc  # noqa: PLC0415 - off by default
-    from acp_agent.agent.tool_ranking import EmbeddingRanking, WordRanking  # noqa: PLC0415 - off by default
 
     schema_filter = chosen.enabled and SchemaFilter(
-        EmbeddingRanking(embedder) if embedder else WordRanking(),
+        _ranking(embedder, redact),
         top_k=chosen.top_k,
         min_description_words=chosen.min_description_words,
         always_on=chosen.always_on,
@@ -43,3 +55,9 @@ def offer(
         schema_filter=schema_filter or None,
         dependencies=dependencies or None,
     )
+
+
+def _ranking(embedder: Embedder | None, redact: Redact) -> "ToolRanking":
+    from acp_agent.agent.tool_ranking import EmbeddingRanking, WordRanking  # noqa: PLC0415 - off by default
+
+    return EmbeddingRanking(embedder, redact=redact) if embedder else WordRanking()

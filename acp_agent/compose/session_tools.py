@@ -11,6 +11,7 @@ from acp_agent.compose.judging import Ground
 from acp_agent.compose.mcp import GrowingCatalogue
 from acp_agent.compose.output import filter_engine, pipeline
 from acp_agent.compose.project_notes import ProjectNotes
+from acp_agent.compose.redacted_memories import RedactedMemories
 from acp_agent.compose.reload import Stage
 from acp_agent.compose.session_backends import SessionBackends
 from acp_agent.compose.session_roots import session_roots
@@ -38,7 +39,7 @@ ChainBuilder: TypeAlias = Callable[[Callable[[Invocation], ToolContext]], ToolEx
 class Helpers:
     """What the tools of a session lean on besides files, terminals and the web.
 
-    memories     gives the notes of all sessions by a configuration; None where they are switched off
+    memories     gives the notes of all sessions by a configuration, which take any text; None where they are off
     compressor   shortens the conversation
     reformatter  mends arguments; None where nobody does
     notes        what the project says of itself, read below the same roots
@@ -97,13 +98,14 @@ class SessionTools:
         words = pipeline(loaded, self._redactor, self._filters)
         inner = Inner(words, self._cache, self._backends.stamp(roots), exists_in(files))
         gates = SessionGates(loaded, ground, lasting, inner, registry.names, warn)
+        memories = self._helpers.memories(loaded)
         backends = Backends(
             files,
             self._backends.terminal,
             programs=self._backends.programs,
             web=web,
             overflow=lasting.overflow,
-            memories=self._helpers.memories(loaded),
+            memories=None if memories is None else RedactedMemories(memories, self._redactor),
             compressor=self._helpers.compressor,
         )
         toolset = self._front_door(_catalogue(registry, lasting), gates.chain, backends, gates.offers)
@@ -130,7 +132,8 @@ class SessionTools:
             emit=self._lasting.emit,
             offers=offers,
             misunderstood=auditor and auditor.call,
-            mending=reformatter and Mending(reformatter, auditor.remarks.mended if auditor else unmarked),
+            mending=reformatter
+            and Mending(reformatter, auditor.remarks.mended if auditor else unmarked, reformatter.name),
         )
         return RedactedToolset(toolset, self._redactor)
 

@@ -52,6 +52,9 @@ def _header_lines(value: dict[str, str]) -> dict[str, str]:
     names = all(re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) for name in value)
     if not names or any(not text.isprintable() for text in value.values()):
         raise ValueError("names of HTTP headers, and values on one line")
+    odd = [name for name, text in value.items() if not text.isascii()]
+    if odd:
+        raise ValueError(f"ASCII values (the one of {', '.join(odd)} is not)")
     return value
 
 
@@ -117,7 +120,7 @@ class McpServerSettings(Section):
         """
         where = f"[[{SERVERS}]] {self.name}"
         reach = (
-            HttpServer(self.url, _filled(where, "headers", self.headers, environ), self.allow_private)
+            HttpServer(self.url, _headers(where, self.headers, environ), self.allow_private)
             if self.url is not None
             else StdioServer(
                 self.command or "", self.args, _filled(where, "env", self.env, environ), self.cwd or folder
@@ -158,6 +161,14 @@ def _filled(
         name, variable = missing[0]
         raise ConfigError(where, f"{field}.{name}", f"${{{variable}}}", f"the variable {variable} to be set")
     return tuple((name, _REFERENCE.sub(lambda found: environ[found[1]], text)) for name, text in values.items())
+
+
+def _headers(where: str, values: Mapping[str, str], environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    headers = _filled(where, "headers", values, environ)
+    for name, text in headers:
+        if not (text.isascii() and text.isprintable()):
+            raise ConfigError(where, f"headers.{name}", HIDDEN, "ASCII on one line once it is filled in")
+    return headers
 
 
 class McpSettings(Section):

@@ -113,7 +113,8 @@ class McpConnection(Protocol):
     async def call(self, definition: McpDefinition, arguments: JsonObject) -> McpReply:
         """Run a tool that is still what was agreed to: compared with what the server says in the moment it is called.
 
-        Raises ToolError: policy_blocked (the definition is another now; nothing was called), network_error (not connected, died in the middle), timeout, invalid_parameters,
-        policy_blocked (not authorized), permanent_failure, rate_limited, server_error (L6.11).
+        Raises ToolError: policy_blocked (the definition is another now, nothing was called; or not authorized),
+        network_error (not connected, died in the middle), timeout, rate_limited, server_error, permanent_failure
+        (L6.11).
         """
         ...

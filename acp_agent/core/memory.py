@@ -16,7 +16,7 @@ class Remembered:
 
 
 class Memories(Protocol):
-    """Notes of all sessions of this user. Texts are redacted already."""
+    """Notes of all sessions of this user. Texts are redacted already (compose/redacted_memories.py)."""
 
     async def save(self, content: str) -> tuple[Remembered, bool]:
         """Keep a note; whether it is new: the same text twice is one note. Durable on return.
@@ -31,7 +31,7 @@ class Memories(Protocol):
 
     @property
     def method(self) -> str:
-        """How searches find: "words", or "words and meaning" with the embedding model's name."""
+        """How searches find: "words", or "words and meaning" with the embedding model's name; what failed last."""
         ...
 
 

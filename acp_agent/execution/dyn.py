@@ -14,9 +14,9 @@ import anyio
 from acp_agent.core.aliases import tool_id
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory, ToolFailure
-from acp_agent.core.events import EventSink, ToolFinished, ToolProgress, ToolStarted
+from acp_agent.core.events import EventSink, Notice, Severity, ToolFinished, ToolProgress, ToolStarted
 from acp_agent.core.ports import Backends, Invocation, ToolContext, ToolExecutor
-from acp_agent.core.types import CallOrigin, JsonObject, ToolCall, ToolKind, ToolResult, ToolSpec
+from acp_agent.core.types import Ask, CallOrigin, JsonObject, ToolCall, ToolKind, ToolResult, ToolSpec
 from acp_agent.execution.mending import Mended, Mending
 from acp_agent.log import Log
 from acp_agent.tools.visible import title
@@ -85,6 +85,8 @@ class DynExecutor:
             result = ToolResult.failed(error.failure)
             await self._unheard(call, result, begun)
             return result
+        if mended is not None:
+            await self._emit(Notice(Severity.INFO, f"{invocation.spec.name}: {mended.for_user}"))
         await self._emit(_started(invocation))
         result = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] operation aborted"))
         try:
@@ -123,7 +125,7 @@ class DynExecutor:
             return None
         spec = next((each for each in self.specs() if each.name == tool_id(call.name)), None)
         arguments = None if spec is None else await self._mending.mend(call, spec, failure)
-        if arguments is None:
+        if spec is None or arguments is None:
             return None
         other = replace(call, arguments=arguments, raw_arguments="")
         try:
@@ -131,7 +133,9 @@ class DynExecutor:
         except (ToolError, Refused):  # the model shall hear of its own mistake instead
             return None
         self._mending.told(call.id)
-        return invocation, Mended(failure.message, arguments)
+        mended = Mended(failure.message, arguments, self._mending.by)
+        # What the model never wrote changes nothing unseen: whatever rule or level would let it pass, but full-auto.
+        return (invocation.asking(Ask(mended.for_user)) if spec.mutates else invocation), mended
 
     async def _finish(self, event: ToolFinished) -> None:
         """Tell the end, then give back. Also on the way out of a cancelled turn: a card must not spin on (A12.16)."""

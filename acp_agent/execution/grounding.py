@@ -10,6 +10,7 @@ when what it names is not there *and* nobody has mentioned it: no prompt, and no
 
 import os
 import re
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
@@ -38,7 +39,8 @@ _IDENTIFIER = re.compile(
     r"\b(?:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,64})\b",
     re.IGNORECASE,
 )
-_DIGEST = re.compile(r"[0-9a-f]{7,64}")
+_LEAST_DIGITS = 7
+_DIGEST = re.compile(rf"[0-9a-f]{{{_LEAST_DIGITS},64}}")
 _LOOKED_AT = 100_000  # characters of one text
 _MOST_WORDS = 100_000
 _MOST_TOLD = 5  # things one call is told of
@@ -69,12 +71,58 @@ async def unknown(path: str) -> bool | None:
     del path
 
 
+class Digests:
+    """Digests, found by how they begin without a look at each."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+        self._order: list[str] = []
+        self._in_order = True
+
+    def add(self, digest: str) -> None:
+        """Take one in; it may be there already."""
+        if digest not in self._known:
+            self._known.add(digest)
+            self._in_order = False
+
+    def discard(self, digest: str) -> None:
+        """Forget one; it may be gone already."""
+        if digest in self._known:
+            self._known.discard(digest)
+            self._in_order = False
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._known.clear()
+        self._order.clear()
+        self._in_order = True
+
+    @property
+    def in_order(self) -> list[str]:
+        """All of them, sorted; put in order only when somebody asks."""
+        if not self._in_order:
+            order = [digest for digest in self._order if digest in self._known]
+            order += self._known.difference(order)
+            order.sort()  # most of it stands in order: little more than one look at each
+            self._order, self._in_order = order, True
+        return self._order
+
+    def matches(self, word: str) -> bool:
+        """Whether one of them begins as the word does, as far as the shorter of the two goes."""
+        if any(word[:end] in self._known for end in range(_LEAST_DIGITS, len(word) + 1)):
+            return True
+        order = self.in_order
+        at = bisect_left(order, word)
+        return at < len(order) and order[at].startswith(word)
+
+
 class Mentioned:
     """The words of a session: what the user typed and tools said. The oldest go when there are too many."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_words: int = _MOST_WORDS) -> None:
+        self._most_words = most_words
         self._words = OrderedDict[str, None]()
-        self._digests: set[str] = set()
+        self._digests = Digests()
         self.suspicions = 0
 
     def learn(self, text: str, *, without: frozenset[str] = frozenset()) -> None:
@@ -85,7 +133,7 @@ class Mentioned:
                 self._words.move_to_end(word)
                 if _DIGEST.fullmatch(word):
                     self._digests.add(word)
-        while len(self._words) > _MOST_WORDS:
+        while len(self._words) > self._most_words:
             self._digests.discard(self._words.popitem(last=False)[0])
 
     def has(self, name: str) -> bool:
@@ -95,7 +143,7 @@ class Mentioned:
     def has_identifier(self, name: str) -> bool:
         """Whether an identifier was; a digest may be mentioned longer or shorter than it is written now."""
         word = name.lower()
-        return word in self._words or any(known.startswith(word) or word.startswith(known) for known in self._digests)
+        return word in self._words or self._digests.matches(word)
 
     def status(self) -> tuple[str, ...]:
         """A line for /status, for when made-up names are looked for."""

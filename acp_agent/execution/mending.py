@@ -17,18 +17,28 @@ _LONGEST = 500  # characters of the reason, and of the arguments
 
 @dataclass(frozen=True, slots=True)
 class Mending:
-    """Who mends, and who is told the id of a call that runs with mended arguments: the audit."""
+    """Who mends, and who is told the id of a call that runs with mended arguments: the audit.
+
+    by   who mends, for the user
+    """
 
     mend: Mend
     told: Callable[[str], None]
+    by: str = "a model"
 
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """Why the model's own arguments did not fit, and those that ran in their place."""
+    """Why the model's own arguments did not fit, those that run in their place, and who made them."""
 
     reason: str
     arguments: JsonObject
+    by: str = "a model"
+
+    @property
+    def for_user(self) -> str:
+        """What the user hears of it."""
+        return f"the arguments did not fit and were mended by {self.by}"
 
     def told_in(self, result: ToolResult) -> ToolResult:
         """The result with a line behind it, for the model: else it would take its arguments for right ones."""

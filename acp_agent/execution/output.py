@@ -8,7 +8,7 @@ import anyio.to_thread
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.overflow import Overflow
 from acp_agent.core.ports import Invocation, ToolExecutor
-from acp_agent.core.types import CommandSubject, McpSubject, ToolResult, UrlSubject
+from acp_agent.core.types import CommandSubject, Json, McpSubject, ToolResult, UrlSubject
 from acp_agent.core.wrapper import WrapperExecutor
 from acp_agent.gates.printing import printing_commands
 from acp_agent.output.filters import CommandRun
@@ -96,5 +96,17 @@ def _run(command: str, result: ToolResult) -> CommandRun | None:
 
 
 def _size(result: ToolResult) -> int:
-    strings = [value for value in (result.envelope or {}).values() if isinstance(value, str)]
-    return sum(map(len, (result.text, result.display or "", *strings)))
+    """Characters and values of a result, however nested; counted no further than it matters."""
+    size = len(result.text) + len(result.display or "")
+    waiting: list[Json] = [result.envelope]
+    while waiting and size < _INLINE_LIMIT:
+        match waiting.pop():
+            case str() as text:
+                size += len(text)
+            case (list() | dict()) as values:
+                size += len(values)
+                if size < _INLINE_LIMIT:
+                    waiting += [*values, *values.values()] if isinstance(values, dict) else values
+            case _:
+                pass
+    return size

@@ -96,7 +96,7 @@ class PermissionGate(Gate):
     def allows(self, spec: ToolSpec) -> bool:
         """Whether a tool belongs in the catalogue: not when it is denied whole (S3.2, A20.16)."""
         stored = self._grants.find(spec.name, GrantKind.TOOL)
-        return stored is not False and not denied_outright(rules_of(self.rules, spec.name))
+        return stored is not False and not denied_outright(rules_of(self.rules, spec.name, spec.server))
 
     def check(self, invocation: Invocation) -> Verdict:
         return self.settle(invocation).verdict
@@ -219,7 +219,7 @@ class PermissionGate(Gate):
         stored = self._grants.find(spec.name, GrantKind.TOOL)
         if stored is not False and consent:
             stored = self._grants.find(spec.name, whole.kind, whole.key)
-        action = rule_action(invocation, rules_of(self.rules, spec.name), self._resolve)
+        action = rule_action(invocation, rules_of(self.rules, spec.name, spec.server), self._resolve)
         digest = self._digest(spec.name + consent, arguments_text(invocation))
         exact = self._grants.find(spec.name, GrantKind.PAYLOAD, digest)
         denial = self._denial(invocation, action, exact, stored)
@@ -257,7 +257,7 @@ class PermissionGate(Gate):
 
     def _by_rule_of(self, tool: str, invocation: Invocation) -> Deny:
         """The denial of a call that rules of `tool` deny: the first rules that do, one less would not."""
-        rules = rules_of(self.rules, tool)
+        rules = rules_of(self.rules, tool, invocation.spec.server if tool == invocation.spec.name else "")
 
         def denied(count: int) -> bool:
             return rule_action(invocation, rules[:count], self._resolve) is Action.DENY

@@ -110,8 +110,9 @@ class PinsGate(Gate):
         if not change:
             return Allow()
         settled = self._conduct.auto_approve is AutoApprove.FULL_AUTO or invocation.call.origin is CallOrigin.USER
-        if settled:  # further in they would say yes without a look
-            return Deny(f"{change}; {_UNASKED}", ToolErrorCategory.CONFIRMATION_REQUIRED, rule="changed definition")
+        if settled:  # further in they would say yes without a look; the model reads this, so no new word stands in it
+            told = f"a tool of the server {invocation.spec.server} is not known to be what you let run; {_UNASKED}"
+            return Deny(told, ToolErrorCategory.CONFIRMATION_REQUIRED, rule="changed definition")
         return Ask(change)
 
     async def execute(self, invocation: Invocation) -> ToolResult:

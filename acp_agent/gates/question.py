@@ -1,5 +1,6 @@
 """The one question the user is asked about a call (requirements A20, threat 10 of security.md)."""
 
+import json
 import re
 import shlex
 import unicodedata
@@ -14,6 +15,7 @@ MAX_TITLE = 1200
 
 _HEAD, _TAIL = 800, 300
 _MAX_LINES = 8
+_ESCAPED = re.compile(r"\\(?:([bfnrt]|u[0-9a-f]{4})|.)")  # of JSON; shown as what it is, lest it read as one line
 _SHOWN = {"\n": "⏎", "\t": "⇥"}
 # Letters, marks and symbols that show nothing: Default_Ignorable_Code_Point of Unicode's DerivedCoreProperties, as far
 # as categories do not tell, and the blank Braille pattern.
@@ -48,7 +50,7 @@ def build(invocation: Invocation, reasons: tuple[str, ...], always: str, digest:
     """
     command = next((subject.command for subject in invocation.subjects if isinstance(subject, CommandSubject)), None)
     title = (invocation.deed or invocation.title) if command is None else command
-    lines = [*reasons, *(_details(command) if command is not None else ())]
+    lines = [*reasons, *(_details(command) if command is not None else ()), *_agreed_to(invocation)]
     arguments = invocation.call.arguments
     return Question(
         call_id=invocation.call.id,
@@ -73,6 +75,15 @@ def _details(command: str) -> list[str]:
         if len(analysis.commands) > _MAX_LINES:
             lines.append(f"runs {len(analysis.commands) - _MAX_LINES} more commands")
     return lines
+
+
+def _agreed_to(invocation: Invocation) -> list[str]:
+    """What a yes to a tool of a server is a yes to; nothing else of the question says it."""
+    if not invocation.spec.server:
+        return []
+    arguments = json.dumps(invocation.call.arguments, ensure_ascii=False)
+    written = _ESCAPED.sub(lambda found: json.loads(f'"{found[0]}"') if found[1] else found[0], arguments)
+    return [f"arguments: {written}", f'its server says: "{invocation.spec.description}"']
 
 
 def _argv(command: Command) -> str:

@@ -12,6 +12,7 @@ A rule that denies or asks finds its options wherever they stand in a command, b
 matches `rm x -fr` and `rm -r -f x`. An allowing rule means its words as they stand.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,6 +35,7 @@ class Action(StrEnum):
     DENY = "deny"
 
 
+_UNFIT = re.compile(r"[^a-z0-9_-]")  # for the name of a tool
 _STRICTEST = (Action.DENY, Action.ASK, Action.ALLOW)
 
 
@@ -121,16 +123,31 @@ def folded(text: str, *, options: bool) -> str:
     return " ".join(word if word.startswith("-") else word.casefold() for word in text.split(" "))
 
 
-def rules_of(rules: Mapping[str, tuple[Rule, ...]], tool: str) -> tuple[Rule, ...]:
+def rules_of(rules: Mapping[str, tuple[Rule, ...]], tool: str, server: str = "") -> tuple[Rule, ...]:
     """The rules for a tool: its own, and those of every `mcp_SERVER_*` that matches its name.
+
+    server   the MCP server it is a tool of
+
+    A server's part in a tool's name holds no `_`, so what is written for a server is for no other. Where a server's own
+    name holds one, `mcp_MY_SERVER_*` may be a slip: what denies or asks counts by that spelling, too.
 
     Of several lists nobody knows which comes first, so what denies does, and then what asks: a list more never loosens.
     """
     matching = [given for name, given in rules.items() if "*" in name and fnmatchcase(tool.lower(), name.lower())]
     lists = [rules[tool], *matching] if tool in rules else matching
+    if "_" in (spelled := _UNFIT.sub("_", server.lower())):
+        lists += _by_spelling(rules, f"mcp_{spelled}_", tool.lower().split("_", 2)[-1])
     if len(lists) < 2:
         return lists[0] if lists else ()
     return tuple(sorted(chain.from_iterable(lists), key=lambda rule: _STRICTEST.index(rule.action)))
+
+
+def _by_spelling(rules: Mapping[str, tuple[Rule, ...]], prefix: str, rest: str) -> list[tuple[Rule, ...]]:
+    return [
+        tuple(rule for rule in given if rule.action is not Action.ALLOW)
+        for name, given in rules.items()
+        if name.lower().startswith(prefix) and fnmatchcase(prefix + rest, name.lower())
+    ]
 
 
 def denied_outright(rules: tuple[Rule, ...]) -> bool:

@@ -4,7 +4,7 @@
 
     gain         what such a tool usually gives, 0 to 1
     cost         how full the model's window is, 0 to 1
-    repetition   1 when the same call was made in this turn and nothing was changed since, else 0
+    repetition   1 when the same call was answered in this turn and nothing was changed since, else 0
     novelty      1 at the first call of a turn, 0 from the eleventh on
 
 Never weighed: what the user typed, what the agent does by itself, exempt tools. Never skipped for its worth: a call
@@ -14,12 +14,12 @@ that changes something. When no worth can be told, nothing runs.
 import hashlib
 import json
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Invocation, ToolExecutor
-from acp_agent.core.types import Allow, CallOrigin, Deny, ToolCall, ToolResult, ToolSpec, Verdict
+from acp_agent.core.types import Allow, CallOrigin, Deny, ToolCall, ToolResult, Verdict
 from acp_agent.core.wrapper import Gate
 
 ALWAYS_EXEMPT = frozenset({"invoke_skill", "load_skill"})
@@ -67,15 +67,16 @@ class TurnCalls:
     def __init__(self) -> None:
         self._occupied = 0.0
         self._seen: set[str] = set()
-        self._ran: dict[str, str] = {}
+        self._answered: dict[str, str] = {}
+        self._changes = 0
         self._skipped: dict[str, str] = {}
         self.skips = 0
 
     def turn_began(self) -> None:
         """Another prompt: nothing has been asked yet."""
         self._seen.clear()
-        self._ran.clear()
         self._skipped.clear()
+        self.changed()
 
     def measured(self, used: float, size: float) -> None:
         """Tokens the conversation fills, of those the model's window has."""
@@ -93,20 +94,27 @@ class TurnCalls:
         return max(0.0, 1 - others / _NOVEL_CALLS)
 
     def repeats(self, call: ToolCall) -> bool:
-        """Whether an equal call was let through in this turn, and nothing has changed since."""
-        return self._ran.get(_digest(call), call.id) != call.id
+        """Whether an equal call was answered in this turn, and nothing has changed since."""
+        return self._answered.get(_digest(call), call.id) != call.id
 
     def insists(self, call: ToolCall) -> bool:
         """Whether an equal call was skipped in this turn already."""
         return self._skipped.get(_digest(call), call.id) != call.id
 
-    def ran(self, call: ToolCall, spec: ToolSpec) -> None:
-        """A call goes on. What changes something makes every answer new."""
+    def began(self, call: ToolCall) -> int:
+        """A call was let through; gives the state of the world it sees, for `answered`."""
         self._seen.add(call.id)
-        if spec.mutates:
-            self._ran.clear()
-        else:
-            self._ran.setdefault(_digest(call), call.id)
+        return self._changes
+
+    def answered(self, call: ToolCall, state: int) -> None:
+        """A call that changes nothing came to a good end. An answer from before a change is none to be used."""
+        if state == self._changes:
+            self._answered.setdefault(_digest(call), call.id)
+
+    def changed(self) -> None:
+        """Something changes, or may have: what was asked before may have another answer now."""
+        self._answered.clear()
+        self._changes += 1
 
     def skipped(self, call: ToolCall) -> None:
         """A call was skipped."""
@@ -162,19 +170,31 @@ class UtilityGate(Gate):
         return Deny(self._why(invocation), rule=f"worth {worth:.2f} < {self._threshold:.2f}")
 
     async def execute(self, invocation: Invocation) -> ToolResult:
-        self._take(invocation)
-        return await super().execute(invocation)
+        return await self._counted(invocation, super().execute)
 
     async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
-        self._take(invocation)
-        return await super().execute_confirmed(invocation)
+        return await self._counted(invocation, super().execute_confirmed)
 
-    def _take(self, invocation: Invocation) -> None:
+    async def _counted(self, invocation: Invocation, run: Callable[[Invocation], Awaitable[ToolResult]]) -> ToolResult:
         """Count the call by what `check` is about to say again: no call counts for its own worth."""
+        call, turn = invocation.call, self._turn
         if isinstance(self.check(invocation), Deny):
-            self._turn.skipped(invocation.call)
-        else:
-            self._turn.ran(invocation.call, invocation.spec)
+            turn.skipped(call)
+            return await run(invocation)
+        state = turn.began(call)
+        if invocation.spec.mutates:
+            return await self._changing(invocation, run)
+        result = await run(invocation)
+        if result.failure is None:
+            turn.answered(call, state)
+        return result
+
+    async def _changing(self, invocation: Invocation, run: Callable[[Invocation], Awaitable[ToolResult]]) -> ToolResult:
+        self._turn.changed()
+        try:
+            return await run(invocation)
+        finally:  # also when it failed half-way
+            self._turn.changed()
 
     def _why(self, invocation: Invocation) -> str:
         if self._turn.insists(invocation.call):

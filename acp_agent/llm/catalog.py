@@ -6,14 +6,14 @@ An adapter, and with it httpx, is imported when the first model of its type is b
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, assert_never
+from threading import Lock
+from typing import TYPE_CHECKING, Final, assert_never
 
 from acp_agent.config.model_settings import ModelOptions, ModelSettings
 from acp_agent.config.provider_settings import LlmSettings, ProviderType
 from acp_agent.core.errors import ConfigError
-from acp_agent.core.messages import Usage
 from acp_agent.core.ports import Embedder, Provider
-from acp_agent.llm.deferred import DeferredProvider
+from acp_agent.llm.deferred import DeferredEmbedder, DeferredProvider
 from acp_agent.llm.limits import ModelLimits, ModelTable, Price, load_table
 from acp_agent.llm.model_info import ModelInfo
 from acp_agent.llm.model_ref import ModelRef, parse_model
@@ -25,6 +25,8 @@ from acp_agent.llm.without_tools import WithoutTools
 if TYPE_CHECKING:
     from acp_agent.llm.count_tokens import TokenCounter
     from acp_agent.net.client import HttpClient
+
+_UNSAID: Final = ModelLimits(context_window=1, max_output=1)  # of embedding models nobody asks for any
 
 __all__ = ["Catalog", "ModelRef", "ProviderConfig", "ProviderType", "parse_model"]
 
@@ -40,6 +42,7 @@ class Catalog:
         self._unusable: dict[str, ConfigError] = {}
         self._models = tuple(models)
         self._http: HttpClient | None = None
+        self._one_client = Lock()
 
     @classmethod
     def of(cls, settings: LlmSettings, environ: Mapping[str, str]) -> "Catalog":
@@ -97,6 +100,10 @@ class Catalog:
             return min(limits.context_window for limits in self._table.defaults.values())  # it will not be asked
         return config.context_window or self._table.limits(config.type, ref.model).context_window
 
+    def takes_tools(self, ref: ModelRef) -> bool:
+        """Whether a model is offered tools. Raises ConfigError."""
+        return self.find(ref).tools is not False
+
     def price(self, ref: ModelRef) -> Price | None:
         """What a model costs; None where that is not known. Raises ConfigError for no such provider.
 
@@ -106,11 +113,6 @@ class Catalog:
             if entry.price is not None:
                 return Price.model_validate(entry.price.model_dump())
         return self._table.price(ref.model) if self.find(ref).at_vendor else None
-
-    def cost(self, usage: Usage, ref: ModelRef) -> float | None:
-        """What one call cost, in US dollars; None where that is not known. Raises ConfigError."""
-        price = self.price(ref)
-        return None if price is None else price.cost(usage)
 
     async def models(self, provider: str) -> tuple[ModelInfo, ...]:
         """What a provider offers, as its server says, with what is known besides. Raises ConfigError, ProviderError."""
@@ -128,16 +130,21 @@ class Catalog:
         return self._completed(await describe(config, self._client(config), info))
 
     def embedder(self, ref: ModelRef) -> Embedder:
-        """What places texts by their meaning. Imports: call it off the event loop.
+        """What places texts by their meaning. It is built when it is first asked, in a thread.
 
-        Raises ConfigError: as `build`, and for a provider whose API has no such models.
+        Raises ConfigError, at once: as `build`, and for a provider whose API has no such models.
         """
         config = self.find(ref)
         name = {ProviderType.OPENAI: "openai_embedder", ProviderType.OLLAMA: "ollama_embedder"}.get(config.type)
         if name is None:
             raise ConfigError("[llm]", "embedding_model", str(ref), "a model of a provider of type openai or ollama")
-        make: Callable[..., Embedder] = getattr(importlib.import_module("acp_agent.llm.embeddings"), name)
-        return make(endpoint_of(config, ref.model, self._table.limits(config.type, ref.model)), self._client(config))
+        endpoint = endpoint_of(config, ref.model, _UNSAID)
+
+        def build() -> Embedder:
+            make: Callable[..., Embedder] = getattr(importlib.import_module("acp_agent.llm.embeddings"), name)
+            return make(endpoint, self._client(config))
+
+        return DeferredEmbedder(str(ref), build)
 
     def counter(self, ref: ModelRef) -> "TokenCounter | None":
         """What counts a request's tokens at the server; None where its API does not. Imports. Raises ConfigError."""
@@ -189,9 +196,10 @@ class Catalog:
         return info.completed(config, known, self.price(ref))
 
     def _client(self, config: ProviderConfig) -> "HttpClient":
-        if self._http is None:
-            make: Callable[[], HttpClient] = importlib.import_module("acp_agent.net.client").HttpClient
-            self._http = make()
+        with self._one_client:  # models are built in threads
+            if self._http is None:
+                make: Callable[[], HttpClient] = importlib.import_module("acp_agent.net.client").HttpClient
+                self._http = make()
         return self._http.with_headers(config.headers) if config.headers else self._http
 
 

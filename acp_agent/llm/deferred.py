@@ -1,12 +1,12 @@
-"""A model that is built when it is first asked: a fallback that is never needed costs nothing."""
+"""Models that are built when they are first asked: one that is never needed costs nothing."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 import anyio.to_thread
 
 from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ModelEvent
-from acp_agent.core.ports import ModelRequest, Provider
+from acp_agent.core.ports import Embedder, ModelRequest, Provider
 from acp_agent.llm.closing import closing
 from acp_agent.llm.model_ref import ModelRef
 
@@ -46,3 +46,28 @@ class DeferredProvider:
         async with closing(self._built.stream(request)) as events:
             async for event in events:
                 yield event
+
+
+class DeferredEmbedder:
+    """An Embedder that stands for one to be built.
+
+    model    `PROVIDER:MODEL`
+    build    makes it, in a thread
+    """
+
+    def __init__(self, model: str, build: Callable[[], Embedder]) -> None:
+        self._model = model
+        self._build = build
+        self._one_at_a_time = anyio.Lock()
+        self._built: Embedder | None = None
+
+    @property
+    def model(self) -> str:
+        return self._model
+
+    async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
+        """As the port says."""
+        async with self._one_at_a_time:  # it remembers how long its vectors are
+            if self._built is None:
+                self._built = await anyio.to_thread.run_sync(self._build, abandon_on_cancel=True)
+        return await self._built.embed(texts)

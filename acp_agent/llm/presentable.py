@@ -8,35 +8,24 @@ from acp_agent.core.errors import ProviderError
 from acp_agent.core.messages import ModelDone, ModelEvent, ModelText, ModelThought
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.core.redaction import Redact
+from acp_agent.llm.wrapper import WrapperProvider
 from acp_agent.output.markdown_images import ImageGuard, defused
 
 
-class PresentableProvider:
+class PresentableProvider(WrapperProvider):
     """A Provider whose deltas and errors are fit for an editor. The message for the history stays as the model said it.
 
     redact   takes secrets out of errors: some servers quote the key they refuse, or the request
     """
 
     def __init__(self, wrapped: Provider, redact: Redact) -> None:
-        self._wrapped = wrapped
+        super().__init__(wrapped)
         self._redact = redact
-
-    @property
-    def name(self) -> str:
-        return self._wrapped.name
-
-    @property
-    def model(self) -> str:
-        return self._wrapped.model
-
-    @property
-    def context_window(self) -> int:
-        return self._wrapped.context_window
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """As Provider says. An endpoint that does not stream has its whole text as one delta."""
         try:
-            async with aclosing(_without_pictures(self._wrapped.stream(request))) as events:
+            async with aclosing(_without_pictures(self.wrapped.stream(request))) as events:
                 async for event in events:
                     yield event
         except ProviderError as error:

@@ -16,7 +16,15 @@ from acp_agent.llm.exchange import event_object, event_stream, rest
 from acp_agent.llm.failure import broken_stream, stream_failure
 from acp_agent.llm.json_wire import as_object, as_text
 from acp_agent.llm.responses_reply import Reply
-from acp_agent.llm.responses_request import Quirk, family, quirk_in, refuses_thoughts, request_body, without_thoughts
+from acp_agent.llm.responses_request import (
+    Quirk,
+    family,
+    quirk_in,
+    refuses_thoughts,
+    request_body,
+    thoughts,
+    without_thoughts,
+)
 from acp_agent.llm.sse import ServerEvent
 from acp_agent.net.client import HttpClient
 
@@ -59,6 +67,7 @@ class ResponsesProvider:
         self._http = http
         self._headers = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
         self._quirks: frozenset[Quirk] = frozenset()
+        self._refused: frozenset[str] = frozenset()  # earlier reasoning, which would be refused each time
 
     @property
     def name(self) -> str:
@@ -97,6 +106,8 @@ class ResponsesProvider:
     @asynccontextmanager
     async def _opened(self, request: ModelRequest) -> AsyncGenerator[AsyncGenerator[ServerEvent]]:
         """The event stream; asked again, at once, without what the server says it does not take."""
+        if self._refused:
+            request = self._spared(request)
         async with AsyncExitStack() as stack:
             while True:
                 body = request_body(self._endpoint, request, self._quirks)
@@ -105,15 +116,22 @@ class ResponsesProvider:
                     events = await stack.enter_async_context(stream)
                     break
                 except ProviderError as error:
-                    bare = without_thoughts(request)
-                    if bare != request and refuses_thoughts(error):
-                        request = bare
+                    if refuses_thoughts(error) and (refused := thoughts(request)):
+                        if self._refused:  # reasoning made since the last time: it takes none at all
+                            self._quirks |= {Quirk.NO_THOUGHTS}
+                        self._refused |= refused
+                        request = self._spared(request)
                         continue
                     quirk = quirk_in(error)
                     if quirk is None or quirk in self._quirks:
                         raise
                     self._quirks |= {quirk}
             yield events
+
+    def _spared(self, request: ModelRequest) -> ModelRequest:
+        """The request without reasoning that this server has refused before."""
+        unwanted = thoughts(request) if Quirk.NO_THOUGHTS in self._quirks else self._refused
+        return without_thoughts(request, unwanted)
 
 
 def _failure_in(kind: str, message: JsonObject) -> JsonObject | None:

@@ -11,6 +11,7 @@ from acp_agent.core.errors import ProviderError
 from acp_agent.core.messages import ModelEvent
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.llm.closing import closing
+from acp_agent.llm.wrapper import WrapperProvider
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class RetryPolicy:
         return wait * (1 + self.jitter * (2 * chance - 1))
 
 
-class RetryingProvider:
+class RetryingProvider(WrapperProvider):
     """A Provider that repeats a failed request, only as long as nothing of an answer has come through.
 
     Once an event went out, a repetition would say things twice, so the error goes on instead. `on_retry` is
@@ -58,24 +59,12 @@ class RetryingProvider:
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self.wrapped = wrapped
+        super().__init__(wrapped)
         self._on_retry = on_retry
         self._policy = policy or RetryPolicy()
         self._sleep = sleep
         self._clock = clock
         self._chance = chance
-
-    @property
-    def name(self) -> str:
-        return self.wrapped.name
-
-    @property
-    def model(self) -> str:
-        return self.wrapped.model
-
-    @property
-    def context_window(self) -> int:
-        return self.wrapped.context_window
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """As the port says. Raises the last ProviderError when it gives up."""

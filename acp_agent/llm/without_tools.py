@@ -5,32 +5,18 @@ from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
 
 from acp_agent.core.messages import Message, ModelEvent, Part, TextPart, ToolResultPart, ToolUsePart
-from acp_agent.core.ports import ModelRequest, Provider
+from acp_agent.core.ports import ModelRequest
 from acp_agent.llm.closing import closing
+from acp_agent.llm.wrapper import WrapperProvider
 
 
-class WithoutTools:
+class WithoutTools(WrapperProvider):
     """A Provider whose model is never shown a tool: most servers refuse such a request to it."""
-
-    def __init__(self, wrapped: Provider) -> None:
-        self._wrapped = wrapped
-
-    @property
-    def name(self) -> str:
-        return self._wrapped.name
-
-    @property
-    def model(self) -> str:
-        return self._wrapped.model
-
-    @property
-    def context_window(self) -> int:
-        return self._wrapped.context_window
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """As the port says."""
         messages = tuple(map(_in_words, request.messages))
-        async with closing(self._wrapped.stream(replace(request, messages=messages, tools=()))) as events:
+        async with closing(self.wrapped.stream(replace(request, messages=messages, tools=()))) as events:
             async for event in events:
                 yield event
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.to_thread
 
-from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory, ToolFailure
+from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.mcp import McpConnection, McpDefinition, McpReply, McpServer, McpState
 from acp_agent.core.types import JsonObject
 from acp_agent.mcp import failures
+from acp_agent.mcp.relist import Relist
 from acp_agent.net.lookup import Resolve, system_resolve
 from acp_agent.tools.visible import visible
 
@@ -30,11 +31,9 @@ _START_DELAYS: Final = (1.0, 2.0, 4.0, 8.0)
 _RECONNECT_DELAYS: Final = (2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0, 60.0, 60.0)
 _HEALTH_EVERY: Final = 30.0
 _PING_TIMEOUT: Final = 10.0
-_SETTLE: Final = 0.5
-"""Seconds after the server said its tools changed: it often says so several times."""
-_LIST_EVERY: Final = 5.0
 _CALL_PATIENCE: Final = 5.0
 """Seconds a call waits for a connection that is just being made again."""
+_LIST_PATIENCE: Final = 10.0  # seconds a call waits for a list that is due: else nobody knows what it runs
 _PROBLEM: Final = 500
 _NO_USE: Final = frozenset({ToolErrorCategory.POLICY_BLOCKED, ToolErrorCategory.INVALID_PARAMETERS})
 
@@ -68,11 +67,12 @@ class Connection(McpConnection):
         self._sleep = sleep
         self._state = McpState.STARTING
         self._warnings: tuple[str, ...] = ()
-        self._reason = ""
+        self._reason = self._said = ""
         self._final = False
         self._definitions: tuple[McpDefinition, ...] = ()
         self._left_out: tuple[str, ...] = ()
         self._conversation: Conversation | None = None
+        self._relist = Relist(sleep)
         self._turned = anyio.Event()
         self._calls = 0
         self._stable = False
@@ -89,7 +89,8 @@ class Connection(McpConnection):
 
     @property
     def problem(self) -> str:
-        said = (*((self._reason,) if self._state is not McpState.READY else ()), *self._warnings, *self._left_out)
+        reason = f"{self._reason}, saying: {self._said}" if self._said else self._reason
+        said = (*((reason,) if self._state is not McpState.READY else ()), *self._warnings, *self._left_out)
         text = visible("; ".join(part for part in said if part))
         return text if len(text) <= _PROBLEM else f"{text[:_PROBLEM]}…"
 
@@ -98,15 +99,27 @@ class Connection(McpConnection):
 
     # ------------------------------------------------------------------- calls
 
-    async def call(self, tool: str, arguments: JsonObject) -> McpReply:
-        conversation = await self._reachable()
+    async def call(self, definition: McpDefinition, arguments: JsonObject) -> McpReply:
+        conversation = await self._agreed(definition)  # and nothing waited for between that and the request
         self._calls += 1
         try:
             with anyio.move_on_after(self._server.tool_timeout):
-                return await conversation.call(tool, arguments)
+                return await conversation.call(definition.name, arguments)
         finally:
             self._calls -= 1
-        raise failures.no_answer(self._server.name, tool, self._server.tool_timeout)
+        raise failures.no_answer(self._server.name, definition.name, self._server.tool_timeout)
+
+    async def _agreed(self, definition: McpDefinition) -> "Conversation":
+        """The conversation in which the tool is, as far as can be known now, what was agreed to. Raises ToolError."""
+        with anyio.move_on_after(_LIST_PATIENCE):
+            conversation = await self._reachable()
+            while self._relist.due:
+                await self._relist.known()
+                conversation = await self._reachable()
+            if definition not in self._definitions:
+                raise failures.changed(self._server.name, definition.name)
+            return conversation
+        raise failures.unsettled(self._server.name)
 
     async def _reachable(self) -> "Conversation":
         """The conversation to call in, after a little patience while it is being begun. Raises ToolError."""
@@ -115,7 +128,7 @@ class Connection(McpConnection):
                 if self._conversation is not None and self._conversation.alive:
                     return self._conversation
                 await self._turned.wait()
-        raise failures.connection_lost(self._server.name, self.problem)
+        raise failures.connection_lost(self._server.name, self._reason)
 
     # ------------------------------------------------------------------- the life of it
 
@@ -126,21 +139,36 @@ class Connection(McpConnection):
             self._scope.cancel()
 
     async def run(self) -> None:
-        """Connect, list, serve, watch and reconnect until closed or given up. Raises nothing but cancellation."""
+        """Connect, list, serve, watch and reconnect until closed or given up.
+
+        Raises cancellation; and what only a fault of ours can raise, after it has told of it as a failure.
+        """
+        end = McpState.CLOSED
         try:
             with anyio.CancelScope() as self._scope:
                 if self._closing:
                     self._scope.cancel()
-                try:
-                    transport = await self._transport()
-                except Refused as error:
-                    self._reason = _told(error.failure)
-                else:
-                    await self._keep(transport)
-                self._turn(McpState.FAILED)
+                await self._live()
+                end = McpState.FAILED
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:
+            self._reason, self._said = (
+                f"a fault in this agent ended it ({failures.kind_of(error)}); its log says more",
+                "",
+            )
+            end = McpState.FAILED
+            raise
         finally:
-            if self._state is not McpState.FAILED:
-                self._turn(McpState.CLOSED)
+            self._turn(end)
+
+    async def _live(self) -> None:
+        try:
+            transport = await self._transport()
+        except Refused as error:
+            self._reason = failures.told(error.failure)
+        else:
+            await self._keep(transport)
 
     async def _transport(self) -> "Transport":
         await anyio.to_thread.run_sync(import_module, "acp_agent.mcp.opening", abandon_on_cancel=True)  # half a second
@@ -178,8 +206,8 @@ class Connection(McpConnection):
         """One conversation, from its beginning until it is lost; whether its tools were ever known."""
         from acp_agent.mcp.opening import Conversation, Wire  # noqa: PLC0415 - see above
 
-        relist, ready = _Relist(), False
-        wire = Wire(list_changed=relist.ask, sleep=self._sleep)
+        self._relist, ready = Relist(self._sleep), False
+        wire = Wire(list_changed=self._relist.ask, sleep=self._sleep)
         self._stable = self._final = False
         try:
             async with anyio.create_task_group() as tasks:
@@ -189,14 +217,15 @@ class Connection(McpConnection):
                     if ready:
                         async with anyio.create_task_group() as watching:
                             watching.start_soon(self._watch, conversation, wire)
-                            watching.start_soon(self._follow, conversation, wire, relist)
+                            watching.start_soon(self._follow, conversation, wire)
                             await wire.lost.wait()
                             watching.cancel_scope.cancel()
                 tasks.cancel_scope.cancel()
             return ready
         finally:
             self._conversation = None
-            self._reason, self._final = wire.reason, wire.final
+            self._relist.wake()
+            self._reason, self._said, self._final = wire.reason, wire.said, wire.final
             wire.close()
 
     async def _begin(self, conversation: "Conversation", wire: "Wire") -> bool:
@@ -208,7 +237,9 @@ class Connection(McpConnection):
                 await self._list(conversation)
             except ToolError as error:
                 # A server that does not know us will not know us the next time either.
-                wire.lose(_told(error.failure), final=error.failure.category in _NO_USE)
+                wire.lose(
+                    failures.told(error.failure), said=failures.words_of(error), final=error.failure.category in _NO_USE
+                )
                 return False
             self._conversation = conversation
             self._turn(McpState.READY)
@@ -216,10 +247,12 @@ class Connection(McpConnection):
         wire.lose(f"it did not start within {seconds:g} s")
         return False
 
-    async def _list(self, conversation: "Conversation") -> None:
+    async def _list(self, conversation: "Conversation") -> bool:
+        """Learn the tools; whether anything about them has changed. The list before is forgotten."""
         catalogue = await conversation.tools()
-        self._left_out = tuple(catalogue.troubles)
-        self._definitions = catalogue.definitions()
+        before = self._definitions, self._left_out
+        self._definitions, self._left_out = catalogue.definitions(), tuple(catalogue.troubles)
+        return before != (self._definitions, self._left_out)
 
     async def _watch(self, conversation: "Conversation", wire: "Wire") -> None:
         """Ask for a sign of life whenever nothing was heard for a while and no call is being waited for."""
@@ -237,25 +270,26 @@ class Connection(McpConnection):
             if limit.cancelled_caught:
                 wire.lose("it no longer answers")
 
-    async def _follow(self, conversation: "Conversation", wire: "Wire", relist: "_Relist") -> None:
+    async def _follow(self, conversation: "Conversation", wire: "Wire") -> None:
         """List the tools again when the server says that they changed; not too often, however often it says so."""
+        relist = self._relist
         while True:
             await relist.asked()
-            await self._sleep(_SETTLE)
+            await relist.settle()
             relist.begin()
             with anyio.move_on_after(self._server.startup_timeout) as limit:
-                before = self._definitions, self._left_out
                 try:
-                    await self._list(conversation)
+                    changed = await self._list(conversation)
                 except ToolError as error:
-                    wire.lose(str(error))
+                    wire.lose(str(error), said=failures.words_of(error))
                     return
-                if before != (self._definitions, self._left_out):
+                if changed:
                     self._changed()
             if limit.cancelled_caught:
                 wire.lose("it did not list its changed tools in time")
                 return
-            await self._sleep(_LIST_EVERY)
+            relist.end()
+            await relist.rest()
 
     def _turn(self, state: McpState) -> None:
         self._state = state
@@ -264,25 +298,3 @@ class Connection(McpConnection):
         turned, self._turned = self._turned, anyio.Event()
         turned.set()
         self._changed()
-
-
-def _told(failure: ToolFailure) -> str:
-    """A failure in the user's words; what they may do about a refusal is for them, not for the model."""
-    blocked = failure.category is ToolErrorCategory.POLICY_BLOCKED
-    return f"{failure.message}. {failure.suggestion}" if blocked and failure.suggestion else failure.message
-
-
-class _Relist:
-    """Whether the tools are to be listed again."""
-
-    def __init__(self) -> None:
-        self._event = anyio.Event()
-
-    def ask(self) -> None:
-        self._event.set()
-
-    async def asked(self) -> None:
-        await self._event.wait()
-
-    def begin(self) -> None:
-        self._event = anyio.Event()

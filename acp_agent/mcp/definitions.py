@@ -1,9 +1,9 @@
 """A server's tools as it lists them, made into definitions: bounded, readable, and nothing in them hidden.
 
-What cannot be shown to a user as it is read by a model is left out, and said (security.md 2.8).
+What cannot be shown to a user as it is read by a model is left out, and said (security.md 2.8). However much a server
+lists, little of it is looked at: what is left out uses up the same limit as what is kept.
 """
 
-import json
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -11,16 +11,17 @@ from typing import Final
 
 from acp_agent.core.mcp import McpDefinition, McpServer
 from acp_agent.core.types import Json, JsonObject
+from acp_agent.mcp.schemas import MAX_DEPTH, MAX_SCHEMA, fit_schema, size_of, weight
 from acp_agent.tools.visible import visible
 
 MAX_TOOLS: Final = 200
 MAX_LISTED: Final = 1024 * 1024
-"""Bytes of all descriptions and schemas of one server."""
+"""Bytes of all descriptions and schemas of one server, those that are left out included."""
 MAX_DESCRIPTION: Final = 2048
 """Bytes, UTF-8."""
-MAX_SCHEMA: Final = 32 * 1024
-MAX_DEPTH: Final = 32
 
+_ANY_TOOL: Final = 200
+"""Bytes of that limit each entry uses up, whatever it is."""
 _CUT: Final = "… [cut]"
 _NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -49,32 +50,49 @@ class Catalogue:
         """Take in a page of the list."""
         for tool in tools:
             if self.full:
-                return
+                break
             try:
                 self._add(tool)
             except ValueError as error:
                 self._complain(str(error))
+        if self.full:
+            self.note(f"only the first {len(self._found)} tools were kept")
 
     def note(self, trouble: str) -> None:
-        """Something is missing from the list."""
-        self._complain(trouble)
+        """Part of the list is missing: said first, since what is told of single tools may be long."""
+        self.troubles.insert(0, trouble)
 
     def definitions(self) -> tuple[McpDefinition, ...]:
         """What came through, in the server's order."""
         return tuple(self._found.values())
 
     def _add(self, tool: Json) -> None:
+        if not self._use_up(_ANY_TOOL):
+            return
         name = _name(tool)
         if name in self._found:
             raise ValueError(f"{name} is listed twice, and only the first was kept")
         if name in self._server.deny or (self._server.allow and name not in self._server.allow):
             return
-        definition, size = _definition(name, tool)
-        if len(self._found) == MAX_TOOLS or self._size + size > MAX_LISTED:
+        fields = tool if isinstance(tool, dict) else {}
+        said, schema = fields.get("description"), fields.get("inputSchema")
+        heavy = weight(schema, MAX_SCHEMA)
+        spoken = min(len(said), MAX_DESCRIPTION) if isinstance(said, str) else 0
+        if not self._use_up(min(heavy, MAX_SCHEMA) + spoken) or len(self._found) == MAX_TOOLS:
             self.full = True
-            raise ValueError(f"only the first {len(self._found)} tools were kept")
-        self._found[name] = definition
+            return
+        try:
+            parameters, size = _parameters(schema, heavy)
+            self._found[name] = McpDefinition(name, _description(said), parameters)
+            self._size += size - heavy
+        except ValueError as error:
+            raise ValueError(f"{name} was left out: {error}") from None
+
+    def _use_up(self, size: int) -> bool:
+        """Whether there is still room after that much more."""
         self._size += size
+        self.full = self._size > MAX_LISTED
+        return not self.full
 
     def _complain(self, trouble: str) -> None:
         if len(self.troubles) < 10:
@@ -91,23 +109,12 @@ def _name(tool: Json) -> str:
             raise ValueError("a tool without a name was left out")
 
 
-def _definition(name: str, tool: Json) -> tuple[McpDefinition, int]:
-    fields = tool if isinstance(tool, dict) else {}
-    said, schema = fields.get("description"), fields.get("inputSchema")
-    try:
-        description = _description(said)
-        size = _check_schema(schema)
-    except ValueError as error:
-        raise ValueError(f"{name} was left out: {error}") from None
-    return McpDefinition(name, description, schema if isinstance(schema, dict) else {}), size + len(description)
-
-
 def _description(said: Json) -> str:
     match said:
         case None:
             return ""
         case str():
-            text = said.replace("\r\n", "\n")
+            text = said[: 2 * MAX_DESCRIPTION + 2].replace("\r\n", "\n")  # more than enough to be cut
         case _:
             raise ValueError("its description is no text")
     _refuse_hidden(text, "its description")
@@ -117,18 +124,13 @@ def _description(said: Json) -> str:
     return data[: MAX_DESCRIPTION - len(_CUT.encode())].decode("utf-8", "ignore") + _CUT
 
 
-def _check_schema(schema: Json) -> int:
-    """The schema's size. Raises ValueError for one that cannot be offered."""
-    if not isinstance(schema, dict) or schema.get("type") != "object":
-        raise ValueError("its parameters are described by no schema of an object")
+def _parameters(schema: Json, heavy: int) -> tuple[JsonObject, int]:
+    """The schema as models get it, and its bytes as it came. Raises ValueError for one that cannot be offered."""
+    if heavy > MAX_SCHEMA:
+        raise ValueError(f"its schema has more than {MAX_SCHEMA} bytes")
     _check_node(schema, 0)
-    try:
-        size = len(json.dumps(schema, ensure_ascii=False, allow_nan=False).encode())
-    except ValueError:
-        raise ValueError("its schema holds a number that is none") from None
-    if size > MAX_SCHEMA:
-        raise ValueError(f"its schema has {size} bytes, and {MAX_SCHEMA} is the most")
-    return size
+    size = size_of(schema)
+    return fit_schema(schema), size
 
 
 def _check_node(node: Json, depth: int) -> None:
@@ -156,7 +158,9 @@ def _check_object(node: JsonObject, depth: int) -> None:
 
 
 def _refuse_hidden(text: str, where: str) -> None:
-    found = next((char for char in text if char not in "\n\t" and _hides(char)), None)
+    found = None
+    if not text.isprintable() or _BLANK.search(text):
+        found = next((char for char in text if char not in "\n\t" and _hides(char)), None)
     if found is None and _SELECTORS.search(text):
         found = "\ufe0f"
     if found is not None:

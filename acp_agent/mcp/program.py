@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -10,6 +11,7 @@ import anyio.to_thread
 
 from acp_agent.core.mcp import StdioServer
 from acp_agent.mcp.environment import MARK
+from acp_agent.mcp.watchdog import Watchdog
 from acp_agent.tools.visible import visible
 
 _READ: Final = 64 * 1024
@@ -22,12 +24,13 @@ _PAUSE: Final = 0.05
 class Program:
     """One run of a program. `end` it on every path."""
 
-    def __init__(self, process: subprocess.Popen[bytes], mark: str) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], mark: str, watchdog: Watchdog | None) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
         self._process = process
         self._mark = mark
+        self._watchdog = watchdog
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
         for pipe in (self._stdin, self._stdout, self._stderr):
             os.set_blocking(pipe.fileno(), False)
@@ -38,8 +41,8 @@ class Program:
         """Start it, with this environment and a mark. Raises OSError, or ValueError for what no program can be told."""
         mark = f"{os.getpid()}.{os.urandom(8).hex()}"
 
-        def spawn() -> subprocess.Popen[bytes]:
-            return subprocess.Popen(
+        def spawn() -> tuple[subprocess.Popen[bytes], Watchdog | None]:
+            process = subprocess.Popen(
                 [server.command, *server.args],
                 bufsize=0,
                 stdin=subprocess.PIPE,
@@ -49,8 +52,12 @@ class Program:
                 cwd=server.cwd,
                 start_new_session=True,
             )
+            with suppress(OSError):  # no shell: then it must notice by itself that its stdin is closed
+                return process, Watchdog(process.pid)
+            return process, None
 
-        return cls(await anyio.to_thread.run_sync(spawn), mark)
+        process, watchdog = await anyio.to_thread.run_sync(spawn)
+        return cls(process, mark, watchdog)
 
     async def read(self) -> bytes:
         """What it has written to stdout; nothing once that is closed."""
@@ -89,15 +96,16 @@ class Program:
             os.close(fd)
 
     def epitaph(self) -> str:
-        """How it ended and the last line it had to say, fit for the user."""
+        """How it ended."""
         code = self._process.poll()
-        how = (
-            "closed its output" if code is None else f"ended with signal {-code}" if code < 0 else f"ended with {code}"
-        )
+        if code is None:
+            return "closed its output"
+        return f"ended with signal {-code}" if code < 0 else f"ended with {code}"
+
+    def last_words(self) -> str:
+        """The last line it had to say on stderr, fit for the user; often there is none."""
         lines = [line for line in self._last_words.decode("utf-8", "replace").splitlines() if line.strip()]
-        if not lines:
-            return how
-        return f"{how}, saying: {visible(lines[-1].strip()[:_STDERR_SHOWN])}"
+        return visible(lines[-1].strip()[:_STDERR_SHOWN]) if lines else ""
 
     async def end(self) -> None:
         """Close its stdin, and within a second have nothing of it left. Cannot be cancelled."""
@@ -107,6 +115,8 @@ class Program:
             self._stdin.close()
             try:
                 await anyio.to_thread.run_sync(end_family, self._process, self._mark)
+                if self._watchdog is not None:
+                    await anyio.to_thread.run_sync(self._watchdog.dismiss)
             finally:
                 self._stdout.close()
                 self._stderr.close()

@@ -39,7 +39,7 @@ class StdioTransport:
                     readers.cancel_scope.cancel()
                 with anyio.move_on_after(_LAST_WORDS):
                     await program.exited()  # it may only have closed its output; then there is no more to say
-                wire.lose(f"the program {program.epitaph()}")
+                wire.lose(f"the program {program.epitaph()}", said=program.last_words())
                 tasks.cancel_scope.cancel()
         finally:
             await program.end()

@@ -51,8 +51,8 @@ class Wire:
 
     list_changed   called when the server says that its tools changed, as often as it does
     outgoing       what is to be sent, for the transport
-    lost           set when the server is gone or not worth listening to; `reason` says why, `final` that trying
-                   again would be of no use
+    lost           set when the server is gone or not worth listening to; `reason` says why in our words, `said` what
+                   the server had to say about it, `final` that trying again would be of no use
     """
 
     def __init__(self, *, list_changed: Callable[[], None], sleep: Sleep) -> None:
@@ -65,7 +65,7 @@ class Wire:
         self._junk = self._messages = self._bytes = 0
         self.received = 0
         self.lost = anyio.Event()
-        self.reason = ""
+        self.reason = self.said = ""
         self.final = False
 
     # ------------------------------------------------------------------- what a ClientSession writes to
@@ -146,10 +146,10 @@ class Wire:
         """The failure behind an error code; None when the code is the server's own."""
         return self._failures.pop(code, None)
 
-    def lose(self, reason: str, *, final: bool = False) -> None:
+    def lose(self, reason: str, *, said: str = "", final: bool = False) -> None:
         """There is nobody to talk to any longer. Every request under way ends; the first reason counts."""
         if not self.lost.is_set():
-            self.reason, self.final = reason, final
+            self.reason, self.said, self.final = reason, said, final
             self.lost.set()
             self._deliver.close()
 

@@ -1,7 +1,8 @@
 """A URL the user or their editor named as a server's, judged: https to public hosts, others on the user's word.
 
 As strict as `web_url` about how it is spelled. What may be reached differs: any port, and, where that was allowed,
-this machine and private networks, there also by plain http. Never link-local addresses: clouds answer there.
+this machine and private networks, there also by plain http. Never where clouds answer: link-local addresses, and a few
+inside private networks.
 """
 
 from collections.abc import Sequence
@@ -26,6 +27,8 @@ _PRIVATE: Final = (
     *map(IPv4Network, ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")),
     *map(IPv6Network, ("::1/128", "fc00::/7")),
 )
+_METADATA: Final = frozenset(map(read_address, ("100.100.100.200", "fd00:ec2::254", "fd20:ce::254")))
+"""Cloud metadata inside private networks: Alibaba's, Amazon's and Google's. Whoever reads it has the machine's keys."""
 _ALLOW: Final = "To reach a server on this machine or a private network, set `allow_private` for it."
 
 
@@ -54,7 +57,9 @@ def judge_endpoint(url: str, *, allow_private: bool) -> Endpoint:
     if "@" in split.netloc or parsed.userinfo:
         raise _malformed("it carries a user name or password; put them in a header")
     if split.scheme not in _PORTS or (split.scheme == "http" and not allow_private):
-        raise Blocked(BlockReason.SCHEME, f"{host}: only https:// may be used", host=host, suggestion=_ALLOW)
+        own = split.scheme == "http" and _may_be_allowed(host)
+        suggestion = _ALLOW if own else ""
+        raise Blocked(BlockReason.SCHEME, f"{host}: only https:// may be used", host=host, suggestion=suggestion)
     if not allow_private and (why := why_local(host)) is not None:
         raise Blocked(BlockReason.SSRF, f"{host} is no public host: {why}", host=host, suggestion=_ALLOW)
     target = Target(str(parsed.copy_with(fragment=None)), host, port, parsed.raw_path)
@@ -69,7 +74,7 @@ async def locate(endpoint: Endpoint, resolve: Resolve) -> Judged:
     target = endpoint.target
     addresses = await _addresses(target, resolve)
     for address in addresses:
-        private = any(address in block for block in _PRIVATE)
+        private = _is_private(address)
         why = why_forbidden(address)
         if why is not None and not (private and endpoint.private):
             message = f"{target.host} is at {address}, which is no public address ({why})"
@@ -79,6 +84,17 @@ async def locate(endpoint: Endpoint, resolve: Resolve) -> Judged:
             message = f"{target.host} is at the public address {address}: only https:// may be used there"
             raise Blocked(BlockReason.SCHEME, message, host=target.host)
     return Judged(target, tuple(map(str, addresses)))
+
+
+def _is_private(address: Address) -> bool:
+    return address not in _METADATA and any(address in block for block in _PRIVATE)
+
+
+def _may_be_allowed(host: str) -> bool:
+    """Whether a host, as far as its name tells, is one that only the user's word makes reachable."""
+    with suppress(ValueError):
+        return _is_private(read_address(host))
+    return why_local(host) is not None
 
 
 async def _addresses(target: Target, resolve: Resolve) -> tuple[Address, ...]:

@@ -5,6 +5,7 @@ whatever addresses the resolver gives at that moment; here nothing of that happe
 """
 
 import os
+import re
 import ssl
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -14,7 +15,7 @@ import anyio.to_thread
 import httpcore
 
 from acp_agent import __version__
-from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.net.endpoint import judge_endpoint, locate
 from acp_agent.net.lookup import Resolve, system_resolve
 from acp_agent.net.pinned import Dial, PinnedBackend, system_dial, system_trust
@@ -24,6 +25,9 @@ _OURS: Final = frozenset(
     ("host", "content-length", "transfer-encoding", "connection", "accept-encoding", "user-agent", "te", "upgrade")
 )
 """Headers nobody else sets: they say how the request is framed and where it goes."""
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE: Final = re.compile(r"([!-~]([ \t!-~]*[!-~])?)?")
+"""What everybody understands (RFC 9110, 5.5): printable ASCII, no blank at either end."""
 
 
 class HttpAnswer:
@@ -80,7 +84,7 @@ class McpHttp:
     headers        sent with every request, but for those that frame it
     allow_private  the user's word that the server may be on this machine or a private network
 
-    Raises Blocked, a Refused, for a URL that may not be used.
+    Raises Blocked, a Refused, for a URL that may not be used, and Refused for a header that cannot be sent.
     """
 
     def __init__(
@@ -95,6 +99,8 @@ class McpHttp:
     ) -> None:
         self._endpoint = judge_endpoint(url, allow_private=allow_private)
         self._headers = {name: value for name, value in headers.items() if name.lower() not in _OURS}
+        for name, value in self._headers.items():
+            _check_header(name, value)
         self._resolve = resolve
         self._dial = dial or system_dial
         self._trust = trust
@@ -139,6 +145,15 @@ class McpHttp:
             ("Accept-Encoding", "identity"),
             ("Connection", "close"),
         ]
+
+
+def _check_header(name: str, value: str) -> None:
+    """Raises Refused with the name; the value is nobody's business."""
+    if not _NAME.fullmatch(name):
+        raise Refused(f"{name[:60]!a} is no name of a header and cannot be sent")
+    if not _VALUE.fullmatch(value):
+        why = "it begins or ends with a blank, or holds a line end, a control or a letter outside ASCII"
+        raise Refused(f"the value of the header {name[:60]} cannot be sent: {why}")
 
 
 @contextmanager

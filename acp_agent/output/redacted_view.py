@@ -15,12 +15,15 @@ from acp_agent.core import events
 from acp_agent.core.events import Event, EventSink
 from acp_agent.core.ports import Approver, Decision, Question, Toolset
 from acp_agent.core.redaction import Redact
-from acp_agent.core.types import JsonObject, Location, ToolCall, ToolKind, ToolResult, ToolSpec
+from acp_agent.core.types import Json, JsonObject, Location, ToolCall, ToolResult, ToolSpec
 from acp_agent.output.markdown_images import defused
 from acp_agent.output.redaction import RedactionStream, Redactor
 from acp_agent.output.sanitize import Escapes
 
-_LINE_ENDS = re.compile("([\n⏎])")
+_BOUNDS = re.compile(r"([\n⏎]|\\[nr]|-{2,}[ ]?(?:BEGIN|END)[ ][A-Z0-9 ]{1,60}-{2,})")
+"""Line ends, written out ones too, and the two ends of a key."""
+_DEEPEST = 100
+"""Lists and objects in each other that are looked into; what lies deeper is not shown."""
 _PATIENCE = 0.5
 """Seconds the beginning of a line waits for its end, when there is more output then."""
 _MOST_WAITING = 1024
@@ -122,8 +125,8 @@ class _Live:
 class RedactedApprover:
     """An Approver before another.
 
-    Of a command each line is redacted by itself: between the two ends of a made-up private key stand lines that run,
-    and what is asked must show them.
+    Each line is redacted by itself, and the ends of a key apart from what stands between them: between those of a
+    made-up private key stands what runs, or what a server would be sent, and what is asked must show it.
     """
 
     def __init__(self, approver: Approver, redactor: Redactor) -> None:
@@ -131,15 +134,14 @@ class RedactedApprover:
         self._redactor = redactor
 
     async def ask(self, question: Question) -> Decision:
-        redact, runs = self._redactor, question.kind is ToolKind.EXECUTE
-        words = _by_line(redact) if runs else redact
+        redact, words = self._redactor, _by_line(self._redactor)
         return await self._approver.ask(
             replace(
                 question,
                 title=defused(words(question.title)),
-                raw_input=_arguments(redact, question.raw_input) if runs else _object(redact, question.raw_input),
+                raw_input=_arguments(redact, words, question.raw_input),
                 reasons=tuple(defused(words(reason)) for reason in question.reasons),
-                always=_harmless(redact, question.always),
+                always=defused(words(question.always)),
                 locations=tuple(path for path in question.locations if redact(path) == path),
             )
         )
@@ -171,24 +173,33 @@ def _harmless(redactor: Redactor, text: str) -> str:
 
 
 def _by_line(redactor: Redactor) -> Redact:
-    """Line ends as they are, or as a question shows them."""
+    """Line ends as they are, as a question shows them, or written out."""
 
     def redact(text: str) -> str:
-        return "".join(map(redactor, _LINE_ENDS.split(text)))
+        return "".join(map(redactor, _BOUNDS.split(text)))
 
     return redact
 
 
-def _arguments(redactor: Redactor, arguments: JsonObject) -> JsonObject:
-    """The arguments of what runs: those of several lines by line, others by their names too."""
-    words = _by_line(redactor)
-    shown: JsonObject = {}
-    for name, value in arguments.items():
-        if isinstance(value, str) and _LINE_ENDS.search(value):
-            shown[redactor(name)] = words(value)
-        else:
-            shown |= _object(redactor, {name: value})
-    return shown
+def _arguments(redactor: Redactor, words: Redact, arguments: JsonObject) -> JsonObject:
+    """The arguments of a call: texts of several lines by line, others by their names too."""
+
+    def shown(name: str, value: Json, depth: int) -> Json:
+        match value:
+            case str() if _BOUNDS.search(value):
+                return words(value)
+            case list() | dict() if not depth:
+                return "[too deep to be shown]"
+            case list():
+                return [shown(name, each, depth - 1) for each in value]
+            case dict():
+                meant = value.get("name") or value.get("key")  # of an object with a `value`, as redaction takes it
+                means = {"value": meant} if isinstance(meant, str) else {}
+                return {words(each): shown(means.get(each, each), inner, depth - 1) for each, inner in value.items()}
+            case _:
+                return _object(redactor, {name: value}).popitem()[1]
+
+    return {words(name): shown(name, value, _DEEPEST) for name, value in arguments.items()}
 
 
 def _object(redactor: Redactor, value: JsonObject) -> JsonObject:

@@ -65,7 +65,7 @@ def _reach(entry: JsonObject) -> McpReach:
             return StdioServer(_text(entry, "command"), _args(entry), tuple(_pairs(entry, "env")))
         case "http" | "sse":
             url = _url(entry)
-            return HttpServer(url, tuple(_pairs(entry, "headers")), allow_private=_names_a_private_host(url))
+            return HttpServer(url, tuple(_headers(entry)), allow_private=_names_a_private_host(url))
         case _:
             raise _Unusable(f"type = {str(kind)[:_LONGEST]!r}: expected stdio, http or sse")
 
@@ -92,6 +92,14 @@ def _pairs(entry: JsonObject, key: str) -> list[tuple[str, str]]:
     if given is not None and not isinstance(given, list):
         raise _Unusable(f"{key}: expected a list of objects with name and value")
     return pairs
+
+
+def _headers(entry: JsonObject) -> list[tuple[str, str]]:
+    headers = _pairs(entry, "headers")
+    for name, value in headers:
+        if not all(each.isascii() and each.isprintable() for each in (name, value)):
+            raise _Unusable(f"headers: {name[:_LONGEST]!r}: expected name and value in ASCII, on one line")
+    return headers
 
 
 def _text(entry: JsonObject, key: str) -> str:

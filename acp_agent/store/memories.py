@@ -15,7 +15,7 @@ from acp_agent.core.ports import Embedder
 from acp_agent.store.db import Database
 from acp_agent.store.memory_index import MemoryIndex
 from acp_agent.store.memory_terms import Terms, terms_of
-from acp_agent.store.memory_vectors import MemoryVectors
+from acp_agent.store.memory_vectors import SECONDS, MemoryVectors
 
 _RANKED = 100  # places of each ranking that count
 _DAMPING = 60  # of reciprocal rank: how little the very first places stand out
@@ -30,7 +30,9 @@ class MemoryStore:
     max_notes   notes that are kept; the ones nobody has saved for the longest time make room
     max_bytes   most bytes of UTF-8 one note may have
     embedder    places texts by their meaning; None = words alone
+    seconds     a search waits for the embedder, twice at most
     now         seconds since 1970
+    clock       seconds of a clock that is never set back
     index       what finds words
     """
 
@@ -41,20 +43,25 @@ class MemoryStore:
         max_notes: int,
         max_bytes: int,
         embedder: Embedder | None = None,
+        seconds: float = SECONDS,
         now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
         index: MemoryIndex | None = None,
     ) -> None:
         self._database = database
         self._max_notes = max_notes
         self._max_bytes = max_bytes
-        self._vectors = None if embedder is None else MemoryVectors(database, embedder)
+        self._vectors = None if embedder is None else MemoryVectors(database, embedder, seconds=seconds, clock=clock)
         self._now = now
         self._index = index or MemoryIndex()
 
     @property
     def method(self) -> str:
         """How searches find; see core.memory.Memories.method."""
-        return "words" if self._vectors is None else f"words and meaning ({self._vectors.model})"
+        if self._vectors is None:
+            return "words"
+        model = self._vectors.model
+        return f"words ({model} gave no meaning)" if self._vectors.paused else f"words and meaning ({model})"
 
     async def save(self, content: str) -> tuple[Remembered, bool]:
         """Keep a note; see core.memory.Memories.save. Spaces and line ends make no other note of the same words."""

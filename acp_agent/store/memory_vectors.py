@@ -1,12 +1,14 @@
 """Where notes lie by their meaning: a vector a note and model, compared one by one (requirements E2).
 
-All of it is beside the point when it fails: notes are found by their words as well.
+All of it is beside the point when it fails: notes are found by their words as well. So nobody waits long for it, and a
+model that has failed is left alone for a minute.
 """
 
 import math
 import sys
+import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import mul
 
 import aiosqlite
@@ -20,9 +22,13 @@ from acp_agent.store.db import Database
 
 _COMPARED = 2000  # notes, the newest
 _CAUGHT_UP = 64  # notes that get their vector in one search
+_BATCH = 8  # of them in one request: what came before time was up is kept
 _LONGEST = 2000  # characters of a text that is placed: about what small models take
-_SECONDS = 10.0  # the model may take, each time it is asked
+_PAUSE = 60.0  # seconds a model that has failed is not asked
 _NEAR = 0.2  # cosine below which a note has nothing to do with a query
+
+SECONDS = 3.0
+"""A search waits at most for the place of its query, and as long again for those of notes that have none yet."""
 
 _LACKING = """
     SELECT key, content FROM memories
@@ -38,24 +44,51 @@ _log = Log(__name__)
 
 
 class MemoryVectors:
-    """Finds notes by meaning."""
+    """Finds notes by meaning.
 
-    def __init__(self, database: Database, embedder: Embedder) -> None:
+    seconds   see SECONDS
+    clock     seconds of a clock that is never set back
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        embedder: Embedder,
+        *,
+        seconds: float = SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._database = database
         self._embedder = embedder
+        self._seconds = seconds
+        self._clock = clock
+        self._paused_until = -math.inf
+        self._catch_up_from = -math.inf
 
     @property
     def model(self) -> str:
         """Whose vectors these are."""
         return self._embedder.model
 
+    @property
+    def paused(self) -> bool:
+        """Whether the model has failed just now, so that it is not asked."""
+        return self._clock() < self._paused_until
+
     async def find(self, query: str, limit: int) -> list[int]:
         """The keys of the notes nearest to a query, nearest first; none when the model or the database fails."""
-        placed = await self._place([query])
+        if self.paused:
+            return []
+        placed: Sequence[Sequence[float]] = ()
+        with anyio.move_on_after(self._seconds):
+            placed = await self._place([query])
         if not placed:
+            _log.warning("a query was not placed by meaning", model=self.model, pause=_PAUSE)
+            self._paused_until = self._clock() + _PAUSE
             return []
         try:
-            await self._catch_up()
+            if self._clock() >= self._catch_up_from:
+                await self._catch_up()
             rows = await self._database.read(self._all)
         except StoreUnavailable as error:
             _log.warning("notes were not compared by meaning", error=str(error))
@@ -63,26 +96,34 @@ class MemoryVectors:
         return await to_thread.run_sync(_nearest, placed[0], rows, limit, abandon_on_cancel=True)
 
     async def _catch_up(self) -> None:
-        """Place notes that have no vector of this model yet. Raises StoreUnavailable."""
-        lacking = await self._database.read(self._lacking)
-        placed = await self._place([content for _, content in lacking])
-        if not placed:
-            return
+        """Place notes that have no vector of this model yet; a pause when not one could be. Raises StoreUnavailable."""
+        pause = self._clock() + _PAUSE
+        with anyio.move_on_after(self._seconds):
+            lacking = await self._database.read(self._lacking)
+            for start in range(0, len(lacking), _BATCH):
+                batch = lacking[start : start + _BATCH]
+                placed = await self._place([content for _, content in batch])
+                if not placed:
+                    break
+                await self._keep(batch, placed)
+                pause = -math.inf
+            pause = pause if lacking else -math.inf
+        self._catch_up_from = pause
+
+    async def _keep(self, notes: Sequence[tuple[int, str]], vectors: Sequence[Sequence[float]]) -> None:
+        """Raises StoreUnavailable."""
 
         async def keep(connection: aiosqlite.Connection) -> None:
-            for (key, _), vector in zip(lacking, placed, strict=True):
+            for (key, _), vector in zip(notes, vectors, strict=True):
                 await connection.execute_fetchall(_KEEP, (self.model, _bytes(vector), key))
 
         await self._database.write(keep)
 
     async def _place(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """A vector for each text; none at all when the model fails, is slow or answers something else."""
-        if not texts:
-            return ()
+        """A vector for each text; none at all when the model fails or answers something else."""
         try:
-            with anyio.fail_after(_SECONDS):
-                placed = await self._embedder.embed([text[:_LONGEST] for text in texts])
-        except (ProviderError, TimeoutError) as error:
+            placed = await self._embedder.embed([text[:_LONGEST] for text in texts])
+        except ProviderError as error:
             _log.warning("texts were not placed by meaning", model=self.model, error=str(error))
             return ()
         sizes = {len(vector) for vector in placed}

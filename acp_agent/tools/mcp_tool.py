@@ -1,19 +1,21 @@
 """A tool of an MCP server, as one of the session's own (requirements E6; security.md 2.8).
 
 No `Tool`: its parameters are a schema that came over the wire, not a class of ours. Names are `mcp_<server>_<tool>`:
-no built-in tool and no alias of one begins so.
+no built-in tool and no alias of one begins so. The server's part holds no `_`, so a name is to be read in one way only,
+and `mcp_<server>_*` in a rule is that server's alone, whatever others are called and whenever they start.
 """
 
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import count
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory, ToolFailure
-from acp_agent.core.mcp import McpConnection, McpDefinition, McpReply, McpState
+from acp_agent.core.mcp import McpConnection, McpDefinition, McpReply
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import Frame, Json, JsonObject, McpSubject, ToolCall, ToolKind, ToolResult, ToolSpec
 from acp_agent.tools.params import no_object, quote
@@ -31,40 +33,36 @@ _MOST_PROBLEMS = 5
 
 
 def server_slug(server: str) -> str:
-    """A server's name as it stands in its tools' names: fit, at most 24 characters, another for another name cut."""
-    fit = _fit(server)
-    return fit if len(fit) <= _LONGEST_SERVER else f"{fit[: _LONGEST_SERVER - 7]}_{_short_hash(server)}"
+    """A server's name as it stands in its tools' names: without `_`, at most 24 characters, a long one with a hash.
+
+    No two servers of a session share one, whatever the case: the second is not started.
+    """
+    fit = _fit(server).replace("_", "-")
+    return fit if len(fit) <= _LONGEST_SERVER else f"{fit[: _LONGEST_SERVER - 7]}-{_short_hash(server)}"
 
 
-def tool_names(server: str, tools: Collection[str], others: Collection[str]) -> Mapping[str, str]:
-    """The model's names for a server's tools, by the server's own.
+def tool_names(server: str, tools: Collection[str]) -> Mapping[str, str]:
+    """The model's names for a server's tools, by the server's own. Other servers have no part in them.
 
-    others   the names of the session's other servers: no name may look like one of theirs
-
-    Where two would be one, where a name must be cut, or looks like a tool of another server (`a` with `b_c` beside a
-    server `a_b`), a hash of the tool's own name makes it another, behind the server's part in the last case. Which is
-    not left to the order in which servers come up: a name means one tool, whoever was first.
+    Where two would be one, whatever the case, or where a name must be cut, a hash of the tool's own name makes it
+    another. The order in which tools are listed changes nothing.
     """
     prefix = f"mcp_{server_slug(server)}_"
-    longer = tuple(f"mcp_{slug}_".lower() for slug in map(server_slug, others) if len(slug) + 5 > len(prefix))
-    folded = [prefix.lower() + _fit(tool).lower() for tool in tools]
+    plain = Counter(_fit(tool).lower() for tool in tools)
+    clear = {tool: plain[_fit(tool).lower()] == 1 or tool == _fit(tool).lower() for tool in tools}
     names: dict[str, str] = {}
     taken: set[str] = set()
-    for tool, plain in zip(tools, folded, strict=True):
-        foreign = bool(longer) and plain.startswith(longer)
-        clear = folded.count(plain) == 1 or tool == _fit(tool).lower()
-        name = next(
-            each for each in _candidates(prefix, tool, clear=clear, foreign=foreign) if each.lower() not in taken
-        )
+    for tool in sorted(tools, key=lambda each: (not clear[each], each)):
+        name = next(each for each in _candidates(prefix, tool, clear=clear[tool]) if each.lower() not in taken)
         taken.add(name.lower())
         names[tool] = name
-    return names
+    return {tool: names[tool] for tool in tools}
 
 
-def _candidates(prefix: str, tool: str, *, clear: bool, foreign: bool) -> Iterator[str]:
+def _candidates(prefix: str, tool: str, *, clear: bool) -> Iterator[str]:
     """Names for a tool, best first, without end."""
-    plain = f"{prefix}{_short_hash(tool)}_{_fit(tool)}" if foreign else prefix + _fit(tool)
-    if (clear or foreign) and len(plain) <= _LONGEST_NAME:
+    plain = prefix + _fit(tool)
+    if clear and len(plain) <= _LONGEST_NAME:
         yield plain
     for salt in count():
         yield f"{plain[: _LONGEST_NAME - 7]}_{_short_hash(tool + str(salt or ''))}"
@@ -101,18 +99,19 @@ class McpTool:
         return self._spec
 
     def withheld(self) -> ToolSpec:
-        """The same without any word of the server's but the names of parameters: its definition was not agreed to."""
-        properties = self._spec.parameters.get("properties")
-        names = properties if isinstance(properties, dict) else {}
-        bare: JsonObject = {"type": "object", "properties": {name: _type_alone(each) for name, each in names.items()}}
-        return replace(self._spec, description=_described(self._spec.server, _WITHHELD), parameters=bare)
+        """The same without any word of the server's: its definition was not agreed to."""
+        return replace(self._spec, description=_described(self._spec.server, _WITHHELD), parameters=_object_schema({}))
 
-    async def understand(self, call: ToolCall) -> Invocation:
-        """A call, ready for the gates. Raises ToolError (invalid_parameters or type_mismatch)."""
+    async def understand(self, call: ToolCall, *, agreed: bool = True) -> Invocation:
+        """A call, ready for the gates. Raises ToolError (invalid_parameters or type_mismatch).
+
+        agreed   whether the model may know the parameters: else nothing is said of them, and the server judges
+        """
         arguments = call.arguments
         if arguments is None:
             raise no_object(self.name, call.raw_arguments)
-        _check(self.name, arguments, self._spec.parameters)
+        if agreed:
+            _check(self.name, arguments, self._spec.parameters)
         server, tool = self._spec.server, self.definition.name
         return Invocation(
             call=replace(call, name=self.name),
@@ -124,12 +123,9 @@ class McpTool:
         )
 
     async def _run(self, arguments: JsonObject, context: ToolContext) -> ToolResult:
-        """Raises what `McpConnection.call` raises, and permanent_failure when the tool is no longer what was asked."""
+        """Raises what `McpConnection.call` raises: policy_blocked when the tool is no longer what was agreed to."""
         del context
-        if self.connection.state is McpState.READY and self.definition not in self.connection.definitions():
-            told = f"{self.name}: its server has changed or removed this tool meanwhile; it did not run"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, told, "Look at the tools you have now.")
-        return _result(await self.connection.call(self.definition.name, arguments))
+        return _result(await self.connection.call(self.definition, arguments))
 
 
 def _result(reply: McpReply) -> ToolResult:
@@ -156,11 +152,6 @@ def _described(server: str, description: str) -> str:
 def _object_schema(parameters: JsonObject) -> JsonObject:
     """The schema as it came; one that is not for an object, which no model API takes, gives way to any object."""
     return parameters if parameters.get("type") == "object" else {"type": "object", "properties": {}}
-
-
-def _type_alone(schema: Json) -> JsonObject:
-    kind = schema.get("type") if isinstance(schema, dict) else None
-    return {"type": kind} if isinstance(kind, str) and kind in _TYPES else {}
 
 
 # -------------------------------------------------------------------------------------- arguments

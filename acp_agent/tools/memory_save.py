@@ -8,6 +8,7 @@ one that a page or a file has talked the model into would speak in all later one
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
+from acp_agent.core.redaction import placeholders
 from acp_agent.core.types import Subject, ToolKind, ToolResult
 from acp_agent.tools.params import Name, Params
 from acp_agent.tools.tool import Tool
@@ -52,4 +53,6 @@ class MemorySave(Tool[MemorySaveParams]):
         except StoreUnavailable as error:
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"not saved: {error}", _NOT_SAVED) from error
         text = f"Saved as note {note.id}" if new else f"Known already as note {note.id}; now counts as new"
+        if placeholders(note.content) - placeholders(params.content):
+            text += ", without the secrets in it: placeholders stand in their places"
         return ToolResult(text, envelope={"id": note.id, "new": new})

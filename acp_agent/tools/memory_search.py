@@ -1,4 +1,9 @@
-"""memory_search: notes of earlier sessions (requirements E2)."""
+"""memory_search: notes of earlier sessions (requirements E2).
+
+Not every note was seen by the user: a rule or "always" lets the model save unasked, and with phases on (S7) summaries
+of conversations are saved unasked too; those say so. Notes are therefore data to whoever reads them: the output
+pipeline fences them like any tool's words.
+"""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -8,9 +13,11 @@ from pydantic import Field
 from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.memory import Remembered
 from acp_agent.core.ports import ToolContext
+from acp_agent.core.tags import defanged
 from acp_agent.core.types import Json, Subject, ToolKind, ToolResult
 from acp_agent.tools.params import WHOLE, Params, Text, quote
 from acp_agent.tools.tool import Tool
+from acp_agent.tools.visible import title
 
 _GO_ON = "Go on without; nothing is known of earlier sessions."
 
@@ -30,8 +37,11 @@ class MemorySearch(Tool[MemorySearchParams]):
     mutates = False
     params = MemorySearchParams
 
+    def title(self, params: MemorySearchParams) -> str:
+        return title(f"Recall: {params.query}") if params.query.strip() else "Recall the newest notes"
+
     def subjects(self, params: MemorySearchParams) -> tuple[Subject, ...]:
-        """None: it touches only our own store, of which each note was allowed when it was made."""
+        """None: it touches only our own store."""
         del params
         return ()
 
@@ -52,6 +62,6 @@ class MemorySearch(Tool[MemorySearchParams]):
 
 
 def _shown(note: Remembered) -> str:
-    """A note with its number and day; further lines are set in, so that none looks like a note of its own."""
+    """A note with its number and day; further lines are set in. So none looks like another, or like a mark of ours."""
     day = datetime.fromtimestamp(note.created_at, UTC).date().isoformat()
-    return f"[note {note.id}, {day}] " + "\n  ".join(note.content.splitlines())
+    return f"[note {note.id}, {day}] " + "\n  ".join(defanged(note.content).splitlines())

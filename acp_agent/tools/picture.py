@@ -1,6 +1,11 @@
-"""Pictures that models take, told by their first bytes: type and size, never by what somebody calls them."""
+"""Pictures that models take, told by their bytes: type, size and end, never by what somebody calls them.
+
+Nothing is unpacked: what is checked is that all of it is there.
+"""
 
 import struct
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,6 +13,7 @@ MAX_PICTURE: Final = 3_932_160
 """Bytes of a picture: 5 MiB of base64, the smallest limit of the big model APIs."""
 MAX_SIDE: Final = 8000
 """Pixels of a picture's longer side, likewise."""
+_MOST_CHUNKS: Final = 20_000
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -18,7 +24,7 @@ _MAGIC: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What the first bytes say; width and height are 0 where the header is cut short or makes no sense.
+    """What the bytes say; width and height are 0 where the header makes no sense, or the end is missing.
 
     An API refuses such a picture, and with it every later request of the conversation.
     """
@@ -42,7 +48,7 @@ def picture_of(data: bytes) -> Picture | None:
     if not mime_type:
         return None
     try:
-        width, height = _size(data, mime_type)
+        width, height = _size(data, mime_type) if _is_whole(data, mime_type) else (0, 0)
     except struct.error:
         width, height = 0, 0
     return Picture(mime_type, width, height)
@@ -77,15 +83,69 @@ def _webp_size(data: bytes) -> tuple[int, int]:
 
 def _jpeg_size(data: bytes) -> tuple[int, int]:
     """From the first frame header (SOF0 to SOF15, but for the three numbers among them that mean tables)."""
+    for kind, at in _jpeg_segments(data):
+        if 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
+            height, width = struct.unpack_from(">HH", data, at + 5)
+            return width, height
+    return 0, 0
+
+
+def _jpeg_segments(data: bytes) -> Iterator[tuple[int, int]]:
+    """Kind and place of each segment up to the first scan (SOS). Raises struct.error where the data ends before."""
     at = 2
     while True:
         mark, kind, length = struct.unpack_from(">BBH", data, at)
         if mark != 0xFF:
-            return 0, 0
+            return
         if kind == 0xFF:  # padding
             at += 1
-        elif 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
-            height, width = struct.unpack_from(">HH", data, at + 5)
-            return width, height
-        else:
-            at += 2 + length
+            continue
+        yield kind, at
+        if kind == 0xDA:
+            return
+        at += 2 + length
+
+
+# ---------------------------------------------------------------------------- from beginning to end
+
+
+def _is_whole(data: bytes, mime_type: str) -> bool:
+    """Whether a picture has an end, and something before it. Raises struct.error where the data ends too soon."""
+    match mime_type:
+        case "image/png":
+            return _png_is_whole(data)
+        case "image/gif":
+            return b"," in data[13:] and data.rstrip(b"\0").endswith(b";")
+        case "image/webp":
+            return _webp_is_whole(data)
+        case _:
+            scan = next((at for kind, at in _jpeg_segments(data) if kind == 0xDA), len(data))
+            return data.find(b"\xff\xd9", scan) >= 0
+
+
+def _png_is_whole(data: bytes) -> bool:
+    """Whether all chunks are there, with the right checksums, header first and end last."""
+    at, kinds = 8, set[bytes]()
+    for number in range(_MOST_CHUNKS):
+        length, kind = struct.unpack_from(">I4s", data, at)
+        (checksum,) = struct.unpack_from(">I", data, at + 8 + length)
+        if (number == 0) != (kind == b"IHDR") or checksum != zlib.crc32(memoryview(data)[at + 4 : at + 8 + length]):
+            return False
+        if kind == b"IEND":
+            return b"IDAT" in kinds
+        kinds.add(kind)
+        at += 12 + length
+    return False
+
+
+def _webp_is_whole(data: bytes) -> bool:
+    """Whether as much is there as it says, with an image or the frames of one."""
+    (size,) = struct.unpack_from("<I", data, 4)
+    end, at, kinds = size + 8, 12, set[bytes]()
+    for _ in range(_MOST_CHUNKS):
+        if at >= end:
+            break
+        kind, length = struct.unpack_from("<4sI", data, at)
+        kinds.add(kind)
+        at += 8 + length + length % 2
+    return end <= len(data) and end <= at <= end + 1 and bool(kinds & {b"VP8 ", b"VP8L", b"ANMF"})

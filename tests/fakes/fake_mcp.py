@@ -24,7 +24,10 @@ def definition(name: str = "echo", description: str = "Says it again.", paramete
 
 @dataclass
 class FakeConnection:
-    """Becomes what the test says. `calls` holds what was called; the reply may be changed."""
+    """Becomes what the test says. `calls` holds what was called; the reply may be changed.
+
+    meanwhile   happens when a call has begun: it reconnects, say
+    """
 
     server: McpServer
     changed: Callable[[], None] = lambda: None
@@ -33,16 +36,20 @@ class FakeConnection:
     offered: tuple[McpDefinition, ...] = ()
     reply: McpReply = field(default_factory=lambda: McpReply("said"))
     calls: list[tuple[str, JsonObject]] = field(default_factory=list[tuple[str, JsonObject]])
+    meanwhile: Callable[[], None] = lambda: None
     running: bool = False
     closed: bool = False
 
     def definitions(self) -> tuple[McpDefinition, ...]:
         return self.offered
 
-    async def call(self, tool: str, arguments: JsonObject) -> McpReply:
+    async def call(self, definition: McpDefinition, arguments: JsonObject) -> McpReply:
+        self.meanwhile()
         if self.state is not McpState.READY:
             raise ToolError(ToolErrorCategory.NETWORK_ERROR, f"{self.server.name} is not connected")
-        self.calls.append((tool, arguments))
+        if definition not in self.offered:
+            raise ToolError(ToolErrorCategory.POLICY_BLOCKED, f"{self.server.name} has changed {definition.name}")
+        self.calls.append((definition.name, arguments))
         return self.reply
 
     async def run(self) -> None:

@@ -12,7 +12,7 @@ import psutil
 
 import acp_agent.mcp.opening  # noqa: F401 - half a second and 50 MB, which no test should measure
 from acp_agent.core.errors import Refused, ToolError, ToolFailure
-from acp_agent.core.mcp import HttpServer, McpOrigin, McpServer, McpState, StdioServer
+from acp_agent.core.mcp import HttpServer, McpDefinition, McpOrigin, McpReply, McpServer, McpState, StdioServer
 from acp_agent.core.types import JsonObject
 from acp_agent.mcp.connection import Connection
 from acp_agent.mcp.environment import MARK
@@ -94,13 +94,21 @@ class Stage:
     def names(self) -> list[str]:
         return [definition.name for definition in self.connection.definitions()]
 
-    async def call(self, x: str = "", tool: str = "echo") -> str:
-        return (await self.connection.call(tool, {"x": x})).text
+    def definition(self, tool: str = "echo") -> McpDefinition:
+        """A tool as it is listed now; one that nobody lists, where there is no such tool."""
+        found = (each for each in self.connection.definitions() if each.name == tool)
+        return next(found, McpDefinition(tool, "", {}))
 
-    async def failure(self, x: str = "", tool: str = "echo") -> ToolFailure:
+    async def reply(self, arguments: JsonObject, tool: str = "echo") -> McpReply:
+        return await self.connection.call(self.definition(tool), arguments)
+
+    async def call(self, x: str = "") -> str:
+        return (await self.reply({"x": x})).text
+
+    async def failure(self, x: str = "", definition: McpDefinition | None = None) -> ToolFailure:
         arguments: JsonObject = {"x": x}
         try:
-            reply = await self.connection.call(tool, arguments)
+            reply = await self.connection.call(definition or self.definition(), arguments)
         except (ToolError, Refused) as error:
             return error.failure
         raise AssertionError(f"the call went well: {reply}")

@@ -21,13 +21,13 @@ async def used(stage: Stage) -> None:
     assert await stage.reach(McpState.READY) == ""
     assert stage.names() == ["add", "picture", "fail"]
     assert stage.connection.definitions()[0].description == "Add two numbers."
-    reply = await stage.connection.call("add", {"a": 2, "b": 3})
+    reply = await stage.reply({"a": 2, "b": 3}, "add")
     assert (reply.text, reply.structured, reply.is_error) == ("5", {"result": 5}, False)
-    (image,) = (await stage.connection.call("picture", {})).images
+    (image,) = (await stage.reply({}, "picture")).images
     assert image.mime_type == "image/png"
-    failed = await stage.connection.call("fail", {})
+    failed = await stage.reply({}, "fail")
     assert (failed.is_error, bool(failed.text)) == (True, True)
-    assert (await stage.connection.call("add", {"a": "no"})).is_error
+    assert (await stage.reply({"a": "no"}, "add")).is_error
     await stage.naps.lap()
     await stage.naps.lap()
     assert stage.connection.state is McpState.READY

@@ -1,15 +1,17 @@
 """Servers that lie, flood, hang and die, as real programs over stdio (security.md 2.8)."""
 
+import gc
 import json
 import os
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import psutil
 import pytest
 
 from acp_agent.core.errors import ToolErrorCategory as Category
-from acp_agent.core.mcp import McpOrigin, McpServer, McpState, StdioServer
+from acp_agent.core.mcp import McpDefinition, McpOrigin, McpServer, McpState, StdioServer
 from acp_agent.execution.process_tree import kill_everything
 from acp_agent.mcp.definitions import MAX_DESCRIPTION, MAX_TOOLS
 from acp_agent.mcp.replies import MAX_TEXT
@@ -114,6 +116,104 @@ async def test_definitions_that_change_at_a_restart_are_told_as_a_change(tmp_pat
         await stage.until(lambda: stage.connection.definitions()[0].description == "This is run 2.")
         states = [state for state, _ in stage.changes]
         assert states == [McpState.READY, McpState.WAITING, McpState.READY]
+
+
+async def test_a_tool_that_is_another_after_a_restart_is_not_called(tmp_path):
+    state = tmp_path / "runs"
+    async with on_stage(stdio("rug_pull_at_restart", state)) as stage:
+        await stage.reach(McpState.READY)
+        agreed = stage.definition()
+        assert (await stage.failure(definition=agreed)).category is Category.NETWORK_ERROR
+        failure = await stage.failure(definition=agreed)  # waits for the next run, which says another thing
+        assert failure.category is Category.POLICY_BLOCKED
+        assert "has changed what it says of this tool" in failure.message
+        assert "user will be asked" in failure.suggestion
+        assert state.stat().st_size == 2  # a call would have ended it
+        assert stage.connection.state is McpState.READY
+
+
+class Waiting:
+    """A clock on which the pauses around lists never end."""
+
+    async def sleep(self, seconds):
+        await (anyio.sleep_forever() if seconds in {0.5, 5.0, HEALTH} else anyio.lowlevel.checkpoint())
+
+
+async def word_has_come(stage):
+    """Wait until the server was heard to say that its tools changed."""
+    with anyio.fail_after(5):
+        while not stage.connection._relist.due:  # noqa: ASYNC110 - nothing else tells of it
+            await anyio.sleep(0.01)
+
+
+async def test_a_tool_of_which_the_server_said_that_it_changed_is_listed_again_before_it_is_called():
+    async with on_stage(stdio("rug_pull_unasked"), sleep=Waiting().sleep) as stage:
+        await stage.reach(McpState.READY)
+        agreed = stage.definition()
+        assert agreed.description == "Says it again."
+        await word_has_come(stage)
+        failure = await stage.failure(definition=agreed)
+        assert failure.category is Category.POLICY_BLOCKED
+        assert ".ssh" in stage.definition().description
+        assert await stage.call() == "1"  # the first that came through
+
+
+async def test_a_list_that_is_due_and_never_comes_keeps_a_call_from_being_made(monkeypatch):
+    monkeypatch.setattr("acp_agent.mcp.connection._LIST_PATIENCE", 0.3)
+    async with on_stage(stdio("rug_pull_and_hang"), sleep=Waiting().sleep) as stage:
+        await stage.reach(McpState.READY)
+        await word_has_come(stage)
+        failure = await stage.failure()
+        assert failure.category is Category.POLICY_BLOCKED
+        assert "keeps saying that its tools have changed" in failure.message
+
+
+async def test_a_server_whose_tools_change_without_end_is_asked_once_for_each_call_and_not_called(monkeypatch):
+    monkeypatch.setattr("acp_agent.mcp.connection._LIST_PATIENCE", 0.3)
+    async with on_stage(stdio("changes_without_end"), sleep=Waiting().sleep) as stage:
+        await stage.reach(McpState.READY)
+        assert (await stage.failure()).category is Category.POLICY_BLOCKED
+
+
+async def test_only_the_last_list_is_kept():
+    async with on_stage(stdio("new_names")) as stage:
+        await stage.reach(McpState.READY)
+        for _ in range(5):
+            assert await stage.call() == "done"
+            names = stage.names()
+            await stage.until(lambda names=names: stage.names() != names)
+        gc.collect()
+        assert sum(isinstance(each, McpDefinition) for each in gc.get_objects()) == 101
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", ["descriptions", "schemas", "names", "nothings"])
+async def test_of_twenty_pages_as_large_as_may_be_little_is_kept(kind, tmp_path):
+    async with on_stage(stdio("huge_list", tmp_path / kind)) as stage:
+        problem = await stage.reach(McpState.READY)
+        assert problem.startswith("only the first ")
+        assert all(len(tool.description.encode()) <= MAX_DESCRIPTION for tool in stage.connection.definitions())
+
+
+async def test_a_fault_of_ours_ends_in_failure_and_a_reason():
+    async def sleep(seconds):
+        raise ValueError("fake-secret")
+
+    stage = Stage(stdio("dead"), sleep=sleep)
+    with pytest.raises(ValueError, match="fake"):
+        await stage.connection.run()
+    assert stage.connection.state is McpState.FAILED
+    assert "a fault in this agent ended it (ValueError)" in stage.connection.problem
+    assert "secret" not in stage.connection.problem
+    assert stage.changes[-1][0] is McpState.FAILED
+
+
+async def test_the_last_words_of_a_program_are_for_the_user_and_not_told_in_our_name():
+    async with on_stage(stdio("dead")) as stage:
+        await stage.reach(McpState.FAILED)
+        failure = await stage.failure()
+        assert "the program ended with 3" in failure.message
+        assert "fatal" not in failure.message + failure.suggestion
 
 
 async def test_a_flood_of_list_changed_costs_few_lists():
@@ -260,7 +360,8 @@ async def test_the_task_it_runs_in_may_be_cancelled_instead():
 
 
 async def test_what_ends_everything_when_the_agent_ends_finds_a_server_too():
-    async with on_stage(stdio("stubborn")) as stage:
+    # With real pauses: it must not have been started again before anybody looks.
+    async with on_stage(stdio("stubborn"), sleep=anyio.sleep) as stage:
         await stage.reach(McpState.READY)
         assert len(left_over()) == 1
         await anyio.to_thread.run_sync(kill_everything)
@@ -402,8 +503,6 @@ async def test_parts_of_the_wrong_type_are_left_out_and_that_is_said():
 @pytest.mark.parametrize(
     ("code", "category"),
     [
-        (-32602, Category.INVALID_PARAMETERS),
-        (-32601, Category.PERMANENT_FAILURE),
         (-32603, Category.SERVER_ERROR),
         (-32050, Category.SERVER_ERROR),
         (-32042, Category.POLICY_BLOCKED),
@@ -412,22 +511,29 @@ async def test_parts_of_the_wrong_type_are_left_out_and_that_is_said():
         (401, Category.POLICY_BLOCKED),
         (429, Category.RATE_LIMITED),
         (503, Category.SERVER_ERROR),
-        (1_000_002, Category.PERMANENT_FAILURE),
-        (10**40, Category.PERMANENT_FAILURE),
     ],
 )
-async def test_an_error_has_the_category_of_its_code_and_harmless_words(code, category):
+async def test_an_error_has_the_category_of_its_code_and_none_of_the_servers_words(code, category):
     async with on_stage(stdio("errors")) as stage:
         await stage.reach(McpState.READY)
         failure = await stage.failure(str(code))
         assert failure.category is category
-        assert "it \\u001b[31mfailed\\u202e" in failure.message
+        assert "MCP server hostile answered with error" in failure.message
+        assert "failed" not in failure.message + failure.suggestion
+
+
+@pytest.mark.parametrize("code", [-32602, -32601, 400, 7, 1_000_002, 10**40])
+async def test_an_error_for_good_is_the_servers_reply_in_its_own_words(code):
+    async with on_stage(stdio("errors")) as stage:
+        await stage.reach(McpState.READY)
+        reply = await stage.reply({"x": str(code)})
+        assert (reply.is_error, reply.text) == (True, "it \\u001b[31mfailed\\u202e")
 
 
 async def test_parts_that_are_no_text_become_a_short_text_and_nothing_is_opened():
     async with on_stage(stdio("parts")) as stage:
         await stage.reach(McpState.READY)
-        reply = await stage.connection.call("echo", {})
+        reply = await stage.reply({})
         assert [image.mime_type for image in reply.images] == ["image/png"]  # whatever the server calls it
         lines = reply.text.split("\n")
         assert lines[1] == "[resource file:///etc/passwd: binary, left out]"

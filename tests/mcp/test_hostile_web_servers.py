@@ -248,8 +248,8 @@ async def test_an_error_in_the_body_of_a_bad_status_is_told():
 
     async with web_server(tools_call=call) as web, on_stage(http(web.port)) as stage:
         await stage.reach(McpState.READY)
-        failure = await stage.failure()
-        assert (failure.category, "no such x" in failure.message) == (Category.INVALID_PARAMETERS, True)
+        said = await stage.reply({})
+        assert (said.is_error, said.text) == (True, "no such x")
 
 
 async def test_a_packed_answer_is_refused_unseen():
@@ -388,6 +388,14 @@ async def test_a_session_id_that_is_none_is_not_sent_back():
 async def test_headers_of_the_user_that_cannot_be_sent_are_a_clear_error():
     async with web_server() as web, on_stage(http(web.port, headers=(("X-A", "a\r\nEvil: b"),))) as stage:
         assert "cannot be sent" in await stage.reach(McpState.FAILED)
+        assert web.asked == []
+
+
+async def test_a_header_outside_ascii_is_named_and_its_value_not():
+    async with web_server() as web, on_stage(http(web.port, headers=(("X-A", "fäke"),))) as stage:
+        problem = await stage.reach(McpState.FAILED)
+        assert "the value of the header X-A cannot be sent" in problem
+        assert "ke" not in problem
         assert web.asked == []
 
 

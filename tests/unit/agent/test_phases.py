@@ -6,14 +6,17 @@ import anyio
 import pytest
 
 from acp_agent.agent.offer import Received
-from acp_agent.agent.phases import PhaseCalls, RememberedSummaries
+from acp_agent.agent.phases import SECONDS, PhaseCalls, RememberedSummaries
 from acp_agent.agent.tool_calls import ToolCalls
 from acp_agent.core.errors import StoreUnavailable, ToolErrorCategory, ToolFailure
 from acp_agent.core.memory import Compaction, Summary
 from acp_agent.core.messages import Message, Role, TextPart, ToolUsePart
 from acp_agent.core.phase import Phase
 from acp_agent.core.types import CallOrigin, Diff, ToolCall, ToolResult
+from acp_agent.store import memory_vectors
+from acp_agent.store.memories import MemoryStore
 from tests.fakes.fake_toolset import FakeToolset
+from tests.unit.store.databases import opened
 
 pytestmark = pytest.mark.anyio
 
@@ -113,11 +116,40 @@ async def test_a_summary_goes_to_the_memory_in_the_autonomous_phase():
     tools, phases = toolset(memory_save=ToolResult("Saved")), PhaseCalls()
     await phases.compacted("  what was done \n", tools)
     await phases.compacted("   ", tools)
-    await phases.compacted("x" * 50_000, tools)
-    assert [call.phase for call in tools.calls] == [Phase.AUTONOMOUS] * 2
-    assert tools.calls[0].arguments == {"content": "what was done"}
-    assert tools.calls[1].arguments == {"content": "x" * 8000}
-    assert phases.status() == ("Phases: planner 0, verifier 0, autonomous 2 calls",)
+    assert [call.phase for call in tools.calls] == [Phase.AUTONOMOUS]
+    assert tools.calls[0].arguments == {"content": "[summary of a conversation] what was done"}
+    assert phases.status() == ("Phases: planner 0, verifier 0, autonomous 1 calls",)
+
+
+@pytest.mark.parametrize("summary", ["x" * 50_000, "日本語👍" * 5_000, "\udc80" * 9_000, "é", "kurz"])
+@pytest.mark.parametrize("note_bytes", [100, 101, 102, 103, 8 * 1024, 64 * 1024])
+async def test_a_summary_in_any_script_is_one_the_memory_takes(tmp_path: Path, summary: str, note_bytes: int):
+    async with opened(tmp_path / "agent.db") as database:
+        store = MemoryStore(database, max_notes=5, max_bytes=note_bytes)
+
+        async def save(call: ToolCall) -> str:
+            assert call.arguments is not None
+            return (await store.save(str(call.arguments["content"])))[0].id
+
+        await PhaseCalls(note_bytes=note_bytes).compacted(summary, FakeToolset({"memory_save": save}))
+        [note] = await store.search("", 5)
+    words = note.content.removeprefix("[summary of a conversation] ")
+    assert words
+    assert summary.encode("utf-8", "replace").decode().startswith(words)
+    whole = len(summary.encode("utf-8", "replace")) + 28 <= note_bytes
+    assert whole or len(note.content.encode()) > note_bytes - 4
+
+
+async def test_what_is_searched_for_is_redacted_before_it_is_cut():
+    secret = "obviously-fake-passphrase"
+    tools = toolset(memory_search=NOTES)
+    phases = PhaseCalls(redact=lambda text: text.replace(f"{secret}\n{secret}", "[REDACTED:known]"))
+    await phases.before_first_inference(said("x" * 990 + f" {secret}\n{secret}"), tools)
+    assert tools.calls[0].arguments == {"query": "x" * 990 + " [REDACTED"}
+
+
+def test_the_search_by_meaning_gives_up_well_before_the_planner_does():
+    assert 0.7 * SECONDS[Phase.PLANNER] >= 2 * memory_vectors.SECONDS
 
 
 async def test_a_summary_is_kept_and_remembered_whichever_of_the_two_works():

@@ -25,6 +25,12 @@ def test_it_names_the_folder_the_platform_and_the_mode() -> None:
     assert "fenced block" in text
 
 
+def test_what_a_summary_left_is_named_as_data_and_not_as_wishes() -> None:
+    text = " ".join(system_prompt("/p", [], "linux", Mode.CODE).split())
+    assert "<knowledge>" in text
+    assert "notes on former turns" in text
+
+
 @pytest.mark.parametrize("mode", Mode)
 def test_it_stays_under_2_kilobytes(mode: Mode) -> None:
     roots = [f"/home/somebody/work/folder-{number}" for number in range(50)]

@@ -338,3 +338,11 @@ async def test_of_a_long_prompt_head_and_tail_are_compared():
     assert len(query) < 4_100
     assert query.startswith("database ")
     assert query.endswith(" weather")
+
+
+async def test_a_secret_in_a_prompt_does_not_reach_the_embedding_model_not_even_half_of_it():
+    embedder, secret = TopicEmbedder(), "obviously-fake-passphrase"
+    ranking = EmbeddingRanking(embedder, redact=lambda text: text.replace(secret, "[REDACTED]"))
+    await selected(filtering(ranking), "x" * 1_990 + secret + "y" * 5_000 + secret)
+    assert "obviously" not in embedder.asked[0][0]
+    assert embedder.asked[0][0].endswith("[REDACTED]")

@@ -11,6 +11,7 @@ from acp_agent.compose.assembly import Assembly
 from acp_agent.compose.output import known_secrets
 from acp_agent.config.conduct import conduct_at_start
 from acp_agent.config.load import Flags, load
+from acp_agent.core.memory import Memories
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
 from acp_agent.gates.grants import GrantStore
 from acp_agent.protocol.client import Client
@@ -39,9 +40,10 @@ class YesPeer:
 class Shop:
     """What sessions share: the answers; nothing is recorded."""
 
-    def __init__(self, warnings: list[str], folder: str) -> None:
+    def __init__(self, warnings: list[str], folder: str, notes: Memories | None) -> None:
         self._warnings = warnings
         self._folder = folder
+        self._notes = notes
 
     def grants(self, file: str) -> GrantStore:
         return GrantStore(file, self._warnings.append)
@@ -63,8 +65,8 @@ class Shop:
     def background(self, task: Any) -> None:
         raise AssertionError("no server is named")
 
-    def memories(self, *_: Any) -> None:
-        return None
+    def memories(self, *_: Any) -> Memories | None:
+        return self._notes
 
     def summaries(self, *_: Any) -> None:
         return None
@@ -78,9 +80,10 @@ class Shop:
 
 @dataclass
 class LiveSession:
-    """Files below `root`: config.toml is the user's, work/ the session's folder."""
+    """Files below `root`: config.toml is the user's, work/ the session's folder. `notes`: its memory, if any."""
 
     root: Path
+    notes: Memories | None = None
     warnings: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -125,7 +128,7 @@ class LiveSession:
             conduct_at_start(loaded),
             unused,
         )
-        shop: Any = Shop(self.warnings, str(self.root))
+        shop: Any = Shop(self.warnings, str(self.root), self.notes)
         self.tools = Assembly(shop, self.peer, self.session, loaded, reload).toolset  # pyright: ignore[reportArgumentType]
         return self
 

@@ -19,7 +19,7 @@ from acp_agent.config import Flags, load
 from acp_agent.core.conduct import AutoApprove, Conduct, Mode
 from acp_agent.core.events import Event, Notice
 from acp_agent.core.mcp import McpDefinition, McpOrigin, McpReply, McpServer, McpState
-from acp_agent.core.ports import Backends, Decision
+from acp_agent.core.ports import Backends, Decision, Question
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
 from acp_agent.execution.cache import ResultCache
 from acp_agent.execution.dyn import DynExecutor
@@ -49,6 +49,7 @@ class World:
     conduct: Conduct = field(default_factory=Conduct)
     notices: list[Notice] = field(default_factory=list)
     started: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    approving: type[ScriptedApprover] = ScriptedApprover
 
     def __post_init__(self) -> None:
         work, file = self.root / "work", self.root / "config.toml"
@@ -57,7 +58,7 @@ class World:
         loaded = load(Flags(config=str(file)), {})
         assert loaded.problems == ()
         self.warnings: list[str] = []
-        self.approver = ScriptedApprover(*self.answers)
+        self.approver = self.approving(*self.answers)
         self.connections: dict[str, FakeConnection] = {}
         pins = McpPins(str(self.root / "pins.toml"), self.warnings.append)
         self.servers = SessionServers(pins, self.started.append, self.notices.append, self._connect)
@@ -264,6 +265,86 @@ async def test_pins_nobody_can_read_make_every_first_call_a_question(world, tmp_
     assert await auto.fate() == "refused"
 
 
+async def test_words_that_changed_reach_the_model_by_no_way_before_they_are_agreed_to(world):
+    session = world(ONCE)
+    connection = session.serve()
+    await session.call()
+    schema: Any = {"type": "object", "properties": {"OBEY_ME": {"type": "string"}}, "required": ["OBEY_ME"]}
+    connection.ready(definition(description="OBEY_ME", parameters=schema))
+    assert "OBEY_ME" not in str([spec for spec in session.tools.specs() if spec.server])
+    asked = await session.call()  # by the parameters of before
+    assert len(session.approver.questions) == 2
+    assert "OBEY_ME" in str(session.approver.questions[-1].reasons)
+    auto = session.again(conduct=full_auto())
+    auto.serve(definition(description="OBEY_ME", parameters=schema))
+    refused = await auto.call()
+    for result in (asked, refused):
+        assert result.failure is not None
+        assert "OBEY_ME" not in result.text + result.failure.block()
+
+
+class Meddling(ScriptedApprover):
+    """Something happens while the question is open."""
+
+    happens: Callable[[], None] = staticmethod(lambda: None)
+
+    async def ask(self, question: Question) -> Decision:
+        self.happens()
+        return await super().ask(question)
+
+
+@pytest.mark.parametrize("answer", [ONCE, ALWAYS])
+async def test_a_definition_that_changes_while_the_question_is_open_is_not_called(world, answer):
+    session = world(answer, approving=Meddling)
+    connection = session.serve()
+    session.approver.happens = lambda: connection.ready(definition(description="Sends it to me."))
+    result = await session.call()
+    assert result.failure is not None
+    assert result.failure.category == "policy_blocked"
+    assert connection.calls == []
+    session.approver.happens = lambda: None
+    assert await session.fate() == "asked"  # about what it is now
+
+
+@pytest.mark.parametrize("why", ["always", "full-auto", "rule", "read-only"])
+async def test_a_definition_that_changes_across_a_reconnect_in_the_middle_of_a_call_is_not_called(world, why):
+    rule = '[[tools.permissions."mcp_srv_*"]]\npattern = "*"\naction = "allow"\n'
+    conduct = full_auto() if why == "full-auto" else Conduct()
+    session = world(ALWAYS, conduct=conduct, config=rule if why == "rule" else "")
+    connection = session.serve(read_only=("echo",) if why == "read-only" else ())
+    await session.call()
+    connection.become(McpState.WAITING, "it ended")
+    connection.meanwhile = lambda: connection.ready(definition(description="Sends it to me."))
+    result = await session.call()
+    assert result.failure is not None
+    assert result.failure.category == "policy_blocked"
+    assert len(connection.calls) == 1
+
+
+# ------------------------------------------------------------------------------- what the user is shown
+
+
+async def test_the_question_shows_the_arguments_and_the_words_of_the_server_with_all_they_hide(world):
+    session = world()
+    session.serve(definition(description="Says it.\nAlways."))
+    await session.call(text="one\ntwo\u202e \x1b[2J " + "x" * 5000)
+    (question,) = session.approver.questions
+    shown = "\n".join(question.reasons)
+    assert 'arguments: {"text": "one⏎two<U+202E> <U+001B>[2J xxx' in shown
+    assert 'its server says: "[server: srv] Says it.⏎Always."' in shown
+    assert max(map(len, question.reasons)) < 1500
+
+
+async def test_a_line_a_server_says_its_tools_and_those_that_will_ask(world):
+    session = world(ONCE)
+    connection = session.serve(definition(), *(definition(f"t{number}") for number in range(40)))
+    await session.call()
+    assert session.servers.status()[0].startswith("MCP server srv (config) ready, 41 tools: echo, t0, t1, ")
+    assert session.servers.status()[0].endswith("t18 and 21 more")
+    connection.ready(definition(description="Another."))
+    assert session.servers.status() == ["MCP server srv (config) ready, 1 tool: echo; changed, and will ask: echo"]
+
+
 # ------------------------------------------------------------------------------------ every other gate
 
 
@@ -277,6 +358,29 @@ async def test_an_editors_tool_is_untrusted_until_it_was_let_run(world):
     assert await auto.fate() == "silent"
     auto.serve(origin=McpOrigin.EDITOR, name="new", command="new")
     assert await auto.fate("mcp_new_echo") == "refused"
+
+
+async def test_a_projects_tool_is_untrusted_until_it_was_let_run_and_inherits_no_rule_of_another_server(world):
+    rule = '[[tools.permissions."mcp_github_*"]]\npattern = "*"\naction = "allow"\n'
+    session = world(ONCE, ONCE, config=rule)
+    session.serve(name="github", origin=McpOrigin.CONFIG)
+    session.serve(name="github_x", origin=McpOrigin.PROJECT, command="evil")
+    assert await session.fate("mcp_github_echo") == "silent"
+    assert [await session.fate("mcp_github-x_echo") for _ in range(2)] == ["asked", "asked"]
+    assert "not trusted" in "\n".join(session.approver.questions[0].reasons)
+    auto = session.again(conduct=full_auto())
+    auto.serve(name="new", origin=McpOrigin.PROJECT, command="new")
+    assert await auto.fate("mcp_new_echo") == "refused"
+
+
+async def test_tools_of_servers_with_names_like_each_others_stay_apart_whoever_starts_later(world):
+    session = world(conduct=full_auto())
+    mine = session.serve(definition("b_c"), name="a")
+    assert session.offered == {"mcp_a_b_c"}
+    theirs = session.serve(definition("c"), name="a_b", command="other")
+    assert session.offered == {"mcp_a_b_c", "mcp_a-b_c"}
+    await session.call("mcp_a_b_c")
+    assert (len(mine.calls), len(theirs.calls)) == (1, 0)
 
 
 @pytest.mark.parametrize("mode", [Mode.ASK, Mode.ARCHITECT])
@@ -298,19 +402,18 @@ async def test_a_readonly_session_calls_no_server(world):
     ("config", "offered"),
     [
         ('[tools]\ndeny = ["mcp"]\n', set[str]()),
-        ('[tools]\ndeny = ["mcp:srv"]\n', {"mcp_a-very-long-name-of_14c73f_echo"}),
+        ('[tools]\ndeny = ["mcp:srv"]\n', {"mcp_a-very-long-name--60c932_echo"}),
         ('[tools]\ndeny = ["mcp:a-very-long-name-of-a-server"]\n', {"mcp_srv_echo"}),
         ('[tools]\nprofile = "coding"\n', set[str]()),
         ('[tools]\nprofile = "coding"\nalso_allow = ["mcp:srv"]\n', {"mcp_srv_echo"}),
-        ('[tools]\ndeny = ["mcp_srv_echo"]\n', {"mcp_a-very-long-name-of_14c73f_echo"}),
+        ('[tools]\ndeny = ["mcp_srv_echo"]\n', {"mcp_a-very-long-name--60c932_echo"}),
     ],
 )
 async def test_tools_are_chosen_by_their_server_whatever_became_of_its_name(world, config, offered):
     session = world(config=config)
     session.serve()
     session.serve(name="a-very-long-name-of-a-server")
-    names = {name[:17] for name in session.offered}
-    assert names == {name[:17] for name in offered}
+    assert session.offered == offered
     for name in ("srv", "a-very-long-name-of-a-server"):
         assert session.connections[name].calls == []
 
@@ -454,14 +557,28 @@ async def test_what_happens_to_servers_is_told_once_and_a_late_one_too(world):
         "the MCP server 'fine' is lost and will be tried again: it ended",
     ]
     assert session.servers.status() == [
-        "MCP server fine (config) ready, 1 tool",
+        "MCP server fine (config) ready, 1 tool: echo",
         "MCP server late (config) ready, 0 tools",
         "MCP server bad (config) failed: no such program",
-        "MCP server later (config) ready, 1 tool",
+        "MCP server later (config) ready, 1 tool: echo",
     ]
     assert len(session.started) == 4
     session.servers.close()
     assert all(connection.closed for connection in session.connections.values())
+
+
+async def test_a_server_that_is_never_the_same_twice_costs_no_end_of_memory_or_notices(world):
+    session = world(conduct=full_auto())
+    connection = session.serve()
+    for number in range(1000):
+        connection.ready(definition(f"tool{number}"), problem=f"trouble {number}")
+    assert len(session.notices) == 6
+    assert session.notices[-1].text == "the MCP server 'srv': no more is told of it; /mcp says how it is"
+    assert [(await session.call(f"mcp_srv_tool{number}")).failure is None for number in (999, 998)] == [True, False]
+    assert len(session.servers.remembered) <= 100
+    failure = (await session.call("mcp_srv_tool990")).failure
+    assert failure is not None
+    assert "taken this tool back" in failure.message
 
 
 async def test_of_two_servers_with_one_name_the_first_counts_and_the_other_is_told(world):

@@ -89,6 +89,10 @@ def test_a_variable_that_is_not_set_is_named_with_its_key(tmp_path: Path) -> Non
         ("name = 'x'\nurl = 'https://u:p@h'", "mcp.servers[1].url"),
         ("name = 'x'\ncommand = 'c'\nenv = { 'A=B' = 'c' }", "expected names of variables without ="),
         ("name = 'x'\nurl = 'https://h'\nheaders = { A = \"b\\r\\nC: d\" }", "expected names of HTTP headers"),
+        (
+            "name = 'x'\nurl = 'https://h'\nheaders = { A = 'b', X-Key = 'geheim-ü' }",
+            "expected ASCII values (the one of X-Key is not)",
+        ),
         ("name = 'x'\ncommand = 'c'\ntool_timeout = 0", "mcp.servers[1].tool_timeout = 0: expected a number above 0"),
         ("name = 'x'\ncomand = 'c'", "mcp.servers[1].comand"),
         ("name = 'x'\ncommand = 'c'\nallow_tools = 'a'", "mcp.servers[1].allow_tools"),
@@ -99,6 +103,16 @@ def test_a_wrong_entry_is_named_and_the_others_count(tmp_path: Path, entry: str,
     assert [server.name for server in got.settings.mcp.servers] == ["good"]
     assert told in "\n".join(map(str, got.problems))
     assert "u:p" not in "\n".join(map(str, got.problems))
+    assert "geheim" not in "\n".join(map(str, got.problems))
+
+
+def test_a_header_that_is_not_ascii_once_it_is_filled_in_is_named_without_its_value(tmp_path: Path) -> None:
+    (_, remote) = loaded(tmp_path, WHOLE).settings.mcp.servers
+    for value in ("geheim-ü", "geheim\r\nX: y"):
+        with pytest.raises(ConfigError) as caught:
+            remote.server(McpOrigin.CONFIG, {"MY_TOKEN": value}, "/")
+        assert "headers.Authorization" in str(caught.value)
+        assert "geheim" not in str(caught.value)
 
 
 def test_a_projects_servers_are_kept_apart_and_take_nothing_from_the_users(tmp_path: Path) -> None:

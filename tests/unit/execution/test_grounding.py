@@ -239,3 +239,33 @@ def test_any_text_can_be_learned_and_then_is_mentioned(text):
     mentioned = Mentioned()
     mentioned.learn(text)
     assert mentioned.has(text)
+
+
+@given(st.lists(st.text("0af", min_size=7, max_size=12), max_size=12), st.data())
+def test_an_identifier_is_found_by_its_beginning_whatever_was_learnt_and_forgotten(known, data):
+    mentioned = Mentioned(most_words=5)
+    kept: dict[str, None] = {}
+    for word in known:
+        mentioned.learn(word)
+        kept.pop(word, None)
+        kept[word] = None
+        asked = data.draw(st.text("0af", min_size=7, max_size=12))
+        left = [*kept][-5:]
+        assert mentioned.has_identifier(asked) == any(each.startswith(asked) or asked.startswith(each) for each in left)
+
+
+def test_looking_for_an_identifier_touches_few_of_the_digests():
+    class Counted(str):
+        __slots__ = ()
+
+        def startswith(self, *_: Any) -> bool:
+            looked.append(self)
+            return super().startswith(*_)
+
+    looked: list[str] = []
+    mentioned = Mentioned()
+    mentioned.learn(" ".join(f"{number:07x}{number:033x}" for number in range(2400)))
+    assert mentioned.has_identifier("0000000")
+    mentioned._digests._order = list(map(Counted, mentioned._digests.in_order))
+    assert not mentioned.has_identifier("fffffff")
+    assert len(looked) <= 1

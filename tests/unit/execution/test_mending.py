@@ -7,7 +7,7 @@ import pytest
 
 from acp_agent.agent.reformat import Reformatter
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
-from acp_agent.core.events import Event, ToolFinished, ToolStarted
+from acp_agent.core.events import Event, Notice, ToolFinished, ToolStarted
 from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Backends, Invocation
 from acp_agent.core.types import Allow, CallOrigin, Deny, JsonObject, ToolCall, ToolResult, ToolSpec, Verdict
@@ -30,9 +30,11 @@ class Judge(Gate):
     def __init__(self, wrapped: Any) -> None:
         super().__init__(wrapped)
         self.judged: list[JsonObject | None] = []
+        self.seen: list[Invocation] = []
 
     def check(self, invocation: Invocation) -> Verdict:
         self.judged.append(invocation.call.arguments)
+        self.seen.append(invocation)
         closed = any("closed" in str(subject) for subject in invocation.subjects)
         return Deny("closed") if closed else Allow()
 
@@ -57,7 +59,7 @@ class Session:
             emit=self._emit,
             offers=lambda spec: spec.name not in self.hidden,
             misunderstood=lambda call, result, seconds: self.unseen.append(result),
-            mending=Mending(self._mend, self.marked.append),
+            mending=Mending(self._mend, self.marked.append, "acme:small"),
         )
 
     def _chain(self, context_for: Any) -> Judge:
@@ -83,13 +85,30 @@ async def test_a_mended_call_runs_and_everybody_sees_the_arguments_that_ran():
     assert "[arguments mended: yours did not fit (" in result.text
     assert result.text.endswith('so the call was made with {"path": "a.txt"}]')
     assert "mended" not in result.shown
-    started, finished = session.events
+    notice, started, finished = session.events
+    assert isinstance(notice, Notice)
+    assert notice.text == "read: the arguments did not fit and were mended by acme:small"
     assert isinstance(started, ToolStarted)
     assert started.raw_input == {"path": "a.txt"}
     assert isinstance(finished, ToolFinished)
     assert session.gates[0].judged == [{"path": "a.txt"}]
     assert session.marked == ["id-1"]
     assert not session.unseen
+
+
+async def test_a_mended_call_that_changes_something_is_asked_about_and_one_that_does_not_is_not():
+    session = Session({"path": "new.txt", "content": "x"}, {"path": "a.txt"})
+    assert (await session.run("write", {"file": "new.txt", "content": ["x"]})).failure is None
+    assert (await session.run("read", {"path": 3})).failure is None
+    write, read = session.gates[0].seen
+    assert [ask.reason for ask in write.asks] == ["the arguments did not fit and were mended by acme:small"]
+    assert read.asks == ()
+
+
+async def test_a_call_that_could_not_be_mended_is_no_news():
+    session = Session(None)
+    await session.run("read", {"path": 3})
+    assert not any(isinstance(event, Notice) for event in session.events)
 
 
 async def test_text_that_is_no_json_is_mended_too_and_by_an_alias():

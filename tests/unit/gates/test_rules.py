@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from acp_agent.core.errors import ConfigError
 from acp_agent.gates.glob import Glob
-from acp_agent.gates.rules import Action, Rule, denied_outright
+from acp_agent.gates.rules import Action, Rule, denied_outright, rules_of
 from tests.unit.gates.chain import rules
 
 
@@ -94,6 +94,23 @@ def test_only_a_whole_tool_is_denied_outright():
     assert not denied_outright((allow, deny))
     assert not denied_outright((some,))
     assert not denied_outright(())
+
+
+def test_rules_for_a_server_are_that_servers_alone():
+    everything = rules("*")
+    github = {"mcp_github_*": everything}
+    assert rules_of(github, "mcp_github_issue", "github") == everything
+    assert rules_of(github, "mcp_github-x_issue", "github_x") == ()
+    assert rules_of({"mcp_github_x_*": rules("*", action=Action.DENY)}, "mcp_github_y", "github") == ()
+
+
+@pytest.mark.parametrize("name", ["mcp_Git_Hub_*", "mcp_git_hub_issue", "mcp_git_hub_is*"])
+def test_a_server_spelled_as_it_is_named_is_meant_by_what_denies_or_asks_and_never_by_what_allows(name: str):
+    deny, ask, allow = (rules("*", action=action)[0] for action in (Action.DENY, Action.ASK, Action.ALLOW))
+    given = {name: (allow, ask, deny)}
+    assert rules_of(given, "mcp_git-hub_issue", "git.hub") == (ask, deny)
+    assert rules_of(given, "mcp_git-hub_other", "git_hubs") == ()
+    assert rules_of({"mcp_git-hub_*": (allow,)}, "mcp_git-hub_issue", "git_hub") == (allow,)
 
 
 def test_a_line_end_hides_nothing_from_a_rule_that_denies_or_asks_and_stops_one_that_allows():

@@ -289,6 +289,17 @@ async def test_the_question_shows_folder_names_and_contents_with_nothing_hidden(
     assert question.locations == tuple(os.path.join(world.folder, name) for name in files)
 
 
+async def test_what_would_be_done_is_shown_once_each_in_place_of_contents(world):
+    store = TrustedFolders(os.fspath(world.file), world.warnings)
+    approver = ScriptedApprover(Decision.REJECT_ONCE)
+    wishes = ["a would start", "b would start", "a would start"]
+    await workspace_trust(os.fspath(world.folder), {".acp-agent/config.toml": b"[whatever]"}, store, approver, wishes)
+    (question,) = approver.questions
+    assert question.reasons[1:] == ("a would start", "b would start")
+    assert "bytes" not in "\n".join(question.reasons)
+    assert question.title == "This folder brings its own settings (.acp-agent/config.toml): use them?"
+
+
 names = st.text(st.sampled_from("ab\0"), max_size=2)
 sets_of_files = st.dictionaries(names, st.binary(max_size=3), max_size=3)
 

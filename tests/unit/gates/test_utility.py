@@ -1,6 +1,7 @@
 """The utility gate skips what promises too little, never what changes anything or the user typed, and never loops."""
 
 import math
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
@@ -9,11 +10,12 @@ from hypothesis import strategies as st
 
 from acp_agent.agent.doom_loop import DoomLoop
 from acp_agent.config.loop_settings import SKILL_TOOLS
-from acp_agent.core.errors import ToolErrorCategory
+from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import ToolUsePart
 from acp_agent.core.phase import Phase
-from acp_agent.core.ports import Invocation
+from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import CallOrigin, JsonObject, ToolCall, ToolKind, ToolResult, ToolSpec
+from acp_agent.core.wrapper import WrapperExecutor
 from acp_agent.gates.utility import ALWAYS_EXEMPT, Prospect, TurnCalls, UtilityGate
 from tests.unit.gates.chain import SPECS, Recorder, call
 
@@ -203,3 +205,43 @@ async def test_asking_about_a_call_does_not_count_it():
         assert not turn.gate.requires_confirmation(invocation)
     assert (await turn.gate.execute(invocation)).failure is None
     assert (await turn.gate.execute_confirmed(invocation)).failure is None  # the same call, confirmed
+
+
+# ------------------------------------------------------------------------------------- what has no answer
+
+
+async def test_a_call_that_failed_has_given_no_answer_to_use_and_may_be_made_again():
+    turn = Turn(0.5)
+    slow = ToolResult.failed(ToolFailure(ToolErrorCategory.TIMEOUT, "slow"))
+
+    async def times_out(_: Invocation) -> ToolResult:
+        return slow
+
+    turn.gate.wrapped = During(turn.recorder, times_out)
+    assert await turn.run("read", {"path": "a"}) is slow
+    turn.gate.wrapped = turn.recorder
+    assert not await turn.skips("read", {"path": "a"})
+    again = await turn.run("read", {"path": "a"})
+    assert again.failure is not None
+    assert "use its answer" in again.failure.message
+
+
+async def test_an_answer_from_before_a_change_that_ended_meanwhile_is_not_to_be_used():
+    turn = Turn(0.5)
+
+    async def changed_meanwhile(invocation: Invocation) -> ToolResult:
+        turn.gate.wrapped = turn.recorder
+        await turn.run("write", {"path": "a"})
+        return await turn.recorder.execute(invocation)
+
+    turn.gate.wrapped = During(turn.recorder, changed_meanwhile)
+    assert not await turn.skips("read", {"path": "a"})
+    assert not await turn.skips("read", {"path": "a"})
+
+
+class During(WrapperExecutor):
+    """Runs a call as a test says."""
+
+    def __init__(self, wrapped: ToolExecutor, run: Callable[[Invocation], Awaitable[ToolResult]]) -> None:
+        super().__init__(wrapped)
+        self.execute = run

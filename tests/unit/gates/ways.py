@@ -181,7 +181,7 @@ class FolderShop(Shop):
     """What sessions share, with a folder for the editor's scripts."""
 
     def __init__(self, folder: str) -> None:
-        super().__init__([], folder)
+        super().__init__([], folder, None)
 
     def script_folder(self) -> str:
         return self._folder

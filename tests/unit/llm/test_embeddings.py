@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -162,6 +164,27 @@ async def test_errors_have_the_kinds_they_have_elsewhere(
 async def test_a_server_that_never_ends_its_answer_is_left() -> None:
     error = await failure(ProviderType.OPENAI, Reply([Send(b"{"), Hang()]), timeout=0.05)
     assert error.kind is ProviderErrorKind.TIMEOUT
+
+
+IDLE = """
+import sys
+from acp_agent.config.provider_settings import ProviderType
+from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig
+config = ProviderConfig("acme", ProviderType.OLLAMA, base_url="http://127.0.0.1:1")
+assert Catalog([config]).embedder(ModelRef("acme", "x")).model == "acme:x"
+assert not {"httpx", "acp_agent.llm.embeddings"} & sys.modules.keys()
+"""
+
+
+def test_an_embedder_nobody_asks_costs_no_import() -> None:
+    done = subprocess.run([sys.executable, "-c", IDLE], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_key_that_is_missing_is_told_before_the_first_text() -> None:
+    catalog = Catalog([ProviderConfig("acme", ProviderType.OPENAI)])
+    with pytest.raises(ConfigError, match="an API key in this environment variable"):
+        catalog.embedder(ModelRef("acme", "x"))
 
 
 @pytest.mark.parametrize("type_", [ProviderType.ANTHROPIC, ProviderType.SCRIPTED])

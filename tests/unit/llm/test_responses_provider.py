@@ -105,6 +105,34 @@ async def test_thoughts_that_are_refused_are_left_out_at_once() -> None:
     assert "msg_1" not in server.requests[1].body.decode()
 
 
+def thought(number: int) -> Message:
+    item = {**reasoning_item("hm"), "id": f"rs_{number}"}
+    kept = {"model": "gpt-9", "item": item, "next": {"type": "message", "id": f"msg_{number}"}}
+    return Message(Role.ASSISTANT, (ThoughtPart("hm", "acme", kept), TextPart("so")))
+
+
+def reasoning_sent(server: ScriptedHttp) -> list[list[str]]:
+    return [[item["id"] for item in body["input"] if item["type"] == "reasoning"] for body in bodies(server)]
+
+
+async def test_refused_reasoning_is_not_sent_again_and_newer_reasoning_is() -> None:
+    refusal, ok = refused("The encrypted content gAAA...Rg== could not be verified."), responses(text=["ok"])
+    async with serving(refusal, Reply.stream(ok)) as (provider, server):
+        await answered(provider, HI, thought(1), HI)
+        await answered(provider, HI, thought(1), HI, thought(2), HI)
+        await answered(provider, HI, thought(1), HI, thought(2), HI, thought(3), HI)
+    assert reasoning_sent(server) == [["rs_1"], [], ["rs_2"], ["rs_2", "rs_3"]]
+
+
+async def test_a_server_that_refuses_newer_reasoning_as_well_is_sent_none_any_more() -> None:
+    refusal, ok = refused("Reasoning input items are not supported."), Reply.stream(responses(text=["ok"]))
+    async with serving(refusal, ok, refusal, ok) as (provider, server):
+        await answered(provider, HI, thought(1), HI)
+        await answered(provider, HI, thought(1), HI, thought(2), HI)
+        await answered(provider, HI, thought(1), HI, thought(2), HI, thought(3), HI)
+    assert reasoning_sent(server) == [["rs_1"], [], ["rs_2"], [], []]
+
+
 async def test_a_refusal_of_thoughts_that_were_none_is_told() -> None:
     async with serving(refused("The encrypted content could not be verified.")) as (provider, server):
         with pytest.raises(ProviderError, match="could not be verified"):

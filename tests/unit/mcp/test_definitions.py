@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
-from acp_agent.mcp.definitions import MAX_DEPTH, MAX_DESCRIPTION, MAX_LISTED, MAX_SCHEMA, MAX_TOOLS, Catalogue
+from acp_agent.mcp.definitions import MAX_DESCRIPTION, MAX_LISTED, MAX_TOOLS, Catalogue
+from acp_agent.mcp.schemas import MAX_DEPTH, MAX_SCHEMA
 
 SCHEMA = {"type": "object"}
 SERVER = McpServer("s", StdioServer("x"), McpOrigin.CONFIG)
@@ -96,6 +97,45 @@ def test_all_tools_together_have_a_limit_too():
     assert made.full
     many = catalogue(*(tool(f"t{number}") for number in range(MAX_TOOLS + 1)))
     assert (len(many.definitions()), many.full) == (MAX_TOOLS, True)
+
+
+def test_tools_that_are_left_out_use_up_the_limit_too():
+    huge = {"type": "object", "x": ["y" * 1000] * 8000}
+    made = catalogue(*(tool(f"t{number}", schema=huge) for number in range(100)))
+    assert made.full
+    made.add([tool("later")])
+    assert made.definitions() == ()
+    empty = catalogue(*[{}] * 100_000)
+    assert empty.full
+
+
+def test_of_a_long_description_only_what_is_kept_is_read():
+    counted = 0
+
+    class Counted(str):
+        __slots__ = ()
+
+        def __getitem__(self, key):
+            nonlocal counted
+            part = super().__getitem__(key)
+            counted += len(part)
+            return part
+
+        def replace(self, *_):
+            raise AssertionError("all of it was read")
+
+        encode = __iter__ = replace
+
+    (definition,) = catalogue(tool(description=Counted("d\r\n" * 10**6))).definitions()
+    assert len(definition.description.encode()) <= MAX_DESCRIPTION
+    assert definition.description.endswith("[cut]")
+    assert 0 < counted <= 4 * MAX_DESCRIPTION
+
+
+def test_a_tool_whose_parameters_model_apis_refuse_is_left_out_and_the_reason_told():
+    made = catalogue(tool("bad", schema={**SCHEMA, "properties": {"filter[id]": {}}}), tool("good"))
+    assert [definition.name for definition in made.definitions()] == ["good"]
+    assert made.troubles == ['bad was left out: "filter[id]" is no name of a parameter that model APIs take']
 
 
 def test_what_is_complained_of_is_bounded():

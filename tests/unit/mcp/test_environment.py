@@ -19,6 +19,19 @@ FORBIDDEN = (
     *("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "DYLD_LIBRARY_PATH", "DYLD_FRAMEWORK_PATH"),
     *("DYLD_FALLBACK_LIBRARY_PATH", "PATH", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "BASH_ENV", "ENV"),
     *("PYTHONPATH", "NODE_PATH", "RUBYLIB", MARK),
+    *("NODE_OPTIONS", "PERL5OPT", "PERL5LIB", "PERL5DB", "PERLLIB", "RUBYOPT", "PYTHONHOME", "PYTHONSTARTUP"),
+    *(
+        "PYTHONBREAKPOINT",
+        "PYTHONUSERBASE",
+        "GEM_PATH",
+        "GEM_HOME",
+        "JAVA_TOOL_OPTIONS",
+        "JDK_JAVA_OPTIONS",
+        "CLASSPATH",
+    ),
+    *("_JAVA_OPTIONS", "DOTNET_STARTUP_HOOKS", "LUA_INIT", "LUA_PATH", "LUA_CPATH", "PHPRC", "PHP_INI_SCAN_DIR"),
+    *("GIT_EXEC_PATH", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_0", "GIT_EXTERNAL_DIFF"),
+    *("GIT_ASKPASS", "GIT_PROXY_COMMAND", "GIT_PAGER", "GIT_EDITOR", "GIT_TEMPLATE_DIR", "GCONV_PATH", "SSH_ASKPASS"),
 )
 
 
@@ -27,13 +40,10 @@ def test_a_few_plain_variables_are_passed_on_and_no_key():
 
 
 def test_what_the_entry_adds_is_added():
-    environment, dropped = server_environment(SOURCE, (("TOKEN", "fake"), ("HOME", "/srv"), ("ENVIRONMENT", "dev")))
-    assert (environment["TOKEN"], environment["HOME"], environment["ENVIRONMENT"], dropped) == (
-        "fake",
-        "/srv",
-        "dev",
-        (),
-    )
+    added = {"TOKEN": "fake", "HOME": "/srv", "ENVIRONMENT": "dev", "GIT_AUTHOR_NAME": "me", "PYTHONUNBUFFERED": "1"}
+    environment, dropped = server_environment(SOURCE, added.items())
+    assert dropped == ()
+    assert {name: environment[name] for name in added} == added
 
 
 @pytest.mark.parametrize("name", FORBIDDEN)

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import json
 import struct
+import zlib
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,16 @@ from acp_agent.mcp.replies import MAX_BLOCKS, MAX_IMAGES, MAX_STRUCTURED, MAX_TE
 from acp_agent.tools.picture import MAX_PICTURE
 from tests.unit.mcp.test_definitions import JSON
 
-PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 3, 2)
+
+def png(width=3, height=2):
+    def chunk(kind, data=b""):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(b"\0" * height)) + chunk(b"IEND")
+
+
+PNG = png()
 
 
 def image(data):
@@ -59,7 +69,7 @@ def test_pictures_are_taken_by_what_they_are_not_by_what_they_are_called():
 
 def test_a_picture_that_is_too_large_or_one_too_many_is_left_out():
     huge = image(PNG + b"\0" * MAX_PICTURE)
-    wide = image(PNG[:16] + struct.pack(">II", 9000, 2))
+    wide = image(png(9000))
     reply = read_reply({"content": [huge, wide, *[image(PNG)] * (MAX_IMAGES + 1)]})
     assert len(reply.images) == MAX_IMAGES
     assert reply.text.count("picture") == 3

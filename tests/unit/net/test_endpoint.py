@@ -38,10 +38,42 @@ async def test_plain_http_leads_to_private_addresses_only(address):
     assert found.startswith(("127.", "10.", "172.", "192.168.", "100.", "fc", "fd", "::1"))
 
 
-@pytest.mark.parametrize("address", ["169.254.169.254", "0.0.0.0", "224.0.0.1", "fe80::1", "168.63.129.16", "::"])
+CLOUDS = ["169.254.169.254", "100.100.100.200", "fd00:ec2::254", "fd20:ce::254", "::ffff:100.100.100.200"]
+
+
+@pytest.mark.parametrize("address", [*CLOUDS, "0.0.0.0", "224.0.0.1", "fe80::1", "168.63.129.16", "::"])
 async def test_some_addresses_are_refused_on_anybodys_word(address):
-    with pytest.raises(Blocked):
-        await located("https://mcp.example.com/", [address], allow_private=True)
+    for url in ("https://mcp.example.com/", "http://box.local/"):
+        with pytest.raises(Blocked) as blocked:
+            await located(url, [address], allow_private=True)
+        assert blocked.value.failure.suggestion == ""
+
+
+@pytest.mark.parametrize("address", CLOUDS)
+async def test_nobody_is_told_to_allow_what_never_is(address):
+    with pytest.raises(Blocked) as blocked:
+        await located("https://mcp.example.com/", [address], allow_private=False)
+    assert blocked.value.failure.suggestion == ""
+
+
+@pytest.mark.parametrize("url", ["http://mcp.example.com/", "http://8.8.8.8/", "http://100.100.100.200/"])
+def test_plain_http_to_a_public_host_is_no_matter_of_allowing_more(url):
+    with pytest.raises(Blocked) as blocked:
+        judge_endpoint(url, allow_private=False)
+    assert "allow_private" not in blocked.value.failure.suggestion
+
+
+@pytest.mark.parametrize("url", ["http://localhost/", "http://box/", "http://127.0.0.1:1/", "http://[fd00::1]/"])
+def test_plain_http_to_a_host_of_ones_own_may_be_allowed(url):
+    with pytest.raises(Blocked) as blocked:
+        judge_endpoint(url, allow_private=False)
+    assert "allow_private" in blocked.value.failure.suggestion
+
+
+async def test_an_unknown_scheme_is_no_matter_of_allowing_more():
+    with pytest.raises(Blocked) as blocked:
+        judge_endpoint("ftp://localhost/", allow_private=False)
+    assert "allow_private" not in blocked.value.failure.suggestion
 
 
 @pytest.mark.parametrize(

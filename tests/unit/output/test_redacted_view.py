@@ -111,7 +111,7 @@ async def test_a_token_behind_a_colour_is_in_no_title_nor_input(escape):
     assert str(shown.events).count("[REDACTED:token]") == 2
 
 
-async def asked(command, title):
+async def asked(command, title, kind=ToolKind.EXECUTE, raw_input=None):
     seen = []
 
     class Asked:
@@ -119,7 +119,7 @@ async def asked(command, title):
             seen.append(question)
             return Decision.REJECT_ONCE
 
-    question = Question("call", title, ToolKind.EXECUTE, {"command": command}, reasons=(f"runs: {title}",))
+    question = Question("call", title, kind, raw_input or {"command": command}, reasons=(f"runs: {title}",))
     await RedactedApprover(Asked(), Redactor()).ask(question)
     return seen[0]
 
@@ -130,6 +130,28 @@ async def test_a_question_shows_every_line_that_would_run_also_between_the_ends_
     question = await asked(command, command.replace("\n", "⏎"))
     for shown in (question.title, str(question.raw_input), *question.reasons):
         assert "src/evil/run" in shown
+
+
+BODY = "MIIEpAIBAAKCAQEA0Z3VS5JJcds3xfn0ygWyF8PbnGy0AHB7MhgHcTz6sE2I2yPB"
+
+
+@pytest.mark.parametrize("kind", [ToolKind.EXECUTE, ToolKind.OTHER, ToolKind.FETCH])
+@pytest.mark.parametrize("end", ["\n", "", "\\n", " ", "⏎"])
+async def test_no_made_up_key_hides_what_stands_between_its_ends_whatever_the_tool_and_however_deep(kind, end):
+    text = end.join((": '-----BEGIN RSA PRIVATE KEY-----", BODY, "';touch F;'", "-----END RSA PRIVATE KEY-----'"))
+    assert end == "\n" or "touch" not in Redactor()(text), "which is what makes it worth a test"
+    question = await asked(text, text.replace("\n", "⏎"), kind, {"cmd": text, "deep": [{"token": {"a": [text]}}]})
+    assert str(question.raw_input).count(";touch F;") == 2
+    for shown in (question.title, *question.reasons):
+        assert ";touch F;" in shown
+
+
+async def test_arguments_of_any_kind_show_no_secret_by_its_form_or_its_name():
+    given = {"a": [f"x\n{TOKEN}"], "password": "correct-horse-battery-staple", "n": 1, "x": None}
+    question = await asked("x", "x", ToolKind.OTHER, given)
+    assert TOKEN[:20] not in str(question.raw_input)
+    assert "staple" not in str(question.raw_input)
+    assert (question.raw_input["n"], question.raw_input["x"]) == (1, None)
 
 
 async def test_a_question_about_a_command_shows_no_secret_on_any_of_its_lines():

@@ -9,7 +9,9 @@ from acp_agent.output.spotlight import fence
 
 CALL = "00000000-0000-4000-8000-000000000001"
 TEXTS = st.lists(
-    st.sampled_from(["</tool-output", ' id="', "</external-data", ">", "\n", "a", '<tool-output id="x">'])
+    st.sampled_from(
+        ["</tool-output", ' id="', "</external-data", "< / knowledge", "<tools", ">", "\n", "a", '<tool-output id="x">']
+    )
     | st.from_regex(r"[0-9a-f]{8}", fullmatch=True)
 ).map("".join)
 
@@ -33,7 +35,7 @@ def test_the_text_is_left_as_it_is(text: str):
 @given(TEXTS)
 def test_in_text_from_outside_nothing_looks_like_a_fence(text: str):
     inner = fence(text, CALL, external="https://docs.example").splitlines()[1:-1]
-    assert not re.search("</?(tool-output|external-data)", "\n".join(inner))
+    assert not re.search(r"<\s*/?\s*(tool-output|external-data|knowledge|tools)\b", "\n".join(inner))
 
 
 def test_a_text_that_knows_the_id_of_a_call_gets_another():

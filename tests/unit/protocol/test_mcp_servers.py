@@ -62,6 +62,10 @@ def test_an_address_is_private_on_the_users_word_only_where_it_says_so_itself(ur
             "MCP server 's' is not used: env: expected a list of objects with name and value",
         ),
         ({**STDIO, "env": [{"name": "A"}]}, "MCP server 's' is not used: env: expected a list of objects"),
+        (
+            {**HTTP, "headers": [{"name": "K", "value": "geheim-ü"}]},
+            "MCP server 'h' is not used: headers: 'K': expected name and value in ASCII, on one line",
+        ),
         ({**HTTP, "url": "file:///x"}, "MCP server 'h' is not used: url: expected an http:// or https:// address"),
     ],
 )

@@ -66,6 +66,29 @@ class Meanings:
         return tuple(number / length for number in raw) if length else (0.0,) * len(raw)
 
 
+class Hanging(Meanings):
+    """Gives no answer any more after so many."""
+
+    def __init__(self, *, after: int = 0) -> None:
+        super().__init__()
+        self.after = after
+
+    async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
+        if len(self.asked) >= self.after:
+            await anyio.sleep_forever()
+        return await super().embed(texts)
+
+
+class Picky(Meanings):
+    """Refuses some notes: longer ones, say."""
+
+    async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
+        placed = await super().embed(texts)
+        if any("refused" in text for text in texts):
+            raise broken()
+        return placed
+
+
 def broken() -> ProviderError:
     return ProviderError("the embedding model is gone", kind=ProviderErrorKind.NETWORK)
 
@@ -293,7 +316,7 @@ async def test_notes_get_their_place_in_bounded_portions_the_newest_first(path):
             await store.save(f"cat {number} " + "x" * 5000)
         await store.search("feline", 5)
         await store.search("feline", 5)
-        assert [len(texts) for texts in meanings.asked] == [1, 64, 1, 6]
+        assert [len(texts) for texts in meanings.asked] == [1, *[8] * 8, 1, 6]
         assert meanings.asked[1][0].startswith("cat 69")
         assert max(len(text) for texts in meanings.asked for text in texts) == 2000
 
@@ -310,14 +333,50 @@ async def test_an_answer_that_is_none_leaves_the_words(path, answer):
         assert await contents(store, "feline") == []
 
 
-async def test_a_model_that_fails_leaves_the_words(path):
-    meanings = Meanings()
+async def test_a_model_that_fails_leaves_the_words_and_is_not_asked_again_for_a_minute(path):
+    meanings, now = Meanings(), 1000.0
     meanings.fault = broken()
-    async with memories(path, embedder=meanings) as store:
+    async with memories(path, embedder=meanings, clock=lambda: now) as store:
         await store.save("the cat sleeps")
         assert await contents(store, "cat") == ["the cat sleeps"]
+        assert store.method == "words (fake:ideas gave no meaning)"
         meanings.fault = None
+        now += 59
+        assert await contents(store, "feline") == []
+        assert len(meanings.asked) == 1
+        now += 1
         assert await contents(store, "feline") == ["the cat sleeps"]
+        assert store.method == "words and meaning (fake:ideas)"
+
+
+async def test_a_note_the_model_refuses_does_not_stop_the_search_by_meaning(path):
+    meanings, now = Picky(), 1000.0
+    async with memories(path, embedder=meanings, clock=lambda: now) as store:
+        await store.save("the cat sleeps")
+        await store.search("feline", 5)
+        await store.save("a note that is refused")
+        for _ in range(3):
+            assert await contents(store, "feline") == ["the cat sleeps"]
+        assert [len(texts) for texts in meanings.asked] == [1, 1, 1, 1, 1, 1]  # the note once, not each time
+        now += 60
+        await store.search("feline", 5)
+        assert len(meanings.asked) == 8
+
+
+async def test_a_model_that_hangs_leaves_the_words(path):
+    async with memories(path, embedder=Hanging(), seconds=0.01) as store:
+        await store.save("the cat sleeps")
+        assert await contents(store, "cat") == ["the cat sleeps"]
+
+
+async def test_notes_that_were_placed_before_the_model_hung_count_and_stay(path):
+    meanings = Hanging(after=2)
+    async with memories(path, embedder=meanings, seconds=0.2) as store:
+        for number in range(12):
+            await store.save(f"cat {number}")
+        assert len(await contents(store, "feline", 50)) == 8
+    async with memories(path, embedder=Meanings()) as store:
+        assert len(await contents(store, "feline", 50)) == 12
 
 
 async def test_a_model_that_changed_under_its_name_is_not_compared(path):

@@ -219,26 +219,34 @@ def jpeg(width: int, height: int) -> bytes:
     jfif = b"\xff\xe0\x00\x10JFIF\0\1\1\0\0\1\0\1\0\0"
     table = b"\xff\xff\xff\xdb\x00\x43" + b"\1" * 65
     frame = b"\xff\xc2\x00\x11\x08" + struct.pack(">HH", height, width) + b"\3\1\x22\0\2\x11\1\3\x11\1"
-    return b"\xff\xd8" + jfif + table + frame + b"\xff\xd9"
+    scan = b"\xff\xda\x00\x08\x01\x01\0\0\x3f\0" + b"x"
+    return b"\xff\xd8" + jfif + table + frame + scan + b"\xff\xd9"
 
 
-def riff(kind: bytes, payload: bytes) -> bytes:
-    body = b"WEBP" + kind + struct.pack("<I", len(payload)) + payload
+GIF_BODY = b"\0\0\0," + b"\0" * 9 + b"\x02\x01\x44\0;"
+
+
+def riff(kind: bytes, payload: bytes, more: bytes = b"") -> bytes:
+    body = b"WEBP" + kind + struct.pack("<I", len(payload)) + payload + more
     return b"RIFF" + struct.pack("<I", len(body)) + body
 
 
 PICTURES: dict[str, tuple[bytes, str, str]] = {
     "png": (png(640, 480), "image/png", "640x480"),
     "jpeg": (jpeg(300, 200), "image/jpeg", "300x200"),
-    "gif87": (b"GIF87a" + struct.pack("<HH", 10, 20) + b"\0\0\0;", "image/gif", "10x20"),
-    "gif89": (b"GIF89a" + struct.pack("<HH", 1, 2) + b"\0\0\0;", "image/gif", "1x2"),
+    "gif87": (b"GIF87a" + struct.pack("<HH", 10, 20) + GIF_BODY, "image/gif", "10x20"),
+    "gif89": (b"GIF89a" + struct.pack("<HH", 1, 2) + GIF_BODY, "image/gif", "1x2"),
     "lossy webp": (
         riff(b"VP8 ", b"\x10\0\0\x9d\x01\x2a" + struct.pack("<HH", 0x4000 | 176, 144)),
         "image/webp",
         "176x144",
     ),
     "lossless webp": (riff(b"VP8L", b"\x2f" + struct.pack("<I", 99 | 199 << 14)), "image/webp", "100x200"),
-    "extended webp": (riff(b"VP8X", b"\x10\0\0\0" + b"\x2b\x01\0" + b"\xc7\0\0"), "image/webp", "300x200"),
+    "extended webp": (
+        riff(b"VP8X", b"\x10\0\0\0" + b"\x2b\x01\0" + b"\xc7\0\0", b"VP8L" + struct.pack("<I", 4) + b"...."),
+        "image/webp",
+        "300x200",
+    ),
 }
 
 

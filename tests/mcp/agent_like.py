@@ -1,0 +1,20 @@
+"""Runs one connection as the agent does, tells when its server is up, and goes on: `python agent_like.py SERVER...`."""
+
+import os
+import sys
+
+import anyio
+
+from acp_agent.core.mcp import McpOrigin, McpServer, McpState, StdioServer
+from acp_agent.mcp.connection import Connection
+
+
+def changed() -> None:
+    if connection.state is McpState.READY:
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+
+
+server = McpServer("hostile", StdioServer(sys.argv[1], tuple(sys.argv[2:])), McpOrigin.CONFIG)
+connection = Connection(server, changed=changed, environment=os.environ)
+anyio.run(connection.run)

@@ -1,0 +1,58 @@
+"""What is too much for the event loop is fitted in a thread, however it is nested."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from acp_agent.core.types import Json, ToolResult
+from acp_agent.execution.output import OutputExecutor
+from acp_agent.output.pipeline import Fitted, Pipeline, Sizes, Speaker
+from acp_agent.output.redaction import Redactor
+from tests.unit.gates.chain import Recorder, call
+
+pytestmark = pytest.mark.anyio
+
+
+class Noting(Pipeline):
+    """A pipeline that notes where it worked."""
+
+    def __init__(self) -> None:
+        super().__init__(Sizes(), Redactor())
+        self.threads: list[int] = []
+
+    def apply(self, result: ToolResult, speaker: Speaker) -> Fitted:
+        self.threads.append(threading.get_ident())
+        return super().apply(replace(result, envelope=None), speaker)
+
+
+class Saying(Recorder):
+    def __init__(self, structured: Json) -> None:
+        super().__init__()
+        self.structured = structured
+
+    async def execute(self, invocation: object) -> ToolResult:
+        return ToolResult("short", envelope={"structuredContent": self.structured})
+
+
+DEEP: Json = "x" * 20_000
+for _ in range(500):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize(
+    ("structured", "inline"),
+    [
+        ({"a": ["short", 1, None]}, True),
+        ({"a": [{"b": "x" * 20_000}]}, False),
+        ([{"key": "x" * 20} for _ in range(2000)], False),
+        (list(range(20_000)), False),
+        ({"k" * 20_000: 1}, False),
+        ({str(number): number for number in range(20_000)}, False),
+        (DEEP, False),
+    ],
+)
+async def test_much_nested_in_an_envelope_is_no_work_for_the_loop(structured: Json, inline: bool):
+    pipeline = Noting()
+    await OutputExecutor(Saying(structured), pipeline).execute(call("read"))
+    assert [ident == threading.get_ident() for ident in pipeline.threads] == [inline]
