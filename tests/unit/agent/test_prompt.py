@@ -22,7 +22,16 @@ def test_it_names_the_folder_the_platform_and_the_mode() -> None:
     assert "Other folders you may use: /home/me/lib\n" in text
     assert "linux" in text
     assert "Mode: code" in text
-    assert "fenced block" in text
+
+
+def test_only_a_model_that_has_tools_is_told_how_to_call_them() -> None:
+    able = system_prompt("/p", [], "linux", Mode.CODE, tools=[spec("read")])
+    unable = system_prompt("/p", [], "linux", Mode.CODE)
+    assert "Never write a call as a fenced block" in able
+    assert "You have no tools here" not in able
+    assert "You have no tools here" in unable
+    assert "tool interface" not in unable
+    assert "<tools>" not in unable
 
 
 def test_what_a_summary_left_is_named_as_data_and_not_as_wishes() -> None:
