@@ -3,11 +3,10 @@
 import re
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from typing import Final
 
 from acp_agent.core.errors import ProviderError
-from acp_agent.core.messages import ModelEvent, ThoughtPart
+from acp_agent.core.messages import ModelEvent
 from acp_agent.core.ports import ModelRequest
 from acp_agent.llm.anthropic_reply import Reply
 from acp_agent.llm.anthropic_request import request_body
@@ -16,6 +15,7 @@ from acp_agent.llm.exchange import event_object, event_stream, rest
 from acp_agent.llm.failure import broken_stream, stream_failure
 from acp_agent.llm.json_wire import as_object
 from acp_agent.llm.sse import ServerEvent
+from acp_agent.llm.thoughts import thoughts, without_thoughts
 from acp_agent.net.client import HttpClient
 
 API_VERSION: Final = "2023-06-01"
@@ -30,6 +30,7 @@ class AnthropicProvider:
     def __init__(self, endpoint: Endpoint, http: HttpClient) -> None:
         self._endpoint = endpoint
         self._http = http
+        self._refused: frozenset[str] = frozenset()  # thoughts that would be refused each time
         self._headers = {"anthropic-version": API_VERSION}
         if endpoint.api_key:
             self._headers["x-api-key"] = endpoint.api_key
@@ -72,24 +73,18 @@ class AnthropicProvider:
         Newer models accept a thought only after exactly what preceded it when they had it; a mode that changes
         the tools, or a compaction, makes it invalid ("Preserved thinking").
         """
+        request = without_thoughts(request, self._refused)
         async with AsyncExitStack() as stack:
             try:
                 events = await stack.enter_async_context(self._asked(request))
             except ProviderError as error:
-                bare = _without_thoughts(request)
-                if error.status != 400 or bare == request or not _THOUGHT_REFUSED.search(str(error)):
+                refused = thoughts(request, opaque=False)
+                if error.status != 400 or not refused or not _THOUGHT_REFUSED.search(str(error)):
                     raise
-                events = await stack.enter_async_context(self._asked(bare))
+                self._refused |= refused
+                events = await stack.enter_async_context(self._asked(without_thoughts(request, refused)))
             yield events
 
     def _asked(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncGenerator[ServerEvent]]:
         body = request_body(self._endpoint, request, DEFAULT_MAX_TOKENS)
         return event_stream(self._http, self._endpoint, "/v1/messages", self._headers, body)
-
-
-def _without_thoughts(request: ModelRequest) -> ModelRequest:
-    messages = (
-        replace(message, parts=tuple(part for part in message.parts if not isinstance(part, ThoughtPart)))
-        for message in request.messages
-    )
-    return replace(request, messages=tuple(messages))

@@ -22,10 +22,9 @@ from acp_agent.llm.responses_request import (
     quirk_in,
     refuses_thoughts,
     request_body,
-    thoughts,
-    without_thoughts,
 )
 from acp_agent.llm.sse import ServerEvent
+from acp_agent.llm.thoughts import thoughts, without_thoughts
 from acp_agent.net.client import HttpClient
 
 _DONE: Final = "[DONE]"  # not of this API, but of servers that have it beside Chat Completions
@@ -116,7 +115,7 @@ class ResponsesProvider:
                     events = await stack.enter_async_context(stream)
                     break
                 except ProviderError as error:
-                    if refuses_thoughts(error) and (refused := thoughts(request)):
+                    if refuses_thoughts(error) and (refused := thoughts(request, opaque=True)):
                         if self._refused:  # reasoning made since the last time: it takes none at all
                             self._quirks |= {Quirk.NO_THOUGHTS}
                         self._refused |= refused
@@ -130,7 +129,7 @@ class ResponsesProvider:
 
     def _spared(self, request: ModelRequest) -> ModelRequest:
         """The request without reasoning that this server has refused before."""
-        unwanted = thoughts(request) if Quirk.NO_THOUGHTS in self._quirks else self._refused
+        unwanted = thoughts(request, opaque=True) if Quirk.NO_THOUGHTS in self._quirks else self._refused
         return without_thoughts(request, unwanted)
 
 

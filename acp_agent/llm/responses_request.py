@@ -9,7 +9,6 @@ request for it.
 import hashlib
 import json
 import re
-from collections.abc import Container
 from dataclasses import replace
 from enum import StrEnum
 from typing import Final, assert_never
@@ -19,7 +18,6 @@ from acp_agent.core.messages import (
     ImagePart,
     Message,
     OpaquePart,
-    Part,
     Role,
     TextPart,
     ThoughtPart,
@@ -83,30 +81,6 @@ def quirk_in(error: ProviderError) -> Quirk | None:
 def refuses_thoughts(error: ProviderError) -> bool:
     """Whether the server will not take back earlier reasoning: another organisation's, too old, out of its place."""
     return error.status in (400, 404, 422) and bool(_THOUGHTS_REFUSED.search(str(error)))
-
-
-def thoughts(request: ModelRequest) -> frozenset[str]:
-    """Digests of all in a request that only its maker understands."""
-    parts = (part for message in request.messages for part in message.parts)
-    return frozenset(_digest(part) for part in parts if isinstance(part, ThoughtPart | OpaquePart))
-
-
-def without_thoughts(request: ModelRequest, unwanted: Container[str]) -> ModelRequest:
-    """The same request without what is unwanted of that."""
-    messages = (
-        replace(message, parts=tuple(part for part in message.parts if not _unwanted(part, unwanted)))
-        for message in request.messages
-    )
-    return replace(request, messages=tuple(messages))
-
-
-def _unwanted(part: Part, unwanted: Container[str]) -> bool:
-    return isinstance(part, ThoughtPart | OpaquePart) and _digest(part) in unwanted
-
-
-def _digest(part: ThoughtPart | OpaquePart) -> str:
-    kept = json.dumps(part.opaque if isinstance(part, ThoughtPart) else part.payload)
-    return hashlib.sha256(kept.encode("utf-8", "replace")).hexdigest()
 
 
 def family(model: str) -> str:

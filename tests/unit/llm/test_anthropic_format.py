@@ -376,6 +376,25 @@ async def test_thoughts_the_api_refuses_are_left_out_at_once() -> None:
 
 
 @pytest.mark.anyio
+async def test_thoughts_that_were_refused_are_not_sent_again_and_newer_ones_are() -> None:
+    fine = HttpReply.stream(streams.anthropic(text=["ok"]))
+    history = [user("a"), assistant(THOUGHT, "b"), user("c")]
+    newer = ThoughtPart("new", "acme", {"type": "thinking", "thinking": "new", "signature": "t"})
+    async with ScriptedHttp([HttpReply.plain(400, STALE), fine]) as server:
+        catalog = Catalog([ProviderConfig("acme", ProviderType.ANTHROPIC, base_url=server.url, api_key="fake-key")])
+        provider = catalog.build(ModelRef("acme", "m"))
+        try:
+            for messages in (history, history, [*history, assistant(newer, "d"), user("e")]):
+                async for _ in provider.stream(ModelRequest("", tuple(messages))):
+                    pass
+        finally:
+            await catalog.aclose()
+    old = [b'"hm"' in request.body for request in server.requests]
+    assert old == [True, False, False, False]
+    assert b'"new"' in server.requests[-1].body
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("refusal", "history"),
     [

@@ -30,9 +30,8 @@ from acp_agent.llm.responses_request import (
     quirk_in,
     refuses_thoughts,
     request_body,
-    thoughts,
-    without_thoughts,
 )
+from acp_agent.llm.thoughts import thoughts, without_thoughts
 from tests.contract.wire_rules import assert_responses_request
 from tests.unit.llm.responses_streams import ENCRYPTED, reasoning_item
 
@@ -247,9 +246,9 @@ def test_unknown_items_and_phases_go_back_in_their_place() -> None:
 def test_without_thoughts_nothing_of_the_reasoning_is_left() -> None:
     message = assistant(thought(type="message", id="msg_1"), "done")
     request = ModelRequest("", (user("x"), message))
-    bare = without_thoughts(request, thoughts(request))
+    bare = without_thoughts(request, thoughts(request, opaque=True))
     assert items(*bare.messages)[1:] == [{"type": "message", "role": "assistant", "content": "done"}]
-    assert thoughts(bare) == frozenset()
+    assert thoughts(bare, opaque=True) == frozenset()
 
 
 # ------------------------------------------------------------------------------------- fields
