@@ -548,7 +548,7 @@ class Parts(Server):
             {"type": "text", "text": "\x1b]0;title\x07\x1b[31mred\x1b[0m"},
             {"type": "resource", "resource": {"uri": "file:///etc/passwd"}},
             {"type": "resource", "resource": {"uri": "file:///../../etc/\u202eshadow", "text": "inside"}},
-            {"type": "resource_link", "uri": "file:///root/.ssh/id_rsa", "name": "key"},
+            {"type": "resource_link", "uri": "file:///keys/id_rsa", "name": "key"},
             {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"},
             {"type": "image", "data": "bm8gaW1hZ2U=", "mimeType": "image/png"},
             {"type": "image", "data": "!!!", "mimeType": "image/png"},

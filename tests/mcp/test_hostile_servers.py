@@ -538,7 +538,7 @@ async def test_parts_that_are_no_text_become_a_short_text_and_nothing_is_opened(
         lines = reply.text.split("\n")
         assert lines[1] == "[resource file:///etc/passwd: binary, left out]"
         assert lines[2:4] == ["[resource file:///../../etc/\\u202eshadow]", "inside"]
-        assert lines[4] == "[link to a resource: file:///root/.ssh/id_rsa]"
+        assert lines[4] == "[link to a resource: file:///keys/id_rsa]"
         assert "audio" in lines[5]
         assert sum("picture" in line for line in lines) == 3
         assert "root:" not in reply.text
