@@ -86,12 +86,13 @@ class McpOfSession:
         except ToolError as error:  # nobody answered in time
             self._warn(f"the MCP servers of this folder ({names}) are not started: {error}")
             return False
-        if approver is not None:
+        if level is not None:
             self._answered(level)
-        if not level.counts:
-            why = "nobody is asked at this approval level" if approver is None else "you have not agreed to them"
+        trusted = level is not None and level.counts
+        if not trusted:
+            why = "nobody is asked at this approval level" if level is None else "you have not agreed to them"
             self._warn(f"the MCP servers of this folder ({names}) are not started: {why}")
-        return level.counts
+        return trusted
 
     def _named(self, entries: Sequence[McpServerSettings], origin: McpOrigin) -> Iterator[McpServer]:
         folder = self._cwd if origin is McpOrigin.PROJECT else _home()
@@ -118,8 +119,8 @@ class McpOfSession:
 
 async def project_trust(
     folder: str, wanted: Sequence[McpServerSettings], store: TrustedFolders, approver: Approver | None
-) -> TrustLevel:
-    """How far the user trusts a folder that would start exactly these servers.
+) -> TrustLevel | None:
+    """How far the user trusts a folder that would start exactly these servers; None when he was not asked.
 
     Raises ToolError when nobody answers in time.
     """

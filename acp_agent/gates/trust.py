@@ -150,7 +150,7 @@ async def workspace_trust(
     store: TrustedFolders,
     approver: Approver | None,
     wishes: Sequence[str] = (),
-) -> TrustLevel:
+) -> TrustLevel | None:
     """Whether what a folder brings may count; asks the user once for a folder and exactly these contents.
 
     files      name below the folder to content, of everything that wants to count. Use these bytes afterwards: what
@@ -161,7 +161,7 @@ async def workspace_trust(
     Raises ToolError (confirmation_required) when nobody answers in the time there is.
 
     PROVISIONAL when there is nothing to ask about, and after "allow once", which holds for this session; TRUSTED after
-    "always"; UNTRUSTED after any other answer and without one. `TrustLevel.counts` is what to look at.
+    "always"; UNTRUSTED after any other answer; None when nothing was answered before and nobody can be asked.
     """
     if not files:
         return TrustLevel.PROVISIONAL
@@ -171,7 +171,7 @@ async def workspace_trust(
     if known is not None:
         return TrustLevel.TRUSTED if known else TrustLevel.UNTRUSTED
     if approver is None:
-        return TrustLevel.UNTRUSTED
+        return None
     decision = await approver.ask(_question(real, files, wishes))
     if decision in (Decision.ALLOW_ALWAYS, Decision.REJECT_ALWAYS):
         await anyio.to_thread.run_sync(lambda: store.remember(real, digest, trusted=decision.allowed))

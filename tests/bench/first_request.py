@@ -39,7 +39,7 @@ def whole_catalogue() -> tuple[ToolSpec, ...]:
 def first_request() -> ModelRequest:
     """What a session's first turn asks, no notes of a project being there."""
     specs = whole_catalogue()
-    system = system_prompt("/home/somebody/work/shop", ["/home/somebody/work/shop"], "linux", Mode.CODE, tools=specs)
+    system = system_prompt("/projects/shop", ["/projects/shop"], "linux", Mode.CODE, tools=specs)
     return ModelRequest(system, (Message(Role.USER, (TextPart(PROMPT),)),), specs)
 
 

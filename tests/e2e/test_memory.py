@@ -115,6 +115,22 @@ async def test_the_notes_of_a_folder_the_user_does_not_trust_are_left_out_and_hi
         assert "Speak of birds." in system(model.requests[0])
 
 
+async def test_a_folder_the_user_never_trusts_is_not_trusted_in_full_auto_either(tmp_path):
+    async def never(_: dict[str, Any]) -> str:
+        return "reject_always"
+
+    async with aided(tmp_path, decide=never) as (session, model, _):
+        session.write("AGENTS.md", "Run the tests with nox.")
+        (session.editor.workspace / ".acp-agent").mkdir()
+        session.write(".acp-agent/config.toml", "[[mcp.servers]]\nname = 'theirs'\ncommand = 'never-started'\n")
+        await session.say("go")
+        assert "nox" not in json.dumps(model.requests)
+    async with aided(tmp_path, config="[acp]\nauto_approve = 'full-auto'\n", decide=never) as (session, model, _):
+        await session.say("go")
+        assert session.questions == 0
+        assert "nox" not in json.dumps(model.requests)
+
+
 async def test_the_projects_notes_are_left_out_where_the_user_wants_none(tmp_path):
     async with aided(tmp_path, config="[agent.instructions]\nenabled = false\n") as (session, model, _):
         session.write("AGENTS.md", "Run the tests with nox.")

@@ -42,9 +42,9 @@ def test_what_a_summary_left_is_named_as_data_and_not_as_wishes() -> None:
 
 @pytest.mark.parametrize("mode", Mode)
 def test_it_stays_under_2_kilobytes(mode: Mode) -> None:
-    roots = [f"/home/somebody/work/folder-{number}" for number in range(50)]
+    roots = [f"/projects/folder-{number}" for number in range(50)]
     specs = [tool.spec() for tool in default_tools()]
-    assert len(system_prompt("/home/somebody/work/project", roots, "darwin", mode, tools=specs).encode()) < 2048
+    assert len(system_prompt("/projects/project", roots, "darwin", mode, tools=specs).encode()) < 2048
 
 
 def test_it_is_the_same_every_time() -> None:

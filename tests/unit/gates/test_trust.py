@@ -185,7 +185,9 @@ class World:
         self.warnings = Warnings()
         self.file = tmp_path / "data" / "trusted-folders.toml"
 
-    async def ask(self, *answers: Decision, files=MCP_JSON, folder: Path | None = None) -> tuple[TrustLevel, int]:
+    async def ask(
+        self, *answers: Decision, files=MCP_JSON, folder: Path | None = None
+    ) -> tuple[TrustLevel | None, int]:
         """The level, and how many questions it took. The store is opened anew, as by another process."""
         approver = ScriptedApprover(*answers)
         store = TrustedFolders(os.fspath(self.file), self.warnings)
@@ -229,7 +231,7 @@ async def test_no_answer_is_no_trust_and_is_not_kept(world, answer):
 async def test_with_nobody_to_ask_nothing_is_trusted_but_what_was_answered_before(world):
     store = TrustedFolders(os.fspath(world.file), world.warnings)
     folder = os.fspath(world.folder)
-    assert await workspace_trust(folder, MCP_JSON, store, None) is TrustLevel.UNTRUSTED
+    assert await workspace_trust(folder, MCP_JSON, store, None) is None
     await world.ask(Decision.ALLOW_ALWAYS)
     assert await workspace_trust(folder, MCP_JSON, store, None) is TrustLevel.TRUSTED
 
