@@ -1,4 +1,4 @@
-"""How much an agent may do by itself in a session: the mode and the approval level (A14, A15.8)."""
+"""What a user chooses for a session: what the agent may do by itself, and which model answers (A14, A15)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -35,11 +35,19 @@ class Autonomy(StrEnum):
 
 @dataclass(slots=True)
 class Conduct:
-    """The settings in force for the running turn. The session changes them between turns only."""
+    """The settings in force for the running turn. The session changes them between turns only.
+
+    model          `PROVIDER:MODEL`; empty as long as it is the configuration's
+    thought_level  `off`, `on`, or how hard the model thinks; empty: as configured
+    temperature    the name of a preset; empty: as configured
+    """
 
     mode: Mode = Mode.CODE
     auto_approve: AutoApprove = AutoApprove.SUGGEST
     readonly: bool = False
+    model: str = ""
+    thought_level: str = ""
+    temperature: str = ""
 
     @property
     def autonomy(self) -> Autonomy:

@@ -9,7 +9,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from acp_agent.core.plan import PlanEntry
+from acp_agent.core.prompt import PromptPart
 from acp_agent.core.types import Diff, JsonObject, Location, ToolKind, ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """What the user sent. An editor draws it by itself; it is told only when the conversation is shown again."""
+
+    parts: tuple[PromptPart, ...]
+    message_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +88,46 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class UsageChanged:
-    """Context occupancy after a model call, in tokens; `size` is the model's window."""
+    """Context occupancy after a model call, in tokens; `size` is the model's window.
+
+    cost   US dollars of all calls of the session so far; None where no price is known
+    """
 
     used: int
     size: int
+    cost: float | None = None
 
 
-Event: TypeAlias = TextDelta | ThoughtDelta | ToolStarted | ToolProgress | ToolFinished | Notice | UsageChanged
+@dataclass(frozen=True, slots=True)
+class PlanChanged:
+    """The whole plan, each time (A18.5)."""
+
+    entries: tuple[PlanEntry, ...]
+
+
+class CompactionStatus(StrEnum):
+    """How a compaction stands (ACP `compaction_update`)."""
+
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionChanged:
+    """The conversation is being summed up, or was. `id` is a UUID; `summary` and `error` may be empty."""
+
+    id: str
+    status: CompactionStatus
+    summary: str = ""
+    error: str = ""
+
+
+Told: TypeAlias = UserMessage | TextDelta | ThoughtDelta | ToolStarted | ToolFinished | PlanChanged | UsageChanged
+"""What belongs to the conversation: kept in the store, and shown again when a session is loaded (A6.3)."""
+
+Event: TypeAlias = Told | ToolProgress | Notice | CompactionChanged
 
 EventSink: TypeAlias = Callable[[Event], Awaitable[None]]
 """Returns once the event is queued for the client, in order. Never raises for a client that is gone."""

@@ -6,10 +6,13 @@ from enum import StrEnum
 from typing import Protocol
 
 from acp_agent.core.backends import FileSystem, Terminal
+from acp_agent.core.elicitation import Elicitor
 from acp_agent.core.events import ToolProgress
+from acp_agent.core.lsp import LanguageServers
 from acp_agent.core.memory import Compressor, Memories
 from acp_agent.core.messages import Message, ModelEvent
 from acp_agent.core.overflow import Overflow
+from acp_agent.core.plan import PlanEntry
 from acp_agent.core.types import (
     Ask,
     Diff,
@@ -35,6 +38,9 @@ class Backends:
     overflow    what was too long to show; None where nothing is kept
     memories    notes that outlive the session; None where nothing is kept
     compressor  shortens this conversation; None where that is switched off
+    show_plan   shows the user what the model means to do, the whole plan each time
+    elicitor    asks the user for more than a yes or no; None where nobody is there to be asked
+    languages   what the editor's language servers know; None where it does not share them (A27)
     """
 
     files: FileSystem
@@ -44,6 +50,9 @@ class Backends:
     overflow: Overflow | None = None
     memories: Memories | None = None
     compressor: Compressor | None = None
+    show_plan: Callable[[tuple[PlanEntry, ...]], Awaitable[None]] | None = None
+    elicitor: Elicitor | None = None
+    languages: LanguageServers | None = None
 
 
 @dataclass(frozen=True, slots=True)
