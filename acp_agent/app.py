@@ -8,6 +8,7 @@ import importlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
@@ -15,14 +16,28 @@ from typing import TYPE_CHECKING, NoReturn
 import anyio
 import anyio.to_thread
 
+from acp_agent.compose.choices import ModelChoices
+from acp_agent.compose.model_lists import ModelLists
+from acp_agent.config import database_file
 from acp_agent.config.conduct import conduct_at_start
 from acp_agent.config.load import Flags, Loaded, load
+from acp_agent.core.choices import settle
+from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Notice, Severity
-from acp_agent.protocol.client import Client
+from acp_agent.core.sessions import Saved
+from acp_agent.core.types import JsonObject
+from acp_agent.protocol.answer import Engine
+from acp_agent.protocol.authentication import AuthState
+from acp_agent.protocol.errors import method_not_found
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.server import Server
-from acp_agent.protocol.session import Engine, Place, Session
+from acp_agent.protocol.session import Session, Surroundings
+from acp_agent.protocol.sessions import Opening, SessionLimits, Sessions
 from acp_agent.protocol.stdio import LineReader, MessageWriter
+from acp_agent.store.credentials import CredentialStore
+from acp_agent.store.db import Database
+from acp_agent.store.session_locks import SessionLocks
+from acp_agent.store.sessions import SessionStore
 
 if TYPE_CHECKING:
     from acp_agent.boot import Handover
@@ -31,6 +46,8 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LAST_RESORT = 1.0
 """Seconds after which a process that was told to end ends, whatever still holds it."""
+_LAST_WORDS = 0.4
+"""Seconds to keep what is not kept yet when the process ends."""
 
 
 def main(handover: "Handover", argv: Sequence[str] = ()) -> NoReturn:
@@ -49,6 +66,26 @@ class App:
         self._flags = flags
         self._exit_code = 0
         self._workshop: Workshop | None = None
+        self._limits = SessionLimits()
+        self._lists = ModelLists(os.environ, self._models_listed)
+        self._database: Database | None = None
+        self._sessions = self._kept_sessions()
+
+    def _kept_sessions(self) -> Sessions:
+        """Nothing is touched before the first session: whoever only asks who we are leaves no traces."""
+        store = locks = None
+        trouble = ""
+        try:
+            file = database_file(os.environ)
+        except ConfigError as error:
+            trouble = str(error)
+        else:
+            self._database = Database(file, self._warn_all)
+            store, locks = (
+                SessionStore(self._database),
+                SessionLocks(os.path.join(os.path.dirname(file), "sessions.lock")),
+            )
+        return Sessions(store, locks, self._open_session, lambda: self._limits, _now, trouble)
 
     async def run(self) -> int:
         """Serve the editor and heed signals."""
@@ -56,10 +93,16 @@ class App:
         self._peer = Peer(reader, MessageWriter(self._handover.output_fd))
         async with anyio.create_task_group() as self._tasks:
             self._tasks.start_soon(self._heed_signals)
-            server = Server(self._peer, self._open_session, self._warm_up, self._handover.initialized)
+            self._tasks.start_soon(self._sessions.reap)
+            auth = AuthState(self._forget_keys)
+            server = Server(self._peer, self._sessions, self._warm_up, self._extend, auth, self._handover.initialized)
             await server.serve(self._ending)
+            with anyio.move_on_after(_LAST_WORDS):
+                await self._sessions.settle()
             if self._workshop is not None:
                 await self._workshop.aclose()
+            if self._database is not None:
+                await self._database.aclose()
             self._tasks.cancel_scope.cancel()
         return self._exit_code
 
@@ -84,27 +127,56 @@ class App:
             self._workshop.kill_everything(within=0.4)
         os._exit(self._exit_code)
 
+    def _forget_keys(self) -> None:
+        """Remove what `acp-agent login` has stored. Blocks. Raises ConfigError."""
+        (CredentialStore(os.environ) if self._workshop is None else self._workshop.credentials).forget()
+
+    async def _extend(self, method: str, params: JsonObject) -> JsonObject:
+        """A request of our own. Few editors make any: all behind it is loaded at the first."""
+        del params
+        raise method_not_found(method)
+
     # -------------------------------------------------------------------------------------- sessions
 
-    def _open_session(self, place: Place, client: Client) -> Session:
+    def _open_session(self, opening: Opening) -> Session:
+        place = opening.place
         reload = partial(load, self._flags, os.environ, place.cwd)
         loaded = reload()
+        acp = loaded.settings.acp
+        self._limits = SessionLimits(acp.max_sessions, acp.session_idle_timeout_secs)
 
-        async def make_engine(session: Session) -> Engine:
-            return (await self._load_workshop(loaded)).engine(self._peer, session, loaded, reload)
+        async def make_engine(session: Session, saved: Saved | None) -> Engine:
+            return (await self._load_workshop(loaded)).engine(self._peer, session, loaded, reload, saved)
 
+        llm, saved = loaded.settings.llm, opening.saved
+        choices = ModelChoices(llm, acp.available_models, self._lists.of(llm), fetches=llm.list_models)
+        conduct = conduct_at_start(loaded) if saved is None else saved.conduct
+        problems = [f"configuration: {problem}" for problem in loaded.problems]
+        if gone := settle(conduct, choices):
+            problems.append(gone)
         return Session(
-            peer=self._peer,
-            client=client,
-            place=place,
-            conduct=conduct_at_start(loaded),
-            make_engine=make_engine,
-            notices=[Notice(Severity.WARNING, f"configuration: {problem}") for problem in loaded.problems],
+            Surroundings(self._peer, make_engine, self._tasks.start_soon, _now),
+            opening.client,
+            place,
+            opening.record,
+            conduct,
+            choices,
+            saved,
+            [Notice(Severity.WARNING, problem) for problem in problems],
         )
+
+    def _models_listed(self) -> None:
+        """Other models can be chosen now: tell whoever shows them."""
+        for session in self._sessions.all():
+            session.post_options()
 
     def _warm_up(self, session: Session) -> None:
         """The session is known: load what the first prompt needs while the user types it."""
         self._tasks.start_soon(session.announce)
+
+    def _warn_all(self, problem: str) -> None:
+        for session in self._sessions.all():
+            session.add_notice(Notice(Severity.WARNING, problem))
 
     async def _load_workshop(self, loaded: Loaded) -> "Workshop":
         if self._workshop is not None:
@@ -115,6 +187,10 @@ class App:
         )
         workshop = self._workshop
         if workshop is None:  # nobody else has made one meanwhile
-            workshop = self._workshop = module.Workshop(loaded, self._tasks.start_soon)
+            workshop = self._workshop = module.Workshop(loaded, self._tasks.start_soon, self._database)
             self._tasks.start_soon(workshop.tidy_up, loaded)
         return workshop
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from acp_agent.capabilities import initialize_result
+from acp_agent.capabilities import fork_offered, initialize_result
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` itself takes a fifth of the time to the first answer
@@ -82,7 +82,7 @@ def answer_first_line(input_fd: int, output_fd: int) -> Handover:
     if request is None:
         return Handover(input_fd, output_fd, line + unread, None)
     request_id, params = request
-    answer = {"jsonrpc": "2.0", "id": request_id, "result": initialize_result()}
+    answer = {"jsonrpc": "2.0", "id": request_id, "result": initialize_result(params, fork=fork_offered(os.environ))}
     try:
         _write_all(output_fd, json.dumps(answer, separators=(",", ":")).encode() + b"\n")
     except BrokenPipeError:

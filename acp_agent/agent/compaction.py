@@ -20,6 +20,7 @@ from functools import partial
 from anyio import to_thread
 
 from acp_agent.agent import summary
+from acp_agent.agent.compaction_card import CompactionCard, compaction_card
 from acp_agent.agent.history import History
 from acp_agent.agent.pruning import Pruning, pruning
 from acp_agent.agent.tokens import messages_tokens, part_tokens, parts_tokens
@@ -167,9 +168,14 @@ class Compactor:
             raise _kept("a summary is being written already")
         self._running = True
         try:
-            return await self._compact(method, focus)
+            async with compaction_card(self._emit) as card:
+                return await self._compact(method, focus, card)
         finally:
             self._running = False
+
+    def clear(self) -> None:
+        """Another conversation begins."""
+        self._failed, self._count, self._vain_up_to = False, 0, 0.0
 
     def status(self) -> Sequence[str]:
         """Lines for /status; none while it is off and nothing was summed up."""
@@ -179,7 +185,7 @@ class Compactor:
         thresholds = f"soft={limits.soft:.0%}, hard={limits.hard:.0%}" if limits.automatic else "on request only"
         return (f"Context: {used:,} of {budget:,} tokens; compaction: {thresholds}; summaries: {self._count}",)
 
-    async def _compact(self, method: Compaction, focus: str) -> str:
+    async def _compact(self, method: Compaction, focus: str, card: CompactionCard) -> str:
         history, budget = self._history, self._budget() or _WINDOW
         earlier = history.earlier
         if not earlier:
@@ -188,22 +194,25 @@ class Compactor:
         covered = parts_tokens(kept) > budget // _KNOWLEDGE_PART
         old = (Message(Role.USER, kept), *earlier) if covered else earlier
         replaced, before = messages_tokens(old), history.estimate()
-        record = await self._record(old, focus, min(max(budget // _SUMMARY_PART, _SUMMARY[0]), _SUMMARY[1]))
+        tokens = min(max(budget // _SUMMARY_PART, _SUMMARY[0]), _SUMMARY[1])
+        record = await self._record(old, focus, tokens, card)
         section = summary.section(record)
         if part_tokens(section) >= replaced:
             raise _kept("the summary was no shorter")
         history.sum_up((section,) if covered else (*kept, section))
         self._count += 1
         self._vain_up_to = 0.0
+        await card.completed(record)
         await self._store(Summary(record, method, len(old), replaced))
         said = _tokens(before, history.estimate())
         return f"Summed up {len(old)} older messages ({method}): {said}."
 
-    async def _record(self, messages: Sequence[Message], focus: str, tokens: int) -> str:
+    async def _record(self, messages: Sequence[Message], focus: str, tokens: int, card: CompactionCard) -> str:
         """The summary, fit to be kept. Raises ToolError."""
         how = self._summarizing
         try:
             provider = await how.provider()
+            await card.begun()
             room = (provider.context_window or _WINDOW) // 2
             try:
                 text = await self._ask(provider, messages, focus, room, tokens)

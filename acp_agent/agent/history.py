@@ -92,6 +92,18 @@ class History:
         """The model counted `tokens` for everything up to and including the last message."""
         self._fill = replace(self._fill, tokens=tokens)
 
+    def took_up(self, knowledge: int, tokens: int) -> None:
+        """Its first parts are summaries, and so many tokens were measured: what its messages alone do not say."""
+        first = self._messages[0].parts if self._messages else ()
+        texts = len([*takewhile(lambda part: isinstance(part, TextPart), first)])
+        self._knowledge = min(knowledge, texts)
+        self.measured(tokens or self._fill.size)
+
+    @property
+    def summaries(self) -> int:
+        """How many parts of the first message are summaries."""
+        return self._knowledge
+
     # -------------------------------------------------------------------------------------- adding
 
     def append(self, message: Message) -> None:

@@ -5,6 +5,9 @@ from acp_agent.core.errors import ProviderError, ProviderErrorKind
 CANCELLED = "[The user cancelled this turn here. Do not go on with it unless asked to.]"
 """For the model: stands in the history where a turn was cancelled."""
 
+INTERRUPTED = "[The turn above ended here without an answer. Do not go on with it unless asked to.]"
+"""For the model: stands where the process that ran a turn was gone before its end."""
+
 EMPTY_PROMPT = "There was nothing in that prompt I can read."
 EMPTY_ANSWER = "The model gave no answer. Try again, or say it in other words."
 DOOM_LOOP = "I stopped: the last three rounds of tool calls gave the same output. Tell me what to try instead."

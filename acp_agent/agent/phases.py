@@ -83,6 +83,7 @@ class PhaseCalls:
     def clear(self) -> None:
         """The conversation begins anew."""
         self._unwanted.clear()
+        self._made = dict.fromkeys(SECONDS, 0)
 
     def status(self) -> tuple[str, ...]:
         """A line for /status."""

@@ -30,6 +30,11 @@ class Reflection:
         """A turn begins."""
         self._failures.clear()
 
+    def clear(self) -> None:
+        """The conversation begins anew, with no mistake in it."""
+        self._failures.clear()
+        self._reputation.clear()
+
     def finished(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]]) -> str | None:
         """The calls of one message have their results. A block for the model to read behind them; None for nothing."""
         outcomes = list(outcomes)

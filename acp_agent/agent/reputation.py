@@ -34,6 +34,10 @@ class Reputation:
         """What is known of a model."""
         return self._records.get(model, Record())
 
+    def clear(self) -> None:
+        """The conversation begins anew."""
+        self._records.clear()
+
     def finished(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]]) -> None:
         """The calls of one message have their results."""
         model = self._model()

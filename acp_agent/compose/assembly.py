@@ -7,27 +7,36 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from acp_agent.agent.reformat import Reformatter
+from acp_agent.agent.shown_plan import ShownPlan
 from acp_agent.agent.turn import Agent
+from acp_agent.compose.choices import ModelChoices
 from acp_agent.compose.conversation import Conversation
-from acp_agent.compose.desk import SessionDesk
+from acp_agent.compose.desk import Reach, SessionDesk
 from acp_agent.compose.gates import Lasting
 from acp_agent.compose.loop import SessionLoop
 from acp_agent.compose.mcp_servers import McpOfSession
 from acp_agent.compose.memory import GateMemory
 from acp_agent.compose.models import SessionModels
+from acp_agent.compose.naming import Naming
 from acp_agent.compose.offers import offer
 from acp_agent.compose.output import redactor
 from acp_agent.compose.project_notes import ProjectNotes
+from acp_agent.compose.questions import session_elicitor
 from acp_agent.compose.reload import Builders, LiveToolset
 from acp_agent.compose.session_backends import SessionBackends
+from acp_agent.compose.session_engine import Kept, SessionEngine
+from acp_agent.compose.session_languages import complaints, languages
 from acp_agent.compose.session_tools import Helpers, SessionTools
 from acp_agent.compose.summary import Summarizer
+from acp_agent.compose.titles import Titles
 from acp_agent.config import Loaded, permission_file
 from acp_agent.config.conduct import conduct_at_start
+from acp_agent.core.choices import chosen
+from acp_agent.core.elicitation import Elicitor
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Event, Notice, Severity, UsageChanged
-from acp_agent.core.memory import Memories
 from acp_agent.core.ports import Embedder
+from acp_agent.core.sessions import Saved
 from acp_agent.gates.trust_level import TrustLevel
 from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents
 from acp_agent.output.sanitize import sanitize
@@ -35,6 +44,7 @@ from acp_agent.protocol.approver import EditorApprover
 from acp_agent.protocol.engine import TurnEngine
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.session import Session
+from acp_agent.store.memories import MemoryStore
 
 if TYPE_CHECKING:
     from acp_agent.compose.workshop import Workshop
@@ -56,6 +66,7 @@ class Assembly:
         session: Session,
         loaded: Loaded,
         reload: Callable[[Loaded], Loaded],
+        saved: Saved | None = None,
     ) -> None:
         self._workshop = workshop
         self._session = session
@@ -64,11 +75,15 @@ class Assembly:
         self._redactor = redactor(loaded, workshop.secrets, self._warn)
         session.redact = self._redactor
         self._emit = RedactedEvents(session.emit, self._redactor)
-        self._models = SessionModels(workshop.catalog, self.in_force, self._redactor, self._tell)
+        self._models = SessionModels(
+            workshop.catalog, self.in_force, self._redactor, self._tell, lambda: chosen(session.active, session.choices)
+        )
+        self._elicitor = session_elicitor(peer, session.id, session.client, self._redactor, loaded.settings.acp)
+        session.languages = languages(peer, session, loaded)
         approver = RedactedApprover(
             EditorApprover(peer, session.id, session.paths, loaded.settings.acp.question_timeout_secs), self._redactor
         )
-        self._mcp = McpOfSession(workshop, session, approver, self._cwd, self._trusts_folder)
+        self._mcp = McpOfSession(workshop, session, approver, self._cwd, self._trusts_folder, self._asker)
         self._embedder = self._place_texts()
         self._lasting = self._remembered(approver)
         self._conversation = Conversation(
@@ -79,13 +94,28 @@ class Assembly:
             workshop.summaries(session),
             lambda: self.toolset,
             offer(loaded.settings, self._embedder, self._mcp.servers.joining, self._warn, self._redactor),
+            None if saved is None else saved.history,
         )
+        self._kept = Kept(self._conversation.history, self._models, self._lasting.memory, self._redactor)
+        if saved is not None:
+            self._kept.take_up(saved.tally)
+        titles = Titles(loaded.settings.memory.sessions, self._models.for_titles, self._redactor)
+        self._naming = Naming(session, titles, workshop.background)
         self._notes = ProjectNotes(
             loaded.file, lambda text: self._redactor(sanitize(text, terminal=False)), self._warn_plainly
         )
         backends = SessionBackends(peer, session, loaded.settings, workshop.script_folder, self._emit, self._warn)
+        self._plan = ShownPlan(self._emit, self._redactor)
         self._reformatter = self._mender()
-        helpers = Helpers(self._memories, self._conversation.compactor, self._reformatter, self._notes)
+        helpers = Helpers(
+            self._memories,
+            self._conversation.compactor,
+            self._reformatter,
+            self._notes,
+            self._elicitor,
+            session.languages,
+            self._plan,
+        )
         self._tools = self.tools(session, self._cwd, backends, self._lasting, helpers, self._redactor)
         builders = Builders(partial(_same_model, reload), self._tools.stage, self._tools.closed, self._adopt)
         self.toolset = LiveToolset(loaded, builders, self._emit, self._tools.look)
@@ -94,7 +124,7 @@ class Assembly:
         """The configuration of the moment."""
         return self.toolset.loaded
 
-    def engine(self) -> TurnEngine:
+    def engine(self) -> SessionEngine:
         """The whole of it."""
         toolset, conversation, memory = self.toolset, self._conversation, self._lasting.memory
         loop = SessionLoop(
@@ -108,15 +138,38 @@ class Assembly:
             self._project_notes,
         )
         desk = SessionDesk(
-            self._session, self.in_force, conversation, self._models, memory, self._emit, self._more, self._servers
+            self._session, self.in_force, conversation, self._models, memory, self._measured, self._more, self._servers
         )
+        desk.reach = self._reach()
         self._mcp.start(toolset.loaded)
 
         async def agent() -> Agent:
             await self._mcp.ready()
             return await loop.agent()
 
-        return TurnEngine(agent, toolset, toolset.backends, self._emit, desk, self._turn_began, self._redactor)
+        turns = TurnEngine(
+            agent,
+            toolset,
+            toolset.backends,
+            self._emit,
+            desk,
+            self._turn_began,
+            self._redactor,
+            self._complaints if self._session.languages else None,
+        )
+        return SessionEngine(turns, self._kept, self._naming, self._mcp.servers)
+
+    def _reach(self) -> Reach:
+        session = self._session
+        return Reach(
+            conduct_changed=session.conduct_changed,
+            forget=self._forget,
+            forget_results=self._tools.clear,
+            models=self._choices,
+            refresh_models=self._refresh_models,
+            notes=lambda: self._memories(self.in_force()),
+            gates=lambda: self._tools.gates,
+        )
 
     # -------------------------------------------------------------------------------------- in a turn
 
@@ -127,11 +180,38 @@ class Assembly:
         memory.mentioned.learn(typed)
         memory.turn.turn_began()
         self._tools.turn_began()
+        self._naming.began(typed)
+
+    async def _forget(self) -> None:
+        self._naming.forget()
+        await self._session.forget()
+        await self._plan.clear()
+
+    async def _complaints(self) -> str:
+        backends = await self.toolset.backends()
+        return await complaints(self._session.languages, backends.files, self._redactor)
+
+    async def _refresh_models(self, provider: str) -> int:
+        choices = self._choices()
+        return (
+            0
+            if choices is None
+            else await choices.refresh(self._workshop.catalog(self.in_force().settings.llm), provider)
+        )
+
+    def _choices(self) -> ModelChoices | None:
+        choices = self._session.choices
+        return choices if isinstance(choices, ModelChoices) else None
+
+    def _asker(self) -> Elicitor | None:
+        """Who asks the user what an MCP server wants to know; nobody while no turn runs."""
+        return self._elicitor if self._session.turns.busy else None
 
     async def _measured(self, event: Event) -> None:
         """Take note of how full the model's window is."""
         if isinstance(event, UsageChanged):
             self._lasting.memory.turn.measured(event.used, event.size)
+            event = self._kept.measured(event)
         await self._emit(event)
 
     async def _project_notes(self, loaded: Loaded) -> str:
@@ -177,7 +257,7 @@ class Assembly:
             self._warn(f"{error}; texts are found by their words alone")
             return None
 
-    def _memories(self, loaded: Loaded) -> Memories | None:
+    def _memories(self, loaded: Loaded) -> MemoryStore | None:
         return self._workshop.memories(loaded, self._embedder)
 
     # ---------------------------------------------------------------------------------- for the user

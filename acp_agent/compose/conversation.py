@@ -9,6 +9,7 @@ from acp_agent.agent.offer import Offer
 from acp_agent.agent.phases import PhaseCalls, RememberedSummaries
 from acp_agent.agent.reflection import Reflection
 from acp_agent.agent.reputation import Reputation
+from acp_agent.agent.restored import restored
 from acp_agent.agent.turn import Agent, Limits
 from acp_agent.compose.models import SessionModels
 from acp_agent.config.settings import Settings
@@ -16,6 +17,7 @@ from acp_agent.core.events import EventSink, Notice, Severity
 from acp_agent.core.memory import Summaries, Summary
 from acp_agent.core.ports import Provider, Toolset
 from acp_agent.core.redaction import Redact
+from acp_agent.core.sessions import HistoryState
 
 
 class Conversation:
@@ -25,6 +27,7 @@ class Conversation:
     agent     what runs its turns; None before the first
     toolset   gives the session's tools, for the calls the agent makes by itself
     offer     what of the tools the model is shown
+    before    what was said before, by a process that is gone; None where this is the beginning
     """
 
     def __init__(
@@ -36,11 +39,12 @@ class Conversation:
         summaries: Summaries,
         toolset: Callable[[], Toolset],
         offer: Offer,
+        before: HistoryState | None = None,
     ) -> None:
         own = settings.agent
         self.limits = Limits(own.max_tool_iterations, own.context_budget_tokens)
         self.agent: Agent | None = None
-        self.history = History()
+        self.history = History() if before is None else restored(before)
         self._models = models
         self._emit = emit
         self._summed_up_by = own.compress_provider
@@ -66,6 +70,15 @@ class Conversation:
         phases = self._phases.status() if self._phases else ()
         context = self.compactor.status() if self._budget() else ()
         return (*context, *self._offer.status(), *self._reflection.status(), *phases)
+
+    def clear(self) -> None:
+        """Forget all that was said, and what was learnt from it (A17.3)."""
+        self.history.clear()
+        self.compactor.clear()
+        self._offer.clear()
+        self._reflection.clear()
+        if self._phases is not None:
+            self._phases.clear()
 
     def _budget(self) -> int:
         window = self._models.window()

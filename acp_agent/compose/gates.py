@@ -91,6 +91,11 @@ class SessionGates:
             )
         }
 
+    @property
+    def gates(self) -> tuple[Gate, ...]:
+        """Those of the chain that was built, outermost first."""
+        return self._gates
+
     def offers(self, spec: ToolSpec) -> bool:
         """What a gate would refuse whatever the arguments, the model need not see."""
         return all(gate.allows(spec) for gate in self._gates)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.messages import Usage
+from acp_agent.core.sessions import Tally
 from acp_agent.llm.limits import Price
 from acp_agent.llm.model_ref import ModelRef
 
@@ -19,6 +20,22 @@ class Ledger:
         self._cost = 0.0  # US dollars
         self._priced = False  # whether any call has a cost
         self._complete = True  # whether all have
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars of the calls whose price is known; None before the first of them."""
+        return self._cost if self._priced else None
+
+    @property
+    def complete(self) -> bool:
+        """Whether that is all of them."""
+        return self._complete
+
+    def restore(self, tally: Tally) -> None:
+        """Go on where a session that was kept had come to."""
+        self.usage = tally.usage
+        self._cost, self._priced = tally.cost or 0.0, tally.cost is not None
+        self._complete = tally.complete
 
     def add(self, price: Callable[[ModelRef], Price | None], ref: ModelRef, usage: Usage | None) -> None:
         """Count one call; `usage` is None where nobody said what it took."""

@@ -43,11 +43,12 @@ class SessionLoop:
 
     async def agent(self) -> Agent:
         """What runs turns. Raises AgentError, with advice, when there is no model to run it."""
+        provider = await self._models.answering()
         prompt = await self._system_prompt()
         conversation = self._conversation
         if conversation.agent is None:
             conversation.agent = Agent(
-                await self._models.answering(),
+                provider,
                 self._toolset,
                 conversation.history,
                 self._emit,
@@ -55,6 +56,7 @@ class SessionLoop:
                 prompt,
                 hooks=conversation.hooks,
             )
+        conversation.agent.provider = provider  # the user may have chosen another one
         conversation.agent.system_prompt = prompt
         return conversation.agent
 

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from acp_agent.compose.mcp import RunningConnection, SessionServers
@@ -17,6 +18,7 @@ from acp_agent.config.masking import holds_secret, is_everyday
 from acp_agent.config.mcp_settings import MOST_OF_A_PROJECT, McpServerSettings
 from acp_agent.config.places import PROJECT_FILE
 from acp_agent.core.conduct import AutoApprove, Conduct
+from acp_agent.core.elicitation import Elicitor
 from acp_agent.core.errors import ConfigError, ToolError
 from acp_agent.core.events import Notice, Severity
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
@@ -38,6 +40,7 @@ class McpOfSession:
 
     cwd        the session's folder, links resolved
     answered   told what the user said of the folder
+    elicitor   gives who asks the user what a server wants to know; None for nobody, now
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class McpOfSession:
         approver: Approver,
         cwd: str,
         answered: Callable[[TrustLevel], None],
+        elicitor: Callable[[], Elicitor | None],
     ) -> None:
         self._workshop = workshop
         self._session = session
@@ -55,7 +59,8 @@ class McpOfSession:
         self._answered = answered
         self._started = False
         self._wanted: tuple[McpServerSettings, ...] = ()
-        self.servers = SessionServers(workshop.pins, workshop.background, session.add_notice, _connection)
+        connect = partial(_connection, elicitor)
+        self.servers = SessionServers(workshop.pins, workshop.background, session.add_notice, connect)
 
     def start(self, loaded: Loaded) -> None:
         """Start, once, what needs no question. Nothing while it is not clear what the user forbids."""
@@ -168,7 +173,9 @@ def _at_home(server: McpServer) -> McpServer:
     return replace(server, reach=replace(reach, cwd=reach.cwd or _home())) if isinstance(reach, StdioServer) else server
 
 
-def _connection(server: McpServer, changed: Callable[[], None]) -> RunningConnection:
+def _connection(
+    elicitor: Callable[[], Elicitor | None], server: McpServer, changed: Callable[[], None]
+) -> RunningConnection:
     from acp_agent.mcp.connection import Connection  # noqa: PLC0415 - only sessions with servers pay for it
 
-    return Connection(server, changed=changed, environment=os.environ)
+    return Connection(server, changed=changed, environment=os.environ, elicitor=elicitor)

@@ -37,6 +37,18 @@ class GateMemory:
         memory.limit(tools)
         return memory
 
+    def clear(self) -> None:
+        """The conversation begins anew (/clear, A17.3): nothing was counted or mentioned in it.
+
+        What the user said of the folder and of tools stays, and so do the calls of the last hour: they are no part of
+        the conversation.
+        """
+        self.anomalies.reset()
+        self.quota.reset()
+        self.urls.clear()
+        self.turn.clear()
+        self.mentioned.clear()
+
     def limit(self, tools: ToolSettings) -> None:
         """Let other limits hold for what was counted."""
         self.quota.limit = tools.max_tool_calls_per_session

@@ -1,12 +1,16 @@
 """The models of one session: the one that answers, those that do chores, the one that places texts by meaning."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import anyio.to_thread
 
 from acp_agent.compose.ledger import Ledger
 from acp_agent.config import LlmSettings, Loaded, model_advice
+from acp_agent.config.model_settings import ModelOptions
+from acp_agent.config.provider_settings import ProviderType
+from acp_agent.core.choices import Chosen
 from acp_agent.core.errors import AgentError, ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.ports import Embedder, Provider
 from acp_agent.core.redaction import Redact
@@ -20,6 +24,15 @@ _IMPATIENT = RetryPolicy(longest_asked=10.0)
 """For a model behind which another one stands ready: nobody waits a minute for it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Which models run turns, and how the first of them is asked. The others are what is left when it is silent."""
+
+    catalog: Catalog
+    refs: tuple[ModelRef, ...]
+    options: ModelOptions
+
+
 class SessionModels:
     """Builds them when they are needed: sessions work without a model, too.
 
@@ -27,6 +40,7 @@ class SessionModels:
     loaded    the configuration in force: a file that is mended may name the model that was missing
     redact    takes secrets out of errors: some servers quote what they refuse
     tell      tells the user that a model is asked again, or another one
+    chosen    what the session has chosen over the configuration, from its next turn on (A15.7, A16.4)
     ledger    what all of them took so far
     """
 
@@ -36,18 +50,27 @@ class SessionModels:
         loaded: Callable[[], Loaded],
         redact: Redact,
         tell: Callable[[str], Awaitable[None]],
+        chosen: Callable[[], Chosen] = Chosen,
     ) -> None:
         self._catalog = catalog
         self._loaded = loaded
         self._redact = redact
         self._tell = tell
-        self._answers: Provider | None = None
+        self._chosen = chosen
+        self._built: tuple[_Asked, Provider] | None = None
         self.ledger = Ledger()
 
     async def answering(self) -> Provider:
-        """What runs turns: `llm.model`, with `llm.fallback` behind it. Raises AgentError, with advice."""
-        self._answers = await self._asked(self._refs())
-        return PresentableProvider(self._answers, self._redact)
+        """What runs turns: the model that was chosen, else `llm.model`, with `llm.fallback` behind it.
+
+        The same object as long as nothing else was chosen: it remembers who stands in. Raises AgentError, with advice.
+        """
+        to_ask = self._to_ask()
+        answers = self._answers
+        if answers is None:
+            answers = await self._asked(to_ask.refs, to_ask.options)
+            self._built = to_ask, answers
+        return PresentableProvider(answers, self._redact)
 
     async def for_chores(self, name: str = "") -> Provider:
         """A model by name, else those that run turns, the one now in use first. Raises AgentError.
@@ -59,6 +82,18 @@ class SessionModels:
         refs, in_use = self._refs(), self._in_use()
         return await self._asked(sorted(refs, key=lambda ref: ref != in_use))
 
+    async def for_titles(self, name: str = "") -> Provider | None:
+        """A model by name, else the one in use, asked once and with as little thought as it can; counted.
+
+        None where a script would be played, which knows nothing of titles. Raises AgentError.
+        """
+        ref = parse_model(name) if name else self._in_use() or self._refs()[0]
+        catalog = self._configured()
+        if catalog.find(ref).type is ProviderType.SCRIPTED:
+            return None
+        build = partial(catalog.build, ref, catalog.thoughtless(ref))
+        return self._counted(catalog, await anyio.to_thread.run_sync(build, abandon_on_cancel=True))
+
     def embedder(self, settings: LlmSettings) -> Embedder | None:
         """What `llm.embedding_model` names; None where nothing does. Raises ConfigError."""
         if settings.embedding_model is None:
@@ -67,8 +102,8 @@ class SessionModels:
 
     def window(self) -> int:
         """Tokens that fit into the model in use, or the one that would be asked first; 0 without a model."""
-        if self._answers is not None:
-            return self._answers.context_window
+        if (answers := self._answers) is not None:
+            return answers.context_window
         ref = self._in_use()
         return 0 if ref is None else self._configured().window(ref)
 
@@ -80,31 +115,59 @@ class SessionModels:
         except ConfigError:
             return True  # it will not be asked
 
-    async def _asked(self, refs: Sequence[ModelRef]) -> Provider:
-        """Models in the order in which they are asked; nobody waits long for one behind which another stands."""
+    async def _asked(self, refs: Sequence[ModelRef], options: ModelOptions | None = None) -> Provider:
+        """Models in the order in which they are asked; nobody waits long for one behind which another stands.
+
+        options   for the first of them
+        """
         catalog = self._configured()
-        counted = partial(MeteredProvider, spent=partial(self.ledger.add, catalog.price))
+        counted = partial(self._counted, catalog)
         if len(refs) == 1:
-            model = await anyio.to_thread.run_sync(catalog.build, refs[0], abandon_on_cancel=True)
+            model = await anyio.to_thread.run_sync(catalog.build, refs[0], options, abandon_on_cancel=True)
             return RetryingProvider(counted(model), on_retry=self._retold)
-        *before, last = map(counted, await anyio.to_thread.run_sync(catalog.chain, refs, abandon_on_cancel=True))
+        chain = await anyio.to_thread.run_sync(catalog.chain, refs, options, abandon_on_cancel=True)
+        *before, last = map(counted, chain)
         retrying = [RetryingProvider(model, on_retry=self._retold, policy=_IMPATIENT) for model in before]
         retrying.append(RetryingProvider(last, on_retry=self._retold))
         return FallbackProvider(retrying, self._retold)
 
+    def _counted(self, catalog: Catalog, model: Provider) -> Provider:
+        return MeteredProvider(model, spent=partial(self.ledger.add, catalog.price))
+
+    def _to_ask(self) -> _Asked:
+        """What the next turn is to be run by. Raises AgentError, with advice."""
+        refs, catalog, chosen = tuple(self._refs()), self._configured(), self._chosen()
+        options = catalog.chosen(refs[0], chosen.thought_level, chosen.temperature)
+        return _Asked(catalog, refs, options)
+
+    @property
+    def _answers(self) -> Provider | None:
+        """What runs turns, once it was built and while nothing else is chosen."""
+        try:
+            return self._built[1] if self._built and self._built[0] == self._to_ask() else None
+        except AgentError:
+            return None
+
     def _refs(self) -> list[ModelRef]:
-        """The models that run turns, as they are configured. Raises AgentError, with advice."""
+        """The models that run turns, the first that is asked first. Raises AgentError, with advice."""
         loaded = self._loaded()
         llm = loaded.settings.llm
-        if llm.model is None:
+        first = self._chosen().model or llm.model
+        if first is None:
             advice = model_advice(llm.providers, loaded.file)
             raise ProviderError(advice, kind=ProviderErrorKind.NOT_CONFIGURED)
-        return [parse_model(name) for name in (llm.model, *llm.fallback)]
+        return [parse_model(name) for name in dict.fromkeys((first, *llm.fallback))]
+
+    @property
+    def in_use(self) -> str:
+        """The model that answered last, as `PROVIDER:MODEL`; empty before any did."""
+        answers = self._answers
+        return f"{answers.name}:{answers.model}" if answers is not None else ""
 
     def _in_use(self) -> ModelRef | None:
         """The model that answered last, else the one that would be asked first; None where there is none."""
-        if self._answers is not None:
-            return ModelRef(self._answers.name, self._answers.model)
+        if (answers := self._answers) is not None:
+            return ModelRef(answers.name, answers.model)
         try:
             return self._refs()[0]
         except AgentError:

@@ -16,7 +16,7 @@ _PREVIEW = 5_000
 def known_secrets(environ: Mapping[str, str], providers: Iterable[ProviderSettings] = ()) -> KnownSecrets:
     """The keys of the providers and the values of all variables that hold a secret by their name (S9.4).
 
-    MCP servers add theirs.
+    MCP servers add theirs, and a CredentialStore the keys people have stored.
     """
     known = KnownSecrets()
     known.add((*secret_values(environ), *(secret for each in providers for secret in each.secrets(environ))))

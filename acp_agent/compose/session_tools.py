@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from acp_agent.agent.reformat import Reformatter
+from acp_agent.agent.shown_plan import ShownPlan
 from acp_agent.compose.closed import Closed
 from acp_agent.compose.gates import Inner, Lasting, SessionGates
 from acp_agent.compose.judging import Ground
@@ -17,10 +18,12 @@ from acp_agent.compose.session_backends import SessionBackends
 from acp_agent.compose.session_roots import session_roots
 from acp_agent.compose.upkeep import unmarked
 from acp_agent.config import Loaded
+from acp_agent.core.elicitation import Elicitor
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.memory import Compressor, Memories
 from acp_agent.core.ports import Backends, Invocation, ToolContext, ToolExecutor
 from acp_agent.core.types import ToolSpec
+from acp_agent.core.wrapper import Gate
 from acp_agent.execution.cache import ResultCache
 from acp_agent.execution.dyn import Catalogue, DynExecutor
 from acp_agent.execution.grounding import exists_in
@@ -28,7 +31,9 @@ from acp_agent.execution.mending import Mending
 from acp_agent.output.filters import FilterEngine
 from acp_agent.output.redacted_view import RedactedToolset
 from acp_agent.output.redaction import Redactor
+from acp_agent.protocol.lsp import EditorLanguages
 from acp_agent.protocol.session import Session
+from acp_agent.tools.lsp import LspLimits, lsp_tools
 from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 from acp_agent.tools.tool import Tool
 
@@ -43,12 +48,18 @@ class Helpers:
     compressor   shortens the conversation
     reformatter  mends arguments; None where nobody does
     notes        what the project says of itself, read below the same roots
+    elicitor     asks the user for more than a yes or no; None where nobody can
+    languages    what the editor's language servers know; None where it does not share them
+    plan         shows the user what the model means to do
     """
 
     memories: Callable[[Loaded], Memories | None]
     compressor: Compressor
     reformatter: Reformatter | None
     notes: ProjectNotes
+    elicitor: Elicitor | None
+    languages: EditorLanguages | None
+    plan: ShownPlan
 
 
 class SessionTools:
@@ -72,10 +83,15 @@ class SessionTools:
         self._cache = ResultCache(enabled=False)
         self._filters: FilterEngine | None = None
         self._faults: tuple[str, ...] = ()
+        self.gates: tuple[Gate, ...] = ()
 
     def turn_began(self) -> None:
         """The user may have changed files meanwhile."""
         self._cache.turn_began()
+
+    def clear(self) -> None:
+        """Drop the answers that are kept."""
+        self._cache.clear()
 
     def look(self) -> Sequence[str]:
         """Take up stored answers and filter rules that were changed by hand; what is wrong now and was not before."""
@@ -107,18 +123,26 @@ class SessionTools:
             overflow=lasting.overflow,
             memories=None if memories is None else RedactedMemories(memories, self._redactor),
             compressor=self._helpers.compressor,
+            show_plan=self._helpers.plan.show,
+            elicitor=self._helpers.elicitor,
+            languages=self._languages(loaded),
         )
         toolset = self._front_door(_catalogue(registry, lasting), gates.chain, backends, gates.offers)
         memory.limit(loaded.settings.tools)
+        self.gates = gates.gates
         self._helpers.notes.roots = roots
         return Stage(toolset, backends)
 
     def closed(self, fault: ConfigError) -> Stage:
         """The tools while nobody knows what is forbidden: none. Raises ConfigError."""
         closed = Closed(fault)
+        self.gates = ()
         self._helpers.notes.roots = None
         backends = closed.backends(self._cwd)
         return Stage(self._front_door(closed, closed.chain, backends, lambda _: False), backends)
+
+    def _languages(self, loaded: Loaded) -> EditorLanguages | None:
+        return self._helpers.languages if loaded.settings.acp.lsp.enabled else None
 
     def _front_door(
         self, catalogue: Catalogue, chain: ChainBuilder, backends: Backends, offers: Callable[[ToolSpec], bool]
@@ -147,12 +171,19 @@ class SessionTools:
         )
         if not tools.enabled:
             return ()
-        return default_tools(
+        asker = self._helpers.elicitor
+        own = default_tools(
             limits,
             rich_kinds=settings.acp.rich_kinds,
             memory=settings.memory.enabled,
             compression=settings.agent.compress_context,
+            questions=asker is not None and asker.forms,
         )
+        languages, lsp = self._languages(loaded), settings.acp.lsp
+        if languages is None:
+            return own
+        shown = LspLimits(lsp.max_references, lsp.max_workspace_symbols, lsp.max_diagnostics_per_file)
+        return (*own, *lsp_tools(languages.offers, shown))
 
 
 def _catalogue(registry: Registry, lasting: Lasting) -> Catalogue:

@@ -10,8 +10,10 @@ import anyio
 
 from acp_agent import log
 from acp_agent.compose.assembly import Assembly
+from acp_agent.compose.choices import ModelChoices
 from acp_agent.compose.mcp import Background
 from acp_agent.compose.output import known_secrets, redactor
+from acp_agent.compose.session_engine import SessionEngine
 from acp_agent.config import (
     LlmSettings,
     Loaded,
@@ -23,18 +25,19 @@ from acp_agent.config.audit_settings import audit_file
 from acp_agent.config.model_settings import ModelSettings
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import Notice, Severity
-from acp_agent.core.memory import Memories, Summaries
+from acp_agent.core.memory import Summaries
 from acp_agent.core.overflow import Overflow
 from acp_agent.core.ports import Embedder
 from acp_agent.core.redaction import Redact
+from acp_agent.core.sessions import Saved
 from acp_agent.execution.audit import Auditor, Caller
 from acp_agent.execution.process_tree import harden_process, kill_everything
 from acp_agent.gates.grants import GrantStore
 from acp_agent.llm.catalog import Catalog
-from acp_agent.protocol.engine import TurnEngine
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.session import Session
 from acp_agent.store.audit import AuditLog
+from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.db import Database
 from acp_agent.store.mcp_pins import McpPins
 from acp_agent.store.memories import MemoryStore
@@ -48,8 +51,11 @@ _log = log.Log(__name__)
 class Workshop:
     """What all sessions of a process share, and how one is put together from it."""
 
-    def __init__(self, loaded: Loaded, background: Background) -> None:
-        """`background` starts a task that may live as long as the process."""
+    def __init__(self, loaded: Loaded, background: Background, database: Database | None = None) -> None:
+        """`background` starts a task that may live as long as the process.
+
+        Without a database, a new one is made. Raises ConfigError.
+        """
         self.background = background
         logging = loaded.settings.logging
         self.secrets = known_secrets(os.environ, loaded.settings.llm.providers)
@@ -61,7 +67,9 @@ class Workshop:
         self._catalogs: dict[tuple[tuple[ProviderSettings, ...], tuple[ModelSettings, ...]], Catalog] = {}
         self._grants: dict[str, GrantStore] = {}
         self._audits: dict[str, AuditLog] = {}
-        self._database = Database(database_file(os.environ), self._warn)
+        self._database = database or Database(database_file(os.environ), self._warn)
+        self.credentials = CredentialStore(os.environ, self.secrets.add)
+        self.credentials.introduce()
         self._scripts: tempfile.TemporaryDirectory[str] | None = None
 
     async def aclose(self) -> None:
@@ -76,18 +84,27 @@ class Workshop:
         """End every process this one started, in at most `within` seconds. For the way out."""
         kill_everything(within)
 
-    def engine(self, peer: Peer, session: Session, loaded: Loaded, reload: Callable[[Loaded], Loaded]) -> TurnEngine:
+    def engine(
+        self,
+        peer: Peer,
+        session: Session,
+        loaded: Loaded,
+        reload: Callable[[Loaded], Loaded],
+        saved: Saved | None = None,
+    ) -> SessionEngine:
         """What answers a session's prompts. Raises ConfigError.
 
         reload   reads the configuration again, with a former one standing in for what has become unreadable
+        saved    what was said and counted before; None where the session begins
         """
         self._sessions.add(session)
         self.secrets.add(session.place.secrets)
         self.secrets.add(secret for each in loaded.settings.llm.providers for secret in each.secrets(os.environ))
+        self.credentials.introduce()
         session.redact = self._redactor
         for problem in self._problems:
             session.add_notice(Notice(Severity.WARNING, problem))
-        return Assembly(self, peer, session, loaded, reload).engine()
+        return Assembly(self, peer, session, loaded, reload, saved).engine()
 
     def grants(self, file: str) -> GrantStore:
         """The store of "always" answers; one a file, so that sessions see each other's. Raises ConfigError."""
@@ -109,7 +126,7 @@ class Workshop:
         """Where a session's whole outputs are kept (O5)."""
         return self._store(loaded).of(session.id)
 
-    def memories(self, loaded: Loaded, embedder: Embedder | None = None) -> Memories | None:
+    def memories(self, loaded: Loaded, embedder: Embedder | None = None) -> MemoryStore | None:
         """The notes of all sessions; None where they are switched off (E2)."""
         memory = loaded.settings.memory
         if not memory.enabled:
@@ -160,8 +177,13 @@ class Workshop:
         """The models of a configuration; one catalog, with its connections, for all sessions that have the same."""
         key = settings.providers, settings.models
         if key not in self._catalogs:
-            self._catalogs[key] = Catalog.of(settings, os.environ)
+            self._catalogs[key] = Catalog.of(settings, os.environ, self.credentials)
         return self._catalogs[key]
+
+    async def fetch_models(self, session: Session, settings: LlmSettings) -> None:
+        """Ask the providers what they offer, where that is wanted. For the background; trouble is only logged."""
+        if isinstance(session.choices, ModelChoices):
+            await session.choices.fetch(self.catalog(settings))
 
     def script_folder(self) -> str:
         """A private folder for scripts the editor's terminal runs; a new one when a tmp cleaner took the last.

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from acp_agent.config.credentials import credentials_file, read_credentials
 from acp_agent.config.environment import read_environment
-from acp_agent.config.files import Stamp
+from acp_agent.config.files import Stamp, stamp
 from acp_agent.config.keys import RULES, key_of, sections
 from acp_agent.config.layers import Layer, Reader
 from acp_agent.config.legacy_rules import add_legacy_rules
@@ -79,7 +80,7 @@ def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None, befor
         tighten(reader, layer, project)
     for above in (environment, _flags(reader, flags)):
         above.put_over(layer)
-    add_vendors(reader, layer, environ)
+    add_vendors(reader, layer, environ, _stored(reader, files, environ))
     check_models(reader, layer)
     for name in reader.doubtful:
         layer.values[name] = guarded(layer.rules(name))
@@ -97,6 +98,20 @@ def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None, befor
         files.stamps,
         servers,
     )
+
+
+def _stored(reader: Reader, files: Files, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The providers `acp-agent login` stored keys of. A login is a change that running sessions take up."""
+    try:
+        file = credentials_file(environ)
+    except ConfigError:
+        return ()  # whoever needs the data folder tells
+    files.stamps[file] = stamp(file)
+    try:
+        return tuple(credential.provider for credential in read_credentials(file))
+    except ConfigError as error:
+        reader.problems.append(error)
+        return ()
 
 
 def _flags(reader: Reader, flags: Flags) -> Layer:

@@ -5,11 +5,16 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from acp_agent.config.choice_settings import TitleSettings
 from acp_agent.config.section import Section
 from acp_agent.config.tighter import OFF, SMALLER, SUBSET
 
 NOTE_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md", ".cursorrules")
 """The names agents agree on, best first: of several in one folder the first is read, the others mostly repeat it."""
+
+
+class SessionsSettings(TitleSettings):
+    """`[memory.sessions]`: what is kept of conversations."""
 
 
 class MemorySettings(Section):
@@ -24,6 +29,7 @@ class MemorySettings(Section):
     max_notes: Annotated[
         int, Field(ge=1, le=5000, description="Notes that are kept; the one unused for the longest time makes room.")
     ] = 1000
+    sessions: SessionsSettings = SessionsSettings()
     max_note_bytes: Annotated[int, Field(ge=100, le=64 * 1024, description="Bytes one note may have.")] = 8 * 1024
 
 

@@ -152,6 +152,9 @@ class LlmSettings(Section):
             examples=["ollama:nomic-embed-text"],
         ),
     ] = None
+    list_models: Annotated[
+        bool, Field(description="Whether providers are asked, in the background, which models they offer.")
+    ] = True
     models: Annotated[
         tuple[ModelSettings, ...],
         Field(

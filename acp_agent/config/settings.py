@@ -10,12 +10,15 @@ from typing import Annotated
 from pydantic import Field
 
 from acp_agent.config.audit_settings import AuditSettings
+from acp_agent.config.choice_settings import ChoiceSettings
 from acp_agent.config.context_settings import ContextSettings
 from acp_agent.config.loop_settings import HallucinationDetection
+from acp_agent.config.lsp_settings import LspSettings
 from acp_agent.config.mcp_settings import McpSettings
 from acp_agent.config.memory_settings import InstructionSettings, MemorySettings
 from acp_agent.config.offer_settings import ToolFilterSettings
 from acp_agent.config.provider_settings import LlmSettings
+from acp_agent.config.question_settings import QuestionSettings
 from acp_agent.config.section import PathText, Seconds, Section
 from acp_agent.config.tighter import OFF, SMALLER, SMALLER_OR_UNLIMITED, no_looser
 from acp_agent.config.tool_settings import ToolSettings
@@ -53,7 +56,7 @@ class TerminalForm(StrEnum):
     LINE = "line"
 
 
-class AcpSettings(Section):
+class AcpSettings(ChoiceSettings, QuestionSettings):
     """`[acp]`: the side that faces the editor (A2)."""
 
     terminal_timeout_secs: Annotated[
@@ -105,6 +108,25 @@ class AcpSettings(Section):
         ),
         no_looser(AutoApprove.FULL_AUTO, AutoApprove.AUTO_EDIT, AutoApprove.SUGGEST),
     ] = AutoApprove.SUGGEST
+    max_sessions: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=1000,
+            description="Sessions of one process that are kept ready; beyond it the one unused for the longest time "
+            "rests, and wakes up at its next prompt.",
+        ),
+    ] = 16
+    session_idle_timeout_secs: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=604800,
+            allow_inf_nan=False,
+            description="Seconds without a prompt after which a session rests; 0 = never.",
+        ),
+    ] = 1800.0
+    lsp: LspSettings = LspSettings()
     rich_kinds: Annotated[
         bool,
         Field(

@@ -1,6 +1,6 @@
 """Providers that need no configuration file: the usual variables of each vendor, and the scripted one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -11,6 +11,7 @@ from acp_agent.config.layers import Layer, Reader
 from acp_agent.config.provider_settings import ProviderSettings, ProviderType
 
 _FALLBACK = "llm.fallback"
+_AVAILABLE = "acp.available_models"
 SCRIPTED = ProviderSettings(name="scripted", type=ProviderType.SCRIPTED)
 
 
@@ -29,13 +30,13 @@ VENDORS: Mapping[ProviderType, Vendor] = {
 }
 
 
-def add_vendors(reader: Reader, layer: Layer, environ: Mapping[str, str]) -> None:
+def add_vendors(reader: Reader, layer: Layer, environ: Mapping[str, str], stored: Collection[str] = ()) -> None:
     """Complete the configured providers with their vendors' variables, and add those the environment makes.
 
     A configured provider keeps its name to itself: nothing of the same name is added. Each gets an origin of its
-    own, `llm.providers.NAME`.
+    own, `llm.providers.NAME`. `stored` are the providers whose keys `acp-agent login` stored: they are there, too.
     """
-    usual = {kind: _usual(reader, kind, vendor, environ) for kind, vendor in VENDORS.items()}
+    usual = {kind: _usual(reader, kind, vendor, environ, stored) for kind, vendor in VENDORS.items()}
     providers: dict[str, ProviderSettings] = {}
     origin = layer.origins.get(PROVIDERS, "")
     for provider in layer.providers():
@@ -64,11 +65,16 @@ def _completed(
 
 
 def _usual(
-    reader: Reader, kind: ProviderType, vendor: Vendor, environ: Mapping[str, str]
+    reader: Reader, kind: ProviderType, vendor: Vendor, environ: Mapping[str, str], stored: Collection[str]
 ) -> tuple[ProviderSettings, str] | None:
-    """The provider a vendor's variables make, and the variables; None when none is set or the address is unusable."""
-    variables = [name for name in (vendor.address, vendor.key) if name and environ.get(name)]
-    if not variables:
+    """The provider a vendor's variables or a stored key make, and what made it.
+
+    None where there is neither, and where the address is unusable.
+    """
+    origins = [name for name in (vendor.address, vendor.key) if name and environ.get(name)]
+    if kind.value in stored:
+        origins.append("acp-agent login")
+    if not origins:
         return None
     address = environ.get(vendor.address) or None
     if address and kind is ProviderType.OLLAMA and "://" not in address:  # it takes `host`, `:port`, `host:port`
@@ -78,11 +84,14 @@ def _usual(
     except ValidationError:
         reader.report("environment", vendor.address, address, "an http:// or https:// address without password")
         return None
-    return provider, ", ".join(variables)
+    return provider, ", ".join(origins)
 
 
 def check_models(reader: Reader, layer: Layer) -> None:
     """A model of a provider nobody knows is no model: another one might cost money. Comes after `add_vendors`."""
+    available = cast("tuple[str, ...]", layer.values.get(_AVAILABLE, ()))
+    if available and "llm.model" not in layer.values:
+        layer.put("llm.model", available[0], layer.origins[_AVAILABLE])
     names = [provider.name for provider in layer.providers()]
     expected = f"a provider that is configured ({', '.join(names)}) before the colon"
     for key in ("llm.model", "llm.embedding_model"):
@@ -90,6 +99,9 @@ def check_models(reader: Reader, layer: Layer) -> None:
         if isinstance(model, str) and model.partition(":")[0] not in names:
             reader.report(layer.origins[key], key, model, expected)
             del layer.values[key], layer.origins[key]
+    for model in available:
+        if model.partition(":")[0] not in names:
+            reader.report(layer.origins[_AVAILABLE], _AVAILABLE, model, expected)
     models = cast("tuple[str, ...]", layer.values.get(_FALLBACK, ()))
     unknown = [model for model in models if model.partition(":")[0] not in names]
     for model in unknown:

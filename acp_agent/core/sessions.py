@@ -1,6 +1,6 @@
 """What is kept of a session, and who keeps it (requirements A5-A11, 2.15; security.md 2.9)."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -80,6 +80,8 @@ class Change:
     model: str | None = None
     prompted: bool = False
     touch: bool = False
+    cwd: str | None = None
+    additional: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,13 @@ class Keeper(Protocol):
         """All but what was told; None when the session is not there. Raises StoreUnavailable."""
         ...
 
-    def told(self) -> AsyncIterator[ToldAt]:
-        """What was told, oldest first. Raises StoreUnavailable."""
+    def told(self, after: int = 0) -> AsyncGenerator[ToldAt]:
+        """What was told with a `seq` above `after`, oldest first. Raises StoreUnavailable."""
+        ...
+
+    async def forget(self) -> None:
+        """Remove all that was said, with what was kept of it: the session stays, without a title.
+
+        Raises StoreUnavailable.
+        """
         ...

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 
 import anyio
 from anyio import to_thread
@@ -24,6 +25,7 @@ class LocalCommand:
     """A shell under way: what it writes is read, and its whole tree ended, by `wait`; by `release` if nobody waits.
 
     pidfd   of the shell, ours to close; None = a thread waits for its end
+    over    told when nothing of it is left, before the shell is reaped if there is a pidfd
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class LocalCommand:
         transcript: Transcript,
         timeout: float | None,
         pidfd: int | None,
+        over: Callable[[], None],
     ) -> None:
         self._process = process
         self._pipes = pipes
@@ -42,6 +45,7 @@ class LocalCommand:
         self._timeout = timeout
         self._deadline = None if timeout is None else anyio.current_time() + timeout
         self._pidfd = pidfd
+        self._over = over
         self._unsent = HeadTail(_DELTA_LIMIT)
         self._spoke = anyio.Event()
         self._drained = anyio.Event()
@@ -72,6 +76,7 @@ class LocalCommand:
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(self._tree.end)
                 await self._exited()
+            self._reap()
             self._finished.set()
         self._tree.tidy_up_later(asyncio.get_running_loop().call_later)
         for fd in (*self._pipes.values(), *(() if self._pidfd is None else (self._pidfd,))):
@@ -89,17 +94,21 @@ class LocalCommand:
                 await self._exited()
         elif self._tree.living():
             await self._end_left_overs()
+        self._reap()
         with anyio.move_on_after(_DRAIN):
             await self._drained.wait()
 
     async def _exited(self) -> None:
-        """Wait for the shell and reap it."""
-        if self._process.returncode is None:
-            if self._pidfd is None:
-                await to_thread.run_sync(self._process.wait, abandon_on_cancel=True)
-            else:
-                await anyio.wait_readable(self._pidfd)
-                self._process.poll()
+        """Wait for the shell's end."""
+        if self._pidfd is not None:
+            await anyio.wait_readable(self._pidfd)
+        elif self._process.returncode is None:
+            await to_thread.run_sync(self._process.wait, abandon_on_cancel=True)
+
+    def _reap(self) -> None:
+        """Nothing is left. Until now nobody else could be given the shell's number."""
+        self._over()
+        self._process.poll()
 
     async def _end_left_overs(self) -> None:
         """The shell is gone, something it started is not: a moment to finish, then the end."""

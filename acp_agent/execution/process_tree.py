@@ -57,15 +57,17 @@ def system_table() -> ProcessTable:
     return PsutilProcessTable()
 
 
-def kill_everything(within: float = 1.0) -> None:
+def kill_everything(within: float = 1.0, *, spared: int | None = None) -> None:
     """End every process below this one, politely first, in at most `within` seconds. For shutdown only.
 
     Synchronous and safe on the way out: it needs no event loop. It reaps the children of whoever started them.
+    `spared` is a child that ends by itself when we do: the watchdog, who goes on should we be killed in the middle.
     """
     table, own = system_table(), os.getpid()
 
     def living() -> list[int]:
-        below = descendants(table, [*table.children(own), *_marked_orphans(table)])
+        children = [pid for pid in table.children(own) if pid != spared]
+        below = descendants(table, [*children, *_marked_orphans(table)])
         statuses = [status for status in map(table.status, below) if status is not None]
         for status in statuses:
             if status.zombie and status.parent == own:

@@ -30,17 +30,23 @@ class Quota:
         self.limit = limit
         self._batches: set[str] = set()
         self._calls: set[str] = set()
+        self._earlier = (0, 0)  # batches and calls of processes that had the session before
 
     @property
     def use(self) -> QuotaUse:
         """What has been used since the start, or since `reset`."""
-        return QuotaUse(len(self._batches), len(self._calls), self.limit)
+        batches, calls = self._earlier
+        return QuotaUse(batches + len(self._batches), calls + len(self._calls), self.limit)
+
+    def take_up(self, batches: int, calls: int) -> None:
+        """Go on counting from there: a session that is loaded again has used what it has used."""
+        self._earlier = (batches, calls)
 
     def admits(self, call: ToolCall) -> bool:
         """Whether a call may run. What the user types is free; a batch that was let in once stays in."""
         if call.origin is CallOrigin.USER or self.limit is None:
             return True
-        return _batch(call) in self._batches or len(self._batches) < self.limit
+        return _batch(call) in self._batches or self.use.batches < self.limit
 
     def take(self, call: ToolCall) -> None:
         """Count a call, if it is admitted. The same call counts once, also when it comes again confirmed."""
@@ -52,6 +58,7 @@ class Quota:
         """Start over (/clear)."""
         self._batches.clear()
         self._calls.clear()
+        self._earlier = (0, 0)
 
 
 def _batch(call: ToolCall) -> str:

@@ -78,6 +78,12 @@ class TurnCalls:
         self._skipped.clear()
         self.changed()
 
+    def clear(self) -> None:
+        """The conversation begins anew (/clear)."""
+        self.turn_began()
+        self._occupied = 0.0
+        self.skips = 0
+
     def measured(self, used: float, size: float) -> None:
         """Tokens the conversation fills, of those the model's window has."""
         share = used / size if size else 0.0

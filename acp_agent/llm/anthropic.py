@@ -50,7 +50,7 @@ class AnthropicProvider:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """As the port says. A stream that ends before `message_stop` is a ProviderError (PROTOCOL)."""
         endpoint = self._endpoint
-        reply = Reply(endpoint.provider)
+        reply = Reply(endpoint.maker)
         async with self._opened(request) as events:
             async for event in events:
                 message = event_object(endpoint, event)

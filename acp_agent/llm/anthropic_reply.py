@@ -66,10 +66,10 @@ class _Block:
 
 
 class Reply:
-    """One assistant message in the making."""
+    """One assistant message in the making. `maker` is whose thoughts they are."""
 
-    def __init__(self, provider: str) -> None:
-        self._provider = provider
+    def __init__(self, maker: str) -> None:
+        self._maker = maker
         self._blocks: dict[int, _Block] = {}
         self._counts = dict.fromkeys(_COUNTS, 0)
         self._stop_reason = ""
@@ -93,7 +93,7 @@ class Reply:
             case "content_block_stop" | "ping":
                 pass
             case _:
-                _log.debug("event of unknown type skipped", provider=self._provider, type=kind[:50])
+                _log.debug("event of unknown type skipped", model=self._maker, type=kind[:50])
         return None
 
     def done(self) -> ModelDone:
@@ -127,13 +127,13 @@ class Reply:
                 text = as_text(whole.get("text"))
                 return TextPart(text) if text else None
             case "thinking" | "redacted_thinking":
-                return ThoughtPart(as_text(whole.get("thinking")), self._provider, whole)
+                return ThoughtPart(as_text(whole.get("thinking")), self._maker, whole)
             case "tool_use":
                 return _tool_use(block, seen)
             case _:
                 if "partial_json" in block.pieces:
                     whole["input"] = read_arguments(block.joined("partial_json")) or {}
-                return OpaquePart(self._provider, whole)
+                return OpaquePart(self._maker, whole)
 
     def _count(self, usage: JsonObject) -> None:
         """Counts are cumulative, and some servers send 0 for what they already told: the largest is right."""

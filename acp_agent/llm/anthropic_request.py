@@ -43,7 +43,7 @@ def request_body(endpoint: Endpoint, request: ModelRequest, default_max_tokens: 
         body["system"] = [{"type": "text", "text": request.system, "cache_control": _CACHE}]
     if request.tools:
         body["tools"] = _tools(request.tools)
-    messages = _messages(endpoint.provider, endpoint.shown(request.messages))
+    messages = _messages(endpoint.maker, endpoint.shown(request.messages))
     _mark_last_block(messages)
     body["messages"] = messages
     return {**body, **endpoint.extra_body}
@@ -57,11 +57,11 @@ def _tools(specs: Sequence[ToolSpec]) -> list[Json]:
     return [*tools]
 
 
-def _messages(provider: str, history: Iterable[Message]) -> list[Json]:
+def _messages(maker: str, history: Iterable[Message]) -> list[Json]:
     """Messages with at least one block; neighbours of one role become one, as the API would make them."""
     merged: list[tuple[Role, list[JsonObject]]] = []
     for message in history:
-        blocks = [block for part in _ordered(message) if (block := _block(provider, part)) is not None]
+        blocks = [block for part in _ordered(message) if (block := _block(maker, part)) is not None]
         if not blocks:
             continue
         if merged and merged[-1][0] is message.role:
@@ -76,17 +76,17 @@ def _ordered(message: Message) -> Sequence[Part]:
     return sorted(message.parts, key=lambda part: not isinstance(part, ToolResultPart))
 
 
-def _block(provider: str, part: Part) -> JsonObject | None:
-    """One content block, or None for what this provider must not see: blank text and others' reasoning (A16.6)."""
+def _block(maker: str, part: Part) -> JsonObject | None:
+    """One content block, or None for what this model must not see: blank text and others' reasoning (A16.6)."""
     match part:
         case TextPart(text):
             return {"type": "text", "text": text} if text.strip() else None
         case ImagePart():
             return _image(part)
         case ThoughtPart():
-            return part.opaque if part.provider == provider else None
+            return part.opaque if part.provider == maker else None
         case OpaquePart():
-            return part.payload if part.provider == provider else None
+            return part.payload if part.provider == maker else None
         case ToolUsePart():
             return {"type": "tool_use", "id": _id(part.id), "name": part.name, "input": part.arguments or {}}
         case ToolResultPart():

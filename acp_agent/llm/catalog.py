@@ -5,7 +5,7 @@ An adapter, and with it httpx, is imported when the first model of its type is b
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, assert_never
 
@@ -13,11 +13,13 @@ from acp_agent.config.model_settings import ModelOptions, ModelSettings
 from acp_agent.config.provider_settings import LlmSettings, ProviderType
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.ports import Embedder, Provider
+from acp_agent.llm import abilities
+from acp_agent.llm.configured import ConfiguredProviders
 from acp_agent.llm.deferred import DeferredEmbedder, DeferredProvider
 from acp_agent.llm.limits import ModelLimits, ModelTable, Price, load_table
 from acp_agent.llm.model_info import ModelInfo
 from acp_agent.llm.model_ref import ModelRef, parse_model
-from acp_agent.llm.provider_config import ProviderConfig, endpoint_of
+from acp_agent.llm.provider_config import ProviderConfig, StoredKeys, endpoint_of
 from acp_agent.llm.script import load_script
 from acp_agent.llm.scripted import ScriptedProvider
 from acp_agent.llm.without_tools import WithoutTools
@@ -38,24 +40,15 @@ class Catalog:
     """
 
     def __init__(self, configs: Iterable[ProviderConfig], models: Sequence[ModelSettings] = ()) -> None:
-        self._configs = {config.name: config for config in configs}
-        self._unusable: dict[str, ConfigError] = {}
-        self._models = tuple(models)
+        self._configured = ConfiguredProviders(configs, models)
         self._http: HttpClient | None = None
         self._one_client = Lock()
 
     @classmethod
-    def of(cls, settings: LlmSettings, environ: Mapping[str, str]) -> "Catalog":
-        """All that is configured, keys read from their variables.
-
-        A provider whose headers name a variable that is not set is left out; asking for it tells why.
-        """
-        catalog = cls((), settings.models)
-        for provider in settings.providers:
-            try:
-                catalog._configs[provider.name] = ProviderConfig.of(provider, environ)
-            except ConfigError as error:
-                catalog._unusable[provider.name] = error
+    def of(cls, settings: LlmSettings, environ: Mapping[str, str], stored: StoredKeys | None = None) -> "Catalog":
+        """All that is configured; see `ConfiguredProviders.of`."""
+        catalog = cls(())
+        catalog._configured = ConfiguredProviders.of(settings, environ, stored)
         return catalog
 
     @cached_property
@@ -64,15 +57,7 @@ class Catalog:
 
     def find(self, ref: ModelRef) -> ProviderConfig:
         """The configuration of a provider, as it is for this model. Raises ConfigError naming those there are."""
-        if ref.provider in self._unusable:
-            raise self._unusable[ref.provider]
-        config = self._configs.get(ref.provider)
-        if config is None:
-            names = ", ".join(self._configs) or "none is configured"
-            raise ConfigError("[llm]", "model", str(ref), f"a configured provider ({names})")
-        for entry in reversed(self._entries(ref)):
-            config = config.with_options(entry)
-        return config
+        return self._configured.find(ref)
 
     def build(self, ref: ModelRef, options: ModelOptions | None = None) -> Provider:
         """The model, ready to stream. Reads packaged files and imports: call it off the event loop.
@@ -85,12 +70,17 @@ class Catalog:
         provider = self._built(config, ref, self._table.limits(config.type, ref.model))
         return WithoutTools(provider) if config.tools is False else provider
 
-    def chain(self, refs: Sequence[ModelRef]) -> tuple[Provider, ...]:
+    def chain(self, refs: Sequence[ModelRef], first: ModelOptions | None = None) -> tuple[Provider, ...]:
         """Models in the order in which they are to be asked, each built when it first is.
 
+        first   what a session has chosen for the first of them
         One that cannot be built answers with a ProviderError (NOT_CONFIGURED). Reads a packaged file.
         """
-        return tuple(DeferredProvider(ref, self.window(ref), self.build) for ref in refs)
+        options = (first, *(None for _ in refs[1:]))
+        return tuple(
+            DeferredProvider(ref, self.window(ref), partial(self.build, options=chosen))
+            for ref, chosen in zip(refs, options, strict=True)
+        )
 
     def window(self, ref: ModelRef) -> int:
         """Tokens that fit into a model, as far as that is known without asking its server."""
@@ -104,12 +94,24 @@ class Catalog:
         """Whether a model is offered tools. Raises ConfigError."""
         return self.find(ref).tools is not False
 
+    def chosen(self, ref: ModelRef, level: str, temperature: str) -> ModelOptions:
+        """What a thought level and the name of a temperature mean for a model that takes them; empty: nothing."""
+        try:
+            config = self.find(ref)
+        except ConfigError:
+            return ModelOptions()
+        return abilities.chosen(config, level, temperature)
+
+    def thoughtless(self, ref: ModelRef) -> ModelOptions:
+        """How a model is asked to think as little as it can. Raises ConfigError."""
+        return abilities.thoughtless(self.find(ref), ref.model, self._table)
+
     def price(self, ref: ModelRef) -> Price | None:
         """What a model costs; None where that is not known. Raises ConfigError for no such provider.
 
         Packaged prices are the vendors' own: what another address takes, nobody here knows.
         """
-        for entry in self._entries(ref):
+        for entry in self._configured.entries(ref):
             if entry.price is not None:
                 return Price.model_validate(entry.price.model_dump())
         return self._table.price(ref.model) if self.find(ref).at_vendor else None
@@ -152,7 +154,8 @@ class Catalog:
         if config.type is not ProviderType.ANTHROPIC:
             return None
         make: Callable[..., TokenCounter] = importlib.import_module("acp_agent.llm.count_tokens").AnthropicCounter
-        return make(endpoint_of(config, ref.model, self._table.limits(config.type, ref.model)), self._client(config))
+        limits, efforts = self._table.limits(config.type, ref.model), self._table.efforts_of(ref.model)
+        return make(endpoint_of(config, ref.model, limits, efforts), self._client(config))
 
     async def aclose(self) -> None:
         """Close the connections of every model built here."""
@@ -182,12 +185,8 @@ class Catalog:
                 )
             case _:
                 assert_never(config.type)
-        return adapter(endpoint_of(config, ref.model, limits), self._client(config))
-
-    def _entries(self, ref: ModelRef) -> list[ModelSettings]:
-        """What the user says of a model, the most particular first."""
-        fitting = [entry for entry in self._models if str(ref).startswith(entry.id)]
-        return sorted(fitting, key=lambda entry: len(entry.id), reverse=True)
+        efforts = self._table.efforts_of(ref.model)
+        return adapter(endpoint_of(config, ref.model, limits, efforts), self._client(config))
 
     def _completed(self, info: ModelInfo) -> ModelInfo:
         ref = ModelRef(info.provider, info.model)

@@ -1,5 +1,6 @@
 """Where a model answers: what an adapter needs to know about one configured model, and what the model may be shown."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -11,12 +12,14 @@ _MOST_IMAGES = 20
 _MOST_IMAGE_CHARS = 16 * 1024 * 1024
 """Of base64 in one request: the smallest limit of the big APIs (Gemini) is 20 MB with all the words."""
 
+_SNAPSHOT = re.compile(r"-\d{4}-?\d\d-?\d\d$")
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One model behind one address, every default already filled in by the catalog.
 
-    provider        the configured name, for messages and for tagging opaque parts
+    provider        the configured name, for messages
     base_url        without a slash at the end
     api_key         empty where the server wants none; never in a repr
     key_source      where the user would mend the key, such as "ANTHROPIC_API_KEY"
@@ -42,6 +45,15 @@ class Endpoint:
     images: bool = True
     extra_body: JsonObject = field(default_factory=dict[str, Json])
 
+    @property
+    def maker(self) -> str:
+        """Whose thoughts this model can take up again: its own, at this provider, whatever the date of the snapshot.
+
+        Thoughts and opaque parts bear it in their `provider`: a signature is good for the model alone that gave it
+        (A16.6).
+        """
+        return f"{self.provider}:{family(self.model)}"
+
     def shown(self, messages: Sequence[Message]) -> Sequence[Message]:
         """The conversation as this model may be sent it: a short text in place of each picture it cannot get."""
         sizes = [len(image.data) for message in messages for part in message.parts for image in _images(part)]
@@ -60,6 +72,11 @@ class Endpoint:
                 parts.append(_without(part, count, why))
             shown.append(replace(message, parts=tuple(parts)))
         return shown
+
+
+def family(model: str) -> str:
+    """Whose reasoning a model can take up again: its id, without the date of a snapshot."""
+    return _SNAPSHOT.sub("", model)
 
 
 def _left_out(sizes: Sequence[int]) -> int:

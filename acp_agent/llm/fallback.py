@@ -2,11 +2,10 @@
 
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
-from acp_agent.core.messages import ModelEvent, OpaquePart, Role, ThoughtPart, ToolResultPart
+from acp_agent.core.messages import ModelEvent, Role, ToolResultPart
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.llm.closing import closing
 
@@ -54,9 +53,6 @@ class FallbackProvider:
         self._clock = clock
         self._at = 0
         self._until = 0.0
-        names = [provider.name for provider in providers]
-        self._leading = frozenset(map(names.index, names))  # the first model of each provider
-        self._mixed: set[str] = set()  # providers of whose models another one than that has spoken
 
     @property
     def name(self) -> str:
@@ -81,11 +77,9 @@ class FallbackProvider:
                 await self._switch(place, errors[-1])
             silent = True
             try:
-                async with closing(self._providers[place].stream(self._for(place, request))) as events:
+                async with closing(self._providers[place].stream(request)) as events:
                     async for event in events:
                         silent = False
-                        if place not in self._leading:
-                            self._mixed.add(self._providers[place].name)
                         yield event
                 return
             except ProviderError as error:
@@ -108,22 +102,6 @@ class FallbackProvider:
         await self._on_switch(
             f"{silent.name}:{silent.model} did not answer ({error}); asking {asked.name}:{asked.model}"
         )
-
-    def _for(self, place: int, request: ModelRequest) -> ModelRequest:
-        """The request without what only another model understands.
-
-        Adapters tell thoughts apart by their provider, and two models of one provider have the same. So only the
-        first one is sent any, as long as no other has spoken.
-        """
-        if place in self._leading and self._providers[place].name not in self._mixed:
-            return request
-        messages = tuple(
-            replace(
-                message, parts=tuple(part for part in message.parts if not isinstance(part, ThoughtPart | OpaquePart))
-            )
-            for message in request.messages
-        )
-        return replace(request, messages=messages)
 
 
 def _begins_a_turn(request: ModelRequest) -> bool:

@@ -2,11 +2,14 @@
 
 import re
 import tomllib
+from collections.abc import Iterable
+from enum import StrEnum
 from importlib.resources import files
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from acp_agent.config.model_settings import Effort
 from acp_agent.core.messages import Usage
 
 _MILLION: Final = 1_000_000
@@ -61,6 +64,29 @@ class ModelLimits(BaseModel):
     images: bool = False
 
 
+class Rest(StrEnum):
+    """How a model of Anthropic's is asked not to think before it answers: `thinking` of the request."""
+
+    OMITTED = "omitted"
+    DISABLED = "disabled"
+    BETWEEN_TOOLS = "between_tools"
+
+
+class Efforts(BaseModel):
+    """How hard a model that thinks can be asked to.
+
+    takes  the words it knows, least first; none where they are not known
+    usual  which of them holds when nothing is asked for; None where that is not known
+    rest   how one of Anthropic's is asked not to think; None for one that always does
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    takes: tuple[Effort, ...] = ()
+    usual: Effort | None = None
+    rest: Rest | None = None
+
+
 class ModelTable(BaseModel):
     """The data file: defaults by provider type, models by prefix of their id, prices by the id without its date."""
 
@@ -68,6 +94,7 @@ class ModelTable(BaseModel):
 
     defaults: dict[str, ModelLimits]
     models: dict[str, ModelLimits]
+    efforts: dict[str, Efforts]
     prices: dict[str, Price]
 
     def limits(self, provider_type: str, model: str) -> ModelLimits:
@@ -80,14 +107,23 @@ class ModelTable(BaseModel):
 
     def known(self, model: str) -> ModelLimits | None:
         """The entry with the longest prefix of the id, or of its last part after a slash; None for a stranger."""
-        names = (model.lower(), model.lower().rpartition("/")[2])
-        prefixes = [prefix for prefix in self.models if any(name.startswith(prefix) for name in names)]
-        return self.models[max(prefixes, key=len)] if prefixes else None
+        prefix = _longest_prefix(self.models, model)
+        return self.models[prefix] if prefix else None
+
+    def efforts_of(self, model: str) -> Efforts:
+        """How hard a model can be asked to think, by its id; empty for a stranger."""
+        prefix = _longest_prefix(self.efforts, model)
+        return self.efforts[prefix] if prefix else Efforts()
 
     def price(self, model: str) -> Price | None:
         """What the vendor itself takes for exactly this model, or a dated edition of it; None where that is unknown."""
         name = model.lower()
         return self.prices.get(name) or self.prices.get(_EDITION.sub("", name))
+
+
+def _longest_prefix(prefixes: Iterable[str], model: str) -> str:
+    names = (model.lower(), model.lower().rpartition("/")[2])
+    return max((prefix for prefix in prefixes if any(name.startswith(prefix) for name in names)), key=len, default="")
 
 
 def load_table() -> ModelTable:

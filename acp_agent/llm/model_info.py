@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from acp_agent.config.model_settings import Effort
 from acp_agent.llm.limits import ModelLimits, Price
 from acp_agent.llm.provider_config import ProviderConfig
 
@@ -16,6 +17,7 @@ class ModelInfo:
     context_window  tokens, input and output together
     max_output      tokens of one answer
     thinking        thinks before it answers
+    efforts         how hard it can be asked to; empty where nobody says
     """
 
     provider: str
@@ -27,6 +29,7 @@ class ModelInfo:
     tools: bool | None = None
     thinking: bool | None = None
     price: Price | None = None
+    efforts: tuple[Effort, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.provider}:{self.model}"

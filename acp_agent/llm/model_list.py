@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final, assert_never
 from urllib.parse import quote
 
+from acp_agent.config.model_settings import Effort
 from acp_agent.config.provider_settings import ProviderType
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.types import Json, JsonObject
@@ -99,6 +100,7 @@ async def _anthropic(endpoint: Endpoint, http: HttpClient) -> list[ModelInfo]:
                 max_output=as_count(entry.get("max_tokens")) or None,
                 images=_supported(entry, "image_input"),
                 thinking=_supported(entry, "thinking", "types", "adaptive"),
+                efforts=tuple(effort for effort in Effort if _supported(entry, "effort", effort.value)),
             )
             for name, entry in _named(page.get("data"), "id")
             if entry.get("lifecycle") != "retired"
@@ -134,8 +136,13 @@ async def _openai(endpoint: Endpoint, http: HttpClient) -> list[ModelInfo]:
             thinking=_listed(entry.get("supported_parameters"), "reasoning"),
             price=_router_price(as_object(entry.get("pricing"))),
         )
-        for name, entry in _named(page.get("data"), "id")
+        for name, entry in sorted(_named(page.get("data"), "id"), key=_age)
     ]
+
+
+def _age(named: tuple[str, JsonObject]) -> int:
+    """Newest first where the server tells, else as they came: OpenAI lists them in no order."""
+    return -as_count(named[1].get("created"))
 
 
 def _out_of_place(config: ProviderConfig, info: ModelInfo) -> bool:

@@ -81,7 +81,7 @@ class OllamaProvider:
                 await self._ask_for_card()
         endpoint = self._endpoint
         body = write(self._body(request))
-        reply = Reply(endpoint.provider, body, (use.id for message in request.messages for use in message.tool_uses))
+        reply = Reply(endpoint.maker, body, (use.id for message in request.messages for use in message.tool_uses))
         async with (
             posted(self._http, endpoint, "/api/chat", body, endpoint.timeout) as answer,
             aclosing(json_lines(endpoint, answer)) as lines,

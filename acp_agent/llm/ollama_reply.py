@@ -37,13 +37,14 @@ class _Call:
 class Reply:
     """One assistant message in the making.
 
+    maker   whose thoughts they are
     seed    the request's bytes; the id of a call that came without one follows from them and the call's place alone:
             the same answer gives the same ids however it was cut, and no other answer gives them
     taken   ids of calls already in the conversation
     """
 
-    def __init__(self, provider: str, seed: bytes, taken: Iterable[str] = ()) -> None:
-        self._provider = provider
+    def __init__(self, maker: str, seed: bytes, taken: Iterable[str] = ()) -> None:
+        self._maker = maker
         self._seed = seed
         self._taken = set(taken)
         self._text: list[str] = []
@@ -85,7 +86,7 @@ class Reply:
         """The whole message. Call it once, after `complete`."""
         parts: list[Part] = []
         if self._thought:
-            parts.append(ThoughtPart("".join(self._thought), self._provider))
+            parts.append(ThoughtPart("".join(self._thought), self._maker))
         if self._text:
             parts.append(TextPart("".join(self._text)))
         digest = hashlib.sha256(self._seed).hexdigest()[:24] if self._calls else ""

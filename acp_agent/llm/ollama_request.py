@@ -78,7 +78,7 @@ def _messages(endpoint: Endpoint, request: ModelRequest) -> list[Json]:
             case Role.USER:
                 out.extend(_user(message, tools))
             case Role.ASSISTANT:
-                out.extend(_assistant(endpoint.provider, message))
+                out.extend(_assistant(endpoint.maker, message))
             case _:
                 assert_never(message.role)
     return out
@@ -118,10 +118,10 @@ def _user(message: Message, tools: Mapping[str, str]) -> Sequence[JsonObject]:
     return out
 
 
-def _assistant(provider: str, message: Message) -> Sequence[JsonObject]:
-    """The answer, its calls, and the thoughts, to their own provider only (A16.6)."""
+def _assistant(maker: str, message: Message) -> Sequence[JsonObject]:
+    """The answer, its calls, and the thoughts, to the model that made them only (A16.6)."""
     out: JsonObject = {"role": "assistant", "content": message.text}
-    thoughts = [part.text for part in message.parts if isinstance(part, ThoughtPart) and part.provider == provider]
+    thoughts = [part.text for part in message.parts if isinstance(part, ThoughtPart) and part.provider == maker]
     if any(thoughts):
         out["thinking"] = "".join(thoughts)
     calls: list[Json] = [

@@ -43,7 +43,7 @@ class OpenAIProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """As the port says. Neither a finish reason nor `[DONE]` before the end is a ProviderError (PROTOCOL)."""
-        reply = Reply(self._endpoint.provider)
+        reply = Reply(self._endpoint.maker)
         async with self._opened(request) as events:
             async for event in events:
                 if event.data.strip() == _DONE:

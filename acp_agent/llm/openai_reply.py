@@ -49,10 +49,14 @@ class _Call:
 
 
 class Reply:
-    """One assistant message in the making. `finish_reason` is empty until the server says why it stopped."""
+    """One assistant message in the making.
 
-    def __init__(self, provider: str) -> None:
-        self._provider = provider
+    maker           whose thoughts they are
+    finish_reason   empty until the server says why it stopped
+    """
+
+    def __init__(self, maker: str) -> None:
+        self._maker = maker
         self._text: list[str] = []
         self._thought: list[str] = []
         self._reasoning_key = ""
@@ -80,7 +84,7 @@ class Reply:
         parts: list[Part] = []
         if self._thought:
             thought = "".join(self._thought)
-            parts.append(ThoughtPart(thought, self._provider, {self._reasoning_key: thought}))
+            parts.append(ThoughtPart(thought, self._maker, {self._reasoning_key: thought}))
         if self._text:
             parts.append(TextPart("".join(self._text)))
         parts.extend(_tool_uses(self._calls))

@@ -61,7 +61,7 @@ def request_body(endpoint: Endpoint, request: ModelRequest, quirks: frozenset[Qu
     if Quirk.NO_IMAGES in quirks:
         endpoint = replace(endpoint, images=False)
     for message in endpoint.shown(request.messages):
-        messages.extend(_messages(endpoint.provider, message))
+        messages.extend(_messages(endpoint.maker, message))
     body: JsonObject = {
         "model": endpoint.model,
         "messages": messages,
@@ -100,12 +100,12 @@ def _tool(spec: ToolSpec) -> JsonObject:
     }
 
 
-def _messages(provider: str, message: Message) -> list[JsonObject]:
+def _messages(maker: str, message: Message) -> list[JsonObject]:
     match message.role:
         case Role.USER:
             return _user(message)
         case Role.ASSISTANT:
-            return _assistant(provider, message)
+            return _assistant(maker, message)
         case _:
             assert_never(message.role)
 
@@ -146,11 +146,11 @@ def _image(part: ImagePart) -> JsonObject:
     return {"type": "image_url", "image_url": {"url": f"data:{part.mime_type};base64,{part.data}"}}
 
 
-def _assistant(provider: str, message: Message) -> list[JsonObject]:
-    """The answer, its calls, and the reasoning under the name it came by, to its own provider only (A16.6)."""
+def _assistant(maker: str, message: Message) -> list[JsonObject]:
+    """The answer, its calls, and the reasoning under the name it came by, to the model that made it only (A16.6)."""
     out: JsonObject = {"role": "assistant", "content": message.text or None}
     for part in message.parts:
-        if isinstance(part, ThoughtPart) and part.provider == provider and part.opaque:
+        if isinstance(part, ThoughtPart) and part.provider == maker and part.opaque:
             # Only these: the same provider may have been spoken to by its other API, which keeps whole items.
             for key, piece in ((key, part.opaque[key]) for key in REASONING_KEYS if key in part.opaque):
                 before = out.get(key)

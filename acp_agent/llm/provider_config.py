@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar, cast
+from typing import Final, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
 from acp_agent.config.model_settings import Effort, ModelOptions, OpenAIApi
@@ -11,7 +11,7 @@ from acp_agent.config.provider_settings import ProviderSettings, ProviderType
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.llm.endpoint import Endpoint
-from acp_agent.llm.limits import ModelLimits
+from acp_agent.llm.limits import Efforts, ModelLimits, Rest
 
 # The most an answer is asked to be when nobody said: longer ones take minutes and eat into the window.
 _USUAL_MAX_TOKENS: Final = 32_000
@@ -24,6 +24,18 @@ _BASE_URLS: Final = {
 _KEY_VARIABLES: Final = {ProviderType.ANTHROPIC: "ANTHROPIC_API_KEY", ProviderType.OPENAI: "OPENAI_API_KEY"}
 
 _T = TypeVar("_T")
+
+
+class StoredKeys(Protocol):
+    """The keys people have stored, each for one provider at one address."""
+
+    def has(self, provider: str, base_url: str) -> bool:
+        """Whether there is one. Quick."""
+        ...
+
+    def key(self, provider: str, base_url: str) -> str:
+        """The key as it is stored now; empty when none is. Blocks, maybe for long. Raises ConfigError."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +56,8 @@ class ProviderConfig:
     headers         further HTTP headers of every request; may hold secrets
     extra_body      fields added to every request, such as { top_p = 0.9 }
     keep_alive      how long Ollama keeps a model loaded, such as "30m"
+    stored          keys that are in no variable, looked up for every endpoint anew: one stored a moment ago counts
+    key_source      where a key that is in no variable comes from, in messages
     """
 
     name: str
@@ -64,9 +78,13 @@ class ProviderConfig:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     extra_body: JsonObject = field(default_factory=dict[str, Json])
     keep_alive: str = ""
+    stored: StoredKeys | None = field(default=None, repr=False, compare=False)
+    key_source: str = ""
 
     @classmethod
-    def of(cls, settings: ProviderSettings, environ: Mapping[str, str]) -> "ProviderConfig":
+    def of(
+        cls, settings: ProviderSettings, environ: Mapping[str, str], stored: StoredKeys | None = None
+    ) -> "ProviderConfig":
         """A provider as configured, key and headers read from their variables. Raises ConfigError for an unset one."""
         config = cls(
             name=settings.name,
@@ -79,6 +97,7 @@ class ProviderConfig:
             headers=settings.request_headers(environ),
             extra_body=cast("JsonObject", dict(settings.extra_body or {})),
             keep_alive=settings.keep_alive or "",
+            stored=stored,
         )
         return config.with_options(settings)
 
@@ -95,6 +114,16 @@ class ProviderConfig:
             temperature=_first(options.temperature, self.temperature),
             api=options.api or self.api,
         )
+
+    def with_stored_key(self) -> "ProviderConfig":
+        """With the key `acp-agent login` stored, where no variable holds one: a variable goes first.
+
+        May wait for the keyring: not for the event loop where `stored.has` says yes. Raises ConfigError.
+        """
+        if self.stored is None or self.api_key.strip() or self.type is ProviderType.SCRIPTED:
+            return self
+        key = self.stored.key(self.name, self.base_url)
+        return replace(self, api_key=key, key_source="the key `acp-agent login` stored") if key else self
 
     @property
     def at_vendor(self) -> bool:
@@ -113,53 +142,70 @@ def _first(said: _T | None, otherwise: _T | None) -> _T | None:
     return otherwise if said is None else said
 
 
-def endpoint_of(config: ProviderConfig, model: str, limits: ModelLimits) -> Endpoint:
-    """A model's endpoint. Raises ConfigError: a missing or impossible key, an impossible address."""
+def endpoint_of(config: ProviderConfig, model: str, limits: ModelLimits, efforts: Efforts | None = None) -> Endpoint:
+    """A model's endpoint, with a stored key where no variable holds one; see `with_stored_key`.
+
+    Raises ConfigError: a missing or impossible key, an impossible address.
+    """
+    config = config.with_stored_key()
     where = f"provider {config.name!r}"
     variable = config.api_key_env or _KEY_VARIABLES.get(config.type, "")
     key = config.api_key.strip()
     if not key and not config.base_url and config.type in _KEY_VARIABLES:
-        raise ConfigError(where, variable, "", "an API key in this environment variable")
+        raise ConfigError(where, variable, "", "an API key in this environment variable, or `acp-agent login`")
     if key and not re.fullmatch(r"[!-~]+", key):
         raise ConfigError(where, variable or "api_key", "(not shown)", "a key of printable ASCII without spaces")
     max_tokens = config.max_tokens
     if max_tokens is None and config.type is ProviderType.ANTHROPIC:
         max_tokens = min(limits.max_output, _USUAL_MAX_TOKENS)
-    thinking = limits.thinking if config.thinking is None else config.thinking
+    thinking, chosen = _chosen(config, limits, efforts or Efforts())
     return Endpoint(
         provider=config.name,
         model=model,
         base_url=_base_url(config, where),
         api_key=key,
-        key_source=variable or f"the API key of {where}",
+        key_source=config.key_source or variable or f"the API key of {where}",
         timeout=config.timeout,
         context_window=config.context_window or limits.context_window,
         max_tokens=max_tokens,
         thinking=thinking,
         images=limits.images if config.images is None else config.images,
-        extra_body={**_chosen(config, thinking=thinking), **config.extra_body},
+        extra_body={**chosen, **config.extra_body},
     )
 
 
-def _chosen(config: ProviderConfig, *, thinking: bool) -> JsonObject:
-    """Temperature, effort and the like, in the words of the provider's API.
+def _chosen(config: ProviderConfig, limits: ModelLimits, efforts: Efforts) -> tuple[bool, JsonObject]:
+    """Whether the model is asked to think; temperature, effort and the like, in the words of the provider's API.
 
     The same in every request of a session, since what differs loses the prompt cache. A model that thinks takes no
-    temperature, at Anthropic and at OpenAI alike; one that does not knows no effort.
+    temperature, at Anthropic and at OpenAI alike; one that does not knows no effort. Newer ones of Anthropic's think
+    unless they are told not to, and some whatever they are told.
     """
+    thinking = limits.thinking if config.thinking is None else config.thinking
     fields: JsonObject = {}
     local = config.type is ProviderType.OLLAMA  # it takes both, and its adapter learns who thinks from the server
     if config.temperature is not None and (local or not thinking):
         fields["temperature"] = config.temperature
     if config.keep_alive:  # the server reads no text without a unit
         fields["keep_alive"] = int(config.keep_alive) if config.keep_alive in ("-1", "0") else config.keep_alive
-    if config.effort is None or local or not thinking:
-        return fields
+    if local:
+        return thinking, fields
+    effort = config.effort
+    if config.type is ProviderType.ANTHROPIC and (not thinking or effort is Effort.NONE):
+        if efforts.rest is None:  # of some that always think it is known
+            return thinking, fields
+        return False, fields if efforts.rest is Rest.OMITTED else {**fields, "thinking": {"type": efforts.rest.value}}
+    if effort is not None and thinking:
+        fields |= _effort(config, effort)
+    return thinking, fields
+
+
+def _effort(config: ProviderConfig, effort: Effort) -> JsonObject:
     if config.type is ProviderType.ANTHROPIC:
-        return {**fields, "output_config": {"effort": config.effort.value}}
+        return {"output_config": {"effort": effort.value}}
     if config.speaks_responses:
-        return {**fields, "reasoning": {"effort": config.effort.value}}
-    return {**fields, "reasoning_effort": config.effort.value}
+        return {"reasoning": {"effort": effort.value}}
+    return {"reasoning_effort": effort.value}
 
 
 def _base_url(config: ProviderConfig, where: str) -> str:

@@ -11,14 +11,13 @@ from acp_agent.core.errors import ProviderError
 from acp_agent.core.messages import ModelEvent
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import JsonObject
-from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm.endpoint import Endpoint, family
 from acp_agent.llm.exchange import event_object, event_stream, rest
 from acp_agent.llm.failure import broken_stream, stream_failure
 from acp_agent.llm.json_wire import as_object, as_text
 from acp_agent.llm.responses_reply import Reply
 from acp_agent.llm.responses_request import (
     Quirk,
-    family,
     quirk_in,
     refuses_thoughts,
     request_body,

@@ -26,13 +26,12 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import Json, JsonObject, ToolSpec
-from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm.endpoint import Endpoint, family
 from acp_agent.llm.json_wire import as_object
 from acp_agent.llm.openai_request import PICTURES_REFUSED, PICTURES_REFUSED_BY
 
 _LEAST_TOKENS: Final = 16  # OpenAI refuses a smaller `max_output_tokens`
 _LONGEST_ID: Final = 64  # characters of a `call_id`
-_SNAPSHOT: Final = re.compile(r"-\d{4}-?\d\d-?\d\d$")
 
 
 class Quirk(StrEnum):
@@ -81,11 +80,6 @@ def quirk_in(error: ProviderError) -> Quirk | None:
 def refuses_thoughts(error: ProviderError) -> bool:
     """Whether the server will not take back earlier reasoning: another organisation's, too old, out of its place."""
     return error.status in (400, 404, 422) and bool(_THOUGHTS_REFUSED.search(str(error)))
-
-
-def family(model: str) -> str:
-    """Whose reasoning a model can take up again: its id, without the date of a snapshot."""
-    return _SNAPSHOT.sub("", model)
 
 
 def request_body(endpoint: Endpoint, request: ModelRequest, quirks: frozenset[Quirk]) -> JsonObject:

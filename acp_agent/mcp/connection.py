@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.to_thread
 
+from acp_agent.core.elicitation import Elicitor
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.mcp import McpConnection, McpDefinition, McpReply, McpServer, McpState
 from acp_agent.core.types import JsonObject
 from acp_agent.mcp import failures
+from acp_agent.mcp.elicitation import ServerQuestions
 from acp_agent.mcp.relist import Relist
 from acp_agent.net.lookup import Resolve, system_resolve
 from acp_agent.tools.visible import visible
@@ -44,6 +46,7 @@ class Connection(McpConnection):
     changed       called whenever state, problem or definitions have changed; must be quick
     environment   variables of which a program is given a few plain ones
     dial, resolve, trust   how an HTTP server is reached; see net.mcp_http
+    elicitor      who asks the user what the server wants to know, looked up each time; None for nobody (A28)
     sleep         waits between tries, pings and lists
     """
 
@@ -56,6 +59,7 @@ class Connection(McpConnection):
         dial: "Dial | None" = None,
         resolve: Resolve = system_resolve,
         trust: ssl.SSLContext | None = None,
+        elicitor: Callable[[], Elicitor | None] = lambda: None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
         self._server = server
@@ -64,6 +68,7 @@ class Connection(McpConnection):
         self._dial = dial
         self._resolve = resolve
         self._trust = trust
+        self._questions = ServerQuestions(server.name, elicitor)
         self._sleep = sleep
         self._state = McpState.STARTING
         self._warnings: tuple[str, ...] = ()
@@ -74,9 +79,7 @@ class Connection(McpConnection):
         self._conversation: Conversation | None = None
         self._relist = Relist(sleep)
         self._turned = anyio.Event()
-        self._calls = 0
-        self._stable = False
-        self._closing = False
+        self._stable = self._closing = False
         self._scope: anyio.CancelScope | None = None
 
     @property
@@ -101,12 +104,8 @@ class Connection(McpConnection):
 
     async def call(self, definition: McpDefinition, arguments: JsonObject) -> McpReply:
         conversation = await self._agreed(definition)  # and nothing waited for between that and the request
-        self._calls += 1
-        try:
-            with anyio.move_on_after(self._server.tool_timeout):
-                return await conversation.call(definition.name, arguments)
-        finally:
-            self._calls -= 1
+        with self._questions.call(self._server.tool_timeout):
+            return await conversation.call(definition.name, arguments)
         raise failures.no_answer(self._server.name, definition.name, self._server.tool_timeout)
 
     async def _agreed(self, definition: McpDefinition) -> "Conversation":
@@ -207,12 +206,13 @@ class Connection(McpConnection):
         from acp_agent.mcp.opening import Conversation, Wire  # noqa: PLC0415 - see above
 
         self._relist, ready = Relist(self._sleep), False
-        wire = Wire(list_changed=self._relist.ask, sleep=self._sleep)
+        wire = Wire(list_changed=self._relist.ask, sleep=self._sleep, asker=self._questions)
         self._stable = self._final = False
         try:
             async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._questions.serve, wire)
                 tasks.start_soon(transport.serve, wire)
-                async with Conversation(self._server, wire) as conversation:
+                async with Conversation(self._server, wire, self._questions) as conversation:
                     ready = await self._begin(conversation, wire)
                     if ready:
                         async with anyio.create_task_group() as watching:
@@ -260,7 +260,7 @@ class Connection(McpConnection):
             heard = wire.received
             await self._sleep(_HEALTH_EVERY)
             self._stable = True
-            if wire.received != heard or self._calls:
+            if wire.received != heard or self._questions.calls:
                 continue
             with anyio.move_on_after(min(_PING_TIMEOUT, self._server.tool_timeout)) as limit:
                 try:

@@ -11,7 +11,18 @@ import anyio.to_thread
 from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.types import CONNECTION_CLOSED, Implementation
+from mcp.types import (
+    CONNECTION_CLOSED,
+    ClientCapabilities,
+    ElicitationCapability,
+    FormElicitationCapability,
+    Implementation,
+    InitializedNotification,
+    InitializeRequest,
+    InitializeRequestParams,
+    InitializeResult,
+    UrlElicitationCapability,
+)
 from pydantic import ValidationError
 
 from acp_agent import __version__
@@ -20,6 +31,7 @@ from acp_agent.core.mcp import McpReply, McpServer
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.mcp import failures
 from acp_agent.mcp.definitions import Catalogue
+from acp_agent.mcp.elicitation import ServerQuestions
 from acp_agent.mcp.replies import read_reply
 from acp_agent.mcp.wire import Wire
 
@@ -27,21 +39,27 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+"""Of the protocol, those that begin with a handshake; the last one is asked for."""
+
 _MAX_PAGES: Final = 20
 _CURSOR: Final = 4096
 _REPLIES: Final = frozenset({ToolErrorCategory.INVALID_PARAMETERS, ToolErrorCategory.PERMANENT_FAILURE})
 
 
 class Conversation:
-    """One session with a server. Use as an async context manager, in one task; calls may come from any."""
+    """One session with a server. Use as an async context manager, in one task; calls may come from any.
 
-    def __init__(self, server: McpServer, wire: Wire) -> None:
+    questions   knows what the server may ask the user for
+    """
+
+    def __init__(self, server: McpServer, wire: Wire, questions: ServerQuestions) -> None:
         self._server = server
+        self._questions = questions
         self._wire = wire
         self._dispatcher = JSONRPCDispatcher(wire.incoming, wire)
-        # No callbacks, so no sampling, no roots and no elicitation are offered.
-        info = Implementation(name="acp-agent", version=__version__)
-        self._session = ClientSession(dispatcher=self._dispatcher, client_info=info)
+        # No callbacks, so no sampling and no roots are offered; the wire sees to elicitation.
+        self._session = ClientSession(dispatcher=self._dispatcher)
 
     async def __aenter__(self) -> "Self":
         await self._session.__aenter__()
@@ -63,14 +81,32 @@ class Conversation:
     async def open(self) -> None:
         """Shake hands. Raises ToolError."""
         try:
-            await self._session.initialize()
+            await self._shake_hands()
         except MCPError as error:
             raise self._error(error) from None
         except ValidationError:
             raise failures.no_reply(self._server.name, "its initialize result has a wrong form") from None
-        except RuntimeError:  # the one it raises for a protocol version that it does not know
+
+    async def _shake_hands(self) -> None:
+        """As `ClientSession.initialize`, which cannot offer one kind of elicitation without the other."""
+        request = InitializeRequest(
+            params=InitializeRequestParams(
+                protocol_version=VERSIONS[-1],
+                capabilities=ClientCapabilities(elicitation=self._elicitation()),
+                client_info=Implementation(name="acp-agent", version=__version__),
+            )
+        )
+        result = await self._session.send_request(request, InitializeResult)
+        if result.protocol_version not in VERSIONS:
             message = f"MCP server {self._server.name} speaks no version of the protocol that is known here"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message) from None
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
+        self._session.adopt(result)
+        await self._session.send_notification(InitializedNotification())
+
+    def _elicitation(self) -> ElicitationCapability | None:
+        form = FormElicitationCapability() if self._questions.forms else None
+        url = UrlElicitationCapability() if self._questions.visits else None
+        return ElicitationCapability(form=form, url=url) if form or url else None
 
     async def tools(self) -> Catalogue:
         """The server's tools, page by page, as many as may be kept. Raises ToolError."""

@@ -1,14 +1,15 @@
 """Between a transport and the `mcp` package's session: what a server sends is sorted before anything believes it.
 
-Only answers to requests under way go on, each once. What a server asks for (sampling, roots, elicitation) is refused
-and its pings are answered right here; of what it tells, only that its tools changed matters. Whatever else comes is
+Only answers to requests under way go on, each once. Its pings are answered right here, and what it asks for
+(sampling, roots) is refused, but for questions to the user where there is one; of what it tells, only that its tools
+changed matters, and what becomes of such a question. Whatever else comes is
 dropped, and slows down who sends much of it: nothing is read meanwhile, so a flood fills the sender's own pipe.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Final, Self, TypeAlias, cast
+from typing import Final, Protocol, Self, TypeAlias, cast
 
 import anyio
 from mcp.shared.message import SessionMessage
@@ -25,7 +26,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from acp_agent.core.errors import ToolFailure
-from acp_agent.core.types import Json
+from acp_agent.core.types import Json, JsonObject
 from acp_agent.mcp.lines import BrokenServerError
 
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
@@ -42,21 +43,39 @@ _PENALTY: Final = 0.05
 """Seconds of silence after so many messages, or bytes, that nobody asked for."""
 _OWN_CODES: Final = 1_000_000
 _ID_LIMIT: Final = 200
-_LIST_CHANGED: Final = "notifications/tools/list_changed"
 _CANCELLED: Final = "notifications/cancelled"
+_ELICIT: Final = "elicitation/create"
+
+
+class Asker(Protocol):
+    """Whoever hears a server's questions to the user. Nothing here may wait."""
+
+    def asked(self, identity: int | str, params: Json) -> None:
+        """The server asks. Answered later by `Wire.answer` or `Wire.refuse`."""
+        ...
+
+    def withdrawn(self, identity: int | str) -> None:
+        """The server does not want to know any more."""
+        ...
+
+    def visited(self, visit: str) -> None:
+        """What a page was for is done, the server says."""
+        ...
 
 
 class Wire:
     """The pair of streams a ClientSession speaks over: `incoming` to read from, the wire itself to write to.
 
     list_changed   called when the server says that its tools changed, as often as it does
+    asker          hears the server's questions to the user; None where these are refused
     outgoing       what is to be sent, for the transport
     lost           set when the server is gone or not worth listening to; `reason` says why in our words, `said` what
                    the server had to say about it, `final` that trying again would be of no use
     """
 
-    def __init__(self, *, list_changed: Callable[[], None], sleep: Sleep) -> None:
+    def __init__(self, *, list_changed: Callable[[], None], sleep: Sleep, asker: Asker | None = None) -> None:
         self._list_changed = list_changed
+        self._asker = asker
         self._sleep = sleep
         self._deliver, self.incoming = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUE)
         self._send, self.outgoing = anyio.create_memory_object_stream[SessionMessage](_QUEUE)
@@ -172,11 +191,10 @@ class Wire:
                 return
             case {"method": str(method), "id": int(identity) | str(identity)} if _is_id(identity):
                 self._junk = 0
-                self._answer(identity, method)
+                self._serve(identity, method, item.get("params"))
             case {"method": str(method)} if "id" not in item:
                 self._junk = 0
-                if method == _LIST_CHANGED:
-                    self._list_changed()
+                self._heed(method, item.get("params"))
             case {"result": _} | {"error": _}:
                 pass  # late, twice, or never asked for
             case _:
@@ -197,12 +215,35 @@ class Wire:
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # on the way out
             await self._deliver.send(SessionMessage(answer))
 
-    def _answer(self, identity: int | str, method: str) -> None:
-        """Answer a request of the server's: it lives, and that is all it is told."""
-        answer: JSONRPCResponse | JSONRPCError = JSONRPCResponse(jsonrpc="2.0", id=identity, result={})
-        if method != "ping":
-            error = ErrorData(code=METHOD_NOT_FOUND, message="this client offers no such thing")
-            answer = JSONRPCError(jsonrpc="2.0", id=identity, error=error)
+    def _serve(self, identity: int | str, method: str, params: Json) -> None:
+        """Answer a request of the server's: we live, and but for questions to the user that is all it is told."""
+        if method == _ELICIT and self._asker is not None:
+            self._asker.asked(identity, params)
+        elif method == "ping":
+            self.answer(identity, {})
+        else:
+            self.refuse(identity, METHOD_NOT_FOUND, "this client offers no such thing")
+
+    def _heed(self, method: str, params: Json) -> None:
+        match method, params:
+            case "notifications/tools/list_changed", _:
+                self._list_changed()
+            case "notifications/cancelled", {"requestId": int() | str() as identity} if self._asker is not None:
+                self._asker.withdrawn(identity)
+            case "notifications/elicitation/complete", {"elicitationId": str(visit)} if self._asker is not None:
+                self._asker.visited(visit)
+            case _:
+                pass
+
+    def answer(self, identity: int | str, result: JsonObject) -> None:
+        """Answer a request of the server's."""
+        self._reply(JSONRPCResponse(jsonrpc="2.0", id=identity, result=cast("dict[str, object]", result)))
+
+    def refuse(self, identity: int | str, code: int, message: str) -> None:
+        """Answer a request of the server's with an error."""
+        self._reply(JSONRPCError(jsonrpc="2.0", id=identity, error=ErrorData(code=code, message=message)))
+
+    def _reply(self, answer: JSONRPCResponse | JSONRPCError) -> None:
         # Who asks and does not read what is answered gets no answer.
         with suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
             self._send.send_nowait(SessionMessage(answer))

@@ -4,6 +4,13 @@ from dataclasses import dataclass
 
 from acp_agent.core.types import Json, JsonObject
 
+LSP_METHODS = (
+    *("lsp/hover", "lsp/definition", "lsp/references", "lsp/diagnostics"),
+    *("lsp/documentSymbols", "lsp/workspaceSymbol", "lsp/codeActions"),
+)
+"""What an editor may serve of its language servers (A27); taken for all of it where it does not say which."""
+_MOST_METHODS = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Client:
@@ -11,6 +18,12 @@ class Client:
 
     display_terminals   it draws terminals that the agent runs itself (`_meta.terminal_output`; requirements 2.1)
     notices             it wants `notice` updates (ACP 1.25)
+    compaction          it wants `compaction_update` updates (ACP 1.25)
+    elicit_forms        it shows forms (`elicitation.form`; A28)
+    elicit_urls         it opens pages for the user (`elicitation.url`)
+    boolean_options     it draws config options that are on or off as toggles (ACP 1.6)
+    lsp                 it shares what its language servers know (`_meta.lsp`; A27)
+    lsp_methods         what it serves of its language servers, as it spells that
     """
 
     name: str = ""
@@ -19,6 +32,12 @@ class Client:
     terminal: bool = False
     display_terminals: bool = False
     notices: bool = False
+    compaction: bool = False
+    elicit_forms: bool = False
+    elicit_urls: bool = False
+    boolean_options: bool = False
+    lsp: bool = False
+    lsp_methods: frozenset[str] = frozenset()
 
     @classmethod
     def from_initialize(cls, params: JsonObject) -> "Client":
@@ -31,6 +50,12 @@ class Client:
             terminal=_is_true(capabilities, "terminal"),
             display_terminals=_is_true(capabilities, "_meta", "terminal_output"),
             notices=isinstance(_at(capabilities, "session", "notices"), dict),
+            compaction=isinstance(_at(capabilities, "session", "compaction"), dict),
+            elicit_forms=isinstance(_at(capabilities, "elicitation", "form"), dict),
+            elicit_urls=isinstance(_at(capabilities, "elicitation", "url"), dict),
+            boolean_options=isinstance(_at(capabilities, "session", "configOptions", "boolean"), dict),
+            lsp=_at(capabilities, "_meta", "lsp") is True or isinstance(_at(capabilities, "_meta", "lsp"), dict),
+            lsp_methods=_lsp_methods(_at(capabilities, "_meta", "lsp")),
         )
 
 
@@ -44,6 +69,19 @@ def _at(value: Json, *path: str) -> Json:
 
 def _is_true(value: Json, *path: str) -> bool:
     return _at(value, *path) is True
+
+
+def _lsp_methods(offered: Json) -> frozenset[str]:
+    """`{"methods": [...], "notifications": [...]}`; true or no `methods` in it stand for all."""
+    match offered:
+        case {"methods": list() as methods}:
+            return frozenset(method for method in methods[:_MOST_METHODS] if isinstance(method, str))
+        case {"methods": _}:
+            return frozenset()
+        case dict() | True:
+            return frozenset(LSP_METHODS)
+        case _:
+            return frozenset()
 
 
 def _text(value: Json, *path: str) -> str:

@@ -1,40 +1,49 @@
-"""ACP content blocks -> message parts (A24.1-A24.11).
+"""ACP content blocks -> message parts (A24).
 
-Nothing in a block can end the prompt but its size: what cannot be used is left out and the user told.
+Nothing in a block can end the prompt but its size: what cannot be used is left out and the user told. What the user
+sent has the first claim to the room there is; what is read for him takes what is left, and a link that does not fit
+stays the name it was.
 """
 
 import base64
 import binascii
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import assert_never
-from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
-from acp_agent.core.backends import EntryKind, FileSystem
+from anyio import to_thread
+
+from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import AgentError
 from acp_agent.core.messages import ImagePart, Message, Part, Role, TextPart
+from acp_agent.core.prompt import LinkPart, PromptPart, ResourcePart
 from acp_agent.core.redaction import Redact, verbatim
-from acp_agent.core.types import Access
 from acp_agent.core.web import Web
 from acp_agent.output.spotlight import fence
 from acp_agent.protocol import wire
-from acp_agent.protocol.diagnostics import DIAGNOSTICS_TYPE, diagnostics
+from acp_agent.protocol.diagnostics import DIAGNOSTICS_TYPE, diagnostics, mentioned, unmentioned
 from acp_agent.protocol.errors import invalid_request
+from acp_agent.protocol.linked_files import read_file
 from acp_agent.protocol.linked_pages import read_pages
+from acp_agent.protocol.links import shown, target
 
 TEXT_LIMIT = 1024 * 1024
 """Bytes of text in one prompt, before and after links are read (A12.5, A24.14)."""
 IMAGE_LIMIT = 20 * 1024 * 1024
 """Base64 characters of one image (A24.2)."""
-LINK_LIMIT = 1024 * 1024
-"""Bytes of one linked file (A24.8), characters of one linked page."""
+IMAGES_LIMIT = 24 * 1024 * 1024
+"""Base64 characters of all images of one prompt: model APIs take requests of 32 MB."""
+MAX_IMAGES = 20
+MAX_FILES = 50
+"""Linked files read for one prompt."""
+PAGE_LIMIT = 1024 * 1024
+"""Characters of one linked page."""
 _FRAME = 16 * 1024  # bytes around the text of a linked page, and for escapes in it
 _IMAGE_TYPES = {"image/jpeg", "image/jpg", "image/png", "image/gif", "image/webp"}
-_KEY_FOLDERS = {".ssh", ".gnupg", ".aws"}
-_KERNEL_FOLDERS = {"proc", "sys", "dev"}
+_LARGE = 256 * 1024  # base64 characters that are checked in a thread
 
 
 @dataclass(slots=True)
@@ -43,160 +52,224 @@ class Prompt:
 
     command   the first text, where a slash command stands
     typed     what the user wrote or attached himself: texts and the addresses of links
+    parts     what he sent, to be shown again as it is; see `prompt_parts.redacted`
     skipped   what was left out and why, one line each
     """
 
     message: Message
     command: str
     typed: str
+    parts: tuple[PromptPart, ...] = ()
     skipped: list[str] = field(default_factory=list[str])
 
 
-async def read_prompt(blocks: Sequence[wire.Block], files: FileSystem, web: Web, redact: Redact = verbatim) -> Prompt:
-    """Raises RpcError -32600 "prompt too large". What is attached goes through `redact`; what is typed stays."""
-    reading = _Reading(files, redact)
+async def read_prompt(
+    blocks: Sequence[wire.Block],
+    files: FileSystem,
+    web: Web,
+    redact: Redact = verbatim,
+    lsp_diagnostics: Callable[[], Awaitable[str]] | None = None,
+) -> Prompt:
+    """Raises RpcError -32600 "prompt too large". What is attached goes through `redact`; what is typed stays.
+
+    lsp_diagnostics   gives what the editor's language servers complain of, as text fit for the model, or nothing
+    """
+    reading = _Reading(redact)
     for block in blocks:
         await reading.add(block)
+    await reading.add_files(files)
     await reading.add_pages(web)
+    await reading.add_diagnostics(lsp_diagnostics)
     texts = [block.text for block in blocks if isinstance(block, wire.Text)]
     parts: tuple[Part, ...] = (TextPart("\n".join(reading.texts)), *reading.images)
     links = [block.uri for block in blocks if isinstance(block, wire.Link)]
-    typed = "\n".join((*texts, *links))
-    return Prompt(Message(Role.USER, parts), texts[0] if texts else "", typed, reading.skipped)
+    return Prompt(
+        Message(Role.USER, parts),
+        texts[0] if texts else "",
+        "\n".join((*texts, *links)),
+        tuple(reading.parts),
+        reading.skipped,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Linked:
+    """A link to be read: where it leads, which text names it."""
+
+    link: wire.Link
+    where: str
+    index: int
 
 
 class _Reading:
     """Gathers the parts of one prompt: texts joined, resources after them in place, images attached."""
 
-    def __init__(self, files: FileSystem, redact: Redact) -> None:
-        self._files = files
+    def __init__(self, redact: Redact) -> None:
         self._redact = redact
         self._size = 0
-        self._pages: list[tuple[str, int]] = []  # URLs of linked pages, and which text names each
+        self._image_size = 0
+        self._own: list[int] = []  # which texts the user has typed
+        self._files: list[_Linked] = []
+        self._pages: list[_Linked] = []
         self.texts: list[str] = []
-        self.images: list[Part] = []
+        self.images: list[ImagePart] = []
+        self.parts: list[PromptPart] = []
         self.skipped: list[str] = []
+
+    # ------------------------------------------------------------------------------- what was sent
 
     async def add(self, block: wire.Block) -> None:
         match block:
             case wire.Text(text=text):
+                self._own.append(len(self.texts))
                 self._add_text(text)
+                self.parts.append(TextPart(text))
             case wire.Image():
-                self._add_image(block.data, block.mime_type)
+                await self._add_image(block.data, block.mime_type)
             case wire.Audio():
                 self.skipped.append("audio is not supported")
             case wire.Link():
-                await self._add_link(block)
+                self._add_link(block)
             case wire.Embedded():
-                self._add_embedded(block)
+                await self._add_embedded(block.resource)
+            case wire.Unknown():
+                self.skipped.append(f"a block of type {shown(block.type)[:40]}: not supported")
             case _:
                 assert_never(block)
 
     def _add_text(self, text: str) -> None:
-        self._size += len(text.encode("utf-8", "replace"))
+        self._size += _bytes(text)
         if self._size > TEXT_LIMIT:
             raise invalid_request(f"prompt too large: over {TEXT_LIMIT} bytes of text")
         self.texts.append(text)
 
-    def _add_image(self, data: str, mime_type: str) -> None:
-        if mime_type not in _IMAGE_TYPES:
-            self.skipped.append(f"image of type {mime_type}: expected {', '.join(sorted(_IMAGE_TYPES))}")
+    async def _add_image(self, data: str, mime_type: str) -> None:
+        kind = _essence(mime_type)
+        if kind not in _IMAGE_TYPES:
+            self.skipped.append(f"image of type {shown(mime_type)}: expected {', '.join(sorted(_IMAGE_TYPES))}")
         elif len(data) > IMAGE_LIMIT:
             self.skipped.append(f"image of {len(data)} base64 characters: at most {IMAGE_LIMIT}")
-        elif not _is_base64(data):
+        elif len(self.images) >= MAX_IMAGES:
+            self.skipped.append(f"image: at most {MAX_IMAGES} are taken")
+        elif self._image_size + len(data) > IMAGES_LIMIT:
+            self.skipped.append(f"image: all together have over {IMAGES_LIMIT} base64 characters")
+        elif not (await to_thread.run_sync(_is_base64, data) if len(data) > _LARGE else _is_base64(data)):
             self.skipped.append("image: its data is not base64")
         else:
-            self.images.append(ImagePart(data, mime_type.replace("image/jpg", "image/jpeg")))
+            image = ImagePart(data, kind.replace("image/jpg", "image/jpeg"))
+            self._image_size += len(data)
+            self.images.append(image)
+            self.parts.append(image)
 
-    def _add_embedded(self, block: wire.Embedded) -> None:
-        resource = block.resource
+    async def _add_embedded(self, resource: wire.EmbeddedText | wire.EmbeddedBlob) -> None:
+        kind = _essence(resource.mime_type or "")
         if isinstance(resource, wire.EmbeddedText):
-            listed = resource.mime_type == DIAGNOSTICS_TYPE
-            self._add_text(diagnostics(resource.text) if listed else self._resource(resource.uri, resource.text))
-        elif resource.mime_type in _IMAGE_TYPES:
-            self._add_image(resource.blob, resource.mime_type or "")
+            listed = kind == DIAGNOSTICS_TYPE
+            text = self._redact(diagnostics(resource.text)) if listed else self._resource(resource.uri, resource.text)
+            self._add_text(text)
+            self.parts.append(ResourcePart(resource.uri, resource.text, resource.mime_type or ""))
+        elif kind in _IMAGE_TYPES:
+            await self._add_image(resource.blob, kind)
         else:
-            self.skipped.append(f"{resource.uri}: a binary resource")
+            self.skipped.append(f"{shown(resource.uri)}: a binary resource")
+            self.parts.append(LinkPart(resource.uri, resource.uri))
 
-    async def _add_link(self, block: wire.Link) -> None:
-        path = file_path(block.uri)
-        if path is None:
-            self._add_text(f'<resource_link uri="{escape(block.uri)}" name="{escape(block.name)}"/>')
-            scheme = block.uri.partition("://")[0].lower() if "://" in block.uri else ""
-            if scheme == "https":
-                self._pages.append((block.uri, len(self.texts) - 1))
-            elif scheme == "http":
-                self.skipped.append(f"{block.uri}: only https links are read")
+    def _add_link(self, link: wire.Link) -> None:
+        self._add_text(_named(link))
+        self.parts.append(LinkPart(link.uri, link.name))
+        where = target(link.uri)
+        index = len(self.texts) - 1
+        if where.path:
+            self._files.append(_Linked(link, where.path, index))
+        elif where.page:
+            self._pages.append(_Linked(link, where.page, index))
+        elif where.refused:
+            self._skip(link, where.refused)
+
+    # ---------------------------------------------------------------------------- what is read for it
+
+    async def add_files(self, files: FileSystem) -> None:
+        """Put linked files in the place of their names, as far as there is room (A24.14)."""
+        for linked in self._files[:MAX_FILES]:
+            found = await read_file(linked.where, files)
+            if found.is_folder:
+                self._put(linked, _named(linked.link, ' type="folder"'))
+            elif found.failure:
+                self._skip(linked.link, found.failure)
+            else:
+                self._put(linked, self._resource(linked.link.uri, found.text))
+        for linked in self._files[MAX_FILES:]:
+            self._skip(linked.link, f"at most {MAX_FILES} linked files are read")
+
+    async def add_pages(self, web: Web) -> None:
+        """Put linked pages in the place of their names, into the room the rest of the prompt has left (A24.14)."""
+        pages = await read_pages([linked.where for linked in self._pages], web)
+        for linked, page in zip(self._pages, pages, strict=True):
+            if page.failure:
+                self._skip(linked.link, page.failure)
+                continue
+            text = _cut(self._redact(page.text), self._room(linked.index) - _FRAME)
+            if text:
+                self._put(linked, _resource(linked.link.uri, fence(text, str(uuid4()), external=page.url)))
+            else:
+                self._skip(linked.link, "no room for it in the prompt" if page.text else "nothing to read")
+
+    async def add_diagnostics(self, ask: Callable[[], Awaitable[str]] | None) -> None:
+        """What the language servers say, before all else, where a text of the user's mentions it (A24.12)."""
+        mentioning = [index for index in self._own if mentioned(self.texts[index])]
+        if not mentioning:
             return
         try:
-            _refuse_private(self._files.resolve(path, Access.LIST))
-            if await self._files.kind(path) is EntryKind.DIRECTORY:
-                self._add_text(f'<resource_link uri="{escape(block.uri)}" name="{escape(block.name)}" type="folder"/>')
-                return
-            text = await self._files.read_text(path)
-        except AgentError as error:
-            self.skipped.append(f"{block.uri}: {error}")
+            found = self._redact(await ask()) if ask is not None else ""
+        except AgentError:
+            found = ""
+        if found and _bytes(found) <= TEXT_LIMIT - self._size:
+            self._size += _bytes(found)
+            self.texts.insert(0, found)
             return
-        if len(text.encode("utf-8", "replace")) > LINK_LIMIT:
-            self.skipped.append(f"{block.uri}: over {LINK_LIMIT} bytes")
+        for index in mentioning:
+            self.texts[index] = unmentioned(self.texts[index])
+
+    def _put(self, linked: _Linked, text: str) -> None:
+        if _bytes(text) > self._room(linked.index):
+            self._skip(linked.link, "no room for it in the prompt")
             return
-        self._add_text(self._resource(block.uri, text))
+        self._size += _bytes(text) - _bytes(self.texts[linked.index])
+        self.texts[linked.index] = text
+
+    def _room(self, index: int) -> int:
+        return TEXT_LIMIT - self._size + _bytes(self.texts[index])
+
+    def _skip(self, link: wire.Link, why: str) -> None:
+        self.skipped.append(f"{shown(link.uri)}: {why}")
 
     def _resource(self, uri: str, text: str) -> str:
         return _resource(uri, self._redact(text))
 
-    async def add_pages(self, web: Web) -> None:
-        """Put linked pages in the place of their names, into the room the rest of the prompt has left (A24.14)."""
-        pages = await read_pages([url for url, _ in self._pages], web)
-        for (url, index), page in zip(self._pages, pages, strict=True):
-            if page.failure:
-                self.skipped.append(f"{url}: {page.failure}")
-                continue
-            named = len(self.texts[index].encode("utf-8", "replace"))
-            room = TEXT_LIMIT - self._size + named
-            text = _cut(self._redact(page.text), room - _FRAME)
-            resource = _resource(url, fence(text, str(uuid4()), external=page.url))
-            size = len(resource.encode("utf-8", "replace"))
-            if not text or size > room:
-                self.skipped.append(f"{url}: no room for it in the prompt" if page.text else f"{url}: nothing to read")
-                continue
-            self.texts[index] = resource
-            self._size += size - named
 
-
-def file_path(uri: str) -> str | None:
-    """The path of a file:// URI, or of the bare absolute path some clients send; None for anything else."""
-    if uri.startswith("/"):
-        return uri
-    try:
-        parts = urlsplit(uri)
-    except ValueError:  # http://[
-        return None
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        return None
-    return unquote(parts.path)
-
-
-class _Private(AgentError):
-    """A link into a folder that holds keys or devices."""
-
-
-def _refuse_private(path: str) -> None:
-    names = path.strip("/").split("/")
-    if _KEY_FOLDERS & set(names) or names[0] in _KERNEL_FOLDERS:
-        raise _Private("in a private folder")
+def _named(link: wire.Link, more: str = "") -> str:
+    return f'<resource_link uri="{escape(shown(link.uri))}" name="{escape(shown(link.name))}"{more}/>'
 
 
 def _resource(uri: str, text: str) -> str:
     # The body could otherwise close the element and speak as the user (A24.13).
     body = re.sub("</(?=resource)", "&lt;/", text, flags=re.IGNORECASE)
-    return f'<resource uri="{escape(uri)}">\n{body}\n</resource>'
+    return f'<resource uri="{escape(shown(uri))}">\n{body}\n</resource>'
 
 
 def _cut(text: str, limit: int) -> str:
-    """At most LINK_LIMIT characters and about `limit` bytes of a page, with a word where it was cut."""
-    kept = text[:LINK_LIMIT].encode("utf-8", "replace")[: max(limit, 0)].decode(errors="ignore")
+    """At most PAGE_LIMIT characters and about `limit` bytes of a page, with a word where it was cut."""
+    kept = text[:PAGE_LIMIT].encode("utf-8", "replace")[: max(limit, 0)].decode(errors="ignore")
     return f"{kept}\n[The page goes on.]" if kept and len(kept) < len(text) else kept
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def _essence(mime_type: str) -> str:
+    """A MIME type without its parameters, in lower case."""
+    return mime_type.partition(";")[0].strip().lower()
 
 
 def _is_base64(data: str) -> bool:

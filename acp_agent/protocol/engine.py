@@ -1,23 +1,25 @@
 """TurnEngine: from the params of `session/prompt` to a stop reason."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, assert_never
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Protocol
 from uuid import uuid4
 
+from anyio import to_thread
+
 from acp_agent.core.errors import AgentError
-from acp_agent.core.events import EventSink, Notice, Severity, TextDelta
-from acp_agent.core.messages import Message, StopReason, TextPart
+from acp_agent.core.events import EventSink, Notice, Severity, TextDelta, UserMessage
+from acp_agent.core.messages import Message, Part, Role, StopReason, TextPart
 from acp_agent.core.ports import Backends, Toolset
 from acp_agent.core.redaction import Redact, verbatim
-from acp_agent.core.types import CallOrigin, JsonObject, ToolCall, ToolResult
+from acp_agent.core.types import JsonObject
 from acp_agent.output.markdown_images import defused
 from acp_agent.protocol import commands, wire
+from acp_agent.protocol.answer import Answer
 from acp_agent.protocol.commands import Name
 from acp_agent.protocol.content import read_prompt
-from acp_agent.protocol.session import Answer
-
-_REMEMBERED = 5
-"""Commands of the user's own that the model hears of at the next turn."""
+from acp_agent.protocol.prompt_parts import redacted
+from acp_agent.protocol.review import Review
+from acp_agent.protocol.slash import Desk, Slash
 
 
 class Loop(Protocol):
@@ -33,22 +35,6 @@ class Loop(Protocol):
         ...
 
 
-class Desk(Protocol):
-    """Where a session answers questions about itself. Lines are markdown."""
-
-    def status(self) -> Sequence[str]:
-        """Model, context, limits, and what is switched on."""
-        ...
-
-    def servers(self) -> Sequence[str]:
-        """The MCP servers and how they are; none when there are none."""
-        ...
-
-    async def compact(self, focus: str) -> str:
-        """Sum the conversation up; what became of it. Raises AgentError when it could not be done."""
-        ...
-
-
 def _forget(text: str) -> None:
     del text
 
@@ -60,7 +46,8 @@ class TurnEngine:
     backends   what a prompt may be read with, asked anew for each
     desk       answers for the session
     begin      told of each prompt's typed text before anything is done with it
-    redact     takes secrets out of what is attached to a prompt
+    redact     takes secrets out of what is attached to a prompt, and out of all of it before it is kept
+    complaints what the editor's language servers complain of, as text for the model; None where nobody knows
     """
 
     def __init__(
@@ -72,86 +59,64 @@ class TurnEngine:
         desk: Desk,
         begin: Callable[[str], None] = _forget,
         redact: Redact = verbatim,
+        complaints: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
         self._loop = loop
-        self._toolset = toolset
         self._backends = backends
         self._emit = emit
         self._desk = desk
         self._begin = begin
         self._redact = redact
-        self._since_last_turn: list[TextPart] = []
+        self._complaints = complaints
+        self._slash = Slash(desk, toolset)
+
+    def commands(self) -> Collection[Name]:
+        """The slash commands that make sense now, for the editor to offer (A17.1)."""
+        return self._desk.available()
 
     async def answer(self, params: JsonObject) -> Answer:
         blocks, backends = wire.prompt_blocks(params), await self._backends()
-        prompt = await read_prompt(blocks, backends.files, backends.web, self._redact)
+        texts = [block.text for block in blocks if isinstance(block, wire.Text)]
+        command, slip = commands.parse(texts), commands.misspelt(texts)
+        complaints = None if command or slip else self._complaints
+        prompt = await read_prompt(blocks, backends.files, backends.web, self._redact, complaints)
+        kept = await to_thread.run_sync(redacted, prompt.parts, self._redact, abandon_on_cancel=True)
+        await self._emit(UserMessage(kept, str(uuid4())))
         self._begin(prompt.typed)
         for skipped in prompt.skipped:
             await self._emit(Notice(Severity.WARNING, f"left out of the prompt: {skipped}"))
-        command = commands.parse(prompt.command)
-        if command is not None:
-            await self._say(await self._obey(*command))
-            return Answer(StopReason.END_TURN)
+        if command:
+            return await self._obey(*command)
+        if slip:
+            return await self._say(_did_you_mean(*slip))
+        return await self._ask(prompt.message.parts)
+
+    async def _obey(self, name: Name, argument: str) -> Answer:
+        outcome = await self._slash.obey(name, argument)
+        if isinstance(outcome, Review):
+            with self._desk.reading():
+                return await self._ask((TextPart(outcome.prompt),))
+        return await self._say(outcome)
+
+    async def _ask(self, parts: Sequence[Part]) -> Answer:
+        """A turn of the model, which hears first of what the user ran meanwhile."""
         try:
             loop = await self._loop()
         except AgentError as error:
-            await self._say(str(error))
-            return Answer(StopReason.END_TURN, error)
-        message = Message(prompt.message.role, (*self._since_last_turn, *prompt.message.parts))
-        self._since_last_turn.clear()
+            return await self._say(str(error), error)
+        ran = self._slash.ran
+        message = Message(Role.USER, (*ran, *parts))
+        ran.clear()
         return Answer(await loop.run(message), loop.failure)
 
-    async def _say(self, text: str) -> None:
+    async def _say(self, text: str, failure: AgentError | None = None) -> Answer:
+        """Words of ours, for the user alone (A17.6)."""
         await self._emit(TextDelta(defused(self._redact(text)), str(uuid4())))
-
-    async def _obey(self, name: Name, argument: str) -> str:
-        match name:
-            case Name.HELP:
-                return commands.help_text()
-            case Name.TOOLS:
-                return self._list_tools()
-            case Name.STATUS:
-                return _listed(self._desk.status(), "Nothing is known yet.")
-            case Name.MCP:
-                return _listed(self._desk.servers(), "This session has no MCP servers.")
-            case Name.COMPACT:
-                return await self._compact(argument)
-            case Name.RUN:
-                return await self._run_command(argument)
-            case _:
-                assert_never(name)
-
-    async def _compact(self, focus: str) -> str:
-        try:
-            return await self._desk.compact(focus)
-        except AgentError as error:
-            return str(error)
-
-    def _list_tools(self) -> str:
-        lines = [f"- `{spec.name}` {_first_sentence(spec.description)}" for spec in self._toolset.specs()]
-        return "\n".join(("Tools in this mode:", "", *lines))
-
-    async def _run_command(self, command: str) -> str:
-        """Run what the user typed, through the same gates and the same terminal; the model hears of it later."""
-        if not command:
-            return "Usage: `/run COMMAND`"
-        call = ToolCall(str(uuid4()), "bash", {"command": command}, origin=CallOrigin.USER)
-        result = await self._toolset.run(call)
-        self._since_last_turn.append(TextPart(f"[I ran this myself: {command}]\n{result.text}\n"))
-        del self._since_last_turn[:-_REMEMBERED]
-        return _outcome(command, result)
+        return Answer(StopReason.END_TURN, failure)
 
 
-def _first_sentence(text: str) -> str:
-    return " ".join(text.split()).partition(". ")[0].rstrip(".")
-
-
-def _listed(lines: Sequence[str], nothing: str) -> str:
-    return "\n".join(f"- {line}" for line in lines) or nothing
-
-
-def _outcome(command: str, result: ToolResult) -> str:
-    if result.failure is not None:
-        return f"`{command}`: {result.failure.message}"
-    code = (result.envelope or {}).get("exit_code")
-    return f"`{command}` finished." if code == 0 else f"`{command}` exited with code {code}."
+def _did_you_mean(word: str, name: Name) -> str:
+    return (
+        f"There is no command `/{word}`. Did you mean `/{name}`? "
+        "Nothing was sent to the model; to send it this text, begin with another word."
+    )

@@ -181,13 +181,15 @@ class Peer:
         *,
         timeout: float | None = None,
         withdraw: bool = False,
+        recall: bool = False,
         on_late: Callable[[Json], None] | None = None,
     ) -> Json:
         """Ask the editor. `timeout` in seconds; None waits for as long as the task lives.
 
         Raises RpcError as the editor sent it, NoAnswer, or ConnectionLost. An answer that comes after the
         asker gave up goes to `on_late` when it is a result, and is dropped otherwise. `withdraw` tells the editor
-        that nobody waits any more; one that does not know `$/cancel_request` ignores it.
+        that nobody waits any more (one that does not know `$/cancel_request` ignores it), `recall` also when the
+        asking task is cancelled.
         """
         if self._ended or self._writer.broken:
             raise ConnectionLost
@@ -195,19 +197,19 @@ class Peer:
         request_id = self._last_id
         pending = self._pending[request_id] = _Pending(anyio.Event())
         self._post(method, params, request_id)
+        limit = anyio.move_on_after(timeout)
         try:
-            with anyio.move_on_after(timeout):
+            with limit:
                 await pending.done.wait()
         finally:
             del self._pending[request_id]
-            if pending.response is None and on_late is not None:
-                self._late[request_id] = on_late
+            if pending.response is None:
+                if on_late is not None:
+                    self._late[request_id] = on_late
+                if not self._ended and (recall or (withdraw and limit.cancelled_caught)):
+                    self._post("$/cancel_request", {"requestId": request_id}, None)
         if pending.response is None:
-            if self._ended:
-                raise ConnectionLost
-            if withdraw:
-                self._post("$/cancel_request", {"requestId": request_id}, None)
-            raise NoAnswer(method, timeout or 0)
+            raise ConnectionLost if self._ended else NoAnswer(method, timeout or 0)
         return _result(pending.response)
 
     def tell(self, method: str, params: JsonObject) -> None:

@@ -1,74 +1,63 @@
-"""One session: its folder, its conduct, its turn. At most one turn at a time (A12.1).
+"""One session: its folder, its conduct, its turns, one at a time (A12.1).
 
-Light on purpose: what a turn needs (tools, gates, the model) is an Engine, made in the background after
-`session/new` is answered, or at the first prompt at the latest.
+Light on purpose: what a turn needs (tools, gates, the model, terminals, servers) is an Engine, made in the background
+after `session/new` is answered, or at the next prompt at the latest. A session that rests has none: it was the least
+recently used of too many, or idle for long (A11). Whoever prompts it wakes it up again, from the store.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
-from uuid import uuid4
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any
 
 import anyio
 
+from acp_agent.core.choices import Choices, model_in_force
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import AgentError
-from acp_agent.core.events import Event, Notice, Severity
-from acp_agent.core.mcp import McpServer
+from acp_agent.core.events import Event, Notice, Severity, UsageChanged
 from acp_agent.core.messages import StopReason
 from acp_agent.core.redaction import Redact, verbatim
-from acp_agent.core.types import JsonObject
+from acp_agent.core.sessions import Change, Saved, SessionRecord
+from acp_agent.core.types import Json, JsonObject
 from acp_agent.log import Log
 from acp_agent.protocol import commands
+from acp_agent.protocol.answer import Answer, Engine
 from acp_agent.protocol.client import Client
-from acp_agent.protocol.errors import RpcError, internal_error, invalid_request
+from acp_agent.protocol.lsp import EditorLanguages
 from acp_agent.protocol.options import config_options
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Incoming, Peer
+from acp_agent.protocol.place import Place
+from acp_agent.protocol.story import Story
+from acp_agent.protocol.turn_slot import TurnSlot
 from acp_agent.protocol.updates import Updates
+from acp_agent.protocol.updates_stateless import session_info
 
 _log = Log(__name__)
 _ZED_REPEAT = 0.1
 """Seconds. Zed drops an update that arrives together with the answer that makes its session known (acp.md 4.1)."""
+_CANCELLED_FLUSH = 0.2
+"""Seconds the store may hold up the answer to a turn that was cancelled (A13)."""
+_TURN_ENDS = 5.0
+"""Seconds a turn that was told to end may take, before what it holds is taken from it (A10.1)."""
+
+Background = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """How a turn ended. `failure` is what kept it from doing its work; the user has read about it."""
+class Surroundings:
+    """What a session is given by the process it lives in.
 
-    reason: StopReason
-    failure: AgentError | None = None
-
-    def to_wire(self, redact: Redact = verbatim) -> JsonObject:
-        """ACP `PromptResponse`; a failure goes into `_meta`, for clients without a person in front."""
-        response: JsonObject = {"stopReason": self.reason.value}
-        if self.failure is not None:
-            response["_meta"] = {"acp_agent": {"failure": redact(str(self.failure))}}
-        return response
-
-
-class Engine(Protocol):
-    """What answers prompts."""
-
-    async def answer(self, params: JsonObject) -> Answer:
-        """Run one turn on the raw `session/prompt` params. Raises RpcError for params that are no prompt."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a session works: absolute folders, `cwd` first among its roots, and what the editor brings along.
-
-    servers   the MCP servers it names (A25)
-    tools     the only tools or groups the client wants offered; None for all (G6)
-    secrets   what the headers and the environment of its MCP servers hold, never to be shown (S9.4)
+    make_engine   makes what answers its prompts, to go on with what was saved. Raises AgentError
+    background    runs a task
+    clock         milliseconds since 1970
     """
 
-    cwd: str
-    additional: tuple[str, ...] = ()
-    servers: tuple[McpServer, ...] = ()
-    tools: tuple[str, ...] | None = None
-    secrets: tuple[str, ...] = field(default=(), repr=False)
+    peer: Peer
+    make_engine: Callable[["Session", Saved | None], Awaitable[Engine]]
+    background: Background
+    clock: Callable[[], int]
 
 
 class Session:
@@ -76,94 +65,122 @@ class Session:
 
     conduct    what the user chose; `active` is what the running turn obeys, taken over when a turn starts
                (A14.2, A15.7)
-    redact     takes secrets out of notices and reasons; whoever makes the engine puts it here first
+    choices    what can be chosen
+    saved      what it goes on with; None when it begins
     notices    what the user should hear of at the first prompt, when somebody reads it
+    redact     takes secrets out of notices and reasons; whoever makes the engine puts it here first
+    languages  what the editor's language servers tell; whoever makes the engine puts it here
+    wake       makes sure that the session may have an engine, before it gets one. Raises RpcError
+    awake      whether it may; whoever says no has seen to it that no turn runs
     """
 
     def __init__(
         self,
-        peer: Peer,
+        around: Surroundings,
         client: Client,
         place: Place,
+        record: SessionRecord,
         conduct: Conduct,
-        make_engine: Callable[["Session"], Awaitable[Engine]],
+        choices: Choices,
+        saved: Saved | None = None,
         notices: Sequence[Notice] = (),
     ) -> None:
-        self.id = str(uuid4())
+        self.id = record.id
         self.client = client
         self.place = place
         self.conduct = conduct
+        self.choices = choices
         self.active = replace(conduct)
-        self._begun = replace(conduct)
-        self._peer = peer
+        self.redact: Redact = verbatim
+        self.languages: EditorLanguages | None = None
+        self.wake: Callable[[Session], Awaitable[None]] = _always
+        self.awake = True
         self.paths = EditorPaths(place.cwd)
-        self._updates = Updates(client, place.cwd, self.paths)
-        self._make_engine = make_engine
+        self.turns = TurnSlot()
+        self.story = Story(record, self._translator, self.update, around.background, self._warn)
+        self._around = around
+        self._begun = replace(conduct)
+        self._saved = saved
+        self._notices = list(notices)
         self._engine: Engine | None = None
         self._engine_lock = anyio.Lock()
-        self._notices = list(notices)
-        self._turn: anyio.CancelScope | None = None
-        self.redact: Redact = verbatim
+        self._announced = commands.Announcement()
+
+    # ------------------------------------------------------------------------------------- engine
 
     async def engine(self) -> Engine:
         """The engine, made once. Raises AgentError when the configuration does not allow one."""
         async with self._engine_lock:
             if self._engine is None:
-                self._engine = await self._make_engine(self)
+                saved, self._saved = self._saved or await self.story.before(), None
+                self._engine = await self._around.make_engine(self, saved)
+                self.story.follow(self._engine.state)
             return self._engine
+
+    @property
+    def ready(self) -> Engine | None:
+        """The engine, if there is one now."""
+        return self._engine
 
     async def announce(self) -> None:
         """Tell the editor which commands there are (A17.1), then make the engine ready while the user types."""
-        await self.update(commands.advertised())
+        await self._tell_commands(commands.ALWAYS)
         if self.client.name == "zed":
             await anyio.sleep(_ZED_REPEAT)
             await self.update(commands.advertised())
         try:
-            await self.engine()
+            if self.awake and not self.turns.closed:
+                await self._tell_commands((await self.engine()).commands())
         except Exception as error:  # noqa: BLE001 - only a head start: the first prompt meets the same and tells
             _log.warning("no engine yet", session=self.id, reason=str(error))
 
-    def add_notice(self, notice: Notice) -> None:
-        """Keep something to be told at the next prompt."""
-        self._notices.append(notice)
+    async def _tell_commands(self, available: Collection[commands.Name]) -> None:
+        if news := self._announced.news(available):
+            await self.update(news)
 
-    def begin_anew(self, conduct: Conduct) -> None:
-        """Conduct oneself as the configuration wants it that could not be read before, unless the user has chosen."""
-        if self.conduct != self._begun:
-            return
-        self.conduct, self._begun = conduct, replace(conduct)
-        self._take_conduct()
-        self.post_update({"sessionUpdate": "current_mode_update", "currentModeId": conduct.mode.value})
-        self.post_update({"sessionUpdate": "config_option_update", "configOptions": config_options(conduct)})
+    async def rest(self) -> None:
+        """Give back all but what makes the session known. Nothing must be under way; the next prompt wakes it up."""
+        self.awake = False
+        await self._let_go()
 
-    def _take_conduct(self) -> None:
-        self.active.mode, self.active.auto_approve = self.conduct.mode, self.conduct.auto_approve
-        self.active.readonly = self.conduct.readonly
+    async def close(self, *, tell: bool = True) -> None:
+        """End it: a running prompt is answered `cancelled` (A10.2), what it holds is given back, all is kept (A10).
+
+        tell   whether the editor hears what it took in all
+        """
+        with anyio.CancelScope(shield=True):
+            await self.turns.close(_TURN_ENDS)
+            if tell and self._engine is not None:
+                await self._tell_usage(self._engine.state())
+            await self._let_go()
+
+    async def _let_go(self) -> None:
+        async with self._engine_lock:
+            engine, self._engine = self._engine, None
+        await self.story.settle()
+        self.story.follow(None)
+        if engine is not None:
+            await engine.close()
+
+    async def _tell_usage(self, state: Change) -> None:
+        tally = state.tally
+        if tally is not None and tally.size:
+            for update in self._translator().translate(UsageChanged(tally.used, tally.size, tally.cost)):
+                await self.update(update)
 
     # -------------------------------------------------------------------------------------- turns
 
     async def prompt(self, params: JsonObject, incoming: Incoming) -> JsonObject:
         """Run one turn. Raises RpcError when one is running, when params are wrong, or on a bug of ours."""
-        if self._turn is not None:
-            raise invalid_request("prompt already in progress")
-        turn = self._turn = anyio.CancelScope()
-        incoming.on_cancel = self.cancel
-        answer = Answer(StopReason.CANCELLED)
-        try:
-            with turn:
-                answer = await self._run(params)
-        except RpcError:
-            if not turn.cancel_called:
-                raise
-        except Exception:  # noqa: BLE001 - top of a turn: what an abort breaks is `cancelled`, the rest our bug (A13.4)
-            if not turn.cancel_called:
-                _log.error("turn failed", exc_info=True, session=self.id)
-                raise internal_error() from None
-        finally:
-            self._turn = None
-        return (Answer(StopReason.CANCELLED) if turn.cancel_called else answer).to_wire(self.redact)
+        incoming.on_cancel = self.turns.cancel
+        answer = await self.turns.run(partial(self._turn, params), self._settle)
+        if self._engine is not None:
+            engine = self._engine
+            incoming.after_response(partial(self._begin, partial(self._after, engine, answer)))
+        return answer.to_wire(self.redact)
 
-    async def _run(self, params: JsonObject) -> Answer:
+    async def _turn(self, params: JsonObject) -> Answer:
+        await self.wake(self)
         self._take_conduct()
         try:
             engine = await self.engine()
@@ -175,23 +192,97 @@ class Session:
             await self.emit(replace(notice, text=self.redact(notice.text)))
         return await engine.answer(params)
 
-    def cancel(self) -> None:
-        """End the running turn; nothing when none runs, so that a late cancel cannot hit the next (A12.3)."""
-        if self._turn is not None:
-            self._turn.cancel()
+    async def _settle(self, cancelled: bool) -> None:  # noqa: FBT001 - a callback
+        """All that was told is sent before the answer (A12.16)."""
+        await self.story.settle(within=_CANCELLED_FLUSH if cancelled else None, touch=True)
+
+    def _begin(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._around.background(task)
+
+    async def _after(self, engine: Engine, answer: Answer) -> None:
+        await engine.answered(answer)
+        if not self.turns.closed:
+            await self._tell_commands(engine.commands())
+
+    def add_notice(self, notice: Notice) -> None:
+        """Keep something to be told at the next prompt."""
+        self._notices.append(notice)
+
+    def _warn(self, problem: str) -> None:
+        self.add_notice(Notice(Severity.WARNING, problem))
+
+    # ------------------------------------------------------------------------------------ conduct
+
+    def begin_anew(self, conduct: Conduct) -> None:
+        """Conduct oneself as the configuration wants it that could not be read before, unless the user has chosen."""
+        if self.conduct != self._begun:
+            return
+        self.conduct, self._begun = conduct, replace(conduct)
+        self._take_conduct()
+        self.post_mode()
+        self.post_options()
+
+    def _take_conduct(self) -> None:
+        for each in fields(Conduct):  # the gates hold this very object
+            setattr(self.active, each.name, getattr(self.conduct, each.name))
+
+    def keep_conduct(self) -> None:
+        """The user has chosen: whoever takes the session up later finds it so (A7.5)."""
+        self.story.keep(Change(conduct=replace(self.conduct)))
+
+    def conduct_changed(self) -> None:
+        """The user has chosen, but not through the editor's options: keep it, and tell the editor (A15.9)."""
+        self.keep_conduct()
+        self.post_mode()
+        self.post_options()
+        self.post_update(self.info())
+
+    def post_mode(self) -> None:
+        """Tell the editor which mode it is, without waiting."""
+        self.post_update({"sessionUpdate": "current_mode_update", "currentModeId": self.conduct.mode.value})
+
+    def post_options(self) -> None:
+        """Tell the editor all options, without waiting (A15.4)."""
+        self.post_update({"sessionUpdate": "config_option_update", "configOptions": self.options()})
+
+    def options(self) -> list[Json]:
+        """The whole set, as ACP has it."""
+        return config_options(self.conduct, self.choices, self.client)
 
     # ------------------------------------------------------------------------------------ updates
 
     async def emit(self, event: Event) -> None:
-        """Send one event of the running turn; dropped once the turn has been answered."""
-        if self._turn is None:
-            return
-        await self.update(self._updates.translate(event))
+        """Keep and send one event of the running turn; dropped once the turn has been answered."""
+        if self.turns.busy:
+            await self.story.tell(event)
+
+    async def set_title(self, title: str) -> None:
+        """Give the conversation a name, and tell the editor (A18.1)."""
+        if not self.turns.closed:
+            self.story.name(title)
+            await self.update(self.info())
+
+    async def forget(self) -> None:
+        """Remove what was said, and the title, from the store (A17.3). Raises StoreUnavailable."""
+        await self.story.forget()
+        await self.update(self.info())
+
+    def info(self) -> JsonObject:
+        """The `session_info_update` of now (A15.5, A18.8)."""
+        model = model_in_force(self.conduct, self.choices)
+        return session_info(self.story.record.title, self._around.clock(), model)
 
     async def update(self, update: JsonObject) -> None:
         """Send one `session/update`."""
-        await self._peer.notify("session/update", {"sessionId": self.id, "update": update})
+        await self._around.peer.notify("session/update", {"sessionId": self.id, "update": update})
 
     def post_update(self, update: JsonObject) -> None:
         """The same without waiting, for callbacks."""
-        self._peer.post_notification("session/update", {"sessionId": self.id, "update": update})
+        self._around.peer.post_notification("session/update", {"sessionId": self.id, "update": update})
+
+    def _translator(self) -> Updates:
+        return Updates(self.client, self.place.cwd, self.paths)
+
+
+async def _always(session: Session) -> None:
+    del session

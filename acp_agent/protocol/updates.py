@@ -4,13 +4,15 @@
 """
 
 import re
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import assert_never
 
 from acp_agent.core import events
+from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.types import Diff, ImagePart, Json, JsonObject, Location, ToolKind, ToolResult
 from acp_agent.output.markdown_images import defused
+from acp_agent.protocol import updates_stateless as stateless
 from acp_agent.protocol.bounds import bounded_diff, bounded_input
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.paths import EditorPaths
@@ -20,6 +22,10 @@ _LIVE_TAIL = 8 * 1024
 """Characters of a running local command an editor is shown."""
 IMAGES_LIMIT = 8 * 1024 * 1024
 """Base64 characters of the pictures in one update; see `bounds` for what happens to long lines."""
+DIFFS_LIMIT = 4 * 1024 * 1024
+"""Characters of all diffs in one update, likewise."""
+INTERRUPTED = "interrupted"
+"""What stands in the card of a call nobody knows the end of."""
 
 
 @dataclass(slots=True)
@@ -41,30 +47,33 @@ class Updates:
     paths: EditorPaths
     _cards: dict[str, _Card] = field(default_factory=dict[str, _Card])
 
-    def translate(self, event: events.Event) -> JsonObject:
-        """The `update` member for one event."""
+    def translate(self, event: events.Event, at: int | None = None) -> Sequence[JsonObject]:
+        """The `update` members for one event, in order; none for what this client is not told.
+
+        at   when it was told, in milliseconds since 1970; None means now
+        """
         match event:
-            case events.TextDelta(text, message_id):
-                return _chunk("agent_message_chunk", text, message_id)
-            case events.ThoughtDelta(text, message_id):
-                return _chunk("agent_thought_chunk", text, message_id)
             case events.ToolStarted():
-                return self._started(event)
+                return (self._started(event, round(time.time() * 1000) if at is None else at),)
             case events.ToolProgress():
                 return self._progress(event)
             case events.ToolFinished():
                 return self._finished(event)
-            case events.Notice():
-                return self._notice(event)
-            case events.UsageChanged(used, size):
-                return {"sessionUpdate": "usage_update", "used": used, "size": size}
             case _:
-                assert_never(event)
+                return stateless.translate(event, self.client)
 
-    def _started(self, event: events.ToolStarted) -> JsonObject:
+    def interrupted(self) -> Sequence[JsonObject]:
+        """The ends of the calls that will never tell theirs: a card must not spin for ever (A12.16)."""
+        failed = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, INTERRUPTED))
+        cards, self._cards = self._cards, {}
+        return [
+            self._final(card, card.started.call_id, failed, {"toolName": card.started.name}) for card in cards.values()
+        ]
+
+    def _started(self, event: events.ToolStarted, at: int) -> JsonObject:
         card = self._cards[event.call_id] = _Card(event)
         card.display_terminal = self.client.display_terminals and not self.client.terminal and _is_command(event)
-        meta: JsonObject = {"claudeCode": {"toolName": event.name, "startedAt": datetime.now(UTC).isoformat()}}
+        meta: JsonObject = {"claudeCode": {"toolName": event.name, "startedAt": stateless.iso_time(at)}}
         content = diff_content(self.paths, event.diffs)
         if card.display_terminal:
             meta["terminal_info"] = {"terminal_id": event.call_id, "cwd": self.cwd}
@@ -81,14 +90,15 @@ class Updates:
         }
         return update | self._optional(content, event.locations)
 
-    def _progress(self, event: events.ToolProgress) -> JsonObject:
-        update: JsonObject = {"sessionUpdate": "tool_call_update", "toolCallId": event.call_id}
+    def _progress(self, event: events.ToolProgress) -> Sequence[JsonObject]:
         card = self._cards.get(event.call_id)
+        if card is None or (event.terminal_id is None and not event.output):
+            return ()  # editors draw a card that failed for an id they do not know (acp.md 4.1)
+        update: JsonObject = {"sessionUpdate": "tool_call_update", "toolCallId": event.call_id}
         if event.terminal_id is not None:
-            if card is not None:
-                card.terminal_id = event.terminal_id
+            card.terminal_id = event.terminal_id
             update["content"] = [{"type": "terminal", "terminalId": event.terminal_id}]
-        elif card is None or card.terminal_id is not None:
+        elif card.terminal_id is not None:
             # The editor draws its own terminal; the delta is for clients that do not.
             update["_meta"] = {"acp_agent": {"outputDelta": event.output}}
         elif card.display_terminal:
@@ -96,19 +106,24 @@ class Updates:
         else:
             card.tail = (card.tail + event.output)[-_LIVE_TAIL:]
             update["content"] = [_text(_fence(card.tail))]
-        return update
+        return (update,)
 
-    def _finished(self, event: events.ToolFinished) -> JsonObject:
+    def _finished(self, event: events.ToolFinished) -> Sequence[JsonObject]:
         card = self._cards.pop(event.call_id, None)
-        result = event.result
-        meta: JsonObject = {"claudeCode": {"toolName": event.name, "elapsedMs": round(event.elapsed * 1000)}}
+        if card is None:
+            return ()
+        told: JsonObject = {"toolName": event.name, "elapsedMs": round(event.elapsed * 1000)}
+        return (self._final(card, event.call_id, event.result, told),)
+
+    def _final(self, card: _Card, call_id: str, result: ToolResult, told: JsonObject) -> JsonObject:
+        meta: JsonObject = {"claudeCode": told}
         if result.stats is not None and result.stats.shown_lines < result.stats.raw_lines:
             meta["acp_agent"] = {"rawLines": result.stats.raw_lines, "shownLines": result.stats.shown_lines}
-        if card is not None and card.display_terminal:
-            meta["terminal_exit"] = {"terminal_id": event.call_id, **_exit(result)}
+        if card.display_terminal:
+            meta["terminal_exit"] = {"terminal_id": call_id, **_exit(result)}
         update: JsonObject = {
             "sessionUpdate": "tool_call_update",
-            "toolCallId": event.call_id,
+            "toolCallId": call_id,
             "status": "failed" if _is_failed(result) else "completed",
             "content": self._final_content(card, result),
             "rawOutput": result.shown if result.envelope is None else result.envelope,
@@ -116,20 +131,15 @@ class Updates:
         }
         return update | self._optional([], result.locations)
 
-    def _notice(self, event: events.Notice) -> JsonObject:
-        if self.client.notices:
-            return {"sessionUpdate": "notice", "severity": event.severity.value, "title": event.text}
-        if event.severity is events.Severity.INFO:
-            return _chunk("agent_thought_chunk", f"\n{event.text}\n", None)
-        return _chunk("agent_message_chunk", f"\n> **{event.severity.value}**: {event.text}\n\n", None)
-
-    def _final_content(self, card: _Card | None, result: ToolResult) -> list[Json]:
-        if card is not None and (card.terminal_id is not None or card.display_terminal):
+    def _final_content(self, card: _Card, result: ToolResult) -> list[Json]:
+        images = _image_content(result.images)
+        if card.terminal_id is not None or card.display_terminal:
             # The text is in rawOutput: content beside a terminal would show everything twice.
-            return [{"type": "terminal", "terminalId": card.terminal_id or card.started.call_id}]
-        fenced = card is not None and card.started.kind in _FENCED and bool(result.shown)
+            terminal: JsonObject = {"type": "terminal", "terminalId": card.terminal_id or card.started.call_id}
+            return [terminal, *diff_content(self.paths, result.diffs), *images]
+        fenced = card.started.kind in _FENCED and bool(result.shown)
         text = _fence(result.shown) if fenced else defused(result.shown)
-        return [*tool_content(self.paths, result.diffs, text), *_image_content(result.images)]
+        return [*tool_content(self.paths, result.diffs, text), *images]
 
     def _optional(self, content: list[Json], places: tuple[Location, ...]) -> JsonObject:
         update: JsonObject = {}
@@ -148,11 +158,14 @@ def tool_content(paths: EditorPaths, diffs: tuple[Diff, ...], text: str) -> list
 def diff_content(paths: EditorPaths, diffs: tuple[Diff, ...]) -> list[Json]:
     """ACP diffs; `oldText` null for a new file."""
     content: list[Json] = []
+    left = DIFFS_LIMIT
     for diff in map(paths.diff, diffs):
         shown = bounded_diff(diff)
-        if shown is None:
+        size = 0 if shown is None else len(shown.old_text or "") + len(shown.new_text)
+        if shown is None or size > left:
             content.append(_text(f"The change of {diff.path} is too large to be shown."))
         else:
+            left -= size
             content.append({"type": "diff", "path": shown.path, "oldText": shown.old_text, "newText": shown.new_text})
     return content
 
@@ -189,11 +202,6 @@ def _is_failed(result: ToolResult) -> bool:
 def _exit(result: ToolResult) -> JsonObject:
     envelope = result.envelope or {}
     return {"exit_code": envelope.get("exit_code"), "signal": envelope.get("signal")}
-
-
-def _chunk(kind: str, text: str, message_id: str | None) -> JsonObject:
-    update: JsonObject = {"sessionUpdate": kind, "content": {"type": "text", "text": text}}
-    return update if message_id is None else {**update, "messageId": message_id}
 
 
 def _text(text: str) -> Json:

@@ -6,12 +6,14 @@ agentclientprotocol.com, "Content", "Prompt Turn", "Terminals", "File System"; s
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, TypeAlias, TypeVar
+from typing import Annotated, Literal, TypeAlias, TypeVar, cast
 
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
+    Tag,
     ValidationError,
     ValidatorFunctionWrapHandler,
     WrapValidator,
@@ -93,12 +95,34 @@ class Embedded(_Shape):
     resource: EmbeddedText | EmbeddedBlob
 
 
-Block: TypeAlias = Text | Image | Audio | Link | Embedded
+class Unknown(_Shape):
+    """A block of a later protocol. Both SDKs refuse the whole prompt for it; here it is left out, and the user told."""
+
+    type: str
+
+
+Block: TypeAlias = Text | Image | Audio | Link | Embedded | Unknown
+_BLOCKS = frozenset({"text", "image", "audio", "resource_link", "resource"})
+
+
+def _kind(block: object) -> str:
+    kind = cast("dict[object, object]", block).get("type") if isinstance(block, dict) else None
+    return kind if isinstance(kind, str) and kind in _BLOCKS else "unknown"
 
 
 class _Prompt(_Shape):
     session_id: str
-    prompt: list[Annotated[Block, Field(discriminator="type")]]
+    prompt: list[
+        Annotated[
+            Annotated[Text, Tag("text")]
+            | Annotated[Image, Tag("image")]
+            | Annotated[Audio, Tag("audio")]
+            | Annotated[Link, Tag("resource_link")]
+            | Annotated[Embedded, Tag("resource")]
+            | Annotated[Unknown, Tag("unknown")],
+            Discriminator(_kind),
+        ]
+    ]
 
 
 class _FileText(_Shape):

@@ -17,6 +17,7 @@ from typing import assert_never
 from urllib.parse import quote
 
 from acp_agent.core.errors import StoreUnavailable
+from acp_agent.store.db_connection import Connection
 from acp_agent.store.db_errors import Damaged, cause, damaged
 from acp_agent.store.network_file_system import network_file_system
 from acp_agent.store.private_file import lock, private_file
@@ -65,7 +66,7 @@ class Opening:
         self.made = False
         self.messages: list[str] = []
 
-    def __call__(self) -> sqlite3.Connection:
+    def __call__(self) -> Connection:
         """The connection. Raises StoreUnavailable for a newer file, sqlite3.Error and OSError for the rest."""
         folder = os.path.dirname(self._path)
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -79,13 +80,15 @@ class Opening:
                 self._set_aside(error)
             return self._open(folder)
 
-    def _open(self, folder: str) -> sqlite3.Connection:
+    def _open(self, folder: str) -> Connection:
         self._make_private(folder)
         # A path like any other, but for SQLite never to create what is not there.
         uri = f"file:{quote(os.fsencode(self._path))}?mode=rw"
-        connection = sqlite3.connect(uri, uri=True, timeout=WAIT, isolation_level=None, check_same_thread=False)
+        network = network_file_system(folder)
+        connection = Connection(uri, WAIT)
+        connection.always_durable = network is not None
         try:
-            self._prepare(connection, network_file_system(folder))
+            self._prepare(connection, network)
             self.file = file_at(self._path)
         except BaseException:
             connection.close()

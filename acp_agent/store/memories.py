@@ -18,6 +18,7 @@ from acp_agent.store.memory_terms import Terms, terms_of
 from acp_agent.store.memory_vectors import SECONDS, MemoryVectors
 
 _RANKED = 100  # places of each ranking that count
+_LONGEST_KEY = 18  # digits: more do not fit into a key
 _DAMPING = 60  # of reciprocal rank: how little the very first places stand out
 
 _NEWEST = "SELECT key, created_at, recency, content FROM memories ORDER BY recency DESC LIMIT ?"
@@ -82,6 +83,19 @@ class MemoryStore:
         terms = terms_of(query)
         near = await self._vectors.find(query, _RANKED) if self._vectors and terms else []
         return await self._database.read(lambda connection: self._find(connection, terms, near, limit))
+
+    async def delete(self, note: str) -> Remembered | None:
+        """Remove the note with this id, for good; it as it was, None where there is none. Raises StoreUnavailable."""
+        if not (note.isascii() and note.isdecimal() and len(note) <= _LONGEST_KEY):
+            return None
+        return await self._database.write(lambda connection: self._remove(connection, int(note)))
+
+    async def _remove(self, connection: aiosqlite.Connection, key: int) -> Remembered | None:
+        rows = await connection.execute_fetchall(
+            "DELETE FROM memories WHERE key = ? RETURNING created_at, content", (key,)
+        )
+        await self._index.update(connection)
+        return next((Remembered(str(key), content, created_at) for created_at, content in rows), None)
 
     async def _keep(self, connection: aiosqlite.Connection, text: str) -> tuple[Remembered, bool]:
         digest, now = hashlib.sha256(" ".join(text.split()).encode()).digest(), int(self._now())

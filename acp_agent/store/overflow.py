@@ -5,15 +5,16 @@ A text is read and written as a whole: SQLite takes a value into memory to cut a
 """
 
 import re
+import sqlite3
 import time
 import uuid
 from collections.abc import Callable
 
-import aiosqlite
 import anyio
 
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.overflow import PREFIX
+from acp_agent.store.conversations import hold
 from acp_agent.store.db import Database
 
 _REFERENCE = re.compile(rf"(?:{PREFIX})?([0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})")
@@ -27,6 +28,8 @@ _BREATH = 0.02
 _ENCODING, _ERRORS = "utf-8", "surrogatepass"
 """A text comes back as it was, lone surrogates of somebody's JSON too."""
 
+_PUT = "INSERT INTO tool_overflow (id, conversation_id, created_at, bytes, content) VALUES (?, ?, ?, ?, ?)"
+_GET = "SELECT content FROM tool_overflow WHERE id = ? AND conversation_id = ?"
 # The newest texts that fit together stay; all before them go.
 _MAKE_ROOM = """
     DELETE FROM tool_overflow WHERE seq IN (
@@ -71,7 +74,7 @@ class OverflowStore:
         self.now = now
 
     def of(self, conversation_id: str) -> "ConversationOverflow":
-        """What one conversation keeps: a core.overflow.Overflow. The conversation need not be in the database yet."""
+        """What one conversation keeps: a core.overflow.Overflow. Its session need not be in the database yet."""
         return ConversationOverflow(self, conversation_id)
 
     async def purge(self, days: int) -> int:
@@ -82,7 +85,9 @@ class OverflowStore:
         """
         before = int(self.now()) - days * _DAY
         total = 0
-        while removed := await self.database.write(lambda connection: _purge(connection, before)):
+        while removed := await self.database.write_at_once(
+            lambda connection: connection.execute(_PURGE, (before, _BATCH_ROWS, _BATCH_BYTES)).rowcount
+        ):
             total += removed
             await anyio.sleep(_BREATH)
         return total
@@ -105,33 +110,23 @@ class ConversationOverflow:
             if limit and len(content) > limit:
                 raise StoreUnavailable(f"the output has {len(content)} bytes, more than the {limit} that {whose}")
         key = str(uuid.uuid4())
-        await self._store.database.write(lambda connection: self._insert(connection, key, content))
+        await self._store.database.write_at_once(lambda connection: self._insert(connection, key, content))
         return PREFIX + key
 
     async def get(self, reference: str) -> str | None:
         """The text under a reference; see core.overflow.Overflow.get."""
         key = _key(reference)
-        content = await self._store.database.read(lambda connection: self._select(connection, key))
-        return None if content is None else content.decode(_ENCODING, _ERRORS)
+        found = (key, self._conversation)
+        row = await self._store.database.read_at_once(lambda connection: connection.execute(_GET, found).fetchone())
+        return None if row is None else row[0].decode(_ENCODING, _ERRORS)
 
-    async def _insert(self, connection: aiosqlite.Connection, key: str, content: bytes) -> None:
-        now, size = int(self._store.now()), len(content)
-        await connection.execute_fetchall(
-            "INSERT INTO conversations (id, created_at) VALUES (?, ?) ON CONFLICT DO NOTHING", (self._conversation, now)
-        )
+    def _insert(self, connection: sqlite3.Connection, key: str, content: bytes) -> None:
+        now, size = self._store.now(), len(content)
+        hold(connection, self._conversation, int(now * 1000))
         if self._store.conversation_bytes:
             room = self._store.conversation_bytes - size
-            await connection.execute_fetchall(_MAKE_ROOM, (self._conversation, room))
-        await connection.execute_fetchall(
-            "INSERT INTO tool_overflow (id, conversation_id, created_at, bytes, content) VALUES (?, ?, ?, ?, ?)",
-            (key, self._conversation, now, size, content),
-        )
-
-    async def _select(self, connection: aiosqlite.Connection, key: str) -> bytes | None:
-        rows = await connection.execute_fetchall(
-            "SELECT content FROM tool_overflow WHERE id = ? AND conversation_id = ?", (key, self._conversation)
-        )
-        return next((row[0] for row in rows), None)
+            connection.execute(_MAKE_ROOM, (self._conversation, room))
+        connection.execute(_PUT, (key, self._conversation, int(now), size, content))
 
 
 def _key(reference: str) -> str:
@@ -139,8 +134,3 @@ def _key(reference: str) -> str:
     if match is None:
         raise ValueError("id must be a valid UUID")
     return match.group(1)
-
-
-async def _purge(connection: aiosqlite.Connection, before: int) -> int:
-    async with connection.execute(_PURGE, (before, _BATCH_ROWS, _BATCH_BYTES)) as cursor:
-        return cursor.rowcount

@@ -63,7 +63,66 @@ _MEMORY: Migration = (
     "CREATE INDEX summaries_by_conversation ON summaries (conversation_id, seq)",
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_OVERFLOW, _MEMORY)
+_SESSIONS: Migration = (
+    # All times of conversations are milliseconds now. One without a `cwd` is no session: only its outputs or summaries
+    # are here. Texts that are not Unicode are blobs (text_json.py), as all JSON is.
+    "UPDATE conversations SET created_at = created_at * 1000",
+    "ALTER TABLE conversations ADD COLUMN updated_at INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE conversations ADD COLUMN cwd TEXT",
+    "ALTER TABLE conversations ADD COLUMN additional BLOB NOT NULL DEFAULT x'5b5d'",
+    "ALTER TABLE conversations ADD COLUMN title TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE conversations ADD COLUMN model TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE conversations ADD COLUMN prompts INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE conversations ADD COLUMN knowledge INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE conversations ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE conversations ADD COLUMN conduct BLOB NOT NULL DEFAULT x'7b7d'",
+    "ALTER TABLE conversations ADD COLUMN tally BLOB NOT NULL DEFAULT x'7b7d'",
+    "CREATE INDEX sessions_by_use ON conversations (updated_at, id, prompts) WHERE cwd IS NOT NULL",
+    "CREATE INDEX sessions_by_cwd ON conversations (cwd, updated_at, id, prompts) WHERE cwd IS NOT NULL",
+    # So that whoever still writes to a session does not bring it back.
+    "CREATE TABLE deleted_conversations (id TEXT PRIMARY KEY NOT NULL, deleted_at INTEGER NOT NULL) WITHOUT ROWID",
+    # Rows of one session lie together: the last page of each is all that an event changes.
+    """
+    CREATE TABLE told (
+        conversation_id TEXT NOT NULL REFERENCES conversations ON DELETE CASCADE,
+        seq INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        body BLOB NOT NULL,
+        PRIMARY KEY (conversation_id, seq)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE messages (
+        conversation_id TEXT NOT NULL REFERENCES conversations ON DELETE CASCADE,
+        seq INTEGER NOT NULL,
+        role TEXT NOT NULL,
+        body BLOB NOT NULL,
+        PRIMARY KEY (conversation_id, seq)
+    ) WITHOUT ROWID
+    """,
+    # A fork keeps its outputs under the ids they had: an id is one conversation's, no longer one of all.
+    "ALTER TABLE tool_overflow RENAME TO tool_overflow_before",
+    "DROP INDEX tool_overflow_by_conversation",
+    "DROP INDEX tool_overflow_by_age",
+    """
+    CREATE TABLE tool_overflow (
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL,
+        conversation_id TEXT NOT NULL REFERENCES conversations ON DELETE CASCADE,
+        created_at INTEGER NOT NULL,
+        bytes INTEGER NOT NULL,
+        content BLOB NOT NULL,
+        UNIQUE (id, conversation_id)
+    )
+    """,
+    "INSERT INTO tool_overflow SELECT seq, id, conversation_id, created_at, bytes, content FROM tool_overflow_before",
+    "DROP TABLE tool_overflow_before",
+    "CREATE INDEX tool_overflow_by_conversation ON tool_overflow (conversation_id, seq, bytes)",
+    "CREATE INDEX tool_overflow_by_age ON tool_overflow (created_at, seq, bytes)",
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_OVERFLOW, _MEMORY, _SESSIONS)
 
 VERSION = len(MIGRATIONS)
 

@@ -1,16 +1,20 @@
 """What stands in place of older messages, kept with the conversation (requirements L11): one table, a row a summary."""
 
+import sqlite3
 import time
 from collections.abc import Callable
 
-import aiosqlite
-
 from acp_agent.core.memory import Summary
+from acp_agent.store.conversations import hold
 from acp_agent.store.db import Database
 
 _KEPT = 50
 """Summaries of one conversation, the newest: each sums up the one before it, too."""
 
+_INSERT = """
+    INSERT INTO summaries (conversation_id, created_at, compaction_method, messages, tokens, text)
+    VALUES (?, ?, ?, ?, ?, ?)
+"""
 _MAKE_ROOM = """
     DELETE FROM summaries WHERE seq IN (
         SELECT seq FROM summaries WHERE conversation_id = ? ORDER BY seq DESC LIMIT -1 OFFSET ?
@@ -26,7 +30,7 @@ class SummaryStore:
         self.now = now
 
     def of(self, conversation_id: str) -> "ConversationSummaries":
-        """Those of one conversation: a core.memory.Summaries. The conversation need not be in the database yet."""
+        """Those of one conversation: a core.memory.Summaries. Its session need not be in the database yet."""
         return ConversationSummaries(self, conversation_id)
 
 
@@ -39,17 +43,13 @@ class ConversationSummaries:
 
     async def add(self, summary: Summary) -> None:
         """Keep one; see core.memory.Summaries.add. Half surrogate pairs become question marks."""
-        await self._store.database.write(lambda connection: self._insert(connection, summary))
-
-    async def _insert(self, connection: aiosqlite.Connection, summary: Summary) -> None:
-        now = int(self._store.now())
+        now = self._store.now()
         text = summary.text.encode("utf-8", "replace").decode()
-        await connection.execute_fetchall(
-            "INSERT INTO conversations (id, created_at) VALUES (?, ?) ON CONFLICT DO NOTHING", (self._conversation, now)
-        )
-        await connection.execute_fetchall(
-            "INSERT INTO summaries (conversation_id, created_at, compaction_method, messages, tokens, text)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            (self._conversation, now, summary.method.value, summary.messages, summary.tokens, text),
-        )
-        await connection.execute_fetchall(_MAKE_ROOM, (self._conversation, _KEPT))
+        row = (self._conversation, int(now), summary.method.value, summary.messages, summary.tokens, text)
+
+        def step(connection: sqlite3.Connection) -> None:
+            hold(connection, self._conversation, int(now * 1000))
+            connection.execute(_INSERT, row)
+            connection.execute(_MAKE_ROOM, (self._conversation, _KEPT))
+
+        await self._store.database.write_at_once(step)

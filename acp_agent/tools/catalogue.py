@@ -15,6 +15,6 @@ def catalogue() -> JsonObject:
                 "mutates": spec.mutates,
                 "parameters": spec.parameters,
             }
-            for spec in (tool.spec() for tool in default_tools(compression=True))
+            for spec in (tool.spec() for tool in default_tools(compression=True, questions=True))
         ]
     }

@@ -2,9 +2,17 @@
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails, core_schema
 
@@ -15,6 +23,7 @@ from acp_agent.tools.visible import visible
 _MAX_PROBLEMS = 10
 _MAX_QUOTED = 80
 _ROOT = "the arguments"
+_KEYWORDS = ("type", "properties", "required", "additionalProperties")
 
 
 def _whole(value: object) -> object:
@@ -48,6 +57,19 @@ class Params(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+class Part(Params):
+    """An object inside a tool's parameters. As among these, an optional key that is null counts as not given."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        given = cast("dict[str, object]", value)
+        optional = {key for key, field in cls.model_fields.items() if not field.is_required()}
+        return {key: item for key, item in given.items() if item is not None or key not in optional}
+
+
 P = TypeVar("P", bound=Params)
 
 
@@ -67,10 +89,24 @@ class _Lean(GenerateJsonSchema):
 
 
 def schema(model: type[Params]) -> JsonObject:
-    """The JSON Schema object of a tool's parameters."""
+    """The JSON Schema object of a tool's parameters, in one piece: some model APIs take no `$ref`."""
     full = model.model_json_schema(schema_generator=_Lean)
-    keys = ("type", "properties", "required", "additionalProperties", "$defs")
-    return {key: full[key] for key in keys if key in full}
+    return {key: _spelled_out(full[key], full.get("$defs", {})) for key in _KEYWORDS if key in full}
+
+
+def _spelled_out(node: Json, parts: JsonObject) -> Json:
+    """The same with each Part where it is referred to, as lean as the rest."""
+    match node:
+        case {"$ref": str(reference)}:
+            part = parts[reference.removeprefix("#/$defs/")]
+            assert isinstance(part, dict)
+            return _spelled_out({key: part[key] for key in _KEYWORDS if key in part}, parts)
+        case dict():
+            return {key: _spelled_out(value, parts) for key, value in node.items()}
+        case list():
+            return [_spelled_out(item, parts) for item in node]
+        case _:
+            return node
 
 
 def parse(model: type[P], tool: str, arguments: JsonObject) -> P:
@@ -98,30 +134,44 @@ def no_object(tool: str, sent: str) -> ToolError:
 
 
 def _describe(problems: Sequence[ErrorDetails], parameters: JsonObject) -> str:
-    properties = parameters.get("properties")
-    assert isinstance(properties, dict)
-    lines = [_problem(problem, properties) for problem in problems[:_MAX_PROBLEMS]]
+    lines = [_problem(problem, parameters) for problem in problems[:_MAX_PROBLEMS]]
     if len(problems) > _MAX_PROBLEMS:
         lines.append(f"and {len(problems) - _MAX_PROBLEMS} more problems")
     return "; ".join(lines)
 
 
-def _problem(problem: ErrorDetails, properties: dict[str, Json]) -> str:
+def _problem(problem: ErrorDetails, parameters: JsonObject) -> str:
     """One problem in words: key, value, expected."""
-    key = str(problem["loc"][0]) if problem["loc"] else _ROOT
+    place = problem["loc"]
+    key = ".".join(map(str, place)) if place else _ROOT
+    parameter = _at(parameters, place) if place else None
     match problem["type"]:
         case "missing":
-            return f"{key} is missing (expected {_expected(properties[key])})"
+            return f"{key} is missing (expected {_expected(parameter)})"
         case "extra_forbidden":
-            return f"unknown key {quote(key)} (known keys: {', '.join(properties)})"
+            match _at(parameters, place[:-1]):
+                case {"properties": dict(properties)}:
+                    return f"unknown key {quote(key)} (known keys: {', '.join(properties)})"
+                case _:
+                    return f"unknown key {quote(key)}"
         case "string_unicode":
             return f"{visible(key)} is not valid Unicode (half a surrogate pair)"
         case "value_error":
             return f"{key} {problem['ctx']['error'] if 'ctx' in problem else problem['msg']}"
-        case _ if key in properties:
-            return f"{key} = {quote(problem['input'])} (expected {_expected(properties[key])})"
+        case _ if parameter is not None:
+            return f"{key} = {quote(problem['input'])} (expected {_expected(parameter)})"
         case _:
             return f"{visible(key)}: {problem['msg']}"
+
+
+def _at(schema: JsonObject, place: Sequence[int | str]) -> Json:
+    """The schema of what stands at a place; None where it names nothing of the kind."""
+    found: Json = schema
+    for step in place:
+        found = found.get("items" if isinstance(step, int) else "properties") if isinstance(found, dict) else None
+        if isinstance(step, str):
+            found = found.get(step) if isinstance(found, dict) else None
+    return found
 
 
 def _expected(parameter: Json) -> str:
@@ -140,7 +190,10 @@ def _expected(parameter: Json) -> str:
         case "boolean":
             return "true or false"
         case "string":
-            return "a non-empty string" if parameter.get("minLength") else "a string"
+            longest = f" of at most {most} characters" if (most := parameter.get("maxLength")) else ""
+            return f"{'a non-empty string' if parameter.get('minLength') else 'a string'}{longest}"
+        case "array" if (most := parameter.get("maxItems")) is not None:
+            return f"a list of {parameter.get('minItems', 0)} to {most}"
         case other:
             return f"{other}"
 

@@ -10,6 +10,7 @@ from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import ToolCall, ToolKind, ToolSpec
+from acp_agent.tools.ask_user import AskUser
 from acp_agent.tools.bash import Bash
 from acp_agent.tools.compress_context import CompressContext
 from acp_agent.tools.copy_path import CopyPath
@@ -28,6 +29,7 @@ from acp_agent.tools.params import no_object, quote
 from acp_agent.tools.read import Read
 from acp_agent.tools.read_overflow import ReadOverflow
 from acp_agent.tools.tool import Tool
+from acp_agent.tools.update_plan import UpdatePlan
 from acp_agent.tools.web_scrape import WebScrape
 from acp_agent.tools.write import Write
 
@@ -62,12 +64,17 @@ _DEFAULTS = ToolLimits()
 
 
 def default_tools(
-    limits: ToolLimits = _DEFAULTS, *, rich_kinds: bool = False, memory: bool = True, compression: bool = False
+    limits: ToolLimits = _DEFAULTS,
+    *,
+    rich_kinds: bool = False,
+    memory: bool = True,
+    compression: bool = False,
+    questions: bool = False,
 ) -> tuple[Tool[Any], ...]:
     """The built-in tools, in the order the model sees them.
 
     With `rich_kinds` editors draw every tool as what it is, else as the seeds say, many as "other" (requirements
-    section 4 row 60).
+    section 4 row 60). `questions`: whether the editor can show a form.
     """
 
     def kind(rich: ToolKind) -> ToolKind:
@@ -89,6 +96,8 @@ def default_tools(
         WebScrape(),
         Diagnostics(max_diagnostics=limits.diagnostics, seconds=limits.checker_seconds),
         ReadOverflow(max_chars=limits.overflow_chars),
+        UpdatePlan(),
+        *((AskUser(),) if questions else ()),
         *((MemorySearch(), MemorySave()) if memory else ()),
         *((CompressContext(),) if compression else ()),
     )

@@ -56,7 +56,7 @@ class Dialect:
 
     @asynccontextmanager
     async def serving(
-        self, *replies: Reply, timeout: float = 5.0, **config: Any
+        self, *replies: Reply, timeout: float = 5.0, model: str = "some-model", **config: Any
     ) -> AsyncIterator[tuple[Provider, ScriptedHttp]]:
         """A provider of this dialect talking to a server that gives these replies."""
         async with ScriptedHttp(replies) as server:
@@ -64,7 +64,7 @@ class Dialect:
             fields = {"base_url": base, "api_key": FAKE_KEY, "api_key_env": "FAKE_API_KEY", "timeout": timeout}
             catalog = Catalog([ProviderConfig("acme", self.type, **{**fields, **self.configured, **config})])
             try:
-                yield catalog.build(ModelRef("acme", "some-model")), server
+                yield catalog.build(ModelRef("acme", model)), server
             finally:
                 await catalog.aclose()
 
@@ -213,20 +213,24 @@ async def test_a_hundred_calls_at_once_all_arrive(dialect: Dialect) -> None:
     assert [use.arguments for use in done.message.tool_uses] == [{"path": f"{n}.py"} for n in range(100)]
 
 
-async def test_thought_comes_apart_from_text_and_goes_back_to_its_provider_only(dialect: Dialect) -> None:
-    stream = dialect.stream(thought=["Let me ", "see."], text=["Done."])
-    async with dialect.serving(Reply.stream(stream)) as (provider, server):
-        events = await collect(provider)
-        done = events[-1]
+async def test_thought_comes_apart_from_text_and_goes_back_to_the_model_that_had_it_only(dialect: Dialect) -> None:
+    stream = Reply.stream(dialect.stream(thought=["Let me ", "see."], text=["Done."]))
+    secret = dialect.stream(thought=["SECRET THOUGHT"], text=["Earlier."])
+    async with dialect.serving(Reply.stream(secret), model="another-model") as (other, _):
+        strange = (await answer(other)).message
+    async with dialect.serving(stream) as (provider, server):
+        done = (await collect(provider))[-1]
         assert isinstance(done, ModelDone)
         thought = done.message.parts[0]
         assert isinstance(thought, ThoughtPart)
-        assert (thought.text, thought.provider) == ("Let me see.", "acme")
-        stranger = ThoughtPart("SECRET THOUGHT", "rival", {"type": "thinking", "thinking": "SECRET THOUGHT"})
-        other = Message(Role.ASSISTANT, (stranger, TextPart("Earlier.")))
-        await answer(provider, ModelRequest("", (*ASK.messages, done.message, other, *ASK.messages)))
+        assert thought.text == "Let me see."
+        history = (*ASK.messages, done.message, *ASK.messages, strange, *ASK.messages)
+        await answer(provider, ModelRequest("", history))
     assert b"Let me see." in server.requests[1].body
     assert b"SECRET" not in server.requests[1].body
+    async with dialect.serving(stream, model="some-model-20261101") as (same, server):
+        await answer(same, ModelRequest("", (*ASK.messages, done.message, *ASK.messages)))
+    assert b"Let me see." in server.requests[0].body, "another snapshot of the same model"
 
 
 async def test_an_answer_without_anything_in_it_is_an_empty_message(dialect: Dialect) -> None:

@@ -69,6 +69,7 @@ CALLS = (
         "overflow entry not found or expired",
         failed=True,
     ),
+    Call("update_plan", {"entries": [{"content": "Use them all", "status": "in_progress"}]}, "0 of 1 done"),
     Call("memory_search", {"query": "tabs"}, 'No notes about "tabs"'),
     Call("memory_save", {"content": "This project uses tabs."}, "", asks=True),
     Call("memory_search", {"query": "which tabs"}, "This project uses tabs."),

@@ -189,8 +189,7 @@ async def test_an_agent_killed_in_mid_turn_is_one_clear_line(folder, held):
         pids = [int(word) for word in (await held.line()).split()]
         os.kill(server_of(process.pid), signal.SIGKILL)
         _, stderr = process.communicate(timeout=LIMIT)
-        for pid in pids:  # nobody was left to end them
-            os.kill(pid, signal.SIGKILL)
+        await processes_ended(pids)
     assert process.returncode == 1
     assert stderr == b"acp-agent: no answer to session/prompt\n"
 

@@ -576,6 +576,45 @@ class Asks(Server):
                 answer(self.request, text(" ".join(self.got)))
 
 
+class Elicits(Server):
+    """Sends the questions it is given as arguments, all at once, and tells what it was answered, in order."""
+
+    capabilities = None
+
+    def initialize(self, request):
+        self.capabilities = request["params"]["capabilities"]
+        super().initialize(request)
+
+    def call(self, request):
+        self.request, self.got = request, {}
+        self.questions = json.loads(request["params"]["arguments"]["x"])
+        for number, params in enumerate(self.questions):
+            say({"jsonrpc": "2.0", "id": f"q{number}", "method": "elicitation/create", "params": params})
+
+    def other(self, message):
+        if "id" in message:
+            self.got[message["id"]] = message.get("result") or message["error"]["code"]
+            if len(self.got) == len(self.questions):
+                got = [self.got[f"q{number}"] for number in range(len(self.questions))]
+                answer(self.request, text(json.dumps({"capabilities": self.capabilities, "got": got})))
+
+
+class ElicitsAlone(Server):
+    """Asks while no call runs, and tells of its answer in the description of its tool."""
+
+    def list(self, request):
+        super().list(request)
+        if self.tools != Server.tools:
+            return
+        form = {"message": "Hello?", "requestedSchema": {"type": "object", "properties": {}}}
+        say({"jsonrpc": "2.0", "id": "alone", "method": "elicitation/create", "params": form})
+
+    def other(self, message):
+        if "id" in message:
+            self.tools = ({**ECHO, "description": json.dumps(message)},)
+            say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+
+
 class OldVersion(Server):
     version = "1999-01-01"
 

@@ -6,38 +6,29 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, assert_never, cast
+from typing import cast
 
 from acp_agent.compose.judging import Ground, judges, permission_gate
 from acp_agent.compose.permission_rules import Warn, compiled_rules, permission_rules
+from acp_agent.compose.verdicts import Word, judged
 from acp_agent.config import Loaded, data_path, key_of
 from acp_agent.config.conduct import conduct_at_start
 from acp_agent.config.keys import RULES
 from acp_agent.config.layers import Layer, Reader
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.ports import Invocation, ToolContext
-from acp_agent.core.types import Allow, ApprovedBy, Ask, CommandSubject, Deny, Json, JsonObject, ToolCall, ToolResult
+from acp_agent.core.types import CommandSubject, Json, JsonObject, ToolCall, ToolResult
 from acp_agent.execution.chain import Link, Place, absent, build_chain, gates_of
 from acp_agent.execution.roots import Roots
 from acp_agent.execution.run_tool import RunTool
-from acp_agent.gates.blocklist import BlocklistGate
 from acp_agent.gates.command import Analysis, Command, Opaque, Plain, analyse
 from acp_agent.gates.grants import GrantStore
-from acp_agent.gates.judgement import canonical, judge
-from acp_agent.gates.permission import Approved, PermissionGate
-from acp_agent.gates.rules import Action, Rule
+from acp_agent.gates.permission import PermissionGate
+from acp_agent.gates.rules import Rule
 from acp_agent.tools.bash import Bash
-
-Word = Literal["blocked", "deny", "ask", "allow"]
 
 _LONGEST_FILE = 1024 * 1024  # bytes
 _KEPT = 256  # sets of rules
-_ON_WHOSE_WORD = {
-    ApprovedBy.POLICY: "rules allow all of it",
-    ApprovedBy.ALWAYS: 'you answered "always" to it',
-    ApprovedBy.AUTO: "full-auto (acp.auto_approve, tools.autonomy_level): nothing asks",
-    ApprovedBy.USER: "you typed it",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +124,8 @@ class CommandJudge:
             permission.rules = {self._spec.name: rules}
         call = ToolCall("check", self._spec.name, {"command": text})
         invocation = Invocation(call, self._spec, text, _never, (CommandSubject(text),))
-        analysis = analyse(text)
-        for gate in self._gates:
-            verdict = gate.check(invocation)
-            if isinstance(verdict, Deny):
-                word: Word = "blocked" if isinstance(gate, BlocklistGate) else "deny"
-                return Verdict(text, word, verdict.rule, (verdict.reason,), analysis)
-            if isinstance(verdict, Ask):
-                invocation = invocation.asking(verdict)
-        return self._settled(invocation, text, permission, analysis)
+        found = judged(invocation, (*self._gates, permission))
+        return Verdict(text, found.word, found.rule, found.reasons, analyse(text))
 
     def rules_of(self, given: Json) -> tuple[Rule, ...]:
         """Rules for bash as a line of `--stdin` has them; kept, since lines share them. Raises ConfigError."""
@@ -151,21 +135,6 @@ class CommandJudge:
                 self._compiled.clear()
             self._compiled[text] = _rules('"rules"', given)
         return self._compiled[text]
-
-    def _settled(self, invocation: Invocation, text: str, permission: PermissionGate, analysis: Analysis) -> Verdict:
-        rules = permission.rules.get(self._spec.name, ())
-        verdict = permission.check(invocation)
-        match verdict:
-            case Deny(reason):
-                return Verdict(text, "deny", _deciding(text, rules), (reason,), analysis)
-            case Ask(reason):
-                return Verdict(text, "ask", _deciding(text, rules), tuple(reason.split("\n")), analysis)
-            case Allow():
-                by = verdict.by if isinstance(verdict, Approved) else ApprovedBy.AUTO
-                rule = ", ".join(_allowing(analysis, rules)) if by is ApprovedBy.POLICY else ""
-                return Verdict(text, "allow", rule, (_ON_WHOSE_WORD[by],), analysis)
-            case _:
-                assert_never(verdict)
 
 
 def rules_in(path: str) -> tuple[Rule, ...]:
@@ -217,17 +186,3 @@ def _nowhere(_: Invocation) -> ToolContext:
 
 async def _never(_: ToolContext) -> ToolResult:
     raise AssertionError("a command was to be judged, not run")
-
-
-def _deciding(text: str, rules: tuple[Rule, ...]) -> str:
-    """The pattern that denies or asks."""
-    return judge(text, rules, lambda _: None).pattern
-
-
-def _allowing(analysis: Analysis, rules: tuple[Rule, ...]) -> list[str]:
-    """The patterns that allow the commands, or what these start."""
-    if not isinstance(analysis, Plain):
-        return []
-    texts = [canonical(each) for outer in analysis.commands for each in outer.walk() if each.argv]
-    matching = (next((rule for rule in rules if rule.matches_command(text)), None) for text in texts)
-    return list(dict.fromkeys(rule.pattern for rule in matching if rule is not None and rule.action is Action.ALLOW))

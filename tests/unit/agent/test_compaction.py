@@ -9,6 +9,7 @@ from acp_agent.agent.compaction import Thresholds
 from acp_agent.agent.summary import fit, sanitised, section
 from acp_agent.agent.tokens import text_tokens
 from acp_agent.core.errors import ProviderError, ProviderErrorKind, ToolError, ToolErrorCategory
+from acp_agent.core.events import CompactionChanged, CompactionStatus
 from acp_agent.core.memory import Compaction
 from acp_agent.core.messages import (
     ImagePart,
@@ -240,6 +241,35 @@ async def test_a_store_that_is_down_is_told_and_changes_nothing() -> None:
     await talk.compact()
     assert talk.notices == ["The summary was not stored: database is locked"]
     assert "Short." in talk.history.messages()[0].text
+
+
+def cards(talk: Compacting) -> list[tuple[str, str, str]]:
+    """How each compaction went, as the user was told."""
+    told = [event for event in talk.events if isinstance(event, CompactionChanged)]
+    assert len({event.id for event in told}) * 2 == len(told)
+    assert all(event.status is CompactionStatus.IN_PROGRESS for event in told[::2])
+    return [(event.status.value, event.summary, event.error) for event in told[1::2]]
+
+
+async def test_a_compaction_is_told_from_its_beginning_to_its_end_however_that_is() -> None:
+    hang = Hang()
+    broken = ProviderError("it failed", kind=ProviderErrorKind.SERVER)
+    talk = Compacting([says(LONG)], summaries=[broken, Step(text="Half", hang=hang), say("Short.")])
+    with pytest.raises(ToolError):
+        await talk.compact()  # nothing to sum up: nothing begins
+    await talk.prompt()
+    with pytest.raises(ToolError):
+        await talk.compact()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(talk.compact)
+        await hang.reached.wait()
+        tasks.cancel_scope.cancel()
+    await talk.compact()
+    failed, cancelled, completed = cards(talk)
+    assert failed[0] == "failed"
+    assert "it failed" in failed[2]
+    assert cancelled == ("cancelled", "", "")
+    assert completed == ("completed", "Short.", "")
 
 
 async def test_there_is_nothing_to_sum_up_in_an_empty_conversation_and_right_after_a_summary() -> None:

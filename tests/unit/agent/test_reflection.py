@@ -50,6 +50,15 @@ def test_tools_are_counted_apart_and_told_of_together():
     assert watch.finished([outcome(FINE, "read")]) is None
 
 
+def test_a_conversation_that_begins_anew_has_no_mistake_in_it():
+    watch, wrong = reflection(), ToolErrorCategory.INVALID_PARAMETERS
+    watch.finished([outcome(wrong)])
+    assert watch.status()
+    watch.clear()
+    assert watch.status() == ()
+    assert watch.finished([outcome(wrong)]) is None
+
+
 def test_a_success_and_a_new_turn_start_the_count_over():
     watch, wrong = reflection(), ToolErrorCategory.INVALID_PARAMETERS
     watch.finished([outcome(wrong)])

@@ -1,9 +1,11 @@
 """Which model answers, which does chores, and what all of them cost."""
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,8 +17,9 @@ from acp_agent.compose.loop import SessionLoop
 from acp_agent.compose.models import SessionModels
 from acp_agent.config.load import Loaded
 from acp_agent.config.settings import Settings
+from acp_agent.core.choices import Chosen
 from acp_agent.core.conduct import Conduct
-from acp_agent.core.errors import ProviderError
+from acp_agent.core.errors import ConfigError, ProviderError
 from acp_agent.core.events import Event, Notice
 from acp_agent.core.memory import Compaction
 from acp_agent.core.messages import Message, ModelDone, Role, TextPart
@@ -43,6 +46,7 @@ class Session:
     settings: Settings
     servers: Sequence[ScriptedHttp]
     told: list[str] = field(default_factory=list)
+    chosen: Chosen = field(default_factory=Chosen)
     events: list[Event] = field(default_factory=list)
 
     async def emit(self, event: Event) -> None:
@@ -90,9 +94,11 @@ async def session(*replies: list[Reply], llm: dict[str, Any] | None = None, **mo
         async def tell(text: str) -> None:
             told.append(text)
 
-        yield Session(
-            SessionModels(catalog, lambda: Loaded(settings, (), {}, "config.toml"), str, tell), settings, servers, told
-        )
+        loaded = Loaded(settings, (), {}, "config.toml")
+        made: list[Session] = []
+        models = SessionModels(catalog, lambda: loaded, str, tell, lambda: made[0].chosen)
+        made.append(Session(models, settings, servers, told))
+        yield made[0]
         for each in catalogs:
             await each.aclose()
 
@@ -145,6 +151,86 @@ async def test_a_conversation_is_summed_up_while_the_first_model_is_down_and_the
         assert isinstance(s.events[0], Notice)
         assert s.events[0].text == "Summing up the conversation, with p1:m …"
         assert s.asked == [1, 2]
+
+
+# --------------------------------------------------------------------------------------- another model chosen
+
+
+async def test_a_model_that_was_chosen_answers_with_the_fallback_behind_it_and_its_own_window():
+    async with session([says("first")], [DOWN, DOWN], [says("third")], llm={"fallback": ["p2:m"]}) as s:
+        assert s.models.window() == 50_000
+        assert await ask(await s.models.answering()) == "first"
+        s.chosen = Chosen("p1:other")
+        assert (s.models.window(), s.conversation().status()[0].split(" of ")[1][:6]) == (40_000, "40,000")
+        provider = await s.models.answering()
+        assert (provider.name, provider.model) == ("p1", "other")
+        assert await ask(provider) == "third"
+        assert s.models.window() == 30_000, "of the one that stands in"
+        assert s.told[-1].endswith("asking p2:m")
+
+
+async def test_what_runs_turns_is_built_again_only_when_something_else_was_chosen():
+    async with session([says("a")], [says("b")], [says("c")], llm={"fallback": ["p1:m"]}) as s:
+        built = [(await s.models.answering()).wrapped for _ in range(2)]  # type: ignore[attr-defined]
+        s.chosen = Chosen("p2:m")
+        built.append((await s.models.answering()).wrapped)  # type: ignore[attr-defined]
+        s.chosen = Chosen("p2:m", temperature="precise")
+        built.append((await s.models.answering()).wrapped)  # type: ignore[attr-defined]
+        assert [one is other for one, other in pairwise(built)] == [True, False, False]
+
+
+async def test_level_and_temperature_go_into_the_requests_of_the_chosen_model_alone():
+    effort = {"models": [{"id": "p0:", "thinking": True, "effort": "low"}], "fallback": ["p1:m"]}
+    async with session([says("a"), DOWN, DOWN], [says("b")], llm=effort) as s:
+        s.chosen = Chosen(thought_level="high")
+        await ask(await s.models.answering())
+        assert json.loads(s.servers[0].requests[0].body)["reasoning_effort"] == "high"
+        await ask(await s.models.answering())
+        assert "reasoning_effort" not in json.loads(s.servers[1].requests[0].body)
+    async with session([says("a")]) as s:
+        s.chosen = Chosen(temperature="creative")
+        await ask(await s.models.answering())
+        assert json.loads(s.servers[0].requests[0].body)["temperature"] == 1.0
+
+
+async def test_a_chosen_model_that_cannot_be_asked_says_so_and_another_choice_works():
+    async with session([says("a")]) as s:
+        s.chosen = Chosen("nobody:m")
+        with pytest.raises(ConfigError, match="nobody:m: expected a configured provider"):
+            await s.models.answering()
+        assert s.models.take_tools()
+        s.chosen = Chosen()
+        assert await ask(await s.models.answering()) == "a"
+
+
+async def test_without_a_configured_model_one_can_be_chosen():
+    async with session([says("a")], llm={"model": None}) as s:
+        with pytest.raises(ProviderError, match="No model is chosen"):
+            await s.models.answering()
+        s.chosen = Chosen("p0:m")
+        assert await ask(await s.models.answering()) == "a"
+
+
+async def test_a_title_is_asked_for_once_without_thought_and_counted():
+    thinking = {"models": [{"id": "p0:", "thinking": True, "effort": "high"}]}
+    async with session([DOWN, says("A title")], [says("Another")], llm=thinking) as s:
+        provider = await s.models.for_titles()
+        assert provider
+        with pytest.raises(ProviderError):
+            await ask(provider)
+        assert s.asked == [1, 0], "nor is it asked again"
+        assert await ask(provider) == "A title"
+        assert json.loads(s.servers[0].requests[1].body)["reasoning_effort"] == "low"
+        assert s.models.ledger.usage.output
+        other = await s.models.for_titles("p1:m")
+        assert other
+        assert await ask(other) == "Another"
+
+
+async def test_a_script_is_not_asked_for_titles():
+    scripted = {"model": "s:hello", "fallback": [], "providers": [{"name": "s", "type": "scripted"}]}
+    async with session(llm=scripted) as s:
+        assert await s.models.for_titles() is None
 
 
 # ----------------------------------------------------------------------------------------------- the cost

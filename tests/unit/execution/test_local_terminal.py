@@ -357,6 +357,7 @@ async def test_a_listener_that_is_slow_does_not_hold_the_command_up(tmp_path: Pa
 async def test_what_cannot_be_started_is_an_error_that_says_why(
     terminal: LocalTerminal, command: str, cwd: str, word: str, category: ToolErrorCategory
 ):
+    await run(terminal, "true", Path("/"))  # starts the watchdog
     before = len(os.listdir("/dev/fd"))
     with pytest.raises(ToolError, match=word) as raised:
         await terminal.start(CommandRequest(command, cwd))

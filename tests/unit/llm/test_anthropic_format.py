@@ -133,13 +133,13 @@ def test_a_longer_conversation_starts_with_the_bytes_of_the_shorter_one() -> Non
 
 def test_the_history_is_not_touched_by_the_cache_mark() -> None:
     payload = {"type": "text", "text": "kept"}
-    history = (user("hi"), assistant(OpaquePart("acme", payload)))
+    history = (user("hi"), assistant(OpaquePart("acme:m-1", payload)))
     assert sent(*history)[-1]["content"] == [{**payload, "cache_control": CACHE}]
     assert payload == {"type": "text", "text": "kept"}
 
 
 def test_a_thinking_block_never_carries_the_cache_mark() -> None:
-    thought = ThoughtPart("hm", "acme", {"type": "thinking", "thinking": "hm", "signature": "s"})
+    thought = ThoughtPart("hm", "acme:m-1", {"type": "thinking", "thinking": "hm", "signature": "s"})
     messages = sent(user("hi"), assistant(thought))
     assert messages[1]["content"] == [{"type": "thinking", "thinking": "hm", "signature": "s"}]
     assert messages[0]["content"][0]["cache_control"] == CACHE
@@ -149,8 +149,13 @@ def test_reasoning_goes_back_in_place_and_to_its_own_provider_only() -> None:
     redacted = {"type": "redacted_thinking", "data": "ENCRYPTED"}
     thinking = {"type": "thinking", "thinking": "", "signature": "sig"}
     search = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"q": "x"}}
-    mine = (ThoughtPart("", "acme", redacted), ThoughtPart("", "acme", thinking), OpaquePart("acme", search))
-    others = (ThoughtPart("secret", "rival", {"a": 1}), ThoughtPart("no block", "acme"), OpaquePart("rival", {"b": 2}))
+    me = "acme:m-1"
+    mine = (ThoughtPart("", me, redacted), ThoughtPart("", me, thinking), OpaquePart(me, search))
+    others = (
+        ThoughtPart("secret", "rival:m-1", {"a": 1}),
+        ThoughtPart("no block", me),
+        OpaquePart("acme:m-2", {"b": 2}),
+    )
     messages = sent(user("hi"), assistant(*mine, *others, "done"), user("go on"))
     assert messages[1]["content"] == [redacted, thinking, search, {"type": "text", "text": "done"}]
 
@@ -352,7 +357,7 @@ def test_an_event_out_of_shape_changes_nothing(event: dict[str, Any]) -> None:
 
 # ------------------------------------------------------------------------------- refused thoughts
 
-THOUGHT = ThoughtPart("hm", "acme", {"type": "thinking", "thinking": "hm", "signature": "s"})
+THOUGHT = ThoughtPart("hm", "acme:m", {"type": "thinking", "thinking": "hm", "signature": "s"})
 STALE = b'{"type":"error","error":{"type":"invalid_request_error","message":"messages.1: the thinking block is stale"}}'
 
 
@@ -379,7 +384,7 @@ async def test_thoughts_the_api_refuses_are_left_out_at_once() -> None:
 async def test_thoughts_that_were_refused_are_not_sent_again_and_newer_ones_are() -> None:
     fine = HttpReply.stream(streams.anthropic(text=["ok"]))
     history = [user("a"), assistant(THOUGHT, "b"), user("c")]
-    newer = ThoughtPart("new", "acme", {"type": "thinking", "thinking": "new", "signature": "t"})
+    newer = ThoughtPart("new", "acme:m", {"type": "thinking", "thinking": "new", "signature": "t"})
     async with ScriptedHttp([HttpReply.plain(400, STALE), fine]) as server:
         catalog = Catalog([ProviderConfig("acme", ProviderType.ANTHROPIC, base_url=server.url, api_key="fake-key")])
         provider = catalog.build(ModelRef("acme", "m"))

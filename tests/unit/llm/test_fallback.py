@@ -15,10 +15,8 @@ from acp_agent.core.messages import (
     ModelEvent,
     ModelStop,
     ModelText,
-    OpaquePart,
     Role,
     TextPart,
-    ThoughtPart,
     ToolResultPart,
     ToolUsePart,
 )
@@ -184,38 +182,6 @@ async def test_every_stream_is_closed_before_the_next_model_is_asked() -> None:
         assert await anext(events) == ModelText("from b")
         assert (rig.models[0].closed, rig.models[1].closed) == (1, 0)
     assert rig.models[1].closed == 1
-
-
-def thinking(provider: str) -> ModelRequest:
-    thoughts = (ThoughtPart("hm", provider, {"signature": "s"}), OpaquePart(provider, {"type": "x"}))
-    use = ToolUsePart("1", "read", {})
-    return ModelRequest("", (*ASK.messages, Message(Role.ASSISTANT, (*thoughts, TextPart("so"), use)), RESULT))
-
-
-def bare(request: ModelRequest) -> bool:
-    return not any(isinstance(part, ThoughtPart | OpaquePart) for message in request.messages for part in message.parts)
-
-
-async def test_thoughts_go_to_no_other_model_even_of_the_same_provider() -> None:
-    first = PlayedProvider("a", "m-1", [[DONE], [error()], [DONE]])
-    rig = Rig([first, good("a", "m-2"), good("b")])
-    request = thinking("a")
-    await rig.run(request)
-    assert first.asked[-1] is request, "its own are its own, unchanged"
-    await rig.run(request)
-    second = rig.models[1]
-    assert bare(second.asked[-1])
-    assert [len(message.parts) for message in second.asked[-1].messages] == [1, 2, 1], "and nothing else is left out"
-    rig.now += 301
-    await rig.run(ModelRequest("", (*request.messages, *ASK.messages)))
-    assert bare(first.asked[-1]), "from here on they may be the other's"
-
-
-async def test_models_of_different_providers_are_told_apart_by_their_adapters() -> None:
-    rig = Rig([bad(), good("b")])
-    request = thinking("a")
-    await rig.run(request)
-    assert rig.models[1].asked[-1] is request
 
 
 async def test_each_model_has_its_own_retries() -> None:

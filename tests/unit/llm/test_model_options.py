@@ -55,7 +55,10 @@ def test_openai_itself_is_spoken_to_by_responses_and_others_by_chat_completions(
         (ProviderType.ANTHROPIC, "claude-opus-5", {"effort": Effort.LOW}, {"output_config": {"effort": "low"}}),
         (ProviderType.ANTHROPIC, "claude-opus-5", {"temperature": 0.5}, {}),
         (ProviderType.ANTHROPIC, "claude-haiku-4-5", {"temperature": 0.5, "effort": Effort.LOW}, {"temperature": 0.5}),
-        (ProviderType.ANTHROPIC, "claude-opus-5", {"temperature": 0.0, "thinking": False}, {"temperature": 0.0}),
+        (ProviderType.ANTHROPIC, "claude-opus-4-6", {"temperature": 0.0, "thinking": False}, {"temperature": 0.0}),
+        (ProviderType.ANTHROPIC, "claude-opus-5", {"thinking": False}, {"thinking": {"type": "disabled"}}),
+        (ProviderType.ANTHROPIC, "claude-sonnet-5-5", {"effort": Effort.NONE}, {"thinking": {"type": "between_tools"}}),
+        (ProviderType.ANTHROPIC, "claude-opus-5-5", {"effort": Effort.NONE}, {}),
         (ProviderType.OPENAI, "gpt-5.5", {"effort": Effort.XHIGH}, {"reasoning": {"effort": "xhigh"}}),
         (
             ProviderType.OPENAI,

@@ -138,8 +138,9 @@ def test_a_model_without_eyes_reads_what_it_is_not_shown() -> None:
     assert message == {"role": "user", "content": "look\n\n[image/png not shown: m-1 takes no images]"}
 
 
-def test_thoughts_go_back_to_their_own_provider_only() -> None:
-    parts = (ThoughtPart("hm ", "acme"), ThoughtPart("secret", "rival"), ThoughtPart("so", "acme", {"x": 1}))
+def test_thoughts_go_back_to_the_model_that_had_them_only() -> None:
+    mine, other = "acme:m-1", "acme:m-2"
+    parts = (ThoughtPart("hm ", mine), ThoughtPart("secret", other), ThoughtPart("so", mine, {"x": 1}))
     messages = body(user("x"), assistant(*parts, OpaquePart("rival", {"a": 1}), "done"))["messages"]
     assert messages[1] == {"role": "assistant", "content": "done", "thinking": "hm so"}
     assert len(body(user("x"), assistant(*parts))["messages"]) == 1, "a thought alone is no answer"

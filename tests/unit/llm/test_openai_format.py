@@ -155,8 +155,8 @@ def test_a_model_without_eyes_reads_what_it_is_not_shown() -> None:
 
 
 def test_reasoning_goes_back_under_its_own_name_to_its_own_provider() -> None:
-    mine = ThoughtPart("hm", "acme", {"reasoning_content": "hm"})
-    rival = ThoughtPart("secret", "rival", {"reasoning_content": "secret"})
+    mine = ThoughtPart("hm", "acme:m-1", {"reasoning_content": "hm"})
+    rival = ThoughtPart("secret", "acme:m-2", {"reasoning_content": "secret"})
     messages = body(user("x"), assistant(mine, rival, OpaquePart("rival", {"a": 1}), "done"))["messages"]
     assert messages[1] == {"role": "assistant", "content": "done", "reasoning_content": "hm"}
     assert len(body(user("x"), assistant(rival))["messages"]) == 1

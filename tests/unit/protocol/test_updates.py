@@ -7,8 +7,11 @@ import pytest
 from acp_agent.cli.editor.frames import Direction, Frame, Recording
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import (
+    CompactionChanged,
+    CompactionStatus,
     Event,
     Notice,
+    PlanChanged,
     Severity,
     TextDelta,
     ThoughtDelta,
@@ -16,11 +19,16 @@ from acp_agent.core.events import (
     ToolProgress,
     ToolStarted,
     UsageChanged,
+    UserMessage,
 )
+from acp_agent.core.messages import TextPart
+from acp_agent.core.plan import PlanEntry, PlanPriority, PlanStatus
+from acp_agent.core.prompt import LinkPart, ResourcePart
 from acp_agent.core.types import Diff, ImagePart, JsonObject, Location, OutputStats, ToolKind, ToolResult
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.paths import EditorPaths
-from acp_agent.protocol.updates import IMAGES_LIMIT, Updates
+from acp_agent.protocol.updates import DIFFS_LIMIT, IMAGES_LIMIT, Updates
+from acp_agent.protocol.updates_stateless import session_info
 from tests.wire import schema
 
 CALL = str(uuid4())
@@ -32,7 +40,7 @@ def started(kind: ToolKind = ToolKind.EXECUTE, **more: object) -> ToolStarted:
 
 def updates(*events: Event, client: Client | None = None) -> list[JsonObject]:
     translator = Updates(client or Client(), "/w", EditorPaths("/w"))
-    return [translator.translate(event) for event in events]
+    return [update for event in events for update in translator.translate(event)]
 
 
 def fenced(text: str) -> JsonObject:
@@ -192,3 +200,100 @@ def test_a_picture_too_large_for_one_line_is_named_and_the_others_are_sent() -> 
     large = text("A picture (image/png) is too large to be shown.")
     assert final["content"] == [image("AAAA"), image("A" * (IMAGES_LIMIT - 8)), large, image("AAAA")]
     assert violations(final) == []
+
+
+def test_what_the_user_sent_is_one_chunk_a_part_and_empty_text_is_none() -> None:
+    picture = ImagePart("QUJD", "image/png")
+    parts = (TextPart("look"), TextPart(""), picture, LinkPart("file:///a", "a"), ResourcePart("file:///b", "x", "t/p"))
+    sent = updates(UserMessage(parts, "u1"))
+    assert [update["content"] for update in sent] == [
+        {"type": "text", "text": "look"},
+        {"type": "image", "data": "QUJD", "mimeType": "image/png"},
+        {"type": "resource_link", "uri": "file:///a", "name": "a"},
+        {"type": "resource", "resource": {"uri": "file:///b", "text": "x", "mimeType": "t/p"}},
+    ]
+    assert {(update["sessionUpdate"], update["messageId"]) for update in sent} == {("user_message_chunk", "u1")}
+    assert [problem for update in sent for problem in violations(update)] == []
+
+
+def test_nothing_is_said_with_no_words() -> None:
+    assert updates(TextDelta("", "m"), ThoughtDelta("", "m"), started(), ToolProgress(CALL))[1:] == []
+
+
+def test_an_id_no_card_was_begun_with_is_not_told_to_the_editor() -> None:
+    end = ToolFinished(CALL, "bash", ToolResult("x"), 0)
+    assert updates(ToolProgress(CALL, output="x"), ToolProgress(CALL, "t1"), end) == []
+    assert len(updates(started(), end, ToolProgress(CALL, output="late"), end)) == 2
+
+
+def test_a_plan_is_whole_and_a_cost_is_in_dollars_where_it_is_known() -> None:
+    entries = (PlanEntry("a", PlanStatus.IN_PROGRESS), PlanEntry("b", priority=PlanPriority.LOW))
+    plan, usage = updates(PlanChanged(entries), UsageChanged(1, 2, 0.25))
+    assert plan == {
+        "sessionUpdate": "plan",
+        "entries": [
+            {"content": "a", "priority": "medium", "status": "in_progress"},
+            {"content": "b", "priority": "low", "status": "pending"},
+        ],
+    }
+    assert usage == {
+        "sessionUpdate": "usage_update",
+        "used": 1,
+        "size": 2,
+        "cost": {"amount": 0.25, "currency": "USD"},
+    }
+    assert violations(plan) + violations(usage) == []
+
+
+def test_a_compaction_is_told_to_clients_that_know_compactions_only() -> None:
+    events = (
+        CompactionChanged("k", CompactionStatus.IN_PROGRESS),
+        CompactionChanged("k", CompactionStatus.COMPLETED, summary="They did ![](https://x/)"),
+        CompactionChanged("k", CompactionStatus.FAILED, error="no answer"),
+    )
+    assert updates(*events) == []
+    begun, done, failed = updates(*events, client=Client(compaction=True))
+    assert begun == {"sessionUpdate": "compaction_update", "compactionId": "k", "status": "in_progress"}
+    assert done["summary"] == [{"type": "text", "text": "They did ![]\\(https://x/)"}]
+    assert (failed["status"], failed["error"]) == ("failed", "no answer")
+    assert violations(begun) + violations(done) + violations(failed) == []
+
+
+@pytest.mark.parametrize("severity", Severity)
+def test_a_notice_told_as_a_message_has_an_id_of_its_own(severity: Severity) -> None:
+    one, two = updates(Notice(severity, "a"), Notice(severity, "a"))
+    assert one["messageId"] != two["messageId"]
+
+
+def test_a_title_is_set_and_an_empty_one_clears_it() -> None:
+    named, cleared = session_info("Birds", 1_767_225_600_123, "p:m"), session_info("", 0)
+    assert named == {
+        "sessionUpdate": "session_info_update",
+        "title": "Birds",
+        "updatedAt": "2026-01-01T00:00:00.123+00:00",
+        "_meta": {"acp_agent": {"model": "p:m"}},
+    }
+    assert cleared["title"] is None
+    assert "_meta" not in cleared
+    assert violations(named) + violations(cleared) == []
+
+
+def test_diffs_of_a_command_stand_beside_its_terminal_and_too_many_are_named() -> None:
+    half = "x" * (200 * 1024)
+    diffs = tuple(Diff(f"/w/{n}", None, half) for n in range(DIFFS_LIMIT // len(half) + 1))
+    *_, final = updates(
+        started(),
+        ToolProgress(CALL, "t1"),
+        ToolFinished(CALL, "bash", ToolResult("x", diffs=diffs), 0),
+        client=Client(terminal=True),
+    )
+    first, *middle, last = final["content"]  # type: ignore[misc]
+    assert first == {"type": "terminal", "terminalId": "t1"}
+    assert {item["type"] for item in middle} == {"diff"}  # type: ignore[index,call-overload]
+    assert last == text(f"The change of /w/{len(diffs) - 1} is too large to be shown.")
+
+
+@pytest.mark.parametrize(("marker", "known"), [({}, True), (None, False), (True, False)])
+def test_a_client_wants_compactions_when_its_marker_is_an_object(marker: JsonObject | bool | None, known: bool) -> None:
+    client = Client.from_initialize({"clientCapabilities": {"session": {"compaction": marker}}})
+    assert client.compaction is known

@@ -38,7 +38,7 @@ def query(sql: str, *parameters: object) -> Work[list[tuple]]:
 
 
 def add(conversation: str) -> Work[list[tuple]]:
-    return query("INSERT INTO conversations VALUES (?, 0)", conversation)
+    return query("INSERT INTO conversations (id, created_at) VALUES (?, 0)", conversation)
 
 
 CONVERSATIONS = query("SELECT id FROM conversations ORDER BY id")

@@ -29,6 +29,10 @@ pytestmark = pytest.mark.anyio
 
 ROOT_USER = os.geteuid() == 0
 
+ALL = "SELECT id FROM conversations ORDER BY id"
+INSERT = "INSERT INTO conversations (id, created_at) VALUES (?, 0)"
+SYNCHRONOUS = query("PRAGMA synchronous")
+
 
 @pytest.fixture
 def path(tmp_path) -> Path:
@@ -113,7 +117,7 @@ async def test_a_file_that_others_could_read_is_closed_to_them(path):
 
 async def test_work_that_raises_changes_nothing_and_its_error_comes_through(path):
     async def work(connection: aiosqlite.Connection) -> None:
-        await connection.execute_fetchall("INSERT INTO conversations VALUES ('a', 0)")
+        await connection.execute_fetchall("INSERT INTO conversations (id, created_at) VALUES ('a', 0)")
         raise KeyError("mine")
 
     async with opened(path) as database:
@@ -141,7 +145,7 @@ async def test_reads_are_not_held_up_by_a_write_and_see_one_state(path):
         began, go_on = anyio.Event(), anyio.Event()
 
         async def slow(connection: aiosqlite.Connection) -> None:
-            await connection.execute_fetchall("INSERT INTO conversations VALUES ('slow', 0)")
+            await connection.execute_fetchall("INSERT INTO conversations (id, created_at) VALUES ('slow', 0)")
             began.set()
             await go_on.wait()
 
@@ -159,6 +163,101 @@ async def test_writes_of_many_tasks_all_arrive(path):
         assert len(await database.read(CONVERSATIONS)) == 50
 
 
+# -------------------------------------------------------------------------------------------- at once
+
+
+async def test_what_is_done_at_once_is_done_whole_or_not_at_all(path):
+    def fails(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO conversations (id, created_at) VALUES ('lost', 0)")
+        raise KeyError("mine")
+
+    async with opened(path) as database:
+        assert await database.write_at_once(lambda connection: connection.execute(INSERT, ("a",)).rowcount) == 1
+        with pytest.raises(KeyError, match="mine"):
+            await database.write_at_once(fails)
+        with pytest.raises(StoreUnavailable, match="no such table: nowhere"):
+            await database.write_at_once(lambda connection: connection.execute("DELETE FROM nowhere"))
+        with pytest.raises(StoreUnavailable, match="read-only"):
+            await database.read_at_once(lambda connection: connection.execute(INSERT, ("b",)).rowcount)
+        assert await database.read_at_once(lambda connection: connection.execute(ALL).fetchall()) == [("a",)]
+        await database.write(add("c"))
+    with pytest.raises(StoreUnavailable, match="it is closed"):
+        await database.write_at_once(lambda connection: None)
+
+
+async def test_what_is_not_durable_is_left_to_the_system_and_the_next_is_synced_again(path):
+    def synchronous(connection: sqlite3.Connection) -> int:
+        return connection.execute("PRAGMA synchronous").fetchone()[0]
+
+    async with opened(path) as database:
+        wanted = [True, False, False, True, False, True]
+        assert [await database.write_at_once(synchronous, durable=each) for each in wanted] == [2, 1, 1, 2, 1, 2]
+        assert [await database.write(SYNCHRONOUS, durable=each) for each in wanted] == [
+            [(2 if each else 1,)] for each in wanted
+        ]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_who_has_no_patience_does_not_wait_for_another_process_nor_for_who_does(path, at_once):
+    async with opened(path, patience=1000) as database:
+
+        async def write(name: str) -> None:
+            if at_once:
+                await database.write_at_once(
+                    lambda connection: connection.execute(INSERT, (name,)).rowcount, patience=0
+                )
+            else:
+                await database.write(add(name), patience=0)
+
+        await write("a")
+        with closing(others(path)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with anyio.fail_after(10):
+                with pytest.raises(StoreUnavailable, match="another process keeps it locked"):
+                    await write("b")
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(database.write, add("c"))
+                    await anyio.wait_all_tasks_blocked()
+                    with pytest.raises(StoreUnavailable, match="another process keeps it locked"):
+                        await write("d")
+                    other.execute("ROLLBACK")
+        await write("e")
+        assert await database.read(CONVERSATIONS) == [("a",), ("c",), ("e",)]
+
+
+async def test_what_is_done_at_once_goes_into_the_file_that_is_there(path):
+    warnings: list[str] = []
+    async with opened(path, warnings) as database:
+        await database.write_at_once(lambda connection: connection.execute(INSERT, ("lost",)).rowcount)
+        path.unlink()
+        await database.write_at_once(lambda connection: connection.execute(INSERT, ("kept",)).rowcount)
+        assert await database.read_at_once(lambda connection: connection.execute(ALL).fetchall()) == [("kept",)]
+    assert len(warnings) == 1
+
+
+async def test_closing_ends_what_is_being_done_at_once(path):
+    async with opened(path) as database:
+        began, failed = threading.Event(), anyio.Event()
+
+        def count(connection: sqlite3.Connection) -> None:
+            connection.execute(INSERT, ("open",))
+            began.set()
+            connection.execute(LONG).fetchall()
+
+        async def write() -> None:
+            with pytest.raises(StoreUnavailable, match="closed"):
+                await database.write_at_once(count)
+            failed.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(write)
+            await anyio.to_thread.run_sync(began.wait)
+            await database.aclose()
+            await failed.wait()
+    async with opened(path) as database:
+        assert await database.read(CONVERSATIONS) == []
+
+
 # --------------------------------------------------------------------------------------- cancellation
 
 LONG = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
@@ -171,7 +270,7 @@ async def test_a_cancelled_write_is_rolled_back_and_the_next_one_works(path, sta
         began = anyio.Event()
 
         async def work(connection: aiosqlite.Connection) -> None:
-            await connection.execute_fetchall("INSERT INTO conversations VALUES ('cancelled', 0)")
+            await connection.execute_fetchall("INSERT INTO conversations (id, created_at) VALUES ('cancelled', 0)")
             began.set()
             await connection.execute_fetchall(statement)
             await anyio.sleep_forever()
@@ -209,7 +308,7 @@ async def test_closing_ends_what_is_under_way_and_all_that_follows_says_so(path)
         began, failed = anyio.Event(), anyio.Event()
 
         async def work(connection: aiosqlite.Connection) -> None:
-            await connection.execute_fetchall("INSERT INTO conversations VALUES ('open', 0)")
+            await connection.execute_fetchall("INSERT INTO conversations (id, created_at) VALUES ('open', 0)")
             began.set()
             await connection.execute_fetchall(LONG)
 
@@ -306,7 +405,8 @@ async def test_many_that_open_a_new_database_at_once_agree_on_it(path):
 async def filled(path: Path, rows: int = 2000) -> None:
     async def work(connection: aiosqlite.Connection) -> None:
         await connection.executemany(
-            "INSERT INTO conversations VALUES (?, 0)", [(f"{number:05}" + "x" * 200,) for number in range(rows)]
+            "INSERT INTO conversations (id, created_at) VALUES (?, 0)",
+            [(f"{number:05}" + "x" * 200,) for number in range(rows)],
         )
 
     async with opened(path) as database:
@@ -353,12 +453,12 @@ async def test_a_damaged_file_is_set_aside_and_a_new_one_made(path, wrong):
 async def test_the_log_goes_with_the_damaged_file_and_is_not_believed_by_the_new_one(path):
     await filled(path)
     with closing(others(path)) as other:
-        other.execute("INSERT INTO conversations VALUES ('in the log', 0)")
+        other.execute("INSERT INTO conversations (id, created_at) VALUES ('in the log', 0)")
         zero(path, 8 * 4096, 40 * 4096)
         async with opened(path) as database:
             assert await database.read(CONVERSATIONS) == []
             await database.write(add("new"))
-            other.execute("INSERT INTO conversations VALUES ('in the old log', 0)")
+            other.execute("INSERT INTO conversations (id, created_at) VALUES ('in the old log', 0)")
         assert [entry.name.partition("Z")[2] for entry in set_aside(path)] == ["", "-shm", "-wal"]
     async with opened(path) as database:
         assert await database.read(CONVERSATIONS) == [("new",)]
@@ -443,7 +543,7 @@ def test_a_file_of_any_age_is_brought_up_to_date_and_keeps_what_it_has():
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
             migrate(connection, steps[:age])
             if age:
-                connection.execute("INSERT INTO conversations VALUES ('kept', 0)")
+                connection.execute("INSERT INTO conversations (id, created_at) VALUES ('kept', 0)")
             migrate(connection, steps)
             migrate(connection, steps)
             assert connection.execute("SELECT x, y FROM later").fetchall() == [(7, None)]
@@ -459,7 +559,7 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was():
         assert connection.execute("PRAGMA user_version").fetchone() == (0,)
 
 
-RELEASED = ("f74342a913336ae7", "a6e5a92a35f4da78")
+RELEASED = ("f74342a913336ae7", "a6e5a92a35f4da78", "0980ca51ddf13b02")
 
 
 def test_no_migration_that_files_have_behind_them_was_changed():
@@ -604,7 +704,9 @@ async def test_a_full_database_is_an_error_that_says_so_and_what_was_there_stays
 
         async def too_much(connection: aiosqlite.Connection) -> None:
             await connection.execute_fetchall("PRAGMA max_page_count = 20")
-            await connection.execute_fetchall("INSERT INTO conversations VALUES (?, 0)", ("x" * 1_000_000,))
+            await connection.execute_fetchall(
+                "INSERT INTO conversations (id, created_at) VALUES (?, 0)", ("x" * 1_000_000,)
+            )
 
         with pytest.raises(StoreUnavailable, match="the disk is full"):
             await database.write(too_much)
@@ -693,6 +795,7 @@ async def test_on_a_network_file_system_there_is_a_journal_and_a_warning(path, t
         assert len(await database.read(CONVERSATIONS)) == 6
         assert (await settings(database, "write"))["journal_mode"] == "delete"
         assert not Path(f"{path}-wal").exists()
+        assert await database.write(SYNCHRONOUS, durable=False) == [(2,)], "without a log that could damage the file"
         assert (await settings(database, "read"))["journal_mode"] == "delete"
     (warning,) = warnings
     assert "is on a network file system (nfs4)" in warning

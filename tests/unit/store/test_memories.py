@@ -125,6 +125,25 @@ async def test_a_blank_note_is_refused(path, text):
         assert not path.exists(), "nothing was opened for it"
 
 
+async def test_a_note_that_is_deleted_is_found_by_nothing_and_leaves_no_word_behind(path):
+    async with memories(path) as store:
+        kept, _ = await store.save("tabs, not spaces")
+        gone, _ = await store.save("the tabs of old")
+        assert await store.delete(gone.id) == gone
+        assert await store.delete(gone.id) is None
+        assert await contents(store, "tabs") == await contents(store, "") == [kept.content]
+        assert (await store.save(gone.content))[1]
+    assert len(indexed(str(path))) == 2
+
+
+@pytest.mark.parametrize("note", ["", "x", "-1", "1.0", "٣", "1; DROP TABLE memories", "9" * 40])
+async def test_deleting_what_is_no_id_deletes_nothing(path, note):
+    async with memories(path) as store:
+        await store.save("kept")
+        assert await store.delete(note) is None
+        assert await contents(store, "") == ["kept"]
+
+
 async def test_a_note_that_is_too_long_is_refused_with_both_numbers(path):
     async with memories(path, max_bytes=10) as store:
         with pytest.raises(ToolError, match="12 bytes, more than the 10 a note may have"):

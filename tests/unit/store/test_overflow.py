@@ -171,7 +171,7 @@ async def fill(store: OverflowStore, count: int) -> None:
     rows = (
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT ?) SELECT i, i, 'a', 0, 1, x'78' FROM n"
     )
-    await store.database.write(query("INSERT INTO conversations VALUES ('a', 0)"))
+    await store.database.write(query("INSERT INTO conversations (id, created_at) VALUES ('a', 0)"))
     await store.database.write(query(f"INSERT INTO tool_overflow {rows}", count))
 
 
@@ -229,7 +229,7 @@ async def test_others_write_while_a_purge_goes_on(path):
 
             tasks.start_soon(purge)
             while not ended.is_set():
-                await other.write(query("INSERT INTO conversations VALUES (?, 0)", f"{len(written)}"))
+                await other.write(query("INSERT INTO conversations (id, created_at) VALUES (?, 0)", f"{len(written)}"))
                 written.append("")
         assert len(written) >= 5, "once between any two batches at least"
 

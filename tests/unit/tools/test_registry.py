@@ -70,7 +70,7 @@ async def test_an_unknown_name_gets_the_names_there_are_and_the_nearest():
     assert str(error.value) == (
         'there is no tool "list_directry"; the tools are bash, read, write, edit, list_directory, find_path, grep, '
         "create_directory, delete_path, move_path, copy_path, fetch, web_scrape, diagnostics, read_overflow, "
-        "memory_search, memory_save; "
+        "update_plan, memory_search, memory_save; "
         "did you mean list_directory?"
     )
 

@@ -1,0 +1,143 @@
+"""`acp-agent login`: asks for a provider's API key and stores it; `--list` says who has one.
+
+Editors run it in a terminal of theirs and go by its exit code: 0 = a key is stored (ACP "Terminal authentication").
+"""
+
+import argparse
+import getpass
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import anyio
+
+from acp_agent.cli.stored_keys import listed
+from acp_agent.config.load import Flags, Loaded, load
+from acp_agent.config.masking import HIDDEN
+from acp_agent.config.provider_settings import ProviderSettings, ProviderType
+from acp_agent.config.vendors import VENDORS, model_advice
+from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
+from acp_agent.llm.catalog import Catalog
+from acp_agent.llm.provider_config import ProviderConfig
+from acp_agent.store.credentials import CredentialStore
+
+_PATIENCE = 20.0  # seconds for the server to list its models
+_AT_THE_DIALOG = 120.0  # seconds for the owner to unlock the keyring
+_LONGEST_KEY = 4096  # characters; also of the line read from stdin
+
+
+def login(args: argparse.Namespace) -> int:
+    """Ask, check, store; or list. 0 when a key is stored, 1 when not. Raises ConfigError."""
+    store = CredentialStore(os.environ, patience=_AT_THE_DIALOG)
+    providers = _takers(load(Flags(config=args.config), os.environ))
+    if args.list:
+        print("\n".join(listed(providers, store.all(), os.environ)))
+        return 0
+    provider = _provider(args.provider, providers)
+    key = _key(provider, from_stdin=args.stdin)
+    if not args.no_check and not _accepted(provider, key):
+        return 1
+    kept = store.keep(provider.name, provider.base_url, key)
+    if kept.remark:
+        print(f"acp-agent: {kept.remark}", file=sys.stderr)
+    print(f"Stored the key of {provider.name} in {kept.where}")
+    _hint(provider, load(Flags(config=args.config), os.environ))
+    return 0
+
+
+def _takers(loaded: Loaded) -> dict[str, ProviderSettings]:
+    """The providers that take a key, by name: those configured, and the vendors that take one."""
+    configured = {each.name: each for each in loaded.settings.llm.providers if each.type is not ProviderType.SCRIPTED}
+    vendors = (
+        ProviderSettings(name=kind.value, type=kind, api_key_env=vendor.key)
+        for kind, vendor in VENDORS.items()
+        if vendor.key is not None
+    )
+    return configured | {vendor.name: vendor for vendor in vendors if vendor.name not in configured}
+
+
+def _provider(wanted: str | None, providers: Mapping[str, ProviderSettings]) -> ProviderSettings:
+    """The one named, or the one chosen from a list. Raises ConfigError."""
+    if wanted is None:
+        if not sys.stdin.isatty():
+            names = ", ".join(providers)
+            raise ConfigError("login", "--provider", "", f"a provider, as there is no terminal to ask on ({names})")
+        wanted = _chosen(list(providers.values()))
+    if wanted not in providers:
+        raise ConfigError("login", "--provider", wanted, f"one of {', '.join(providers)}")
+    return providers[wanted]
+
+
+def _chosen(providers: Sequence[ProviderSettings]) -> str:
+    print("Whose key is it?")
+    for number, provider in enumerate(providers, 1):
+        print(f"  {number}  {provider.name:<12} {provider.base_url or provider.type.value}")
+    answer = _answer("Number or name: ").strip()
+    if answer.isascii() and answer.isdigit() and 1 <= int(answer[:4]) <= len(providers):
+        return providers[int(answer) - 1].name
+    return answer
+
+
+def _answer(question: str) -> str:
+    try:
+        return input(question)
+    except EOFError:
+        raise ConfigError("login", "", "", "expected an answer") from None
+
+
+def _key(provider: ProviderSettings, *, from_stdin: bool) -> str:
+    """The key, read without showing it. Raises ConfigError: none, or one no server could be sent."""
+    if from_stdin:
+        key = sys.stdin.readline(_LONGEST_KEY + 2)
+    elif not sys.stdin.isatty():
+        raise ConfigError("login", "", "", "expected a terminal to ask for the key, or --stdin and the key on it")
+    else:
+        try:
+            key = getpass.getpass(f"API key of {provider.name} (not shown): ")
+        except EOFError:
+            key = ""
+    key = key.strip()
+    if not key or len(key) > _LONGEST_KEY or not re.fullmatch(r"[!-~]+", key):
+        what = "(not shown)" if key else ""
+        raise ConfigError("login", "key", what, f"printable ASCII without spaces, at most {_LONGEST_KEY} characters")
+    return key
+
+
+def _accepted(provider: ProviderSettings, key: str) -> bool:
+    """Whether the server takes the key, as far as it says: one that cannot be asked refuses nothing."""
+    config = replace(ProviderConfig.of(provider, os.environ), api_key=key)
+    try:
+        count = anyio.run(_count_models, config)
+    except ProviderError as error:
+        said = str(error).replace(key, HIDDEN)
+        if error.kind is not ProviderErrorKind.AUTH:
+            print(f"acp-agent: the key could not be checked: {said}", file=sys.stderr)
+            return True
+        print(f"acp-agent: {said}; nothing is stored (--no-check stores it all the same)", file=sys.stderr)
+        return False
+    print(f"The server takes the key and offers {count} models")
+    return True
+
+
+async def _count_models(config: ProviderConfig) -> int:
+    """How many models the server lists. Raises ProviderError, ConfigError."""
+    catalog = Catalog([config])
+    try:
+        with anyio.fail_after(_PATIENCE):
+            return len(await catalog.models(config.name))
+    except TimeoutError:
+        raise ProviderError(f"no answer in {_PATIENCE:g} s", kind=ProviderErrorKind.TIMEOUT) from None
+    finally:
+        await catalog.aclose()
+
+
+def _hint(provider: ProviderSettings, loaded: Loaded) -> None:
+    """What still stands between the key and its use, by the configuration as it is with the key."""
+    for problem in loaded.problems:
+        print(f"acp-agent: {problem}", file=sys.stderr)
+    if provider.api_key(os.environ):
+        print(f"{provider.api_key_env} is set, too, and goes first")
+    if loaded.settings.llm.model is None:
+        print(model_advice([provider], loaded.file))

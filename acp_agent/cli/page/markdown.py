@@ -1,0 +1,169 @@
+"""What a model writes, as HTML: the part of Markdown that answers are made of. HTML in it is text like any other.
+
+Paragraphs, headings, lists, quotes, fenced code, tables and rules; `inline` has what stands in a line.
+"""
+
+import re
+from collections.abc import Callable
+
+from acp_agent.cli.page.escaped import text
+from acp_agent.cli.page.inline import inline
+
+_FENCE = re.compile(r" {0,3}(?P<mark>`{3,20}|~{3,20}) *(?P<info>[^`\n]{0,100})")
+_HEADING = re.compile(r" {0,3}(?P<marks>#{1,6})[ \t]+(?P<words>.*?)[ \t#]*")
+_RULE = re.compile(r" {0,3}(?:(?:\* *){3,40}|(?:- *){3,40}|(?:_ *){3,40})")
+_QUOTE = re.compile(r" {0,3}> ?")
+_ITEM = re.compile(r"(?P<before> {0,3}(?:[-*+]|(?P<number>\d{1,9})[.)]))(?P<gap>[ \t]{1,4}|$)")
+_DELIMITER = re.compile(r" {0,3}\|?(?: *:?-{1,40}:? *\|){1,40}(?: *:?-{1,40}:? *)?")
+_CELL_END = re.compile(r"(?<!\\)\|")
+_DEPTH = 6  # of lists and quotes in one another; what is deeper is a paragraph
+
+
+def markdown(source: str, depth: int = _DEPTH) -> str:
+    """HTML for a whole text. Never raises; what is no Markdown is a paragraph."""
+    return _Blocks(source.replace("\r\n", "\n").split("\n"), depth).html()
+
+
+class _Blocks:
+    """Takes lines from the front, a block at a time."""
+
+    def __init__(self, lines: list[str], depth: int) -> None:
+        self._lines = [line.replace("\t", "    ") for line in lines]
+        self._at = 0
+        self._depth = depth
+        self._readers: tuple[Callable[[str], str | None], ...] = (
+            self._fence,
+            self._heading,
+            self._rule,
+            self._quote,
+            self._list,
+            self._table,
+        )
+
+    def html(self) -> str:
+        blocks = list[str]()
+        while self._at < len(self._lines):
+            line = self._lines[self._at]
+            if line.strip():
+                blocks.append(self._block(line) or self._paragraph())
+            else:
+                self._at += 1
+        return "\n".join(blocks)
+
+    def _block(self, line: str) -> str | None:
+        """What is no paragraph, taken; None, and nothing is taken, when the line begins none."""
+        return next((html for read in self._readers if (html := read(line)) is not None), None)
+
+    def _paragraph(self) -> str:
+        begin = self._at
+        self._at += 1
+        while self._at < len(self._lines) and not self._interrupts(self._lines[self._at]):
+            self._at += 1
+        return f"<p>{inline(_joined(self._lines[begin : self._at]))}</p>"
+
+    def _interrupts(self, line: str) -> bool:
+        return not line.strip() or any(
+            pattern.match(line) if pattern is not _RULE else pattern.fullmatch(line)
+            for pattern in (_FENCE, _HEADING, _RULE, _QUOTE, _ITEM)
+        )
+
+    def _fence(self, line: str) -> str | None:
+        opened = _FENCE.fullmatch(line)
+        if opened is None:
+            return None
+        mark, begin = opened["mark"], self._at + 1
+        end = next((n for n in range(begin, len(self._lines)) if _closes(self._lines[n], mark)), len(self._lines))
+        self._at = end + 1
+        language = f'<span class="language">{text(opened["info"].strip())}</span>' if opened["info"].strip() else ""
+        return f'<pre class="code">{language}<code>{text(chr(10).join(self._lines[begin:end]))}</code></pre>'
+
+    def _heading(self, line: str) -> str | None:
+        found = _HEADING.fullmatch(line)
+        if found is None:
+            return None
+        self._at += 1
+        level = min(len(found["marks"]) + 2, 6)  # the page has the first two
+        return f"<h{level}>{inline(found['words'])}</h{level}>"
+
+    def _rule(self, line: str) -> str | None:
+        if not _RULE.fullmatch(line):
+            return None
+        self._at += 1
+        return "<hr>"
+
+    def _quote(self, line: str) -> str | None:
+        if not self._depth or not _QUOTE.match(line):
+            return None
+        begin = self._at
+        while self._at < len(self._lines) and _QUOTE.match(self._lines[self._at]):
+            self._at += 1
+        inside = [_QUOTE.sub("", quoted, count=1) for quoted in self._lines[begin : self._at]]
+        return f"<blockquote>{_Blocks(inside, self._depth - 1).html()}</blockquote>"
+
+    def _list(self, line: str) -> str | None:
+        first = _ITEM.match(line)
+        if not self._depth or first is None:
+            return None
+        items = list[str]()
+        while (item := self._item(numbered=first["number"] is not None)) is not None:
+            items.append(f"<li>{item}</li>")
+        if first["number"] is None:
+            return f"<ul>{''.join(items)}</ul>"
+        return f'<ol start="{int(first["number"])}">{"".join(items)}</ol>'
+
+    def _item(self, *, numbered: bool) -> str | None:
+        """What is in the item that begins here, if one does: its line, and what is indented as far behind it."""
+        found = _ITEM.match(self._lines[self._at]) if self._at < len(self._lines) else None
+        if found is None or (found["number"] is not None) != numbered or _RULE.fullmatch(found.string):
+            return None
+        inside, width = [found.string[found.end() :]], len(found["before"]) + max(len(found["gap"]), 1)
+        self._at += 1
+        while self._at < len(self._lines) and self._belongs(self._lines[self._at], width):
+            inside.append(self._lines[self._at][min(width, _indent(self._lines[self._at])) :])
+            self._at += 1
+        html = _Blocks(inside, self._depth - 1).html()
+        tight = html.removeprefix("<p>")  # one paragraph in an item is none
+        return tight.replace("</p>", "", 1) if html.startswith("<p>") and html.count("<p>") == 1 else html
+
+    def _belongs(self, line: str, width: int) -> bool:
+        if line.strip():
+            went_on = bool(self._lines[self._at - 1].strip())
+            return _indent(line) >= min(width, 2) or (went_on and not self._interrupts(line))
+        following = next((after for after in self._lines[self._at : self._at + 3] if after.strip()), "")
+        return bool(following) and (_indent(following) >= min(width, 2) or _ITEM.match(following) is not None)
+
+    def _table(self, line: str) -> str | None:
+        if "|" not in line or self._at + 1 >= len(self._lines) or not _DELIMITER.fullmatch(self._lines[self._at + 1]):
+            return None
+        head, begin = _cells(line), self._at + 2
+        self._at = begin
+        while self._at < len(self._lines) and "|" in self._lines[self._at]:
+            self._at += 1
+        rows = [_row("td", _cells(row)[: len(head)]) for row in self._lines[begin : self._at]]
+        return (
+            f'<div class="scroll"><table><thead>{_row("th", head)}</thead><tbody>{"".join(rows)}</tbody></table></div>'
+        )
+
+
+def _row(element: str, cells: list[str]) -> str:
+    return f"<tr>{''.join(f'<{element}>{inline(cell)}</{element}>' for cell in cells)}</tr>"
+
+
+def _cells(line: str) -> list[str]:
+    line = line.strip().removeprefix("|")
+    line = line[:-1] if line.endswith("|") and not line.endswith("\\|") else line
+    return [cell.strip().replace("\\|", "|") for cell in _CELL_END.split(line)]
+
+
+def _closes(line: str, mark: str) -> bool:
+    line = line.strip()
+    return len(line) >= len(mark) and line == mark[0] * len(line)
+
+
+def _joined(lines: list[str]) -> str:
+    """A paragraph's lines without their indentation; blanks at an end stay, they may break the line."""
+    return "\n".join(line.lstrip() for line in lines).rstrip()
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))

@@ -1,0 +1,167 @@
+"""The page: what the session was, the conversation, what it took. Written piece by piece, in one pass.
+
+Nothing in it runs and nothing is loaded from elsewhere; a Content-Security-Policy says so to the browser as well.
+What is at the end of the file, since it is known only then, CSS puts in front: the charts, the list of prompts.
+"""
+
+import base64
+import hashlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime
+from importlib.resources import files
+
+from acp_agent import __version__
+from acp_agent.cli.page.card import card_html
+from acp_agent.cli.page.chart import UsageChart
+from acp_agent.cli.page.escaped import text
+from acp_agent.cli.page.markdown import markdown
+from acp_agent.cli.page.picture import Pictures
+from acp_agent.cli.page.user import user_html
+from acp_agent.cli.session_story import Call, Item, Said, story
+from acp_agent.cli.session_words import clipped, dollars, tokens
+from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, UsageChanged, UserMessage
+from acp_agent.core.messages import TextPart
+from acp_agent.core.plan import PlanStatus
+from acp_agent.core.sessions import Saved, ToldAt
+
+_ROOM = 8 * 1024 * 1024
+"""Characters, pictures aside, after which cards are headlines only and messages are cut short."""
+_MESSAGE, _BRIEF = 100_000, 2_000  # characters of a message: ordinarily, and when the page is full
+_PROMPTS = 200  # in the list of them
+_STEPS = 200  # of a plan
+_LABEL = 72  # characters of a prompt in the list
+_END_OF_TIME = 253_402_300_800_000  # milliseconds: the year 10,000
+_MARKS = {PlanStatus.PENDING: "to do", PlanStatus.IN_PROGRESS: "under way", PlanStatus.COMPLETED: "done"}
+_FULL = '<p class="note">From here on the page shows less: it would grow too long. The JSON export has everything.</p>'
+
+
+async def write_page(saved: Saved, told: AsyncIterator[ToldAt], write: Callable[[str], object]) -> None:
+    """Write the whole page for a session through `write`. Raises StoreUnavailable, and what `write` raises."""
+    page = _Page(saved)
+    write(page.head())
+    async for item in story(told):
+        write(page.piece(item))
+    write(page.end())
+
+
+class _Page:
+    """What is known of the page so far."""
+
+    def __init__(self, saved: Saved) -> None:
+        self._saved = saved
+        self._room = _ROOM
+        self._pictures = Pictures()
+        self._chart = UsageChart()
+        self._prompts: list[str] = []
+        self._asked = 0
+
+    @property
+    def _brief(self) -> bool:
+        return self._room < 0
+
+    def head(self) -> str:
+        """Everything up to the conversation."""
+        record, style = self._saved.record, files("acp_agent.cli.page").joinpath("style.css").read_text("utf-8")
+        digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+        name = text(clipped(record.title or "A session", 300))
+        return (
+            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+            '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+            f"style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'\">\n"
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            '<meta name="referrer" content="no-referrer"><meta name="color-scheme" content="light dark">'
+            f'<meta name="generator" content="acp-agent {__version__}">\n<title>{name}</title>\n'
+            f"<style>{style}</style></head>\n<body><header><h1>{name}</h1>"
+            f'<p class="folder"><code>{text(clipped(record.cwd, 1000))}</code></p>'
+            f'<dl class="figures">{"".join(self._figures())}</dl></header>\n<main>\n<section class="turn">'
+        )
+
+    def _figures(self) -> Iterator[str]:
+        record, tally = self._saved.record, self._saved.tally
+        yield _figure("Begun", _time(record.created_at))
+        yield _figure("Last used", _time(record.updated_at))
+        yield _figure("Model", text(clipped(record.model.partition(":")[2] or record.model, 200)))
+        yield _figure("Prompts", f"{record.prompts:,}")
+        yield _figure("Tool calls", f"{tally.calls:,}")
+        usage = tally.usage
+        yield _figure("Tokens in", tokens(usage.input + usage.cache_read + usage.cache_write))
+        yield _figure("Tokens out", tokens(usage.output))
+        if tally.cost is not None:
+            yield _figure("Cost", ("" if tally.complete else "at least ") + dollars(tally.cost))
+
+    def piece(self, item: Item) -> str:
+        """The next part of the conversation."""
+        pictures, had_room = self._pictures.room, not self._brief
+        html = card_html(item, self._pictures, brief=self._brief) if isinstance(item, Call) else self._said(item)
+        self._room -= len(html) - (pictures - self._pictures.room)
+        return html + _FULL if had_room and self._brief else html
+
+    def _said(self, said: Said) -> str:
+        limit = _BRIEF if self._brief else _MESSAGE
+        match said.event:
+            case UserMessage():
+                return self._turn(said.event, said.at, limit)
+            case TextDelta(words):
+                return f'<div class="answer">{markdown(clipped(words, limit))}</div>\n' if words.strip() else ""
+            case ThoughtDelta(words):
+                return _thought(clipped(words, limit)) if words.strip() else ""
+            case PlanChanged():
+                return _plan(said.event)
+            case UsageChanged():
+                self._chart.add(said.event)
+                return ""
+
+    def _turn(self, message: UserMessage, at: int, limit: int) -> str:
+        """The section before ends, and the one that the user's message begins."""
+        self._asked += 1
+        if self._asked <= _PROMPTS:
+            first = next((part.text for part in message.parts if isinstance(part, TextPart) and part.text.strip()), "")
+            self._prompts.append(f'<li><a href="#p{self._asked}">{text(_first_line(first)) or "…"}</a></li>')
+        return (
+            f'</section>\n<section class="turn" id="p{self._asked}"><div class="asked"><p class="who">'
+            f'<a href="#p{self._asked}">{self._asked}</a> {_time(at)}</p>'
+            f"{user_html(message.parts, self._pictures, limit)}</div>\n"
+        )
+
+    def end(self) -> str:
+        """What is known only now: the charts, the list of prompts."""
+        record = self._saved.record
+        prompts = (
+            f'<nav aria-label="Prompts"><h2>Prompts</h2><ol>{"".join(self._prompts)}</ol></nav>'
+            if len(self._prompts) > 1
+            else ""
+        )
+        return (
+            f"</section>\n</main>\n{self._chart.html()}\n{prompts}\n"
+            f"<footer>Session <code>{text(clipped(record.id, 100))}</code>, exported by acp-agent {__version__}. "
+            "Times are UTC.</footer></body></html>\n"
+        )
+
+
+def _first_line(words: str) -> str:
+    line = words.strip().partition("\n")[0]
+    return line if len(line) <= _LABEL else f"{line[:_LABEL].rstrip()}…"
+
+
+def _thought(words: str) -> str:
+    return f'<details class="thought"><summary>Thought</summary><div>{markdown(words)}</div></details>\n'
+
+
+def _plan(plan: PlanChanged) -> str:
+    steps = "".join(
+        f'<li class="{step.status.value}"><span>{_MARKS[step.status]}</span> {text(clipped(step.content, 1000))}</li>'
+        for step in plan.entries[:_STEPS]
+    )
+    return f'<div class="plan"><h3>Plan</h3><ul>{steps}</ul></div>\n' if steps else ""
+
+
+def _figure(name: str, value: str) -> str:
+    return f"<div><dt>{name}</dt><dd>{value}</dd></div>" if value else ""
+
+
+def _time(at: int) -> str:
+    """A time, `at` milliseconds since 1970; nothing where that is no time."""
+    if not 0 < at < _END_OF_TIME:
+        return ""
+    when = datetime.fromtimestamp(at / 1000, UTC)
+    return f'<time datetime="{when:%Y-%m-%dT%H:%M:%SZ}">{when.day} {when:%b %Y, %H:%M}</time>'

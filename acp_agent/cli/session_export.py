@@ -1,0 +1,111 @@
+"""`acp-agent sessions export`: a session as a file, which takes its name when it is whole.
+
+An HTML page is for others too: secrets are taken out. JSON is to be imported again: nothing is.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TextIO
+
+from acp_agent.cli.page import write_page
+from acp_agent.cli.session_redacted import redacted, without_secrets
+from acp_agent.core.errors import AgentError
+from acp_agent.core.redaction import Redact
+from acp_agent.core.sessions import Keeper, Saved
+from acp_agent.execution.atomic_write import temporary_name
+from acp_agent.execution.rename import rename_new
+from acp_agent.execution.tree_descent import holding
+from acp_agent.store.session_file import MOST_EVENTS, session_pieces
+from acp_agent.tools.visible import visible
+
+_STDOUT = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a session goes: a file, or `-` for standard output."""
+
+    path: str
+    json: bool
+    force: bool
+
+
+def destination(args: argparse.Namespace, session_id: str) -> Destination:
+    """What the arguments say; a page in this folder where they do not."""
+    chosen = _STDOUT if args.to == _STDOUT else args.html or args.json
+    name = "".join(c for c in session_id[:8] if c.isalnum() or c in "-_") or "session"  # an id may be anything
+    path = os.path.expanduser(chosen) if chosen else f"acp-agent-{name}.html"
+    return Destination(path, json=args.json is not None, force=args.force)
+
+
+async def export(to: Destination, saved: Saved, keeper: Keeper, redact: Redact) -> None:
+    """Write the session there, as a page without secrets, and print the file's name.
+
+    Raises AgentError, BrokenPipeError.
+    """
+    try:
+        with _stdout() if to.path == _STDOUT else _new_file(to.path, force=to.force) as file:
+            if to.json:
+                await _write_json(saved, keeper, file)
+            else:
+                record = redacted(saved.record, redact)
+                told = without_secrets(keeper.told(), redact)
+                await write_page(replace(saved, record=record), told, file.write)
+    except BrokenPipeError:
+        raise
+    except FileExistsError:
+        hint = "it is no file" if to.force else "it is there already; --force writes over it"
+        raise AgentError(f"{visible(to.path)}: {hint}") from None
+    except OSError as error:
+        raise AgentError(f"{visible(to.path)}: {error.strerror or error}") from error
+    if to.path != _STDOUT:
+        print(visible(to.path))
+
+
+async def _write_json(saved: Saved, keeper: Keeper, file: TextIO) -> None:
+    events = -2  # the pieces around them
+    async for piece in session_pieces(saved, keeper.told()):
+        file.write(piece)
+        events += 1
+    if events > MOST_EVENTS:
+        print(
+            f"acp-agent: this session has {events:,} events, more than the {MOST_EVENTS:,} that can be imported again",
+            file=sys.stderr,
+        )
+
+
+@contextmanager
+def _stdout() -> Generator[TextIO]:
+    """Standard output in UTF-8, whatever the terminal's is: the page says that it is."""
+    with open(sys.stdout.fileno(), "w", encoding="utf-8", newline="\n", closefd=False) as file:
+        yield file
+
+
+@contextmanager
+def _new_file(path: str, *, force: bool) -> Generator[TextIO]:
+    """A file only its owner may read, which has its name once the body is over, or is gone if that fails.
+
+    Raises OSError; FileExistsError for a name that is taken, and with `force` for one that is no file's.
+    """
+    path = os.path.realpath(path) if force else os.path.abspath(path)
+    folder, name = os.path.split(path)
+    if os.path.lexists(path) and not (force and os.path.isfile(path)):
+        raise FileExistsError
+    temporary = os.path.join(folder, temporary_name())
+    try:
+        with open(temporary, "x", encoding="utf-8", newline="\n", opener=partial(os.open, mode=0o600)) as file:
+            yield file
+        if force:
+            os.replace(temporary, path)
+            return
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with holding(fd):
+            rename_new(fd, os.path.basename(temporary), fd, name)
+    finally:
+        if os.path.lexists(temporary):
+            os.unlink(temporary)

@@ -1,0 +1,182 @@
+"""`acp-agent sessions list|show|export|delete`: what is kept of conversations, for the people who had them."""
+
+import argparse
+import os
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+
+import anyio
+
+from acp_agent.cli.session_export import destination, export
+from acp_agent.cli.session_list import Row, first_words, json_row, short_ids, table
+from acp_agent.cli.session_text import write_text
+from acp_agent.compose.output import known_secrets, redactor
+from acp_agent.config.load import Flags, load
+from acp_agent.config.places import database_file
+from acp_agent.core.errors import AgentError
+from acp_agent.core.sessions import Saved, SessionRecord, Tally
+from acp_agent.store.db import Database
+from acp_agent.store.session_file import json_text, told_object
+from acp_agent.store.session_locks import SessionLocks
+from acp_agent.store.sessions import SessionStore
+from acp_agent.tools.visible import title, visible
+
+_PAGE = 500
+_SHORTEST = 4  # characters of an id that may stand for it
+
+
+def sessions(args: argparse.Namespace) -> int:
+    """Do what `args.action` says. Exit codes: 0 done; 1 no such session, or one in use. Raises AgentError."""
+    path = database_file(os.environ)
+    if os.path.exists(path):
+        return anyio.run(_run, args, path)
+    if args.action == "list":  # looking makes no database
+        return 0
+    raise _unknown(args.ids[0] if args.action == "delete" else args.id)
+
+
+async def _run(args: argparse.Namespace, path: str) -> int:
+    database = Database(path, _warn)
+    store = SessionStore(database)
+    try:
+        match args.action:
+            case "list":
+                await _list(args, store)
+            case "show":
+                await _show(args, store)
+            case "export":
+                await _export(args, store)
+            case _:
+                return await _delete(args, store, path)
+        return 0
+    finally:
+        with anyio.CancelScope(shield=True):
+            await database.aclose()
+
+
+# ------------------------------------------------------------------------------------------- list
+
+
+async def _list(args: argparse.Namespace, store: SessionStore) -> None:
+    """Print the sessions that had a prompt, the last used first."""
+    rows = [await _row(store, record) for record in await store.page(cwd=_folder(args.cwd), limit=args.number)]
+    if args.json:
+        for row in rows:
+            print(json_text(json_row(row)))
+    elif rows:
+        short = short_ids([record.id async for record in _every(store)])
+        for line in table(rows, short, os.environ.get("HOME", "")):
+            print(line)
+
+
+def _folder(given: str | None) -> str | None:
+    return None if given is None else os.path.abspath(os.path.expanduser(given))
+
+
+async def _row(store: SessionStore, record: SessionRecord) -> Row:
+    keeper = store.of(record.id)
+    saved = await keeper.saved()
+    tally = Tally() if saved is None else saved.tally  # deleted meanwhile
+    if record.title:
+        return Row(record, tally)
+    async with aclosing(keeper.told()) as told:
+        return Row(record, tally, await first_words(told))
+
+
+# -------------------------------------------------------------------------------- show and export
+
+
+async def _show(args: argparse.Namespace, store: SessionStore) -> None:
+    """Print one session."""
+    saved = await _saved(store, args.id)
+    told = store.of(saved.record.id).told()
+    if not args.json:
+        await write_text(saved, told, sys.stdout)
+        return
+    async for one in told:
+        print(json_text(told_object(one)))
+
+
+async def _export(args: argparse.Namespace, store: SessionStore) -> None:
+    """Write one session to a file."""
+    saved, loaded = await _saved(store, args.id), load(Flags(config=args.config), os.environ)
+    redact = redactor(loaded, known_secrets(os.environ, loaded.settings.llm.providers), _warn)
+    await export(destination(args, saved.record.id), saved, store.of(saved.record.id), redact)
+
+
+# ----------------------------------------------------------------------------------------- delete
+
+
+async def _delete(args: argparse.Namespace, store: SessionStore, database: str) -> int:
+    """Delete sessions, all of which must be there. One that another process has open stays."""
+    records = {record.id: record for record in [await _named(store, wanted) for wanted in args.ids]}
+    if not args.yes and not _agreed(list(records.values())):
+        return 1
+    locks, code = SessionLocks(os.path.join(os.path.dirname(database), "sessions.lock")), 0
+    try:
+        for each in records:
+            if not locks.take(each):
+                print(f"acp-agent: session {title(each)} is open in another process: close it there", file=sys.stderr)
+                code = 1
+            elif await store.delete(each):
+                print(f"deleted {title(each)}")
+    finally:
+        locks.close()
+    return code
+
+
+def _agreed(records: Sequence[SessionRecord]) -> bool:
+    """Whether whoever sits at the terminal wants them deleted. Raises AgentError where nobody does."""
+    if not sys.stdin.isatty():
+        raise AgentError("nobody can be asked whether to delete: say --yes")
+    for record in records:
+        print(f"{title(record.id)}  {title(record.title) or 'no title'}  {title(record.cwd)}")
+    what = "this session" if len(records) == 1 else f"these {len(records)} sessions"
+    try:
+        return input(f"Delete {what} for good? [y/N] ").strip().lower() in {"y", "yes"}
+    except EOFError:
+        print()
+        return False
+
+
+# ---------------------------------------------------------------------------------------- finding
+
+
+async def _saved(store: SessionStore, wanted: str) -> Saved:
+    saved = await store.of((await _named(store, wanted)).id).saved()
+    if saved is None:
+        raise _unknown(wanted)
+    return saved
+
+
+async def _named(store: SessionStore, wanted: str) -> SessionRecord:
+    """The session of this id, or the only one that begins so. Raises AgentError."""
+    if (exact := await store.find(wanted)) is not None:
+        return exact
+    if len(wanted) < _SHORTEST:
+        raise AgentError(f"{visible(wanted)!r}: expected a session's id, or at least its first {_SHORTEST} characters")
+    found = [record async for record in _every(store) if record.id.startswith(wanted)]
+    if len(found) > 1:
+        names = ", ".join(title(record.id) for record in found[:5])
+        raise AgentError(f"{len(found)} sessions begin with {visible(wanted)}: {names}")
+    if not found:
+        raise _unknown(wanted)
+    return found[0]
+
+
+async def _every(store: SessionStore) -> AsyncIterator[SessionRecord]:
+    """All sessions, also those without a prompt."""
+    after: tuple[int, str] | None = None
+    while records := await store.page(after=after, limit=_PAGE, prompted=False):
+        for record in records:
+            yield record
+        after = records[-1].updated_at, records[-1].id
+
+
+def _unknown(wanted: str) -> AgentError:
+    return AgentError(f"there is no session {visible(wanted)}")
+
+
+def _warn(message: str) -> None:
+    print(f"acp-agent: {message}", file=sys.stderr)

@@ -1,0 +1,48 @@
+"""The conversation as the store has it: without the secrets the user may have typed (S9.6, security.md 2.9)."""
+
+from dataclasses import replace
+from itertools import takewhile
+from typing import cast
+
+from acp_agent.agent.history import History
+from acp_agent.core.messages import Message, Part, TextPart, ToolUsePart
+from acp_agent.core.sessions import HistoryState
+from acp_agent.core.types import JsonObject
+from acp_agent.output.redaction import Redactor
+
+
+class KeptHistory:
+    """Looks at messages once: of one that was kept before the very same is kept again, and nothing written.
+
+    Thoughts and blocks only their provider understands stay byte for byte: they are signed, or mean nothing to others.
+    """
+
+    def __init__(self, history: History, redactor: Redactor) -> None:
+        self._history = history
+        self._redactor = redactor
+        self._seen: tuple[Message, ...] = ()
+        self._state = HistoryState()
+
+    def state(self) -> HistoryState:
+        """As it is now; the same tuple of messages as long as nothing was said."""
+        history, messages = self._history, self._history.messages()
+        kept = self._state.messages
+        if messages is not self._seen:
+            same = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(self._seen, messages, strict=False)))
+            kept = (*kept[:same], *map(self._redacted, messages[same:]))
+            self._seen = messages
+        self._state = HistoryState(kept, history.summaries, history.estimate())
+        return self._state
+
+    def _redacted(self, message: Message) -> Message:
+        parts = tuple(map(self._part, message.parts))
+        return message if parts == message.parts else replace(message, parts=parts)
+
+    def _part(self, part: Part) -> Part:
+        match part:
+            case TextPart(text):
+                return TextPart(self._redactor(text))
+            case ToolUsePart(arguments=dict() as arguments):
+                return replace(part, arguments=cast("JsonObject", self._redactor.json(arguments)))
+            case _:
+                return part

@@ -1,0 +1,32 @@
+"""What an editor's language servers tell a session (A27)."""
+
+from acp_agent.config import Loaded
+from acp_agent.core.backends import FileSystem
+from acp_agent.core.redaction import Redact
+from acp_agent.protocol.lsp import EditorLanguages
+from acp_agent.protocol.lsp_diagnostics import KeptDiagnostics, diagnostics_block
+from acp_agent.protocol.peer import Peer
+from acp_agent.protocol.session import Session
+
+
+def languages(peer: Peer, session: Session, loaded: Loaded) -> EditorLanguages | None:
+    """The editor's language servers; None where it does not share them, or the user does not want it (A27.6)."""
+    lsp = loaded.settings.acp.lsp
+    if not (session.client.lsp_methods and lsp.enabled):
+        return None
+    place = session.place
+    return EditorLanguages(
+        peer,
+        session.id,
+        session.client,
+        session.paths,
+        (place.cwd, *place.additional),
+        kept=KeptDiagnostics(lsp.max_diagnostic_files, lsp.max_diagnostics_per_file),
+        timeout=lsp.request_timeout_secs,
+        fetch_on_save=lsp.auto_diagnostics_on_save,
+    )
+
+
+async def complaints(shared: EditorLanguages | None, files: FileSystem, redact: Redact) -> str:
+    """What `@diagnostics` in a prompt stands for; "" when there is nothing (A24.12)."""
+    return "" if shared is None else redact(await diagnostics_block(shared, files))

@@ -1,0 +1,90 @@
+"""What would become of a call: the verdict of the gates it would meet, while nothing is asked and nothing runs."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, assert_never
+
+from acp_agent.core.ports import Invocation
+from acp_agent.core.types import Allow, ApprovedBy, Ask, CommandSubject, Deny
+from acp_agent.core.wrapper import Gate
+from acp_agent.gates.blocklist import BlocklistGate
+from acp_agent.gates.command import Analysis, Plain, analyse
+from acp_agent.gates.judgement import canonical, judge
+from acp_agent.gates.permission import Approved, PermissionGate
+from acp_agent.gates.rules import Action, Rule
+
+Word = Literal["blocked", "deny", "ask", "allow"]
+
+_ON_WHOSE_WORD = {
+    ApprovedBy.POLICY: "rules allow all of it",
+    ApprovedBy.ALWAYS: 'you answered "always" to it',
+    ApprovedBy.AUTO: "nothing asks about it",
+    ApprovedBy.USER: "you typed it",
+}
+_FULL_AUTO = "full-auto (acp.auto_approve, tools.autonomy_level): nothing asks"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What would become of a call.
+
+    word      blocked (nothing lifts it), deny, ask or allow
+    gate      the gate that ends it; empty when none does
+    rule      the patterns that decided, in their author's words; empty when nothing of the kind did
+    reasons   why, one line each
+    """
+
+    word: Word
+    gate: str
+    rule: str
+    reasons: tuple[str, ...]
+
+
+def judged(invocation: Invocation, gates: Iterable[Gate]) -> Finding:
+    """The verdict of gates, outermost first, as when the call is made: the first refusal ends it.
+
+    What gates ask is settled by the permission gate; without one among them it is left as asked.
+    """
+    for gate in gates:
+        if isinstance(gate, PermissionGate):
+            return _settled(invocation, gate)
+        verdict = gate.check(invocation)
+        if isinstance(verdict, Deny):
+            word: Word = "blocked" if isinstance(gate, BlocklistGate) else "deny"
+            return Finding(word, gate.name, verdict.rule, (verdict.reason,))
+        if isinstance(verdict, Ask):
+            invocation = invocation.asking(verdict)
+    return Finding("ask" if invocation.asks else "allow", "", "", tuple(ask.reason for ask in invocation.asks))
+
+
+def _settled(invocation: Invocation, gate: PermissionGate) -> Finding:
+    rules = gate.rules.get(invocation.spec.name, ())
+    text = "\n".join(subject.command for subject in invocation.subjects if isinstance(subject, CommandSubject))
+    verdict = gate.check(invocation)
+    match verdict:
+        case Deny(reason):
+            rule = _deciding(text, rules) if text else verdict.rule
+            return Finding("deny", gate.name, rule, (reason,))
+        case Ask(reason):
+            return Finding("ask", "", _deciding(text, rules) if text else "", tuple(reason.split("\n")))
+        case Allow():
+            by = verdict.by if isinstance(verdict, Approved) else ApprovedBy.AUTO
+            rule = ", ".join(_allowing(analyse(text), rules)) if text and by is ApprovedBy.POLICY else ""
+            runs_unasked = by is ApprovedBy.AUTO and text
+            return Finding("allow", "", rule, (_FULL_AUTO if runs_unasked else _ON_WHOSE_WORD[by],))
+        case _:
+            assert_never(verdict)
+
+
+def _deciding(text: str, rules: tuple[Rule, ...]) -> str:
+    """The pattern that denies or asks."""
+    return judge(text, rules, lambda _: None).pattern
+
+
+def _allowing(analysis: Analysis, rules: tuple[Rule, ...]) -> list[str]:
+    """The patterns that allow the commands, or what these start."""
+    if not isinstance(analysis, Plain):
+        return []
+    texts = [canonical(each) for outer in analysis.commands for each in outer.walk() if each.argv]
+    matching = (next((rule for rule in rules if rule.matches_command(text)), None) for text in texts)
+    return list(dict.fromkeys(rule.pattern for rule in matching if rule is not None and rule.action is Action.ALLOW))

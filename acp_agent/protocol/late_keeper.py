@@ -1,0 +1,43 @@
+"""What is kept of a session that begins, while the store may not take it yet."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+
+from acp_agent.core.conduct import Conduct
+from acp_agent.core.sessions import Change, Saved, SessionRecord, ToldAt
+from acp_agent.store.sessions import SessionStore
+
+
+class LateKeeper:
+    """A Keeper of a session that begins: its row comes first, at once or with the first change that can be written."""
+
+    def __init__(self, store: SessionStore, record: SessionRecord, conduct: Conduct) -> None:
+        self._store = store
+        self._record = record
+        self._keeper = store.of(record.id)
+        self._conduct = replace(conduct)
+        self._made = False
+
+    async def make(self, *, patience: float | None = None) -> None:
+        """Make the row, once. Raises StoreUnavailable."""
+        if not self._made:
+            await self._store.create(self._record, self._conduct, patience=patience)
+            self._made = True
+
+    async def write(self, change: Change, *, durable: bool = True, patience: float | None = None) -> None:
+        """As the port says."""
+        await self.make(patience=patience)
+        await self._keeper.write(change, durable=durable, patience=patience)
+
+    async def saved(self) -> Saved | None:
+        """As the port says."""
+        return await self._keeper.saved()
+
+    def told(self, after: int = 0) -> AsyncGenerator[ToldAt]:
+        """As the port says."""
+        return self._keeper.told(after)
+
+    async def forget(self) -> None:
+        """As the port says."""
+        await self.make()
+        await self._keeper.forget()

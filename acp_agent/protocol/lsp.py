@@ -1,0 +1,124 @@
+"""The LSP extension: the editor's language servers, asked and listened to (requirements A27, A24.12).
+
+The seeds call the methods `lsp/...`; ACP wants a `_` in front of what is not its own. The client is asked by the name
+it has offered, and heard by any (lsp_notifications.py). Loaded for clients that offer it only.
+"""
+
+from collections.abc import Sequence
+
+from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.types import Json, JsonObject
+from acp_agent.protocol.client import Client
+from acp_agent.protocol.errors import ConnectionLost, NoAnswer, RpcError
+from acp_agent.protocol.lsp_diagnostics import GET_DIAGNOSTICS, KeptDiagnostics
+from acp_agent.protocol.paths import EditorPaths
+from acp_agent.protocol.peer import Peer
+from acp_agent.tools.lsp_tool import file_uri, uri_path
+
+DIAGNOSTICS = "lsp/diagnostics"
+
+_MOST_FETCHED = 5
+"""Files whose problems are fetched at the same time."""
+
+
+class EditorLanguages:
+    """`LanguageServers` of one session, where the client shares them.
+
+    folders         the session's, as the editor spells them: of files elsewhere nothing is kept
+    timeout         seconds the editor may take over a question
+    fetch_on_save   whether the problems of a saved file are fetched (A27.4)
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        session_id: str,
+        client: Client,
+        paths: EditorPaths,
+        folders: Sequence[str],
+        *,
+        kept: KeptDiagnostics | None = None,
+        timeout: float = 10.0,
+        fetch_on_save: bool = True,
+    ) -> None:
+        self._peer = peer
+        self._session_id = session_id
+        self._methods = {_plain(method): method for method in sorted(client.lsp_methods)}
+        self._paths = paths
+        self._folders = tuple(folders)
+        self._kept = kept or KeptDiagnostics()
+        self._timeout = timeout
+        self._fetch_on_save = fetch_on_save
+        self._fetching: set[str] = set()
+
+    def move(self, paths: EditorPaths, folders: Sequence[str]) -> None:
+        """The session works elsewhere now."""
+        self._paths, self._folders = paths, tuple(folders)
+        self._kept.clear()
+
+    # ------------------------------------------------------------------------------------- asking
+
+    def offers(self, method: str) -> bool:
+        return method in self._methods
+
+    async def ask(self, method: str, params: JsonObject) -> Json:
+        """As LanguageServers says. A `uri` in params is put as the editor spells it.
+
+        `get_diagnostics` is answered from what is kept where the editor does not serve it.
+        """
+        if not self.offers(method):
+            if method == GET_DIAGNOSTICS:
+                return self._kept.to_wire()
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"the editor does not offer {method}")
+        uri = params.get("uri")
+        asked: JsonObject = {"sessionId": self._session_id, **params}
+        if isinstance(uri, str):
+            asked["uri"] = self._spelled(uri)
+        try:
+            return await self._peer.request(
+                self._methods[method], asked, timeout=self._timeout, withdraw=True, recall=True
+            )
+        except NoAnswer as error:
+            raise ToolError(ToolErrorCategory.TIMEOUT, error.message) from None
+        except ConnectionLost as error:
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, error.message) from None
+        except RpcError as error:  # its words could be anybody's, and would stand here as ours
+            told = f"the editor answered {method} with error {error.code}"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, told) from None
+
+    # ---------------------------------------------------------------------------------- listening
+
+    def concerns(self, uri: str) -> bool:
+        """Whether a file is in a folder of the session's."""
+        path = uri_path(uri)
+        if path is None:
+            return False
+        spelled = self._paths.spell(path)
+        return any(f"{spelled}/".startswith(f"{folder.rstrip('/')}/") for folder in self._folders)
+
+    def published(self, uri: str, found: Json) -> None:
+        """The editor says what is wrong with a file now (A27.3). Raises ToolError for no list."""
+        if self.concerns(uri):
+            self._kept.keep(uri, found)
+
+    async def saved(self, uri: str) -> None:
+        """The user saved a file: fetch what is wrong with it now (A27.4). Trouble costs the news."""
+        busy = uri in self._fetching or len(self._fetching) >= _MOST_FETCHED
+        if busy or not (self._fetch_on_save and self.offers(DIAGNOSTICS) and self.concerns(uri)):
+            return
+        self._fetching.add(uri)
+        try:
+            self._kept.keep(uri, await self.ask(DIAGNOSTICS, {"uri": uri}))
+        except ToolError:
+            pass
+        finally:
+            self._fetching.discard(uri)
+
+    def _spelled(self, uri: str) -> str:
+        path = uri_path(uri)
+        return uri if path is None else file_uri(self._paths.spell(path))
+
+
+def _plain(method: str) -> str:
+    """The name without what some put in front of it."""
+    return method.removeprefix("_acp_agent/").removeprefix("_")

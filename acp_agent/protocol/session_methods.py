@@ -1,0 +1,152 @@
+"""The session methods of ACP: check, find the session, delegate (A4-A15)."""
+
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import replace
+
+from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.events import Notice, Severity
+from acp_agent.core.types import Json, JsonObject
+from acp_agent.log import Log
+from acp_agent.protocol import options
+from acp_agent.protocol.client import Client
+from acp_agent.protocol.errors import invalid_params, session_not_found
+from acp_agent.protocol.peer import Incoming, NotificationHandler, RequestHandler
+from acp_agent.protocol.session import Session
+from acp_agent.protocol.session_list import listed
+from acp_agent.protocol.session_params import read_place
+from acp_agent.protocol.sessions import Sessions
+
+_log = Log(__name__)
+
+
+class SessionMethods:
+    """What an editor may ask about sessions.
+
+    client    the editor, as it last described itself
+    warm_up   told once a session has been announced: the moment to load what the first prompt needs
+    fork      whether `session/fork`, which is not stable, is served
+    """
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        client: Callable[[], Client],
+        warm_up: Callable[[Session], None],
+        *,
+        fork: bool = False,
+    ) -> None:
+        self._sessions = sessions
+        self._client = client
+        self._warm_up = warm_up
+        self.requests: dict[str, RequestHandler] = {
+            "session/new": self._new,
+            "session/load": self._load,
+            "session/resume": self._resume,
+            "session/list": self._list,
+            "session/close": self._close,
+            "session/delete": self._delete,
+            "session/prompt": self._prompt,
+            "session/set_mode": self._set_mode,
+            "session/set_config_option": self._set_config_option,
+        }
+        if fork:
+            self.requests["session/fork"] = self._fork
+        self.notifications: dict[str, NotificationHandler] = {"session/cancel": self._cancel}
+
+    # -------------------------------------------------------------------------------------- opening
+
+    async def _new(self, params: JsonObject, incoming: Incoming) -> JsonObject:
+        place, problems = read_place(params)
+        session = await self._sessions.new(place, self._client())
+        return {"sessionId": session.id, **self._opened(session, problems, incoming)}
+
+    async def _load(self, params: JsonObject, incoming: Incoming) -> JsonObject:
+        """All of it is told again before the answer (A6.3, A6.4)."""
+        place, problems = read_place(params)
+        session = await self._sessions.take_up(_id(params), place, self._client())
+        try:
+            async with aclosing(session.story.told()) as past:
+                async for update in past:
+                    await session.update(update)
+        except StoreUnavailable as error:
+            _log.error("session not replayed to its end", session=session.id, reason=str(error))
+            session.add_notice(Notice(Severity.WARNING, f"what was said before cannot be shown in full: {error}"))
+        if session.story.record.title:
+            await session.update(session.info())
+        return self._opened(session, problems, incoming)
+
+    async def _resume(self, params: JsonObject, incoming: Incoming) -> JsonObject:
+        place, problems = read_place(params)
+        session = await self._sessions.take_up(_id(params), place, self._client())
+        return self._opened(session, problems, incoming)
+
+    async def _fork(self, params: JsonObject, incoming: Incoming) -> JsonObject:
+        place, problems = read_place(params)
+        session = await self._sessions.fork(_id(params), place, self._client())
+        return {"sessionId": session.id, **self._opened(session, problems, incoming)}
+
+    def _opened(self, session: Session, problems: tuple[str, ...], incoming: Incoming) -> JsonObject:
+        for problem in problems:
+            session.add_notice(Notice(Severity.WARNING, problem))
+        incoming.after_response(lambda: self._warm_up(session))
+        return {"modes": options.modes(session.conduct), "configOptions": session.options()}
+
+    # ------------------------------------------------------------------------------- list and end
+
+    async def _list(self, params: JsonObject, _incoming: Incoming) -> JsonObject:
+        return await listed(self._sessions, params)
+
+    async def _close(self, params: JsonObject, _incoming: Incoming) -> JsonObject:
+        await self._sessions.close(_id(params))
+        return {}
+
+    async def _delete(self, params: JsonObject, _incoming: Incoming) -> JsonObject:
+        """One nobody knows is gone already (ACP "Session Delete")."""
+        await self._sessions.delete(_id(params))
+        return {}
+
+    # -------------------------------------------------------------------------------------- turns
+
+    async def _prompt(self, params: JsonObject, incoming: Incoming) -> JsonObject:
+        return await self._sessions.get(_id(params)).prompt(params, incoming)
+
+    async def _cancel(self, params: JsonObject) -> None:
+        session_id = params.get("sessionId")
+        session = self._sessions.find(session_id) if isinstance(session_id, str) else None
+        if session is not None:
+            session.turns.cancel()
+
+    # ------------------------------------------------------------------------------------ conduct
+
+    async def _set_mode(self, params: JsonObject, incoming: Incoming) -> JsonObject:
+        session = self._sessions.get(_id(params))
+        before = replace(session.conduct)
+        options.set_mode(session.conduct, params.get("modeId"))
+        if session.conduct != before:
+            session.keep_conduct()
+            incoming.after_response(session.post_mode)
+            incoming.after_response(session.post_options)
+        return {}
+
+    async def _set_config_option(self, params: JsonObject, incoming: Incoming) -> JsonObject:
+        """Cheap and silent when nothing changes: JetBrains sets every option before each prompt."""
+        session = self._sessions.get(_id(params))
+        before = replace(session.conduct)
+        options.set_option(session.conduct, params.get("configId"), params.get("value"), session.choices)
+        if session.conduct != before:
+            session.keep_conduct()
+            if session.conduct.mode is not before.mode:
+                incoming.after_response(session.post_mode)
+            if session.conduct.model != before.model:
+                incoming.after_response(lambda: session.post_update(session.info()))
+        return {"configOptions": session.options()}
+
+
+def _id(params: JsonObject) -> str:
+    session_id: Json = params.get("sessionId")
+    if not isinstance(session_id, str):
+        raise invalid_params("sessionId", "expected a string")
+    if not session_id or len(session_id) > 128:
+        raise session_not_found(session_id[:128])
+    return session_id

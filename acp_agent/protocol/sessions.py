@@ -1,0 +1,358 @@
+"""The sessions of one process: opened, found, put to rest, closed (A5-A11).
+
+Every session is in the store from the moment it is made: clients open them long before the first prompt, and take them
+up from other processes. Whoever may write one holds its lock; two processes never write one session at once.
+
+    known      it has a place here and answers; light
+    awake      it holds the lock and may have an engine; at most `max_sessions` are, and one that is idle for the
+               longest time makes room (A11.1)
+
+What happens to one session happens one after another: a load waits until the loop of before is gone (A10.7).
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TypeVar
+from uuid import uuid4
+
+import anyio
+
+from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.events import Notice, Severity
+from acp_agent.core.sessions import Change, Saved, SessionRecord
+from acp_agent.log import Log
+from acp_agent.protocol.client import Client
+from acp_agent.protocol.errors import RpcError, invalid_request, session_not_found
+from acp_agent.protocol.frames import INTERNAL_ERROR
+from acp_agent.protocol.late_keeper import LateKeeper
+from acp_agent.protocol.place import Place
+from acp_agent.protocol.session import Session
+from acp_agent.store.session_locks import SessionLocks
+from acp_agent.store.sessions import SessionStore
+
+T = TypeVar("T")
+_log = Log(__name__)
+_MOST_KNOWN = 1000
+"""Sessions that stay known while they rest; those beyond are forgotten here, and can be loaded."""
+_LET_GO = 3.0
+"""Seconds another process that is just ending gets to give a session back."""
+_LOOK = 0.05  # seconds between two looks at its lock: nothing tells when it is given back
+_TICK = 60.0
+_NEW_PATIENCE = 1.0
+"""Seconds `session/new` waits for a database that is busy; then the session is written with its first turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a session is made of; `saved` is None for one that begins."""
+
+    record: SessionRecord
+    place: Place
+    client: Client
+    saved: Saved | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """`[acp]` max_sessions and session_idle_timeout_secs; 0 seconds keep idle sessions awake."""
+
+    awake: int = 16
+    idle_seconds: float = 1800.0
+
+
+class Sessions:
+    """All of them.
+
+    store, locks   where they are kept; None where nothing can be kept at all, for the reason `trouble` names
+    open_session   makes one
+    limits         by the configuration
+    clock          milliseconds since 1970
+    """
+
+    def __init__(
+        self,
+        store: SessionStore | None,
+        locks: SessionLocks | None,
+        open_session: Callable[[Opening], Session],
+        limits: Callable[[], SessionLimits],
+        clock: Callable[[], int],
+        trouble: str = "",
+    ) -> None:
+        self.store = store
+        self._locks = locks
+        self._open_session = open_session
+        self._limits = limits
+        self._clock = clock
+        self._trouble = trouble
+        self._known: dict[str, Session] = {}
+        self._opening = 0
+        self._turns: dict[str, anyio.Lock] = {}
+
+    # -------------------------------------------------------------------------------------- opening
+
+    async def new(self, place: Place, client: Client) -> Session:
+        """A session that begins. Raises RpcError when all there may be are busy."""
+        now = self._clock()
+        record = SessionRecord(str(uuid4()), place.cwd, place.additional, created_at=now, updated_at=now)
+        async with self._room(record.id):
+            session = self._open_session(Opening(record, place, client))
+            if self.store is None:
+                session.add_notice(Notice(Severity.WARNING, f"this conversation is not kept: {self._trouble}"))
+            else:
+                await self._create(session, LateKeeper(self.store, record, session.conduct))
+            self._take(session)
+        return session
+
+    async def take_up(self, session_id: str, place: Place, client: Client) -> Session:
+        """A session that goes on, in the place it is given now (A6.6). Nothing runs in it yet.
+
+        Raises RpcError: unknown, a prompt runs in it, another process has it, all there may be are busy.
+        """
+        async with self._turn_of(session_id):
+            before = self._known.get(session_id)
+            if self.store is None:
+                return self.get(session_id)  # what is in memory is all there is (A5.11)
+            if before is not None and before.turns.busy:
+                raise invalid_request("the session has a prompt in progress: cancel it first")
+            if await _asked(self.store.find(session_id)) is None:
+                raise session_not_found(session_id)
+            async with self._room(session_id):
+                if before is not None:
+                    await self._forget(before)
+                session = await self._opened(session_id, place, client)
+            session.story.keep(Change(cwd=place.cwd, additional=place.additional))
+        return session
+
+    async def fork(self, source_id: str, place: Place, client: Client) -> Session:
+        """A new session with all of another's conversation, which stays as it is (A8). Raises RpcError as `take_up`."""
+        async with self._turn_of(source_id):
+            source = self._known.get(source_id)
+            if source is not None:
+                await source.story.settle()
+            saved = None if self.store is None else await _asked(self.store.of(source_id).saved())
+            if self.store is None or saved is None:
+                raise session_not_found(source_id)
+            now = self._clock()
+            made = replace(
+                saved.record,
+                id=str(uuid4()),
+                cwd=place.cwd,
+                additional=place.additional,
+                created_at=now,
+                updated_at=now,
+            )
+            async with self._room(source_id, made.id):
+                await _asked(self.store.fork(source_id, made, saved.conduct))
+                return await self._opened(made.id, place, client)
+
+    async def _opened(self, session_id: str, place: Place, client: Client) -> Session:
+        """What is kept of a session, as a session. Raises RpcError."""
+        assert self.store is not None
+        await self._lock(session_id)
+        try:
+            keeper = self.store.of(session_id)
+            saved = _there(await _asked(keeper.saved()), session_id)
+            record = replace(saved.record, cwd=place.cwd, additional=place.additional)
+            session = self._open_session(Opening(record, place, client, saved))
+            session.story.keep_with(keeper)
+        except BaseException:
+            self._unlock(session_id)
+            raise
+        self._take(session)
+        return session
+
+    async def _create(self, session: Session, keeper: LateKeeper) -> None:
+        """Write the first row. A database that cannot be written now is written with the first turn."""
+        session.story.keep_with(keeper)
+        try:
+            if self._locks is not None:
+                self._locks.take(session.id)
+            await keeper.make(patience=_NEW_PATIENCE)
+        except StoreUnavailable as error:
+            _log.warning("session not written yet", session=session.id, reason=str(error))
+
+    # -------------------------------------------------------------------------------------- finding
+
+    def get(self, session_id: str) -> Session:
+        """One that is known here. Raises RpcError."""
+        session = self._known.get(session_id)
+        if session is None:
+            raise session_not_found(session_id)
+        return session
+
+    def find(self, session_id: str) -> Session | None:
+        """One that is known here, or None."""
+        return self._known.get(session_id)
+
+    def all(self) -> tuple[Session, ...]:
+        """All that are known here."""
+        return tuple(self._known.values())
+
+    # ------------------------------------------------------------------------------------- ending
+
+    async def close(self, session_id: str) -> None:
+        """End one; it can be loaded again. Raises RpcError for one that is not known here (A10.5)."""
+        self.get(session_id)
+        async with self._turn_of(session_id):
+            session = self._known.pop(session_id, None)
+            if session is None:  # somebody else has closed it meanwhile
+                raise session_not_found(session_id)
+            try:
+                await session.close()
+            finally:
+                self._unlock(session_id)
+
+    async def delete(self, session_id: str) -> bool:
+        """End one and remove all that is kept of it; whether there was any. Raises RpcError (A10.6)."""
+        async with self._turn_of(session_id):
+            session = self._known.pop(session_id, None)
+            if session is not None:
+                await session.close(tell=False)
+            elif self.store is None or await _asked(self.store.find(session_id)) is None:
+                return False
+            else:
+                await self._lock(session_id)
+            try:
+                return (self.store is not None and await self.store.delete(session_id)) or session is not None
+            except StoreUnavailable as error:
+                _log.error("session not deleted", session=session_id, reason=str(error))
+                raise RpcError(INTERNAL_ERROR, "session deletion not persisted") from None
+            finally:
+                self._unlock(session_id)
+
+    def cancel_all(self) -> None:
+        """The editor is gone: end every turn."""
+        for session in self._known.values():
+            session.turns.cancel()
+
+    async def settle(self) -> None:
+        """Keep all that is not kept yet."""
+        async with anyio.create_task_group() as group:
+            for session in self._known.values():
+                group.start_soon(session.story.settle)
+
+    async def reap(self) -> None:
+        """Put sessions to rest that nobody has used for long (A11.4). Runs for ever."""
+        while True:
+            await anyio.sleep(_TICK)
+            await self.rest_idle()
+
+    async def rest_idle(self) -> None:
+        """One round of it."""
+        limit = self._limits().idle_seconds
+        for session in self.all():
+            if (
+                limit
+                and session.awake
+                and not session.turns.busy
+                and anyio.current_time() - session.turns.used_at > limit
+            ):
+                await self._rest(session)
+
+    async def rest_all(self) -> None:
+        """Put every session to rest in which no turn runs."""
+        for session in self.all():
+            await self._rest(session)
+
+    # -------------------------------------------------------------------------------------- within
+
+    async def wake(self, session: Session) -> None:
+        """Make sure that a session may have an engine. Raises RpcError when it may not."""
+        if session.awake:
+            return
+        async with self._turn_of(session.id), self._room(session.id):
+            await self._lock(session.id)
+            session.awake = True
+
+    def _take(self, session: Session) -> None:
+        session.wake = self.wake
+        self._known[session.id] = session
+        for old in [*self._known.values()][: max(len(self._known) - _MOST_KNOWN, 0)]:
+            if not old.awake and not old.turns.busy:
+                del self._known[old.id]
+
+    async def _forget(self, session: Session) -> None:
+        """What was known of it makes place for another with its id."""
+        self._known.pop(session.id, None)
+        await session.close(tell=False)
+        self._unlock(session.id)
+
+    async def _rest(self, session: Session) -> None:
+        async with self._turn_of(session.id):
+            if session.turns.busy or not session.awake:
+                return
+            await session.rest()
+            if self.store is not None:
+                session.story.keep_with(self.store.of(session.id))  # the former holds the conversation in memory
+            self._unlock(session.id)
+
+    @asynccontextmanager
+    async def _room(self, *spared: str) -> AsyncGenerator[None]:
+        """Room for one more session that is awake, while the body makes it. Raises RpcError when all are busy."""
+        most = self._limits().awake
+        while sum(session.awake for session in self._known.values()) + self._opening >= most:
+            if not await self._rest_oldest(spared):
+                raise RpcError(INTERNAL_ERROR, f"session limit reached: {most} sessions are busy in this process")
+        self._opening += 1
+        try:
+            yield
+        finally:
+            self._opening -= 1
+
+    async def _rest_oldest(self, spared: Collection[str]) -> bool:
+        """Put the idle session to rest that was used the longest time ago; False when there is none."""
+        idle = (each for each in self._known.values() if each.awake and not each.turns.busy and each.id not in spared)
+        for session in sorted(idle, key=lambda each: each.turns.used_at):
+            if session.id not in self._turns:  # or something happens to it just now
+                await self._rest(session)
+                return True
+        return False
+
+    @asynccontextmanager
+    async def _turn_of(self, session_id: str) -> AsyncGenerator[None]:
+        """One thing after another happens to a session."""
+        lock = self._turns.setdefault(session_id, anyio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            statistics = lock.statistics()
+            if not statistics.locked and not statistics.tasks_waiting:
+                self._turns.pop(session_id, None)
+
+    async def _lock(self, session_id: str) -> None:
+        """Make sure that no other process writes it. Raises RpcError when one does, and goes on doing so."""
+        if self._locks is None:
+            return
+        deadline = anyio.current_time() + _LET_GO
+        try:
+            while not self._locks.take(session_id):
+                if anyio.current_time() > deadline:
+                    raise invalid_request("the session is open in another process of acp-agent: close it there first")
+                await anyio.sleep(_LOOK)
+        except StoreUnavailable as error:
+            raise _unavailable(error) from None
+
+    def _unlock(self, session_id: str) -> None:
+        if self._locks is not None:
+            self._locks.give_back(session_id)
+
+
+def _there(saved: Saved | None, session_id: str) -> Saved:
+    if saved is None:  # deleted meanwhile
+        raise session_not_found(session_id)
+    return saved
+
+
+async def _asked(question: Awaitable[T]) -> T:
+    """What the store answers. Raises RpcError: what is wrong with it is for the log, and in words for the user."""
+    try:
+        return await question
+    except StoreUnavailable as error:
+        raise _unavailable(error) from None
+
+
+def _unavailable(error: StoreUnavailable) -> RpcError:
+    _log.error("sessions cannot be read or written", reason=str(error))
+    return RpcError(INTERNAL_ERROR, "the sessions kept on this machine cannot be read now; the log says why")

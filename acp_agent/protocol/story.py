@@ -1,0 +1,95 @@
+"""What is told and kept of one session: its record, and its conversation."""
+
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.events import Event, UserMessage
+from acp_agent.core.sessions import Change, Keeper, Saved, SessionRecord
+from acp_agent.core.types import JsonObject
+from acp_agent.protocol.outbox import Outbox, Send
+from acp_agent.protocol.replay import replayed
+from acp_agent.protocol.updates import Updates
+
+
+class Story:
+    """A session as it goes on, and as it can be taken up again.
+
+    record       what lists say of it
+    updates      makes a translator of events; each begins without any open card
+    send         sends one update
+    background   runs a task
+    warn         told what the user should hear of
+    """
+
+    def __init__(
+        self,
+        record: SessionRecord,
+        updates: Callable[[], Updates],
+        send: Send,
+        background: Callable[[Callable[[], Coroutine[Any, Any, None]]], object],
+        warn: Callable[[str], None],
+    ) -> None:
+        self.record = record
+        self._updates = updates
+        self._background = background
+        self._warn = warn
+        self._outbox = Outbox(updates().translate, send, background, warn)
+
+    def keep_with(self, keeper: Keeper) -> None:
+        """From now on all that belongs to the conversation is kept."""
+        self._outbox.keeper = keeper
+
+    def follow(self, state: Callable[[], Change] | None) -> None:
+        """Keep this, too, whenever it has changed: history, tally, model."""
+        self._outbox.state = state
+
+    async def tell(self, event: Event) -> None:
+        """Keep and send one event."""
+        if isinstance(event, UserMessage):
+            self.record = replace(self.record, prompts=self.record.prompts + 1)
+            self._outbox.keep(Change(prompted=True, touch=True))
+        await self._outbox.tell(event)
+
+    def keep(self, change: Change) -> None:
+        """Keep something nobody waits for."""
+        self._outbox.keep(change)
+        self._background(self._outbox.flush)
+
+    async def settle(self, *, within: float | None = None, touch: bool = False) -> None:
+        """Send and keep all there is; see Outbox.flush."""
+        if touch:
+            self._outbox.keep(Change(touch=True))
+        await self._outbox.flush(within=within)
+
+    def name(self, title: str) -> None:
+        """Give the conversation a title."""
+        self.record = replace(self.record, title=title)
+        self.keep(Change(title=title))
+
+    async def before(self) -> Saved | None:
+        """What there is to go on with; None for a conversation that begins."""
+        keeper = self._outbox.keeper
+        if keeper is None or not self.record.prompts:
+            return None
+        try:
+            return await keeper.saved()
+        except StoreUnavailable as error:
+            self._warn(f"what was said before cannot be read, the model does not know it: {error}")
+            return None
+
+    async def told(self) -> AsyncGenerator[JsonObject]:
+        """The conversation so far, as updates (A6.3). Raises StoreUnavailable."""
+        if self._outbox.keeper is not None:
+            async with aclosing(replayed(self._outbox.keeper.told(), self._updates())) as past:
+                async for update in past:
+                    yield update
+
+    async def forget(self) -> None:
+        """Remove what was said, and the title, from the store; the session stays (A17.3). Raises StoreUnavailable."""
+        await self._outbox.flush()
+        if self._outbox.keeper is not None:
+            await self._outbox.keeper.forget()
+        self.record = replace(self.record, title="", prompts=0)

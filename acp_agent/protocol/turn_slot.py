@@ -1,0 +1,81 @@
+"""Room for one turn at a time (A12.1, A12.2)."""
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from acp_agent.core.messages import StopReason
+from acp_agent.log import Log
+from acp_agent.protocol.answer import Answer
+from acp_agent.protocol.errors import RpcError, internal_error, invalid_request
+
+_log = Log(__name__)
+
+
+class TurnSlot:
+    """Runs turns. `used_at` is when one last began or ended, on the clock of the event loop (A11.3)."""
+
+    def __init__(self) -> None:
+        self.used_at = anyio.current_time()
+        self._scope: anyio.CancelScope | None = None
+        self._over = anyio.Event()
+        self._closed = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn runs."""
+        return self._scope is not None
+
+    async def run(self, turn: Callable[[], Awaitable[Answer]], settle: Callable[[bool], Awaitable[None]]) -> Answer:
+        """Run one turn to its answer. Raises RpcError when one is running, as the turn raises it, or on a bug of ours.
+
+        settle   called at the end of it, whatever became of it, while it still counts as running; told whether it was
+                 cancelled
+        """
+        if self._closed:
+            raise invalid_request("the session is being closed")
+        if self._scope is not None:
+            raise invalid_request("prompt already in progress")
+        scope = self._scope = anyio.CancelScope()
+        self.used_at = anyio.current_time()
+        answer = Answer(StopReason.CANCELLED)
+        try:
+            with scope:
+                answer = await turn()
+        except RpcError:
+            if not scope.cancel_called:
+                raise
+        except Exception:  # noqa: BLE001 - top of a turn: what an abort breaks is `cancelled`, the rest our bug (A13.4)
+            if not scope.cancel_called:
+                _log.error("turn failed", exc_info=True)
+                raise internal_error() from None
+        finally:
+            try:
+                await settle(scope.cancel_called)
+            finally:
+                self._end()
+        return Answer(StopReason.CANCELLED) if scope.cancel_called else answer
+
+    def cancel(self) -> None:
+        """End the running turn; nothing when none runs, so that a late cancel cannot hit the next (A12.3)."""
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def close(self, within: float) -> None:
+        """No turn begins any more; the running one is cancelled, and waited for so many seconds (A10.2, A12.14)."""
+        self._closed = True
+        self.cancel()
+        with anyio.move_on_after(within):
+            while self._scope is not None:
+                await self._over.wait()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def _end(self) -> None:
+        self._scope = None
+        self.used_at = anyio.current_time()
+        over, self._over = self._over, anyio.Event()
+        over.set()

@@ -1,0 +1,167 @@
+"""Keys of model providers that `acp-agent login` stored: in the system's keyring, else in a private file.
+
+What the file says is described in `config/credentials.py`. A variable or the configuration goes first: nothing here is
+asked for a provider that has its key from there.
+"""
+
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from acp_agent.config.credentials import Credential, credentials_file, plain_address, read_credentials, understood
+from acp_agent.config.places import data_dir
+from acp_agent.core.errors import ConfigError
+from acp_agent.store.os_keyring import KeyringTrouble, OsKeyring
+from acp_agent.store.private_file import lock, private_file
+from acp_agent.store.private_toml import Damaged, quoted, read_private, replace_private, set_aside
+
+_PATIENCE = 20.0
+"""Seconds the keyring may take: it may ask its owner for a password first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Where a key went: the keyring's name or the file's path; and what is to be told besides, if anything."""
+
+    where: str
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """The providers whose keys are no longer used; and what the keyring still holds, if anything."""
+
+    providers: tuple[str, ...]
+    remark: str = ""
+
+
+class CredentialStore:
+    """The stored keys of this user. Blocks; may be used from any thread.
+
+    tell       hears of every key before anybody else does: it must be taken out of what is shown (S9.4)
+    patience   seconds the keyring may take
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        tell: Callable[[Iterable[str]], None] | None = None,
+        patience: float = _PATIENCE,
+    ) -> None:
+        self._environ = environ
+        self._tell = tell
+        self._keyring = OsKeyring(patience)
+        self._one_at_a_time = threading.Lock()  # so that several models do not raise several dialogs
+        self._from_keyring: dict[Credential, str] = {}
+
+    def all(self) -> tuple[Credential, ...]:
+        """What is stored. Reads a small file. Raises ConfigError for one that cannot be read."""
+        found = read_credentials(credentials_file(self._environ))
+        if self._tell is not None:
+            self._tell(credential.key for credential in found)
+        return found
+
+    def introduce(self) -> None:
+        """Tell the keys in the file, before anything else could show them."""
+        with suppress(ConfigError):  # whoever loads the configuration tells
+            self.all()
+
+    def has(self, provider: str, base_url: str) -> bool:
+        """Whether a key for this provider at this address is stored. Asks no keyring."""
+        return self._credential(provider, base_url) is not None
+
+    def key(self, provider: str, base_url: str) -> str:
+        """The key for this provider at this address, as it is stored now; empty when none is.
+
+        May wait for the keyring, where `has` says yes: not from the event loop then. Raises ConfigError.
+        """
+        credential = self._credential(provider, base_url)
+        if credential is None or credential.key:
+            return credential.key if credential else ""
+        with self._one_at_a_time:
+            if credential not in self._from_keyring:
+                self._from_keyring[credential] = self._asked(provider)
+            return self._from_keyring[credential]
+
+    def keep(self, provider: str, base_url: str | None, key: str) -> Kept:
+        """Store a key in the place of the provider's former one. Raises ConfigError when nothing can be kept."""
+        if self._tell is not None:
+            self._tell([key])
+        address = plain_address(base_url)
+        try:
+            where = self._keyring.store(provider, key)
+        except KeyringTrouble as trouble:
+            remark = str(trouble)
+            credential = Credential(provider, address, key=key)
+            where = credentials_file(self._environ)
+        else:
+            remark = ""
+            credential = Credential(provider, address, mark=secrets.token_hex(16))
+        damage = self._change(lambda before: [*(each for each in before if each.provider != provider), credential])
+        return Kept(where, "; ".join(filter(None, (remark, damage))))
+
+    def forget(self, provider: str | None = None) -> Forgotten:
+        """Remove the stored key of a provider, or all of them. Raises ConfigError.
+
+        What the keyring does not let go is used no more all the same, and told.
+        """
+        doomed = [each for each in self.all() if provider in (None, each.provider)]
+        if not doomed:
+            return Forgotten(())
+        self._change(lambda before: [each for each in before if provider not in (None, each.provider)])
+        with self._one_at_a_time:
+            self._from_keyring.clear()
+        stuck: list[str] = []
+        for each in doomed:
+            if each.mark:
+                try:
+                    self._keyring.remove(each.provider)
+                except KeyringTrouble as trouble:
+                    stuck.append(f"the key of {each.provider} is still in the keyring, under acp-agent ({trouble})")
+        return Forgotten(tuple(each.provider for each in doomed), "; ".join(stuck))
+
+    def _credential(self, provider: str, base_url: str) -> Credential | None:
+        with suppress(ConfigError):
+            return next((each for each in self.all() if each.fits(provider, base_url)), None)
+        return None
+
+    def _asked(self, provider: str) -> str:
+        """What the keyring holds. Raises ConfigError."""
+        where = f"provider {provider!r}"
+        try:
+            key = self._keyring.find(provider)
+        except KeyringTrouble as trouble:
+            raise ConfigError(where, "key", "", f"the keyring to give the stored key: {trouble}") from trouble
+        if not key:
+            raise ConfigError(where, "key", "", "the keyring to hold the stored key; run `acp-agent login` again")
+        if self._tell is not None:
+            self._tell([key])
+        return key
+
+    def _change(self, change: Callable[[tuple[Credential, ...]], list[Credential]]) -> str:
+        """Write the file anew, whole. Returns what became of one that was damaged. Raises ConfigError."""
+        path, damage = os.path.join(data_dir(self._environ), "credentials.toml"), ""
+        try:
+            with private_file(f"{path}.lock") as fd:
+                lock(fd)
+                try:
+                    before = understood(read_private(path))
+                except Damaged as error:
+                    before, damage = (), f"{path}: {error}; it was set aside as {set_aside(path)}"
+                replace_private(path, _toml(change(before)))
+        except OSError as error:
+            raise ConfigError(
+                path, "", "", f"expected a file that can be written: {error.strerror or error}"
+            ) from error
+        return damage
+
+
+def _toml(credentials: Iterable[Credential]) -> str:
+    lines = ["# Keys that `acp-agent login` stored; `acp-agent logout` removes them.", ""]
+    for each in credentials:
+        kept = f"keyring = {quoted(each.mark)}" if each.mark else f"key = {quoted(each.key)}"
+        lines += [f"[{quoted(each.provider)}]", f"base_url = {quoted(each.base_url)}", kept, ""]
+    return "\n".join(lines)

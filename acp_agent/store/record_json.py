@@ -1,0 +1,162 @@
+"""Dataclasses of core as JSON and back, exactly: also half surrogate pairs, of which JSON from elsewhere is not free.
+
+Members that have their default are left out, and members nobody knows are passed over, so that a class can be given
+more of them. Where one of several classes may stand, a member `type` says which.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import Enum
+from functools import cache, partial
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, cast, get_args, get_origin
+
+from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.messages import OpaquePart, TextPart, ThoughtPart, ToolResultPart, ToolUsePart
+from acp_agent.core.prompt import LinkPart, ResourcePart
+from acp_agent.core.types import ImagePart, Json
+
+
+class Dataclass(Protocol):
+    """Any instance of a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+
+T = TypeVar("T", bound=Dataclass)
+V = TypeVar("V")
+_Reader: TypeAlias = Callable[[object], object]
+
+_TYPE = "type"
+_NAMES: Mapping[type[Dataclass], str] = {
+    TextPart: "text",
+    ImagePart: "image",
+    ThoughtPart: "thought",
+    ToolUsePart: "tool_use",
+    ToolResultPart: "tool_result",
+    OpaquePart: "opaque",
+    LinkPart: "link",
+    ResourcePart: "resource",
+}
+"""They are in files: never to be changed."""
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)
+
+
+def dumped(data: Json) -> bytes:
+    """JSON in UTF-8, in which half surrogate pairs stand as they are. Raises StoreUnavailable for what is no JSON."""
+    try:
+        return _ENCODER.encode(data).encode("utf-8", "surrogatepass")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise StoreUnavailable(f"this cannot be kept: {error}") from error
+
+
+def loaded(body: object) -> Json:
+    """What `dumped` was given. Raises ValueError for anything else."""
+    if not isinstance(body, bytes | str):
+        raise ValueError(f"expected JSON, got {type(body).__name__}")  # noqa: TRY004 - one error for all that is damaged
+    try:
+        return json.loads(body)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def written(value: object) -> Json:
+    """A dataclass as an object, a tuple of such as a list; anything else is JSON already."""
+    if isinstance(value, tuple):
+        return [written(each) for each in cast("tuple[object, ...]", value)]
+    if not is_dataclass(value) or isinstance(value, type):
+        return cast("Json", value)
+    kind = type(value)
+    data: dict[str, Json] = {_TYPE: _NAMES[kind]} if kind in _NAMES else {}
+    for name, default, _ in _members(kind):
+        member: object = getattr(value, name)
+        if default is MISSING or member != default:
+            data[name] = written(member)
+    return data
+
+
+def read(kind: type[T], data: object) -> T:
+    """The dataclass again. Raises ValueError for what was not made of one."""
+    given = _members_in(data)
+    members: dict[str, object] = {}
+    for name, default, reader in _members(kind):
+        if name in given:
+            members[name] = reader(given[name])
+        elif default is MISSING:
+            raise ValueError(f"{kind.__name__} without {name}")
+    return kind(**members)
+
+
+def read_all(kind: type[T], data: object) -> tuple[T, ...]:
+    """A tuple of dataclasses again. Raises ValueError."""
+    return tuple(read(kind, each) for each in _items_in(data))
+
+
+def readable(kind: type[T], data: object) -> T:
+    """As much of a dataclass, all of whose members have defaults, as can be read. Raises ValueError for no object."""
+    given = _members_in(data)
+
+    def good() -> Iterator[tuple[str, object]]:
+        for name, _, reader in _members(kind):
+            try:
+                yield name, reader(given[name])
+            except (KeyError, ValueError):
+                continue
+
+    return kind(**dict(good()))
+
+
+@cache
+def _members(kind: type[Dataclass]) -> tuple[tuple[str, object, _Reader], ...]:
+    """Name, default (MISSING for none) and reader of each member."""
+    return tuple(
+        (each.name, each.default if each.default_factory is MISSING else each.default_factory(), _reader(each.type))
+        for each in fields(kind)
+    )
+
+
+@cache
+def _reader(hint: object) -> _Reader:
+    """What makes the value of a member with this annotation from JSON, or raises ValueError."""
+    kinds = get_args(hint)
+    if isinstance(hint, UnionType):
+        others = [kind for kind in kinds if kind is not NoneType]
+        one = _reader(others[0]) if len(others) == 1 else partial(_read_one, {_NAMES[kind]: kind for kind in others})
+        return one if len(others) == len(kinds) else lambda data: None if data is None else one(data)
+    if get_origin(hint) is tuple:
+        each = _reader(kinds[0])
+        return lambda data: tuple(map(each, _items_in(data)))
+    if get_origin(hint) is dict:
+        return partial(_of, dict)
+    if not isinstance(hint, type):
+        raise TypeError(f"nothing is known of members like {hint}")
+    if is_dataclass(hint):
+        return partial(read, hint)
+    if issubclass(hint, Enum):
+        return hint
+    return partial(_of, hint)
+
+
+def _read_one(kinds: Mapping[str, type[Dataclass]], data: object) -> object:
+    name = _of(str, _members_in(data).get(_TYPE))
+    if name not in kinds:
+        raise ValueError(f"expected one of {', '.join(kinds)}, got {name!r}")
+    return read(kinds[name], data)
+
+
+def _members_in(data: object) -> dict[str, object]:
+    return cast("dict[str, object]", _of(dict, data))
+
+
+def _items_in(data: object) -> list[object]:
+    return cast("list[object]", _of(list, data))
+
+
+def _of(kind: type[V], data: object) -> V:
+    """`data`, which must be of this type; a whole number may stand for a float."""
+    wanted = int | float if kind is float else kind
+    if not isinstance(data, wanted) or (isinstance(data, bool) and kind is not bool):
+        raise ValueError(f"expected {kind.__name__}, got {type(data).__name__}")
+    return cast("V", data)

@@ -1,0 +1,204 @@
+"""A whole session as one JSON object: what `sessions export --json` writes and `_acp_agent/session/import` takes back.
+
+    format     "acp-agent-session"
+    version    1
+    record     core.sessions.SessionRecord
+    conduct    core.conduct.Conduct
+    tally      core.sessions.Tally
+    messages   the model's conversation: [{"role", "parts": [...]}, ...] (core.messages.Message)
+    knowledge, tokens    of core.sessions.HistoryState
+    events     what was told: [{"at": milliseconds, "kind", "body": {...}}, ...], at most 10,000 (told_json.py)
+
+Members that have their default may be left out, and members nobody knows are passed over. Pieces of a message that
+follow one another are one event.
+"""
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+from acp_agent.core.conduct import Conduct
+from acp_agent.core.errors import AgentError
+from acp_agent.core.events import TextDelta, ThoughtDelta
+from acp_agent.core.messages import Message
+from acp_agent.core.sessions import HistoryState, Saved, SessionRecord, Tally, ToldAt
+from acp_agent.core.types import Json, JsonObject
+from acp_agent.store.record_json import read, written
+from acp_agent.store.told_json import told_of, told_row
+
+T = TypeVar("T")
+
+FORMAT = "acp-agent-session"
+VERSION = 1
+MOST_EVENTS = 10_000
+"""Events of a file that can be taken back."""
+
+
+class NotASessionFile(AgentError):
+    """Something is no session of ours. The message names the place, what is there and what was expected."""
+
+
+# ----------------------------------------------------------------------------------------- writing
+
+
+async def session_object(saved: Saved, told: AsyncIterator[ToldAt]) -> JsonObject:
+    """The whole session. Raises StoreUnavailable."""
+    events: list[Json] = [_event(one) async for one in joined(told)]
+    return {**_head(saved), "events": events}
+
+
+async def session_pieces(saved: Saved, told: AsyncIterator[ToldAt]) -> AsyncIterator[str]:
+    """The same as text, an event a line, of which no more than one is held. Raises StoreUnavailable."""
+    yield f'{json_text(_head(saved))[:-1]}, "events": ['
+    between = "\n"
+    async for one in joined(told):
+        yield between + json_text(_event(one))
+        between = ",\n"
+    yield "\n]}\n"
+
+
+def json_text(value: Json) -> str:
+    """JSON on one line that is UTF-8: half surrogate pairs are escapes."""
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value)
+    return text
+
+
+def told_object(one: ToldAt) -> JsonObject:
+    """An event with its number and its time."""
+    return {"seq": one.seq, **_event(one)}
+
+
+def _head(saved: Saved) -> JsonObject:
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "record": written(saved.record),
+        "conduct": written(saved.conduct),
+        "tally": written(saved.tally),
+        "messages": [
+            {"role": message.role.value, "parts": written(message.parts)} for message in saved.history.messages
+        ],
+        "knowledge": saved.history.knowledge,
+        "tokens": saved.history.tokens,
+    }
+
+
+def _event(one: ToldAt) -> JsonObject:
+    kind, body = told_row(one.event)
+    return {"at": one.at, "kind": kind, "body": json.loads(body.decode("utf-8", "surrogatepass"))}
+
+
+# ----------------------------------------------------------------------------------------- reading
+
+
+def read_session_file(data: JsonObject) -> tuple[Saved, tuple[ToldAt, ...]]:
+    """A session, and what was told in it, numbered from 1. Raises NotASessionFile."""
+    if data.get("format") != FORMAT:
+        raise NotASessionFile(f"format: expected {FORMAT!r}, not {_short(data.get('format'))}")
+    if data.get("version") != VERSION or isinstance(data["version"], bool):
+        raise NotASessionFile(f"version: expected {VERSION}, not {_short(data.get('version'))}")
+    events = _list(data, "events")
+    if len(events) > MOST_EVENTS:
+        raise NotASessionFile(f"events: expected at most {MOST_EVENTS:,}, not {len(events):,}")
+    messages = tuple(
+        _at(f"messages[{n}]", lambda one=one: read(Message, one)) for n, one in enumerate(_list(data, "messages"))
+    )
+    saved = Saved(
+        record=_at("record", lambda: read(SessionRecord, data.get("record"))),
+        conduct=_at("conduct", lambda: read(Conduct, data.get("conduct", {}))),
+        tally=_at("tally", lambda: read(Tally, data.get("tally", {}))),
+        history=HistoryState(messages, _count(data, "knowledge"), _count(data, "tokens")),
+    )
+    if saved.history.knowledge > len(messages[0].parts if messages else ()):
+        raise NotASessionFile(
+            f"knowledge: expected no more than the first message has parts, not {saved.history.knowledge}"
+        )
+    return saved, tuple(_at(f"events[{n}]", lambda n=n, one=one: _told(n + 1, one)) for n, one in enumerate(events))
+
+
+def _told(seq: int, data: Json) -> ToldAt:
+    if not isinstance(data, dict):
+        raise ValueError(f"expected an object, not {_short(data)}")  # noqa: TRY004 - `_at` makes it one kind of error
+    kind, body = data.get("kind"), json.dumps(data.get("body"), allow_nan=False)
+    if not isinstance(kind, str):
+        raise ValueError(f"kind: expected a text, not {_short(kind)}")  # noqa: TRY004 - as above
+    return ToldAt(seq, _count(data, "at"), told_of(kind, body))
+
+
+def _at(place: str, reading: Callable[[], T]) -> T:
+    """What is read there; where that fails, the place is named."""
+    try:
+        return reading()
+    except (ValueError, NotASessionFile, RecursionError) as error:
+        raise NotASessionFile(f"{place}: {error}") from error
+
+
+def _list(data: JsonObject, name: str) -> list[Json]:
+    value = data.get(name)
+    if not isinstance(value, list):
+        raise NotASessionFile(f"{name}: expected a list, not {_short(value)}")
+    return value
+
+
+def _count(data: JsonObject, name: str) -> int:
+    value = data.get(name, 0)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+        raise NotASessionFile(f"{name}: expected a whole number of 0 or more, not {_short(value)}")
+    return value
+
+
+def _short(value: Json) -> str:
+    match value:
+        case dict():
+            return "an object"
+        case list():
+            return "a list"
+        case str() if len(value) > 60:
+            return f"{value[:60]!r}…"
+        case int() if value.bit_length() > 128:
+            return "so large a number"
+        case _:
+            return "nothing" if value is None else repr(value)
+
+
+# ----------------------------------------------------------------------------------------- joining
+
+
+async def joined(told: AsyncIterator[ToldAt]) -> AsyncIterator[ToldAt]:
+    """What was told, with pieces of a message that follow one another as one, which began when the first was told."""
+    begun, pieces = None, list[str]()
+    async for one in told:
+        if begun is not None and _continues(begun, one):
+            pieces.extend(_words(one))
+            continue
+        if begun is not None:
+            yield _whole(begun, pieces)
+        begun, pieces = one, [*_words(one)]
+    if begun is not None:
+        yield _whole(begun, pieces)
+
+
+def _continues(begun: ToldAt, one: ToldAt) -> bool:
+    match begun.event, one.event:
+        case (TextDelta(message_id=first), TextDelta(message_id=then)):
+            return first == then
+        case (ThoughtDelta(message_id=first), ThoughtDelta(message_id=then)):
+            return first == then
+        case _:
+            return False
+
+
+def _words(one: ToldAt) -> Iterator[str]:
+    if isinstance(one.event, TextDelta | ThoughtDelta):
+        yield one.event.text
+
+
+def _whole(begun: ToldAt, pieces: list[str]) -> ToldAt:
+    if len(pieces) > 1 and isinstance(begun.event, TextDelta | ThoughtDelta):
+        return replace(begun, event=replace(begun.event, text="".join(pieces)))
+    return begun

@@ -1,0 +1,146 @@
+"""ask_user: the model asks, the user fills in a form (requirements A28; ACP "Elicitation").
+
+Offered only where the editor can show forms: elsewhere the model asks in its answer and ends the turn, which needs no
+tool. It asks at every approval level: a question of the model's is not a call that wants to be allowed.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from acp_agent.core.elicitation import ElicitationAction, ElicitationAnswer, Form
+from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.ports import ToolContext
+from acp_agent.core.types import Json, JsonObject, Subject, ToolKind, ToolResult
+from acp_agent.tools.params import Name, Params, Part, Text
+from acp_agent.tools.secret_question import asks_for_secret
+from acp_agent.tools.tool import Tool
+from acp_agent.tools.visible import title
+
+_LABEL = 120  # characters of a question that fit over a field
+_NOTE = "note"
+
+
+class Choice(Part):
+    """An answer to pick."""
+
+    label: Annotated[Name, Field(max_length=100)]
+    description: Annotated[Text, Field(max_length=300)] = ""
+
+
+class UserQuestion(Part):
+    """One question; without options it is answered in the user's own words."""
+
+    question: Annotated[Name, Field(max_length=1000)]
+    options: Annotated[list[Choice], Field(max_length=20)] = Field(default_factory=list[Choice])
+    multiple: bool = False
+
+
+class AskUserParams(Params):
+    """Ask the user what only he can decide. Without options he answers in his own words. Never ask for secrets."""
+
+    questions: Annotated[list[UserQuestion], Field(min_length=1, max_length=4)]
+
+
+class AskUser(Tool[AskUserParams]):
+    """Shows all questions as one form, through `Backends.elicitor`."""
+
+    name = "ask_user"
+    kind = ToolKind.OTHER
+    mutates = False
+    params = AskUserParams
+
+    def title(self, params: AskUserParams) -> str:
+        return title(params.questions[0].question)
+
+    def subjects(self, params: AskUserParams) -> tuple[Subject, ...]:
+        """None: only the user is asked."""
+        del params
+        return ()
+
+    async def run(self, params: AskUserParams, context: ToolContext) -> ToolResult:
+        _refuse_unfit(params)
+        elicitor = context.backends.elicitor
+        if elicitor is None or not elicitor.forms:
+            told = "this editor cannot show questions"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, told, "Ask in your answer, and end your turn with it.")
+        message = params.questions[0].question if len(params.questions) == 1 else "Some questions before I go on:"
+        answer = await elicitor.fill_in(Form(message, _schema(params), call_id=context.call_id))
+        return ToolResult(_told(params, answer), envelope={"action": answer.action.value, "content": answer.content})
+
+
+def _refuse_unfit(params: AskUserParams) -> None:
+    """Raises ToolError for questions nobody should be shown."""
+    for number, each in enumerate(params.questions, 1):
+        labels = [option.label for option in each.options]
+        if len(set(labels)) != len(labels):
+            told = f"question {number} has two options with the same label"
+            raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, told)
+        if asks_for_secret(each.question):
+            told = f"question {number} asks for a secret, which must not pass through this conversation"
+            instead = "Ask the user to put it into an environment variable or a file of his own, and to name that."
+            raise ToolError(ToolErrorCategory.POLICY_BLOCKED, told, instead)
+
+
+# ------------------------------------------------------------------------------------------ the form
+
+
+def _schema(params: AskUserParams) -> JsonObject:
+    """One field a question. Where there are options none has to be picked: the note says what they do not."""
+    alone = len(params.questions) == 1
+    fields: dict[str, Json] = {
+        f"q{number}": _field(each, number, alone=alone) for number, each in enumerate(params.questions, 1)
+    }
+    required: list[Json] = [f"q{number}" for number, each in enumerate(params.questions, 1) if not each.options]
+    if any(each.options for each in params.questions):
+        fields[_NOTE] = {"type": "string", "title": "Something else", "description": "In your own words; may be empty"}
+    return {"type": "object", "properties": fields, "required": required}
+
+
+def _field(question: UserQuestion, number: int, *, alone: bool) -> JsonObject:
+    field: JsonObject = {"title": "Your answer"} if alone else _heading(question.question, number)
+    if not question.options:
+        return {"type": "string", **field, "minLength": 1}
+    options: list[Json] = [_option(each) for each in question.options]
+    if question.multiple:
+        return {"type": "array", **field, "items": {"anyOf": options}}
+    return {"type": "string", **field, "oneOf": options}
+
+
+def _heading(text: str, number: int) -> JsonObject:
+    if len(text) <= _LABEL and "\n" not in text:
+        return {"title": text}
+    return {"title": f"Question {number}", "description": text}
+
+
+def _option(choice: Choice) -> JsonObject:
+    described: JsonObject = {"description": choice.description} if choice.description else {}
+    return {"const": choice.label, "title": choice.label, **described}
+
+
+# -------------------------------------------------------------------------------------- the answer
+
+
+def _told(params: AskUserParams, answer: ElicitationAnswer) -> str:
+    match answer.action:
+        case ElicitationAction.DECLINE:
+            return "The user declined to answer. Go on with what you know, or say what you cannot do without it."
+        case ElicitationAction.CANCEL:
+            return "The user closed the question without an answer. Do not ask the same again; go on, or end your turn."
+        case ElicitationAction.ACCEPT:
+            lines = [
+                f"{each.question}\n→ {_words(answer.content.get(f'q{number}'))}"
+                for number, each in enumerate(params.questions, 1)
+            ]
+            note = answer.content.get(_NOTE)
+            return "\n".join([*lines, f"The user adds: {note}"] if note else lines)
+
+
+def _words(value: Json) -> str:
+    match value:
+        case str() if value.strip():
+            return value
+        case list() if value:
+            return ", ".join(map(str, value))
+        case _:
+            return "(no answer)"

@@ -1,0 +1,239 @@
+"""What language servers answer, in our own words (A27; LSP 3.17, "Language Features").
+
+An editor may send any shape: what cannot be read is left out, and every text is cut, on one line and without hidden
+characters, but for hovers and new texts. On the wire positions count from 0, ours from 1; a column counts as the
+editor does.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.types import Json, JsonObject
+from acp_agent.tools.visible import visible
+
+FIRST = 0
+"""What the first line and the first column are called on the wire."""
+MOST = 10_000
+"""Entries of one answer that are looked at."""
+
+_LONGEST_NAME = 200
+_LONGEST_MESSAGE = 500
+_LONGEST_HOVER = 20_000
+_DEEPEST = 16
+_LAST = 2**31 - 1
+_SEVERITIES = ("error", "warning", "info", "hint")
+_KINDS = (
+    *("file", "module", "namespace", "package", "class", "method", "property", "field", "constructor", "enum"),
+    *("interface", "function", "variable", "constant", "string", "number", "boolean", "array", "object", "key"),
+    *("null", "enum member", "struct", "event", "operator", "type parameter"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From a place up to another one, which is not part of it."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    def __str__(self) -> str:
+        return f"{self.line}:{self.column}"
+
+    @property
+    def whole(self) -> str:
+        """Both ends."""
+        return f"{self}-{self.end_line}:{self.end_column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Somewhere in a file. `span` is None where only the file is known."""
+
+    uri: str
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """A problem. `uri` is empty where the question names the file; `severity` is error, warning, info or hint."""
+
+    uri: str
+    span: Span | None
+    severity: str
+    message: str
+    code: str = ""
+
+    @property
+    def rank(self) -> int:
+        """0 for the worst."""
+        return _SEVERITIES.index(self.severity)
+
+    def line(self, name: str) -> str:
+        """`file:line:col  sev  msg  [code]` (A24.12)."""
+        where = f"{name}:{self.span}" if self.span else name
+        return f"{where}  {self.severity}  {self.message}" + (f"  [{self.code}]" if self.code else "")
+
+    def to_wire(self) -> JsonObject:
+        """As LSP has it, the file beside it."""
+        wire: JsonObject = {"uri": self.uri, "severity": self.rank + 1, "message": self.message, "code": self.code}
+        return wire if self.span is None else {**wire, "range": to_wire(self.span)}
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A name somebody gave. `depth` says how many others it is in; `uri` is empty in a list of one file's."""
+
+    name: str
+    kind: str
+    span: Span | None
+    uri: str = ""
+    depth: int = 0
+
+
+# ------------------------------------------------------------------------------------------ positions
+
+
+def to_wire(span: Span) -> JsonObject:
+    """An LSP range."""
+    return {
+        "start": {"line": span.line - 1 + FIRST, "character": span.column - 1 + FIRST},
+        "end": {"line": span.end_line - 1 + FIRST, "character": span.end_column - 1 + FIRST},
+    }
+
+
+def read_span(value: Json) -> Span | None:
+    """An LSP range; None for anything else."""
+    match value:
+        case {
+            "start": {"line": int(line), "character": int(column)},
+            "end": {"line": int(end_line), "character": int(end_column)},
+        } if all(0 <= each <= _LAST for each in (line, column, end_line, end_column)):
+            return Span(*(each + 1 - FIRST for each in (line, column, end_line, end_column)))
+        case _:
+            return None
+
+
+# ------------------------------------------------------------------------------------------ answers
+
+
+def places(answer: Json) -> list[Place]:
+    """Location, Location[], LocationLink[] or null."""
+    found = map(_place, [answer] if isinstance(answer, dict) else entries(answer))
+    return [place for place in found if place is not None]
+
+
+def hover(answer: Json) -> str:
+    """The text of a hover; empty for none."""
+    contents = answer.get("contents") if isinstance(answer, dict) else answer
+    pieces = contents if isinstance(contents, list) else [contents]
+    return "\n\n".join(filter(None, (_said(piece).strip() for piece in pieces[:MOST])))[:_LONGEST_HOVER]
+
+
+def diagnostics(answer: Json, uri: str = "") -> list[Diagnostic]:
+    """Diagnostic[] or a report that holds them, the worst first. `uri` for those that name no file."""
+    if isinstance(answer, dict):
+        answer = answer.get("diagnostics", answer.get("items"))
+    found = (_diagnostic(entry, uri) for entry in entries(answer))
+    return sorted((each for each in found if each is not None), key=lambda each: each.rank)
+
+
+def symbols(answer: Json) -> list[Symbol]:
+    """DocumentSymbol[], SymbolInformation[] or WorkspaceSymbol[], what is in another behind it."""
+    return list(islice(_symbols(entries(answer), 0), MOST))
+
+
+def entries(answer: Json) -> list[Json]:
+    """The first of a list; none for null. Raises ToolError for anything else."""
+    if answer is None:
+        return []
+    if not isinstance(answer, list):
+        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "the editor's answer is not what LSP says: no list")
+    return answer[:MOST]
+
+
+def _place(entry: Json) -> Place | None:
+    match entry:
+        case {"targetUri": str(uri)}:
+            return Place(uri, read_span(entry.get("targetSelectionRange")) or read_span(entry.get("targetRange")))
+        case {"uri": str(uri)}:
+            return Place(uri, read_span(entry.get("range")))
+        case _:
+            return None
+
+
+def _said(piece: Json) -> str:
+    match piece:
+        case str():
+            return piece
+        case {"language": str(language), "value": str(value)}:
+            return f"```{word(language)}\n{value}\n```"
+        case {"value": str(value)}:
+            return value
+        case _:
+            return ""
+
+
+def _diagnostic(entry: Json, uri: str) -> Diagnostic | None:
+    if not isinstance(entry, dict):
+        return None
+    message = " ".join(_said(entry.get("message")).split())
+    if not message:
+        return None
+    named = next((each for key in ("uri", "path", "file") if isinstance(each := entry.get(key), str)), uri)
+    code = entry.get("code")
+    if isinstance(code, dict):
+        code = code.get("value")
+    span = read_span(entry.get("range")) or read_span({"start": entry, "end": entry})
+    message = visible(clipped(message, _LONGEST_MESSAGE))
+    return Diagnostic(named, span, _severity(entry.get("severity")), message, word(code))
+
+
+def _severity(value: Json) -> str:
+    match value:
+        case bool() | float():
+            return _SEVERITIES[0]
+        case int() if 1 <= value <= len(_SEVERITIES):
+            return _SEVERITIES[value - 1]
+        case str() if value.lower() in _SEVERITIES:
+            return value.lower()
+        case str() if value.lower() == "information":
+            return "info"
+        case _:  # LSP leaves it to us
+            return _SEVERITIES[0]
+
+
+def _symbols(listed: list[Json], depth: int) -> Iterator[Symbol]:
+    for entry in listed:
+        match entry:
+            case {"name": str(name)}:
+                yield _symbol(entry, name, depth)
+                children = entry.get("children")
+                if isinstance(children, list) and depth < _DEEPEST:
+                    yield from _symbols(children, depth + 1)
+            case _:
+                pass
+
+
+def _symbol(entry: JsonObject, name: str, depth: int) -> Symbol:
+    kind = entry.get("kind")
+    kind = _KINDS[kind - 1] if isinstance(kind, int) and 1 <= kind <= len(_KINDS) else "symbol"
+    place = _place(entry.get("location"))
+    selected = entry.get("selectionRange", entry.get("selection_range"))
+    span = place.span if place else read_span(selected) or read_span(entry.get("range"))
+    return Symbol(word(name), kind, span, place.uri if place else "", depth)
+
+
+def word(value: Json) -> str:
+    """A short text on one line; empty for what is neither text nor a whole number."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return ""
+    return visible(clipped(" ".join(str(value).split()), _LONGEST_NAME))
+
+
+def clipped(text: str, limit: int) -> str:
+    """The first `limit` characters, and a sign where there were more."""
+    return text if len(text) <= limit else f"{text[:limit]}…"

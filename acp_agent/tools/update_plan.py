@@ -1,0 +1,64 @@
+"""update_plan: what the model means to do, shown to the user step by step (requirements A18.5)."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from acp_agent.core.plan import PlanEntry, PlanPriority, PlanStatus
+from acp_agent.core.ports import ToolContext
+from acp_agent.core.types import Subject, ToolKind, ToolResult
+from acp_agent.tools.params import Name, Params, Part
+from acp_agent.tools.tool import Tool
+from acp_agent.tools.visible import visible
+
+_LINE = 200  # characters of a step in what the model is answered
+
+
+class PlanStep(Part):
+    """One step."""
+
+    content: Annotated[Name, Field(max_length=500)]
+    status: Literal["pending", "in_progress", "completed"]
+    priority: Literal["high", "medium", "low"] = "medium"
+
+    def entry(self) -> PlanEntry:
+        """The same without pydantic, on one line."""
+        content = visible(" ".join(self.content.split()))
+        return PlanEntry(content, PlanStatus(self.status), PlanPriority(self.priority))
+
+
+class UpdatePlanParams(Params):
+    """Show the user your plan for work of several steps; update it as you go: the whole list, one step in progress."""
+
+    entries: Annotated[list[PlanStep], Field(max_length=50)]
+
+
+class UpdatePlan(Tool[UpdatePlanParams]):
+    """Hands the plan to `Backends.show_plan`. It stands as it is until the model changes it."""
+
+    name = "update_plan"
+    kind = ToolKind.THINK
+    mutates = False
+    params = UpdatePlanParams
+
+    def title(self, params: UpdatePlanParams) -> str:
+        return f"Plan: {_progress(params)}"
+
+    def subjects(self, params: UpdatePlanParams) -> tuple[Subject, ...]:
+        """None: it is only shown."""
+        del params
+        return ()
+
+    async def run(self, params: UpdatePlanParams, context: ToolContext) -> ToolResult:
+        entries = tuple(step.entry() for step in params.entries)
+        if context.backends.show_plan is not None:
+            await context.backends.show_plan(entries)
+        now = [entry.content for entry in entries if entry.status is PlanStatus.IN_PROGRESS]
+        going = f"; in progress: {now[0][:_LINE]}" if now else ""
+        advice = f" (and {len(now) - 1} more: better one at a time)" if len(now) > 1 else ""
+        return ToolResult(f"Plan: {_progress(params)}{going}{advice}")
+
+
+def _progress(params: UpdatePlanParams) -> str:
+    done = sum(step.status == "completed" for step in params.entries)
+    return f"{done} of {len(params.entries)} done" if params.entries else "empty"

@@ -1,0 +1,63 @@
+"""kill -9 of the agent in the middle of a turn: nothing it started is left (security.md 3)."""
+
+import os
+import signal
+import subprocess
+
+import anyio
+import psutil
+import pytest
+
+from tests.fakes.editor import NOTHING, editing
+from tests.fakes.held import PATIENCE, processes_ended
+from tests.fakes.model_script import says, uses
+
+pytestmark = pytest.mark.anyio
+
+# Seconds. The promise is two; a test must also pass on a machine under load.
+WITHIN = 6.0
+# A child, a grandchild in the background, a daemon, one that forked twice, and none of them heeds the polite signal.
+HOLD = """
+trap '' TERM INT HUP
+sleep 1000 & child=$!
+sh -c 'sleep 1000 & echo $! > grandchild; wait' &
+setsid sh -c 'echo $$ > daemon; exec sleep 1000' </dev/null >/dev/null 2>&1 &
+(setsid sh -c 'sleep 1000 & echo $! > orphan' &) </dev/null >/dev/null 2>&1
+until [ -s grandchild ] && [ -s daemon ] && [ -s orphan ]; do sleep 0.01; done
+echo $$ $child $(cat grandchild daemon orphan) > alive
+wait
+"""
+SCRIPT = [uses(("bash", {"command": "echo first"})), uses(("bash", {"command": "sh hold.sh"})), says("never said")]
+
+
+@pytest.fixture
+def stranger():
+    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+async def test_all_that_a_command_started_is_gone_and_nothing_else(tmp_path, stranger):
+    async with editing(tmp_path, SCRIPT, capabilities=NOTHING, lawful=False) as editor:
+        (editor.workspace / "hold.sh").write_text(HOLD)
+        alive = editor.fifo("alive")
+        session = await editor.open()
+        prompt = editor.prompt_params(session, "go")
+        await editor.send_line({"jsonrpc": "2.0", "id": "p", "method": "session/prompt", "params": prompt})
+        pids = [int(word) for word in (await alive.line()).split()]
+        below = [process.pid for process in psutil.Process(editor.agent.pid).children(recursive=True)]
+        assert len(pids) == 5
+        assert set(pids) < set(below), "the watchdog is there too, and ends with them"
+        os.kill(editor.agent.pid, signal.SIGKILL)
+        await processes_ended(below, within=WITHIN)
+        assert stranger.poll() is None
+
+
+async def test_an_agent_that_ends_as_it_should_takes_its_watchdog_with_it(tmp_path):
+    async with editing(tmp_path, [SCRIPT[0], says("done")], capabilities=NOTHING) as editor:
+        await editor.say(await editor.open(), "go")
+        (watchdog,) = psutil.Process(editor.agent.pid).children(recursive=True)
+        await editor.agent.close_stdin()
+        with anyio.fail_after(PATIENCE):
+            assert await editor.agent.wait() == 0
+        await processes_ended([watchdog.pid], within=WITHIN)

@@ -1,0 +1,42 @@
+"""A store of one session that a test can make slow or unusable."""
+
+from collections.abc import AsyncIterator
+
+import anyio
+
+from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.events import Told
+from acp_agent.core.sessions import Change, Saved, ToldAt
+
+
+class FakeKeeper:
+    """Keeps changes in memory. `broken` refuses them; `held` lets them wait until it is set."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.durable: list[bool] = []
+        self.broken = False
+        self.held: anyio.Event | None = None
+        self.waiting = anyio.Event()
+
+    @property
+    def kept(self) -> list[Told]:
+        """All that was told and kept, in order."""
+        return [event for change in self.changes for event in change.told]
+
+    async def write(self, change: Change, *, durable: bool = True, patience: float | None = None) -> None:
+        del patience
+        if self.held is not None:
+            self.waiting.set()
+            await self.held.wait()
+        if self.broken:
+            raise StoreUnavailable("the disk is gone")
+        self.changes.append(change)
+        self.durable.append(durable)
+
+    async def saved(self) -> Saved | None:
+        return None
+
+    async def told(self) -> AsyncIterator[ToldAt]:
+        for seq, event in enumerate(self.kept):
+            yield ToldAt(seq, seq, event)

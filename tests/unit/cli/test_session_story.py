@@ -1,0 +1,127 @@
+"""A session told as a person follows it, and as text for a terminal."""
+
+import io
+
+import pytest
+
+from acp_agent.cli.session_story import Call, Item, Outcome, outcome, story
+from acp_agent.cli.session_text import write_text
+from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, Told, ToolFinished, ToolStarted, UserMessage
+from acp_agent.core.messages import TextPart
+from acp_agent.core.plan import PlanEntry
+from acp_agent.core.types import Diff, ToolKind, ToolResult
+from tests.unit.cli.told_sessions import at, call, events, picture, saved, telling
+
+pytestmark = pytest.mark.anyio
+
+
+def started(number: str) -> ToolStarted:
+    return ToolStarted(number, "read", number, ToolKind.READ, {})
+
+
+def finished(number: str) -> ToolFinished:
+    return ToolFinished(number, "read", ToolResult(number), 1.0)
+
+
+async def items(*told: Told) -> list[Item]:
+    return [item async for item in story(telling(at(told)))]
+
+
+async def told_as(*told: Told) -> list[str]:
+    """Each item in a word: a call's id and how it went, else what was said."""
+    return [
+        f"{item.started.call_id} {outcome(item)[0]}" if isinstance(item, Call) else type(item.event).__name__
+        for item in await items(*told)
+    ]
+
+
+async def test_pieces_of_a_message_become_one_and_other_messages_stay_apart():
+    pieces = [
+        TextDelta("a", "1"),
+        TextDelta("b", "1"),
+        TextDelta("c", "2"),
+        ThoughtDelta("d", "2"),
+        TextDelta("e", "2"),
+    ]
+    assert [item.event.text for item in await items(*pieces)] == ["ab", "c", "d", "e"]
+
+
+async def test_calls_stand_where_they_began_though_they_end_in_another_order():
+    told = (
+        started("1"),
+        PlanChanged((PlanEntry("x"),)),
+        started("2"),
+        finished("2"),
+        finished("1"),
+        TextDelta("", "m"),
+    )
+    assert await told_as(*told) == ["1 done", "PlanChanged", "2 done", "TextDelta"]
+
+
+async def test_a_call_that_never_ended_holds_nothing_up_beyond_its_turn():
+    assert await told_as(started("1"), TextDelta("", "m"), UserMessage((), "u"), started("2")) == [
+        *("1 lost", "TextDelta"),
+        *("UserMessage", "2 lost"),
+    ]
+
+
+async def test_the_end_of_a_call_that_is_not_known_is_a_call_of_its_own():
+    assert await told_as(finished("1"), finished("1")) == ["1 done", "1 done"]
+
+
+async def test_what_waits_for_a_call_is_bounded():
+    taken = 0
+
+    async def endless():
+        nonlocal taken
+        for one in at([started("1"), *(PlanChanged(()) for _ in range(5_000))]):
+            taken += 1
+            yield one
+
+    first = await anext(story(endless()))
+    assert isinstance(first, Call)
+    assert outcome(first)[0] is Outcome.LOST
+    assert taken < 600
+
+
+# ------------------------------------------------------------------------------------------ as text
+
+
+async def text_of(*told: Told, **record: object) -> str:
+    out = io.StringIO()
+    await write_text(saved(**record), telling(at(told)), out)
+    return out.getvalue()
+
+
+async def test_the_text_of_a_session_has_all_that_was_said_and_done():
+    text = await text_of(*events())
+    for line in (
+        "Mend the rounding of the total\n",
+        "you     The checkout shows 0.30000000000000004 EUR for three stickers at ten cents.\n",
+        "        Please mend the total, with tests.\n",
+        f"        [a picture, image/png, {len(picture().data) * 3 // 4:,} bytes]\n",
+        "thinks  The user sees a float artefact. I should look at `total` first, then at who\n        calls it.\n",
+        "  ✘ read  prices.py  permanent failure, 4 ms\n    │ /home/ada/shop/prices.py: there is no such file\n",
+        "  ✘ bash  python -m pytest -q  exit 1, 1.8 s\n",
+        "    -def total(prices, discount=0):\n    +def total(prices: Iterable[Decimal], discount: int = 0):\n",
+        "plan    ● Find where the total is computed\n        ◐ Use decimals\n",
+        "  ✘ bash  rg 'float|round' shop  did not end\n",
+    ):
+        assert line in text, line
+
+
+async def test_nothing_in_the_text_is_acted_on_by_a_terminal_or_hidden():
+    hostile = "a\x1b[2Jb\x9b1m\u202ec\x07\rd\u200b"
+    result = ToolResult(hostile, diffs=(Diff(hostile, hostile, hostile + "e"),))
+    text = await text_of(
+        UserMessage((TextPart(hostile), picture()), "u"),
+        TextDelta(hostile, "m"),
+        ThoughtDelta(hostile, "t"),
+        *call(hostile, hostile, ToolKind.EXECUTE, {}, result, 1.0),
+        PlanChanged((PlanEntry(hostile),)),
+        title=hostile,
+        cwd=hostile,
+        model=hostile,
+    )
+    assert all(char.isprintable() or char == "\n" for char in text)
+    assert "a\\u001b[2Jb" in text

@@ -1,0 +1,217 @@
+"""Questions over `elicitation/create`: what the editor is sent, and what becomes of what it answers (A28)."""
+
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from jsonschema import Draft202012Validator
+
+from acp_agent.core.elicitation import ElicitationAction, ElicitationAnswer, Form, Visit
+from acp_agent.core.types import JsonObject
+from acp_agent.protocol.client import Client
+from acp_agent.protocol.elicitation import EditorElicitor
+from acp_agent.protocol.peer import Peer
+from tests.unit.protocol.wires import OtherEnd, connected
+from tests.wire import schema
+
+pytestmark = pytest.mark.anyio
+
+BOTH = Client(elicit_forms=True, elicit_urls=True)
+NAME: JsonObject = {"type": "object", "properties": {"name": {"type": "string", "title": "Name"}}, "required": ["name"]}
+FORM = Form("Who are you?", NAME, call_id="call-1")
+VISIT = Visit("Sign in.", "https://login.example/x", "visit-1", source="jira")
+CANCELLED = ElicitationAnswer(ElicitationAction.CANCEL, {})
+DECLINED = ElicitationAnswer(ElicitationAction.DECLINE, {})
+
+
+def elicitor(peer: Peer, client: Client = BOTH, timeout: float = 0) -> EditorElicitor:
+    return EditorElicitor(peer, "session", client, lambda text: text.replace("hunter2", "[REDACTED]"), timeout)
+
+
+def lawful(request: Any) -> Any:
+    """The params of a request, which must be what the protocol's own schema wants."""
+    assert request["method"] == "elicitation/create"
+    if schema.available():
+        document = schema._schema()
+        root = {"$ref": "#/$defs/CreateElicitationRequest", "$defs": document["$defs"]}
+        assert [error.message for error in Draft202012Validator(root).iter_errors(request["params"])] == []
+    return request["params"]
+
+
+async def asked(question: Form | Visit, **answer: Any) -> tuple[ElicitationAnswer, Any]:
+    """What comes of a question that is answered so, and the params that were sent."""
+    found: list[Any] = []
+
+    async def ask(peer: Peer) -> None:
+        one = elicitor(peer)
+        found.append(await (one.fill_in(question) if isinstance(question, Form) else one.visit(question)))
+
+    async with connected() as (peer, other), anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, peer)
+        request = await other.receive()
+        other.send(id=request["id"], **answer)
+    return found[0], lawful(request)
+
+
+def accepts(**content: Any) -> dict[str, Any]:
+    return {"result": {"action": "accept", "content": content}}
+
+
+def test_what_the_client_can_show_is_read_from_its_capabilities():
+    def client(elicitation: Any) -> Client:
+        return Client.from_initialize({"clientCapabilities": {"elicitation": elicitation}})
+
+    assert (client({"form": {}, "url": {}}).elicit_forms, client({"form": {}, "url": {}}).elicit_urls) == (True, True)
+    assert (client({"form": {}}).elicit_forms, client({"form": {}}).elicit_urls) == (True, False)
+    for nothing in (None, {}, {"form": None, "url": True}, [], "form"):
+        assert (client(nothing).elicit_forms, client(nothing).elicit_urls) == (False, False)
+
+
+async def test_a_form_of_the_agents_own_is_sent_as_the_protocol_has_it():
+    answer, params = await asked(FORM, **accepts(name="Ada", other="dropped"))
+
+    assert answer == ElicitationAnswer(ElicitationAction.ACCEPT, {"name": "Ada"})
+    assert params == {
+        "sessionId": "session",
+        "toolCallId": "call-1",
+        "mode": "form",
+        "message": "Who are you?",
+        "requestedSchema": NAME,
+    }
+
+
+async def test_a_form_of_a_server_names_it_and_hides_nothing():
+    fields: JsonObject = {
+        "pick": {"type": "string", "title": "a\u202eb", "oneOf": [{"const": "hunter2", "title": "is it hunter2?"}]}
+    }
+    form = Form("line one\nhunter2 \x1b[8m", {"type": "object", "properties": fields}, source="ji\u200bra")
+    answer, params = await asked(form, **accepts(pick="hunter2"))
+
+    assert params["message"] == "MCP server 'ji\\u200bra' asks: line one\n[REDACTED] \\u001b[8m"
+    assert params["requestedSchema"]["properties"]["pick"] == {
+        "type": "string",
+        "title": "a\\u202eb",
+        "oneOf": [{"const": "hunter2", "title": "is it [REDACTED]?"}],  # what is picked must mean the same
+    }
+    assert "toolCallId" not in params
+    assert answer.content == {"pick": "hunter2"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "meant"),
+    [
+        ({"result": {"action": "decline"}}, DECLINED),
+        ({"result": {"action": "cancel"}}, CANCELLED),
+        ({"result": {"action": "_custom", "content": {"name": "Ada"}}}, CANCELLED),
+        ({"result": {"action": "accept", "content": {"name": 5}}}, CANCELLED),
+        ({"result": {"action": "accept"}}, CANCELLED),
+        ({"result": {"content": {"name": "Ada"}}}, CANCELLED),
+        ({"result": "accept"}, CANCELLED),
+        ({"result": None}, CANCELLED),
+        ({"error": {"code": -32601, "message": "Method not found"}}, CANCELLED),
+    ],
+)
+async def test_only_a_yes_that_fits_the_form_counts(answer: dict[str, Any], meant: ElicitationAnswer):
+    assert (await asked(FORM, **answer))[0] == meant
+
+
+async def test_a_page_is_named_whole_with_its_real_host_and_its_end_is_told_once():
+    visit = Visit("Sign in.", "https://\u0430pple.com/x?y=1", "visit-1", source="jira")
+    answers: list[ElicitationAnswer] = []
+    async with connected() as (peer, other):
+        one = elicitor(peer)
+
+        async def ask() -> None:
+            answers.append(await one.visit(visit))
+
+        one.visited("visit-1")  # nobody was sent there yet
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            request = await other.receive()
+            params = lawful(request)
+            other.send(id=request["id"], result={"action": "accept"})
+        one.visited("visit-1")
+        one.visited("visit-1")
+        one.visited("another")
+        assert await other.receive() == {
+            "jsonrpc": "2.0",
+            "method": "elicitation/complete",
+            "params": {"elicitationId": "visit-1"},
+        }
+        peer.post_notification("test/nothing_between", {})
+        assert (await other.receive())["method"] == "test/nothing_between"
+    assert answers == [ElicitationAnswer(ElicitationAction.ACCEPT, {})]
+    assert (params["url"], params["elicitationId"]) == ("https://xn--pple-43d.com/x?y=1", "visit-1")
+    assert params["message"].startswith("MCP server 'jira' asks you to open https://xn--pple-43d.com/x?y=1\nSign in.")
+
+
+async def test_a_page_that_may_mislead_is_not_shown():
+    async with connected() as (peer, _other):
+        for url in ("http://example.com/", "https://a@b.example/", "javascript:alert(1)"):
+            assert await elicitor(peer).visit(Visit("Go.", url, "1")) == CANCELLED
+
+
+async def test_an_editor_is_asked_only_for_what_it_can_show():
+    async with connected() as (peer, _other):
+        assert await elicitor(peer, Client(elicit_urls=True)).fill_in(FORM) == CANCELLED
+        assert await elicitor(peer, Client(elicit_forms=True)).visit(VISIT) == CANCELLED
+
+
+async def test_a_question_nobody_answers_is_withdrawn_and_a_late_answer_means_nothing():
+    async with connected() as (peer, other):
+        one = elicitor(peer, timeout=0.01)
+        assert await one.fill_in(FORM) == CANCELLED
+        request = await other.receive()
+        assert (await other.receive())["params"] == {"requestId": request["id"]}
+        other.send(id=request["id"], **accepts(name="late"))
+        assert await one.fill_in(FORM) == CANCELLED
+
+
+async def test_the_end_of_a_turn_withdraws_its_question():
+    async with connected() as (peer, other), anyio.create_task_group() as turn:
+        turn.start_soon(elicitor(peer).fill_in, FORM)
+        request = await other.receive()
+        turn.cancel_scope.cancel()
+        with anyio.CancelScope(shield=True):
+            withdrawn = await other.receive()
+    assert withdrawn == {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": request["id"]}}
+
+
+async def test_an_editor_that_goes_answers_nothing():
+    async with connected() as (peer, other):
+
+        async def hang_up() -> None:
+            await other.receive()
+            other.end()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(hang_up)
+            assert await elicitor(peer).fill_in(FORM) == CANCELLED
+
+
+async def test_one_question_is_shown_at_a_time_four_wait_and_more_are_turned_away():
+    answers: list[tuple[int, ElicitationAction]] = []
+    async with connected() as (peer, other):
+        one = elicitor(peer)
+
+        async def ask(number: int) -> None:
+            answers.append((number, (await one.fill_in(Form(f"question {number}", NAME))).action))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(7):
+                tasks.start_soon(ask, number)
+            for number in range(5):
+                request = await other.receive()
+                assert request["params"]["message"] == f"question {number}"
+                if number == 0:
+                    assert answers == [(5, ElicitationAction.CANCEL), (6, ElicitationAction.CANCEL)]
+                await answer_twice(other, request["id"])
+    assert answers[2:] == [(number, ElicitationAction.ACCEPT) for number in range(5)]
+
+
+async def answer_twice(other: OtherEnd, request_id: int) -> None:
+    """Nobody minds the second one."""
+    other.send(id=request_id, **accepts(name="first"))
+    other.send(id=request_id, **accepts(name="second"))
+    await anyio.lowlevel.checkpoint()

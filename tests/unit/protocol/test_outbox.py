@@ -1,0 +1,189 @@
+"""What a session tells is kept first, then sent, in order (A29)."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+import anyio.abc
+import pytest
+
+from acp_agent.core.events import (
+    Event,
+    Notice,
+    PlanChanged,
+    Severity,
+    TextDelta,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    UserMessage,
+)
+from acp_agent.core.messages import Message, Role, TextPart
+from acp_agent.core.sessions import Change, HistoryState, Tally
+from acp_agent.core.types import JsonObject, ToolKind, ToolResult
+from acp_agent.protocol.outbox import Outbox
+from tests.fakes.keeper import FakeKeeper
+
+pytestmark = pytest.mark.anyio
+
+STARTED = ToolStarted("c1", "bash", "ls", ToolKind.EXECUTE, {})
+FINISHED = ToolFinished("c1", "bash", ToolResult("done"), 0.1)
+ASKED = UserMessage((TextPart("go"),), "u1")
+
+
+@dataclass
+class Desk:
+    outbox: Outbox
+    keeper: FakeKeeper
+    sent: list[object] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    kept_when_sent: list[int] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def desk() -> AsyncIterator[Desk]:
+    async with anyio.create_task_group() as tasks:
+
+        def background(task: Callable[[], Awaitable[None]]) -> None:
+            tasks.start_soon(task)
+
+        def translate(event: Event) -> list[JsonObject]:
+            return [{"event": event}]  # type: ignore[dict-item]
+
+        async def send(update: JsonObject) -> None:
+            here.sent.append(update["event"])
+            here.kept_when_sent.append(len(here.keeper.kept))
+
+        here = Desk(Outbox(translate, send, background, lambda text: here.warnings.append(text)), FakeKeeper())
+        here.outbox.keeper = here.keeper
+        yield here
+
+
+def piece(text: str) -> TextDelta:
+    return TextDelta(text, "m1")
+
+
+async def test_what_belongs_to_the_conversation_is_kept_before_it_is_sent():
+    async with desk() as here:
+        for event in (STARTED, FINISHED, PlanChanged(())):
+            await here.outbox.tell(event)
+        assert here.sent == here.keeper.kept == [STARTED, FINISHED, PlanChanged(())]
+        assert here.kept_when_sent == [1, 2, 3]
+
+
+async def test_notices_and_progress_are_sent_and_not_kept():
+    notice, progress = Notice(Severity.INFO, "hm"), ToolProgress("c1", terminal_id="t1")
+    async with desk() as here:
+        await here.outbox.tell(notice)
+        await here.outbox.tell(progress)
+        assert (here.sent, here.keeper.kept) == ([notice, progress], [])
+
+
+async def test_the_users_words_are_kept_and_not_sent_back():
+    async with desk() as here:
+        await here.outbox.tell(ASKED)
+        assert (here.sent, here.keeper.kept) == ([], [ASKED])
+
+
+async def test_pieces_that_come_while_a_write_is_under_way_go_together_with_the_next():
+    async with desk() as here:
+        here.keeper.held = anyio.Event()
+        await here.outbox.tell(piece("a"))
+        await here.keeper.waiting.wait()
+        for text in "bcd":
+            await here.outbox.tell(piece(text))
+        assert here.sent == []
+        here.keeper.held.set()
+        await here.outbox.flush()
+        assert here.sent == [piece(text) for text in "abcd"]
+        assert [len(change.told) for change in here.keeper.changes] == [1, 3]
+
+
+async def test_only_what_must_survive_a_power_cut_waits_for_the_disk():
+    async with desk() as here:
+        await here.outbox.tell(piece("a"))
+        await here.outbox.tell(STARTED)
+        await here.outbox.tell(FINISHED)
+        assert here.keeper.durable[-1]
+        assert not any(here.keeper.durable[:-1])
+
+
+async def test_a_store_that_fails_costs_nothing_of_the_conversation():
+    async with desk() as here:
+        here.keeper.broken = True
+        await here.outbox.tell(STARTED)
+        await here.outbox.tell(FINISHED)
+        assert here.sent == [STARTED, FINISHED]
+        here.keeper.broken = False
+        await here.outbox.tell(PlanChanged(()))
+        assert here.keeper.kept == [STARTED, FINISHED, PlanChanged(())]
+        assert [("not being kept" in text, "again" in text) for text in here.warnings] == [(True, False), (False, True)]
+
+
+async def test_a_flush_in_a_hurry_sends_what_the_store_holds_up_and_keeps_it_later():
+    async with desk() as here:
+        here.keeper.held = anyio.Event()
+        await here.outbox.tell(piece("a"))
+        await here.keeper.waiting.wait()
+        here.outbox.keep(Change(title="T"))
+        with anyio.fail_after(5):
+            task_done = anyio.Event()
+
+            async def hurry() -> None:
+                await here.outbox.flush(within=0.01)
+                task_done.set()
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(hurry)
+                while not here.sent:
+                    await anyio.sleep(0)
+                    await anyio.wait_all_tasks_blocked()
+                here.keeper.held.set()
+                await task_done.wait()
+        assert here.sent == [piece("a")]
+        assert here.keeper.kept == [piece("a")]
+        assert [change.title for change in here.keeper.changes] == ["T"]
+
+
+async def test_history_and_tally_are_written_when_they_have_changed_and_only_then():
+    said = (Message(Role.USER, (TextPart("hi"),)),)
+    states = [Change(history=HistoryState(said), tally=Tally(used=1))]
+    async with desk() as here:
+        here.outbox.state = lambda: states[-1]
+        await here.outbox.tell(STARTED)
+        await here.outbox.tell(FINISHED)
+        states.append(Change(history=HistoryState(said), tally=Tally(used=2)))
+        await here.outbox.flush()
+        await here.outbox.flush()
+        written = [(change.history is not None, change.tally) for change in here.keeper.changes]
+        assert written == [(True, Tally(used=1)), (False, None), (False, Tally(used=2))]
+
+
+async def test_without_a_keeper_everything_is_sent():
+    async with desk() as here:
+        here.outbox.keeper = None
+        await here.outbox.tell(STARTED)
+        await here.outbox.tell(piece("a"))
+        await here.outbox.flush()
+        assert here.sent == [STARTED, piece("a")]
+
+
+async def test_who_tells_more_than_the_editor_reads_waits():
+    async with desk() as here:
+        here.keeper.held = anyio.Event()
+        told = 0
+
+        async def chatter() -> None:
+            nonlocal told
+            for _ in range(10_000):
+                await here.outbox.tell(piece("x"))
+                told += 1
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(chatter)
+            await anyio.wait_all_tasks_blocked()
+            assert told < 1000
+            here.keeper.held.set()
+        await here.outbox.flush()
+        assert len(here.sent) == 10_000

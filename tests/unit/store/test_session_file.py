@@ -1,0 +1,128 @@
+"""A session as one JSON object, and back."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acp_agent.core.conduct import Conduct
+from acp_agent.core.events import TextDelta, Told, UserMessage
+from acp_agent.core.messages import Message, OpaquePart, Role, TextPart, ThoughtPart, ToolResultPart, ToolUsePart
+from acp_agent.core.sessions import HistoryState, Saved, SessionRecord, Tally
+from acp_agent.core.types import JsonObject
+from acp_agent.store.session_file import (
+    MOST_EVENTS,
+    NotASessionFile,
+    read_session_file,
+    session_object,
+    session_pieces,
+    told_object,
+)
+from tests.unit.cli.told_sessions import at, events, saved, telling
+
+pytestmark = pytest.mark.anyio
+
+MESSAGES = (
+    Message(Role.USER, (TextPart("look"), TextPart("\ud800"))),
+    Message(
+        Role.ASSISTANT,
+        (ThoughtPart("hm", "anthropic", {"s": 1}), OpaquePart("x", {"a": [None]}), ToolUsePart("1", "read", None, "{")),
+    ),
+    Message(Role.USER, (ToolResultPart("1", "nothing", is_error=True),)),
+)
+WHOLE = Saved(
+    SessionRecord("id", "/a", ("/b",), "title", 1, 2, 3, "openai:x"),
+    Conduct(thought_level="high"),
+    Tally(used=1, size=2, cost=0.5, complete=False, calls=7),
+    HistoryState(MESSAGES, knowledge=1, tokens=99),
+)
+
+
+async def text_of(session: Saved, told: list[Told]) -> str:
+    return "".join([piece async for piece in session_pieces(session, telling(at(told)))])
+
+
+async def test_what_is_written_is_read_again():
+    data = json.loads(await text_of(WHOLE, events()))
+    assert data == await session_object(WHOLE, telling(at(events())))
+    assert (data["format"], data["version"]) == ("acp-agent-session", 1)
+    session, told = read_session_file(data)
+    assert session == WHOLE
+    assert len(told) == len(events()) - 2, "messages told in pieces are whole"
+    again, same = read_session_file(await session_object(session, telling(told)))
+    assert (again, same) == (session, told)
+
+
+async def test_the_text_is_utf_8_whatever_was_said():
+    text = await text_of(WHOLE, [TextDelta("é \ud800", "m")])
+    text.encode()
+    _, told = read_session_file(json.loads(text))
+    assert told[0].event == TextDelta("é \ud800", "m")
+
+
+def test_an_event_on_its_own_has_its_number():
+    (one,) = at([TextDelta("a", "m")])
+    assert told_object(one) == {"seq": 1, "at": one.at, "kind": "text", "body": {"text": "a", "message_id": "m"}}
+
+
+async def test_ten_thousand_events_are_taken_and_not_one_more():
+    def told(number: int) -> list[Told]:
+        return [UserMessage((), str(n)) for n in range(number)]
+
+    _, taken = read_session_file(await session_object(saved(), telling(at(told(MOST_EVENTS)))))
+    assert len(taken) == MOST_EVENTS
+    with pytest.raises(NotASessionFile, match="events: expected at most 10,000, not 10,001"):
+        read_session_file(await session_object(saved(), telling(at(told(MOST_EVENTS + 1)))))
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"format": "x" * 99}, "format: expected 'acp-agent-session', not 'xxxx"),
+        ({"version": 2}, "version: expected 1, not 2"),
+        ({"version": True}, "version: expected 1, not True"),
+        ({"record": None}, "record: "),
+        ({"record": {"id": 1, "cwd": "/"}}, "record: "),
+        ({"record": {"id": "1"}}, "record: SessionRecord without cwd"),
+        ({"conduct": {"mode": "fast"}}, "conduct: "),
+        ({"tally": {"cost": "much"}}, "tally: "),
+        ({"messages": {}}, "messages: expected a list, not an object"),
+        ({"messages": [{"role": "user", "parts": []}, {"role": "system", "parts": []}]}, r"messages\[1\]: "),
+        ({"messages": [{"role": "user", "parts": [{"type": "video"}]}]}, r"messages\[0\]: "),
+        ({"messages": [[]]}, r"messages\[0\]: "),
+        ({"knowledge": -1}, "knowledge: expected a whole number of 0 or more, not -1"),
+        ({"knowledge": 9}, "knowledge: expected no more than the first message has parts, not 9"),
+        ({"tokens": 1.5}, "tokens: expected a whole number"),
+        ({"events": None}, "events: expected a list, not nothing"),
+        ({"events": ["hello"]}, r"events\[0\]: expected an object, not 'hello'"),
+        ({"events": [{"kind": "song", "body": {}}]}, r"events\[0\]: .*'song'"),
+        ({"events": [{"kind": ["text"], "body": {}}]}, r"events\[0\]: kind: expected a text, not a list"),
+        ({"events": [{"kind": "text", "body": {"text": "a"}}]}, r"events\[0\]: TextDelta without message_id"),
+        ({"events": [{"kind": "text", "body": None}]}, r"events\[0\]: "),
+        ({"events": [{"at": 2**70, "kind": "plan", "body": {"entries": []}}]}, r"events\[0\]: at: expected a whole"),
+        ({"events": [{"kind": "usage", "body": {"used": 1, "size": float("nan")}}]}, r"events\[0\]: Out of range"),
+    ],
+)  # fmt: skip
+async def test_what_is_wrong_in_a_file_is_said_with_its_place(change, error):
+    data = await session_object(WHOLE, telling(at(events()))) | change
+    with pytest.raises(NotASessionFile, match=f"^{error}"):
+        read_session_file(data)
+
+
+KEYS = st.sampled_from(["type", "kind", "at", "body", "id", "cwd", "parts", "role", "text", "message_id"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+MEMBERS = ("record", "conduct", "tally", "messages", "events", "knowledge")
+
+
+@given(st.dictionaries(st.sampled_from(MEMBERS), JSON))
+@settings(max_examples=150, deadline=None)
+def test_a_file_of_anything_is_refused_with_a_reason(data: JsonObject):
+    with pytest.raises(NotASessionFile, match=": "):
+        read_session_file(
+            {"format": "acp-agent-session", "version": 1, "messages": [], "events": [], "record": {}} | data
+        )

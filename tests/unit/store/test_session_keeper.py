@@ -1,0 +1,336 @@
+"""What is kept of one session."""
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+import structlog
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acp_agent.agent.history import History
+from acp_agent.core.conduct import AutoApprove, Conduct, Mode
+from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.events import TextDelta, ThoughtDelta, Told, UsageChanged, UserMessage
+from acp_agent.core.messages import Message, Role, TextPart, ToolResultPart, ToolUsePart, Usage
+from acp_agent.core.sessions import Change, HistoryState, Keeper, SessionRecord, Tally
+from acp_agent.store import session_told
+from acp_agent.store.db import Database
+from acp_agent.store.schema import migrate
+from acp_agent.store.session_keeper import SessionKeeper
+from acp_agent.store.sessions import SessionStore
+from tests.unit.store.databases import opened, others, query
+from tests.unit.store.records import EVENTS
+
+pytestmark = pytest.mark.anyio
+
+RECORD = SessionRecord("s", "/home/me", ("/more",), "title", 1_000, 2_000)
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "data" / "agent.db"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 5.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@asynccontextmanager
+async def kept(path: Path, clock=lambda: 5.0) -> AsyncIterator[tuple[Database, SessionKeeper]]:
+    async with opened(path) as database:
+        store = SessionStore(database, clock)
+        await store.create(RECORD, Conduct())
+        yield database, store.of("s")
+
+
+async def told(keeper: Keeper) -> list[Told]:
+    return [each.event async for each in keeper.told()]
+
+
+@pytest.fixture
+def log():
+    lines: list[dict] = []
+
+    def keep(_logger: object, level: str, event) -> None:
+        lines.append({"level": level, **event})
+        raise structlog.DropEvent
+
+    structlog.configure(processors=[keep])
+    yield lines
+    structlog.reset_defaults()
+
+
+# --------------------------------------------------------------------------------------------- state
+
+
+async def test_every_part_of_a_change_is_there_after_a_restart(path):
+    clock = Clock()
+    conduct = Conduct(Mode.ASK, AutoApprove.AUTO_EDIT, True, "a:b", "on", "precise")
+    tally = Tally(5, 100, Usage(1, 2, 3, 4), 0.25, False, 7, 8)
+    messages = (Message(Role.USER, (TextPart("hi"),)), Message(Role.ASSISTANT, (TextPart("half \ud800"),)))
+    history = HistoryState(messages, 1, 77)
+    async with kept(path, clock) as (_, keeper):
+        change = Change(
+            (UserMessage((TextPart("hi"),), "m"), TextDelta("he", "n")),
+            history,
+            conduct,
+            tally,
+            "new \udc80",
+            "a:b",
+            prompted=True,
+            touch=True,
+            cwd="/elsewhere",
+            additional=("/x", "/\ud800"),
+        )
+        await keeper.write(change)
+        conduct.mode = Mode.CODE
+    async with kept(path) as (_, keeper):
+        saved = await keeper.saved()
+        assert saved is not None
+        assert saved.record == SessionRecord("s", "/elsewhere", ("/x", "/\ud800"), "new \udc80", 1_000, 5_000, 1, "a:b")
+        assert (saved.conduct, saved.tally, saved.history) == (replace(conduct, mode=Mode.ASK), tally, history)
+        assert [each.at async for each in keeper.told()] == [5_000, 5_000]
+        assert await told(keeper) == list(change.told)
+
+
+async def test_what_a_change_does_not_name_stays_as_it_is(path):
+    async with kept(path) as (_, keeper):
+        await keeper.write(Change(history=HistoryState((Message(Role.USER, (TextPart("hi"),)),), 0, 5), prompted=True))
+        before = await keeper.saved()
+        await keeper.write(Change((TextDelta("a", "m"),)), durable=False, patience=0)
+        assert await keeper.saved() == before
+
+
+async def test_a_session_used_when_the_clock_was_set_back_does_not_move_down_the_list(path):
+    clock = Clock()
+    async with kept(path, clock) as (_, keeper):
+        clock.seconds = 1.0
+        await keeper.write(Change(touch=True))
+        saved = await keeper.saved()
+        assert saved is not None
+        assert saved.record.updated_at == 2_000
+
+
+async def test_a_state_that_cannot_be_read_is_that_of_a_new_session_and_logged(path, log):
+    async with kept(path) as (database, keeper):
+        await database.write(query("UPDATE conversations SET conduct = '{', tally = x'ff', additional = '7'"))
+        saved = await keeper.saved()
+        assert saved is not None
+        assert (saved.conduct, saved.tally, saved.record.additional) == (Conduct(), Tally(), ())
+        assert [line["level"] for line in log] == ["warning", "warning"]
+
+
+async def test_a_session_that_is_not_there_is_said_not_to_be(path):
+    async with opened(path) as database:
+        keeper = SessionStore(database).of("nobody")
+        assert await keeper.saved() is None
+        assert await told(keeper) == []
+        with pytest.raises(StoreUnavailable, match="this session is not in the database"):
+            await keeper.write(Change((TextDelta("a", "m"),)))
+
+
+# ---------------------------------------------------------------------------------------------- told
+
+
+async def test_pieces_of_one_message_that_come_together_are_one_row(path):
+    pieces = [
+        TextDelta("a", "m"),
+        TextDelta("b", "m"),
+        ThoughtDelta("c", "m"),
+        TextDelta("d", "m"),
+        TextDelta("e", "n"),
+    ]
+    usage = UsageChanged(1, 2)
+    async with kept(path) as (_, keeper):
+        await keeper.write(Change((*pieces, usage, usage)))
+        await keeper.write(Change((TextDelta("f", "n"),)))
+        rows = [each async for each in keeper.told()]
+    joined = [TextDelta("ab", "m"), ThoughtDelta("c", "m"), TextDelta("d", "m"), TextDelta("e", "n")]
+    assert [row.event for row in rows] == [*joined, usage, usage, TextDelta("f", "n")]
+    assert [row.seq for row in rows] == [1, 2, 3, 4, 5, 6, 7]
+
+
+@settings(max_examples=8)
+@given(changes=st.lists(st.lists(EVENTS, max_size=4), max_size=4))
+def test_whatever_is_told_comes_back_in_order(tmp_path_factory, changes):
+    async def run() -> None:
+        async with kept(tmp_path_factory.mktemp("told") / "agent.db") as (_, keeper):
+            for change in changes:
+                await keeper.write(Change(change), durable=False)
+            events = [
+                event for change in changes for event in change if not isinstance(event, TextDelta | ThoughtDelta)
+            ]
+            back = await told(keeper)
+            assert [event for event in back if not isinstance(event, TextDelta | ThoughtDelta)] == events
+            assert _words(back) == _words([event for change in changes for event in change])
+
+    anyio.run(run)
+
+
+def _words(events: list[Told]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta | ThoughtDelta))
+
+
+async def test_rows_that_cannot_be_read_are_passed_over_with_one_warning(path, log):
+    async with kept(path) as (database, keeper):
+        await keeper.write(Change([UsageChanged(number, 9) for number in range(6)]))
+        await database.write(query("UPDATE told SET kind = 'hologram' WHERE seq = 2"))
+        await database.write(query("UPDATE told SET body = x'ff7b' WHERE seq = 4"))
+        await database.write(query("UPDATE told SET body = 5 WHERE seq = 6"))
+        assert [event.used for event in await told(keeper) if isinstance(event, UsageChanged)] == [0, 2, 4]
+    (line,) = log
+    assert line["level"] == "warning"
+    assert line["first"].startswith("2: unknown kind")
+
+
+async def test_a_long_session_is_read_piece_by_piece_while_others_write(path):
+    async with kept(path) as (database, keeper):
+        await keeper.write(Change([UsageChanged(number, 0) for number in range(600)]))
+        await keeper.write(Change([UserMessage((TextPart("x" * 600_000),), f"{number}") for number in range(5)]))
+        largest: list[int] = []
+        page = keeper._page
+
+        async def watched(after: int):
+            rows = await page(after)
+            largest.append(sum(len(row[3]) for row in rows))
+            return rows
+
+        keeper._page = watched
+        seen = 0
+        async for _ in keeper.told():
+            seen += 1
+            if seen == 10:
+                await database.write(query("INSERT INTO conversations (id, created_at) VALUES ('other', 0)"))
+                with closing(others(path)) as other:  # a reader left open would keep the log from being written back
+                    busy, *_ = other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                    assert not busy
+        assert seen == 605
+        assert len(largest) >= 5
+        assert max(largest) < 2_000_000
+
+
+async def test_a_change_that_cannot_be_written_whole_is_not_written_at_all(path):
+    async with kept(path) as (_, keeper):
+        deep: list = []
+        for _ in range(100_000):
+            deep = [deep]
+        message = Message(Role.ASSISTANT, (ToolUsePart("1", "x", {"deep": deep}),))
+        with pytest.raises(StoreUnavailable, match="cannot be kept"):
+            await keeper.write(Change((UsageChanged(1, 2),), HistoryState((message,)), touch=True))
+        assert await told(keeper) == []
+        with closing(others(path)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreUnavailable, match="another process keeps it locked"):
+                await keeper.write(Change((UsageChanged(1, 2),)), patience=0)
+        await keeper.write(Change((UsageChanged(3, 4),)))
+        assert await told(keeper) == [UsageChanged(3, 4)]
+
+
+# ------------------------------------------------------------------------------------------- history
+
+
+def user(text: str) -> Message:
+    return Message(Role.USER, (TextPart(text),))
+
+
+def answer(text: str) -> Message:
+    return Message(Role.ASSISTANT, (TextPart(text),))
+
+
+async def stored(keeper: Keeper) -> tuple[Message, ...]:
+    saved = await keeper.saved()
+    assert saved is not None
+    return saved.history.messages
+
+
+async def writes(path: Path, keeper: Keeper, messages: tuple[Message, ...]) -> list[int]:
+    """Numbers of the messages that a write of these writes."""
+    with closing(others(path)) as other:
+        other.execute("UPDATE messages SET role = 'user' || role")  # what is not written stays so
+        await keeper.write(Change(history=HistoryState(messages)))
+        rows = other.execute("SELECT seq FROM messages WHERE role NOT LIKE 'user_%' ORDER BY seq").fetchall()
+        other.execute("UPDATE messages SET role = substr(role, 5) WHERE role LIKE 'user_%'")
+        return [row[0] for row in rows]
+
+
+async def test_of_a_history_only_what_is_new_or_changed_is_written(path):
+    async with kept(path) as (_, keeper):
+        messages = (user("a"), answer("b"), user("c"))
+        assert await writes(path, keeper, messages) == [0, 1, 2]
+        assert await writes(path, keeper, messages) == []
+        longer = (*messages[:2], user("c and d"), answer("e"))
+        assert await writes(path, keeper, longer) == [2, 3]
+        assert await writes(path, keeper, longer[:1]) == []
+        assert await stored(keeper) == longer[:1]
+        assert await writes(path, keeper, (user("summary"), answer("f"))) == [0, 1]
+        assert await stored(keeper) == (user("summary"), answer("f"))
+        assert await writes(path, keeper, ()) == []
+        assert await stored(keeper) == ()
+
+
+async def test_what_was_loaded_is_not_written_again_by_a_conversation_that_goes_on_from_it(path):
+    async with kept(path) as (database, first):
+        calls = Message(Role.ASSISTANT, (ToolUsePart("1", "read", {"path": "a"}),))
+        messages = (user("a"), calls, Message(Role.USER, (ToolResultPart("1", "text"),)), answer("b"))
+        await first.write(Change(history=HistoryState(messages)))
+        keeper = SessionStore(database).of("s")
+        history = History(await stored(keeper))
+        history.append(user("c"))
+        assert await writes(path, keeper, history.messages()) == [4]
+        blind = SessionStore(database).of("s")  # one that knows nothing writes all
+        assert await writes(path, blind, history.messages()) == [0, 1, 2, 3, 4]
+        assert await stored(first) == history.messages()
+
+
+async def test_a_message_that_cannot_be_read_is_left_out_and_written_over(path, log):
+    async with kept(path) as (database, keeper):
+        await keeper.write(Change(history=HistoryState((user("a"), answer("b"), user("c")))))
+        await database.write(query('UPDATE messages SET body = \'[{"type":"hologram"}]\' WHERE seq = 1'))
+        left = await stored(keeper)
+        assert left == (user("a"), user("c"))
+        assert [line["level"] for line in log] == ["warning"]
+        await keeper.write(Change(history=HistoryState((*left, answer("d")))))
+        assert await stored(keeper) == (user("a"), user("c"), answer("d"))
+
+
+async def test_a_history_goes_whole_into_a_database_that_was_made_anew(path):
+    async with kept(path) as (database, keeper):
+        messages = (user("a"), answer("b"))
+        await keeper.write(Change(history=HistoryState(messages)))
+        path.unlink()
+        with pytest.raises(StoreUnavailable, match="not in the database"):
+            await keeper.write(Change(history=HistoryState(messages)))
+        await SessionStore(database).create(RECORD, Conduct())
+        await keeper.write(Change(history=HistoryState((*messages, user("c")))))
+        assert await stored(keeper) == (*messages, user("c"))
+
+
+async def test_a_cancelled_write_wrote_nothing_or_came_back(path):
+    async with kept(path) as (_, keeper):
+        done = []
+        with closing(others(path)) as other:
+            for number in range(20):
+                if locked := number % 4 == 0:
+                    other.execute("BEGIN IMMEDIATE")
+                with anyio.move_on_after(number / 10_000):
+                    await keeper.write(Change((UsageChanged(number, 0),)), durable=False)
+                    done.append(number)
+                if locked:
+                    other.execute("ROLLBACK")
+        assert [event.used for event in await told(keeper) if isinstance(event, UsageChanged)] == done
+
+
+def test_rows_of_one_session_are_found_by_the_key():
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        migrate(connection)
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {session_told._PAGE}", ("s", 1, 1))]
+    assert plan == ["SEARCH told USING PRIMARY KEY (conversation_id=? AND seq>?)"]

@@ -1,0 +1,58 @@
+"""Which fields and which sentences ask for a secret, and which only speak of one (ACP "Elicitation")."""
+
+import pytest
+
+from acp_agent.tools.secret_question import asks_for_secret, names_secret
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["password", "dbPassword", "API_KEY", "apikey", "Access token", "client-secret", "pin", "ssh_key", "Key", "CVV"],
+)
+def test_a_field_for_a_secret_is_known_by_its_name(name: str):
+    assert names_secret(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["name", "issue_key", "keyboard", "primaryKey", "passenger", "tokenizer", "spinner", "author", "", "\ud800"]
+)
+def test_other_fields_are_not(name: str):
+    assert not names_secret(name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Please enter your GitHub password",
+        "What is the API key for the staging server?",
+        "What\u2019s your npm token?",
+        "Paste the private key here:",
+        "I need your database credentials to go on",
+        "Password:",
+        "Give me the access token",
+    ],
+)
+def test_a_sentence_that_asks_for_a_secret_is_known(text: str):
+    assert asks_for_secret(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Should passwords be hashed with bcrypt or argon2?",
+        "Which type of password hashing do you want?",
+        "Should the lexer keep whitespace tokens?",
+        "What is the password policy of the project?",
+        "Which environment variable holds your API key?",
+        "May I pin your dependencies?",
+        "What is the primary key of the table?",
+        "",
+    ],
+)
+def test_a_sentence_that_only_speaks_of_secrets_is_not(text: str):
+    assert not asks_for_secret(text)
+
+
+def test_a_long_text_costs_little():
+    asks_for_secret("your " * 1_000_000)
+    names_secret("aB" * 1_000_000)
