@@ -31,9 +31,12 @@ from acp_agent.protocol.authentication import AuthState
 from acp_agent.protocol.errors import method_not_found
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.server import Server
-from acp_agent.protocol.session import Session, Surroundings
-from acp_agent.protocol.sessions import Opening, SessionLimits, Sessions
+from acp_agent.protocol.session import Session
+from acp_agent.protocol.session_opening import Opening, SessionLimits
+from acp_agent.protocol.session_upkeep import purge_unused, reap
+from acp_agent.protocol.sessions import Sessions
 from acp_agent.protocol.stdio import LineReader, MessageWriter
+from acp_agent.protocol.surroundings import Surroundings
 from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.db import Database
 from acp_agent.store.session_locks import SessionLocks
@@ -93,7 +96,7 @@ class App:
         self._peer = Peer(reader, MessageWriter(self._handover.output_fd))
         async with anyio.create_task_group() as self._tasks:
             self._tasks.start_soon(self._heed_signals)
-            self._tasks.start_soon(self._sessions.reap)
+            self._tasks.start_soon(reap, self._sessions)
             auth = AuthState(self._forget_keys)
             server = Server(self._peer, self._sessions, self._warm_up, self._extend, auth, self._handover.initialized)
             await server.serve(self._ending)
@@ -189,6 +192,7 @@ class App:
         if workshop is None:  # nobody else has made one meanwhile
             workshop = self._workshop = module.Workshop(loaded, self._tasks.start_soon, self._database)
             self._tasks.start_soon(workshop.tidy_up, loaded)
+            self._tasks.start_soon(purge_unused, self._sessions)
         return workshop
 
 

@@ -44,6 +44,13 @@ EXT_METHODS = (
 )
 """The requests of our own that are served (A3.7, A26). Sessions are listed by ACP's own session/list."""
 
+LSP_METHODS = (
+    *("lsp/hover", "lsp/definition", "lsp/references", "lsp/diagnostics"),
+    *("lsp/documentSymbols", "lsp/workspaceSymbol", "lsp/codeActions"),
+)
+LSP_NOTIFICATIONS = ("lsp/publishDiagnostics", "lsp/didSave")
+"""What a client may serve and tell of its language servers (A27); it says which under `_meta.lsp`."""
+
 # Where keys are stored, and for which address: the older form of terminal login runs without the agent's environment.
 _LOGIN_VARIABLES = (
     "ACP_AGENT_CONFIG",
@@ -77,7 +84,13 @@ def initialize_result(params: JsonObject | None = None, *, fork: bool = False) -
             "mcpCapabilities": {"http": True, "sse": False},
             "sessionCapabilities": session,
             "auth": {"logout": {}},
-            "_meta": {"acp_agent": {"config_options": True, "ext_methods": list(EXT_METHODS)}},
+            "_meta": {
+                "acp_agent": {
+                    "config_options": True,
+                    "ext_methods": list(EXT_METHODS),
+                    "lsp": {"methods": list(LSP_METHODS), "notifications": list(LSP_NOTIFICATIONS)},
+                }
+            },
         },
         "authMethods": _auth_methods((params or {}).get("clientCapabilities")),
     }

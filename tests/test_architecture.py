@@ -24,6 +24,8 @@ EXTERNALS = {
     "httpcore": {"net"},
     "httpx": {"net"},
     "idna": {"net"},
+    "jsonrpcserver": {"protocol"},
+    "keyring": {"store"},
     "lxml": {"tools"},
     "mcp": {"mcp"},
     "pathspec": {"execution"},
@@ -40,7 +42,10 @@ EXTERNALS = {
 # Distributions whose import name is another.
 IMPORT_NAMES = {"beautifulsoup4": "bs4", "google-re2": "re2"}
 # Where everything may go wrong and one answer is owed all the same: a tool's call, a turn, a request, a server's life.
-CATCH_ALL = {"compose/mcp.py", "execution/dyn.py", "protocol/session.py", "protocol/peer.py"}
+CATCH_ALL = {
+    *("compose/mcp.py", "execution/dyn.py", "protocol/outbox.py", "protocol/peer.py", "protocol/session.py"),
+    *("protocol/turn_slot.py", "store/os_keyring.py"),
+}
 # What runs before the first answer.
 LIGHT = ["__init__.py", "__main__.py", "boot.py", "capabilities.py"]
 
@@ -181,6 +186,8 @@ OPENS = {
     "cli/commands.py": "--config",
     "cli/config.py": "the configuration file",
     "cli/editor/files.py": "the demo editor's own side",
+    "cli/session_export.py": "the file a session is exported to",
+    "cli/sessions.py": "the database, in the data folder",
     "cli/demo/project.py": "the demo's own folder",
     "cli/demo/steps.py": "the demo's own folder",
     "cli/demo/story.py": "the demo's own folder",
@@ -206,7 +213,6 @@ OPENS = {
     "log.py": "the log file",
     "protocol/paths.py": "the session's folders",
     "protocol/proxy_terminal.py": "our own temporary folder",
-    "protocol/server.py": "the session's folders",
     "store/audit.py": "the audit file",
     "store/db_opening.py": "the database",
     "store/network_file_system.py": "/proc/self/mountinfo",
@@ -216,6 +222,9 @@ OPENS = {
     "store/private_file.py": "files in the data folder",
     "store/private_toml.py": "files in the data folder",
     "store/trusted_folders.py": "the file of trusted folders",
+    "protocol/extension_methods.py": "the session's folders",
+    "protocol/session_params.py": "the session's folders",
+    "store/session_locks.py": "the file of session locks",
 }
 BY_NAME = {
     "os": {

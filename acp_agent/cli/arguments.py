@@ -33,6 +33,8 @@ def command_line() -> CommandLine:
     new = commands.add_parser
     acp = _add(new, "acp", "serve an editor on stdin and stdout (the default)")
     _add_choices(acp)
+    acp.add_argument("login", nargs="?", choices=["login"], help=argparse.SUPPRESS)  # editors append it to `acp`
+    acp.set_defaults(provider=None, stdin=False, no_check=False, list=False)
     _add(new, "demo", "watch an editor and the agent mend a small project; needs no key and no network")
     run = _add(new, "run", "answer one prompt in this folder, asking for permissions on the terminal")
     run.add_argument("prompt", metavar="PROMPT", type=_text, help="what to do")
@@ -41,6 +43,8 @@ def command_line() -> CommandLine:
     _add(new, "doctor", "check configuration, model, data folder and the programs used")
     config = _add(new, "config", "show the configuration in force, its file's path, or start a file")
     config.add_argument("action", choices=["show", "path", "init"])
+    _add_keys(new)
+    _add_sessions(_add(new, "sessions", "list, show, export or delete the conversations that are kept"))
     _add_check(_add(new, "check", "say what becomes of a path, a URL or a command, and why"))
     _add_audit(_add(new, "audit", "show the record of tool calls, or check that it is whole"))
     _add_filter(_add(new, "filter", "print what a model would read of a command's output, given on stdin"))
@@ -64,6 +68,39 @@ def _add_config(parser: CommandLine, default: str | None) -> None:
 def _add_choices(parser: CommandLine) -> None:
     parser.add_argument("--model", metavar="PROVIDER:MODEL", type=_model, help="the model to use")
     parser.add_argument("--mode", choices=[mode.value for mode in Mode], help="what the agent may do")
+
+
+def _add_keys(new: Callable[..., CommandLine]) -> None:
+    login = _add(new, "login", "store a provider's API key in the keyring, or a private file where there is none")
+    login.add_argument("--provider", metavar="NAME", type=_text, help="whose key it is; asked for if not given")
+    login.add_argument("--stdin", action="store_true", help="read the key from stdin")
+    login.add_argument("--no-check", action="store_true", help="store it without asking the server whether it takes it")
+    login.add_argument("--list", action="store_true", help="say which providers have a key, and from where")
+    logout = _add(new, "logout", "remove stored API keys")
+    logout.add_argument("provider", metavar="PROVIDER", type=_text, nargs="?", help="whose; all of them if not given")
+
+
+def _add_sessions(parser: CommandLine) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
+    listed = _add(actions.add_parser, "list", "print the sessions, the last used first, a line each")
+    where = listed.add_mutually_exclusive_group()
+    where.add_argument("--cwd", metavar="DIR", type=_text, help="only those of this folder")
+    where.add_argument("--all", action="store_true", help="those of every folder (the default)")
+    listed.add_argument("-n", "--number", metavar="N", type=_count, default=20, help="how many (20)")
+    listed.add_argument("--json", action="store_true", help="one JSON object a line")
+    show = _add(actions.add_parser, "show", "print a session as text")
+    show.add_argument("--json", action="store_true", help="its events, one JSON object a line")
+    export = _add(actions.add_parser, "export", "write a session to a file")
+    for action in (show, export):
+        action.add_argument("id", metavar="ID", type=_text, help="its id, or the first 4 characters or more")
+    target = export.add_mutually_exclusive_group()
+    target.add_argument("to", metavar="-", nargs="?", choices=["-"], help="an HTML page on standard output")
+    target.add_argument("--html", metavar="FILE", type=_text, help="an HTML page (acp-agent-ID.html in this folder)")
+    target.add_argument("--json", metavar="FILE", type=_text, help="JSON to import again; - for standard output")
+    export.add_argument("--force", action="store_true", help="write over a file that is there")
+    delete = _add(actions.add_parser, "delete", "delete sessions for good")
+    delete.add_argument("ids", metavar="ID", nargs="+", type=_text, help="as for show")
+    delete.add_argument("--yes", action="store_true", help="ask nothing")
 
 
 def _add_check(parser: CommandLine) -> None:

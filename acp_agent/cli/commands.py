@@ -19,6 +19,9 @@ _SUBCOMMANDS = {
     "filter": ("filter", "filtered"),
     "redact": ("redact", "redact"),
     "schema": ("schema", "schema"),
+    "sessions": ("sessions", "sessions"),
+    "login": ("login", "login"),
+    "logout": ("stored_keys", "logout"),
 }
 """Where each is: its module here, and its function there."""
 _BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it
@@ -49,11 +52,12 @@ def _is_file(path: str) -> bool:
 
 def _run(args: argparse.Namespace) -> int:
     """The subcommand, imported only now."""
-    if args.command not in _SUBCOMMANDS:  # acp, or no command at all
+    command = "login" if getattr(args, "login", None) else args.command
+    if command not in _SUBCOMMANDS:  # acp, or no command at all
         from acp_agent import boot
 
         return boot.main(_server_flags(args))
-    module, function = _SUBCOMMANDS[args.command]
+    module, function = _SUBCOMMANDS[command]
     return getattr(importlib.import_module(f"acp_agent.cli.{module}"), function)(args)
 
 

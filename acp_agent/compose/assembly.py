@@ -31,7 +31,7 @@ from acp_agent.compose.summary import Summarizer
 from acp_agent.compose.titles import Titles
 from acp_agent.config import Loaded, permission_file
 from acp_agent.config.conduct import conduct_at_start
-from acp_agent.core.choices import chosen
+from acp_agent.core.choices import Chosen, chosen
 from acp_agent.core.elicitation import Elicitor
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Event, Notice, Severity, UsageChanged
@@ -75,48 +75,28 @@ class Assembly:
         self._redactor = redactor(loaded, workshop.secrets, self._warn)
         session.redact = self._redactor
         self._emit = RedactedEvents(session.emit, self._redactor)
-        self._models = SessionModels(
-            workshop.catalog, self.in_force, self._redactor, self._tell, lambda: chosen(session.active, session.choices)
-        )
+        self._models = SessionModels(workshop.catalog, self.in_force, self._redactor, self._tell, self._chosen)
         self._elicitor = session_elicitor(peer, session.id, session.client, self._redactor, loaded.settings.acp)
         session.languages = languages(peer, session, loaded)
-        approver = RedactedApprover(
-            EditorApprover(peer, session.id, session.paths, loaded.settings.acp.question_timeout_secs), self._redactor
-        )
+        patience = loaded.settings.acp.question_timeout_secs
+        approver = RedactedApprover(EditorApprover(peer, session.id, session.paths, patience), self._redactor)
         self._mcp = McpOfSession(workshop, session, approver, self._cwd, self._trusts_folder, self._asker)
         self._embedder = self._place_texts()
         self._lasting = self._remembered(approver)
-        self._conversation = Conversation(
-            loaded.settings,
-            self._models,
-            self._emit,
-            self._redactor,
-            workshop.summaries(session),
-            lambda: self.toolset,
-            offer(loaded.settings, self._embedder, self._mcp.servers.joining, self._warn, self._redactor),
-            None if saved is None else saved.history,
-        )
+        self._conversation = self._spoken(saved)
         self._kept = Kept(self._conversation.history, self._models, self._lasting.memory, self._redactor)
         if saved is not None:
             self._kept.take_up(saved.tally)
-        titles = Titles(loaded.settings.memory.sessions, self._models.for_titles, self._redactor)
-        self._naming = Naming(session, titles, workshop.background)
+        self._naming = Naming(session, self._titles(), workshop.background)
         self._notes = ProjectNotes(
             loaded.file, lambda text: self._redactor(sanitize(text, terminal=False)), self._warn_plainly
         )
-        backends = SessionBackends(peer, session, loaded.settings, workshop.script_folder, self._emit, self._warn)
         self._plan = ShownPlan(self._emit, self._redactor)
         self._reformatter = self._mender()
-        helpers = Helpers(
-            self._memories,
-            self._conversation.compactor,
-            self._reformatter,
-            self._notes,
-            self._elicitor,
-            session.languages,
-            self._plan,
+        backends = SessionBackends(
+            peer, session, loaded.settings, workshop.script_folder, self._emit, self._warn, workshop.watchdog
         )
-        self._tools = self.tools(session, self._cwd, backends, self._lasting, helpers, self._redactor)
+        self._tools = self.tools(session, self._cwd, backends, self._lasting, self._helpers(), self._redactor)
         builders = Builders(partial(_same_model, reload), self._tools.stage, self._tools.closed, self._adopt)
         self.toolset = LiveToolset(loaded, builders, self._emit, self._tools.look)
 
@@ -157,7 +137,7 @@ class Assembly:
             self._redactor,
             self._complaints if self._session.languages else None,
         )
-        return SessionEngine(turns, self._kept, self._naming, self._mcp.servers)
+        return SessionEngine(turns, self._kept, self._naming, desk, toolset, self._mcp)
 
     def _reach(self) -> Reach:
         session = self._session
@@ -230,6 +210,36 @@ class Assembly:
         await self._emit(Notice(Severity.INFO, status))
 
     # ------------------------------------------------------------------------------------------ parts
+
+    def _spoken(self, saved: Saved | None) -> Conversation:
+        settings = self._loaded.settings
+        return Conversation(
+            settings,
+            self._models,
+            self._emit,
+            self._redactor,
+            self._workshop.summaries(self._session),
+            lambda: self.toolset,
+            offer(settings, self._embedder, self._mcp.servers.joining, self._warn, self._redactor),
+            None if saved is None else saved.history,
+        )
+
+    def _chosen(self) -> Chosen:
+        return chosen(self._session.active, self._session.choices)
+
+    def _titles(self) -> Titles:
+        return Titles(self._loaded.settings.memory.sessions, self._models.for_titles, self._redactor)
+
+    def _helpers(self) -> Helpers:
+        return Helpers(
+            self._memories,
+            self._conversation.compactor,
+            self._reformatter,
+            self._notes,
+            self._elicitor,
+            self._session.languages,
+            self._plan,
+        )
 
     def _remembered(self, approver: RedactedApprover) -> Lasting:
         settings, servers = self._loaded.settings, self._mcp.servers

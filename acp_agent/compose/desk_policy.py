@@ -6,15 +6,13 @@ from enum import StrEnum
 from typing import assert_never
 
 from acp_agent.compose.policy import session_policy
-from acp_agent.compose.verdicts import Finding, judged
+from acp_agent.compose.verdicts import Finding, call_with, judged
 from acp_agent.config import Loaded
 from acp_agent.core.conduct import Conduct
-from acp_agent.core.ports import Invocation, ToolContext
-from acp_agent.core.types import Access, CommandSubject, PathSubject, Subject, ToolCall, ToolResult, UrlSubject
+from acp_agent.core.types import Access, CommandSubject, PathSubject, Subject, UrlSubject
 from acp_agent.core.wrapper import Gate
 from acp_agent.gates.policy import PolicyGate
 from acp_agent.protocol.place import Place
-from acp_agent.tools.registry import default_tools
 from acp_agent.tools.visible import visible
 
 _MOST_STEPS = 20
@@ -88,20 +86,18 @@ class PolicyDesk:
             return
         match kind:
             case Kind.COMMAND:
-                yield from self._judge("run", "bash", "command", target, CommandSubject(target))
+                yield from self._judge("run", CommandSubject(target))
             case Kind.PATH:
-                yield from self._judge("read", "read", "path", target, PathSubject(target, Access.READ))
-                yield from self._judge("write", "write", "path", target, PathSubject(target, Access.WRITE))
+                yield from self._judge("read", PathSubject(target, Access.READ))
+                yield from self._judge("write", PathSubject(target, Access.WRITE))
             case Kind.URL:
-                yield from self._judge("fetch", "fetch", "url", target, UrlSubject(target))
+                yield from self._judge("fetch", UrlSubject(target))
             case _:
                 assert_never(kind)
 
-    def _judge(self, verb: str, tool: str, argument: str, target: str, subject: Subject) -> Iterator[str]:
+    def _judge(self, verb: str, subject: Subject) -> Iterator[str]:
         """One call of the model's with this subject, judged."""
-        spec = next(each.spec() for each in default_tools() if each.name == tool)
-        call = ToolCall("check", tool, {argument: target})
-        invocation = Invocation(call, spec, target, _never, (subject,))
+        invocation = call_with(subject)
         found = judged(invocation, self._gates)
         yield f"- {verb}: {_told(found)}"
         policy = next((gate for gate in self._gates if isinstance(gate, PolicyGate)), None)
@@ -138,7 +134,3 @@ def _code(text: str) -> str:
 def _untold(problem: str) -> None:
     """The user has heard of it when the session began."""
     del problem
-
-
-async def _never(_: ToolContext) -> ToolResult:
-    raise AssertionError("a call was to be judged, not made")

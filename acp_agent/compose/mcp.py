@@ -18,6 +18,7 @@ from acp_agent.core.types import McpSubject, ToolCall, ToolSpec
 from acp_agent.gates.pins import PinBook, server_identity
 from acp_agent.gates.trust_level import TrustLevel
 from acp_agent.log import Log
+from acp_agent.protocol.extension_host import ListedServer
 from acp_agent.store.mcp_pins import McpPins
 from acp_agent.tools.mcp_tool import McpTool, server_slug, tool_names
 from acp_agent.tools.registry import Registry
@@ -111,15 +112,44 @@ class SessionServers:
     def start(self, servers: Iterable[McpServer]) -> None:
         """Start servers, in order of precedence: of two with one name the first counts, and the other is told."""
         for server in servers:
-            taken = next((name for name in self._served if _same(name, server.name)), None)
-            if taken is not None:
-                told = f"the MCP server {server.name!r} ({server.origin}) is not started: {taken!r} has its name"
+            if objection := self._objection(server):
+                told = f"the MCP server {server.name!r} ({server.origin}) is not started: {objection}"
                 self._tell(Notice(Severity.WARNING, told))
-                continue
-            self._identities[server.name] = server_identity(server)
-            served = _Served(self._connect(server, partial(self._changed, server.name)))
-            self._served[server.name] = served
-            self._background(partial(_run, served.connection))
+            else:
+                self._start(server)
+
+    def add(self, server: McpServer) -> str:
+        """Start one more, for which the next turn waits a moment, too; why it is not started, else ""."""
+        objection = self._objection(server)
+        if not objection:
+            self._begun = False
+            self._start(server)
+        return objection
+
+    def remove(self, name: str) -> bool:
+        """End one and take its tools away at once; False when there is none of that name."""
+        served = self._served.pop(name, None)
+        if served is None:
+            return False
+        del self._identities[name]
+        served.connection.close()
+        self._move()
+        return True
+
+    def listed(self) -> Sequence[ListedServer]:
+        """All of them, in the order they were started."""
+        connections = ((served, served.connection) for served in self._served.values())
+        return [ListedServer(each.server, each.state, (*served.tools,), each.problem) for served, each in connections]
+
+    def _objection(self, server: McpServer) -> str:
+        taken = next((name for name in self._served if _same(name, server.name)), None)
+        return "" if taken is None else f"{taken!r} has its name"
+
+    def _start(self, server: McpServer) -> None:
+        self._identities[server.name] = server_identity(server)
+        served = _Served(self._connect(server, partial(self._changed, server.name)))
+        self._served[server.name] = served
+        self._background(partial(_run, served.connection))
 
     def close(self) -> None:
         """End all of them; what their programs leave behind is cleared away in the background."""
@@ -198,6 +228,9 @@ class SessionServers:
         if served is not None:
             self._name_tools(served)
             self._tell_news(served)
+        self._move()
+
+    def _move(self) -> None:
         moved, self._moved = self._moved, anyio.Event()
         moved.set()
 

@@ -67,8 +67,9 @@ class McpOfSession:
         if self._started or loaded.fault is not None or not loaded.settings.mcp.enabled:
             return
         self._started = True
-        own = [each for each in loaded.settings.mcp.servers if each.enabled]
-        self._wanted = tuple(each for each in loaded.servers if each.enabled)
+        ended = self._session.place.ended
+        own = [each for each in loaded.settings.mcp.servers if each.enabled and each.name not in ended]
+        self._wanted = tuple(each for each in loaded.servers if each.enabled and each.name not in ended)
         self._workshop.secrets.add(secrets_of(own, os.environ))
         self.servers.start([*self._named(own, McpOrigin.CONFIG), *map(_at_home, self._session.place.servers)])
 
@@ -82,6 +83,20 @@ class McpOfSession:
                 self._workshop.secrets.add(_hidden(value for each in wanted for value in each.referred(os.environ)))
                 self.servers.start(self._named(wanted, McpOrigin.PROJECT))
         await self.servers.settled()
+
+    def add(self, server: McpServer, loaded: Loaded) -> str:
+        """Start one more of the editor's; why it is not started, else ""."""
+        if loaded.fault is not None or not loaded.settings.mcp.enabled:
+            return "MCP servers are switched off: [mcp] enabled"
+        pairs = server.reach.env if isinstance(server.reach, StdioServer) else server.reach.headers
+        self._workshop.secrets.add(_hidden(value for name, value in pairs if holds_secret(name)))
+        return self.servers.add(_at_home(server))
+
+    def remove(self, name: str) -> bool:
+        """End one, or do without one that was to be asked about; False when there is none of that name."""
+        left = tuple(each for each in self._wanted if each.name != name)
+        wanted, self._wanted = self._wanted, left
+        return self.servers.remove(name) or len(left) < len(wanted)
 
     async def _trusted(self, wanted: Sequence[McpServerSettings]) -> bool:
         approver = None if _nobody_is_asked(self._session.active) else self._approver

@@ -11,6 +11,7 @@ from acp_agent.core.errors import BackendUnavailable, ConfigError
 from acp_agent.core.events import EventSink, Notice, Severity
 from acp_agent.execution.audit import Auditor
 from acp_agent.execution.cache import Stamp
+from acp_agent.execution.command_watchdog import CommandWatchdog
 from acp_agent.execution.composite import CompositeFileSystem, CompositeTerminal
 from acp_agent.execution.file_stamp import file_stamp
 from acp_agent.execution.local_files import LocalFileSystem
@@ -29,6 +30,7 @@ class SessionBackends:
     settings        what the session began with
     script_folder   gives the folder for scripts the editor's terminal runs
     warn            told what the user should mend
+    watchdog        ends local commands when this process is gone
     terminal        where the user's commands run
     programs        where a tool runs a program for its own reading
     """
@@ -41,11 +43,13 @@ class SessionBackends:
         script_folder: Callable[[], str],
         emit: EventSink,
         warn: Callable[[str], None],
+        watchdog: CommandWatchdog,
     ) -> None:
         self._peer = peer
         self._session = session
         self._settings = settings
         self._emit = emit
+        self._watchdog = watchdog
         self.programs = self._local_terminal(warn)
         self.terminal = self._any_terminal(script_folder)
 
@@ -77,10 +81,10 @@ class SessionBackends:
     def _local_terminal(self, warn: Callable[[str], None]) -> LocalTerminal:
         shell = self._settings.tools.shell
         try:
-            return LocalTerminal(shell.env_allow, default_timeout=shell.timeout)
+            return LocalTerminal(shell.env_allow, default_timeout=shell.timeout, watchdog=self._watchdog)
         except ConfigError as error:
             warn(str(error))
-            return LocalTerminal(default_timeout=shell.timeout)
+            return LocalTerminal(default_timeout=shell.timeout, watchdog=self._watchdog)
 
     def _any_terminal(self, script_folder: Callable[[], str]) -> Terminal:
         if not self._session.client.terminal:

@@ -1,20 +1,25 @@
 """What answers the prompts of one session, and what is kept of it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from acp_agent.agent.history import History
+from acp_agent.compose.desk import SessionDesk
 from acp_agent.compose.kept_history import KeptHistory
-from acp_agent.compose.mcp import SessionServers
+from acp_agent.compose.mcp_servers import McpOfSession
 from acp_agent.compose.memory import GateMemory
 from acp_agent.compose.models import SessionModels
 from acp_agent.compose.naming import Naming
+from acp_agent.compose.reload import LiveToolset
+from acp_agent.compose.verdicts import Finding, call_with, judged
 from acp_agent.core.events import UsageChanged
+from acp_agent.core.mcp import McpServer
 from acp_agent.core.sessions import Change, Tally
-from acp_agent.core.types import JsonObject
+from acp_agent.core.types import JsonObject, Subject, ToolSpec
 from acp_agent.output.redaction import Redactor
 from acp_agent.protocol.answer import Answer
 from acp_agent.protocol.commands import Name
 from acp_agent.protocol.engine import TurnEngine
+from acp_agent.protocol.extension_host import ListedServer
 
 
 class Kept:
@@ -46,13 +51,28 @@ class Kept:
 
 
 class SessionEngine:
-    """Turns, and what comes before and after them."""
+    """Turns, what comes before and after them, and answers about the session for others than the model.
 
-    def __init__(self, turns: TurnEngine, kept: Kept, naming: Naming, servers: SessionServers) -> None:
+    desk      tells how the session is
+    toolset   its tools, by the configuration as it is on disk now
+    mcp       its MCP servers
+    """
+
+    def __init__(
+        self,
+        turns: TurnEngine,
+        kept: Kept,
+        naming: Naming,
+        desk: SessionDesk,
+        toolset: LiveToolset,
+        mcp: McpOfSession,
+    ) -> None:
         self._turns = turns
         self._kept = kept
         self._naming = naming
-        self._servers = servers
+        self._desk = desk
+        self._toolset = toolset
+        self._mcp = mcp
 
     async def answer(self, params: JsonObject) -> Answer:
         """One turn; see protocol.answer.Engine."""
@@ -72,4 +92,35 @@ class SessionEngine:
 
     async def close(self) -> None:
         """End the servers of the session; what their programs leave behind is cleared away in the background."""
-        self._servers.close()
+        self._mcp.servers.close()
+
+    # -------------------------------------------------------------------------------------- answers
+
+    def status(self) -> Sequence[str]:
+        """The lines of /status."""
+        return self._desk.status()
+
+    def tools(self) -> Sequence[ToolSpec]:
+        """What the model may call now."""
+        return self._toolset.specs()
+
+    def judged(self, subject: Subject) -> Finding:
+        """What would become of a call with this subject. Nothing is asked, and nothing runs."""
+        self._toolset.specs()  # takes up a configuration that has changed
+        gates = self._desk.reach.gates()
+        if not gates:
+            why = str(self._toolset.loaded.fault or "nothing runs in this session")
+            return Finding("deny", "", "", (why,))
+        return judged(call_with(subject), gates)
+
+    def servers(self) -> Sequence[ListedServer]:
+        """Its MCP servers."""
+        return self._mcp.servers.listed()
+
+    def add_server(self, server: McpServer) -> str:
+        """Start one more MCP server; why it is not started, else ""."""
+        return self._mcp.add(server, self._toolset.loaded)
+
+    def remove_server(self, name: str) -> bool:
+        """End an MCP server and take its tools away; False when there is none of that name."""
+        return self._mcp.remove(name)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from acp_agent.config import Loaded, data_path
+from acp_agent.config.credentials import credentials_file
 from acp_agent.config.tool_settings import ReadRule
 from acp_agent.core.errors import ConfigError
 from acp_agent.execution.own_files import OwnFiles
@@ -22,7 +23,7 @@ def session_roots(loaded: Loaded, cwd: str, additional: Sequence[str] = (), *, f
     tools = loaded.settings.tools
     allowed = tools.shell.allowed_paths if for_shell else tools.file.allowed_paths
     folders = (cwd, *additional, *filter(os.path.isdir, allowed))
-    own = OwnFiles(_own_files(loaded, cwd))
+    own = OwnFiles(_own_files(loaded, cwd), keys=(credentials_file(os.environ),))
     reading = _read_policy(loaded, folders, for_shell=for_shell)
     return Roots(cwd, folders[1:], policy=all_of(own, protected_paths(loaded, cwd), reading))
 

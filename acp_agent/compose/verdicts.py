@@ -4,14 +4,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
-from acp_agent.core.ports import Invocation
-from acp_agent.core.types import Allow, ApprovedBy, Ask, CommandSubject, Deny
+from acp_agent.core.ports import Invocation, ToolContext
+from acp_agent.core.types import (
+    Allow,
+    ApprovedBy,
+    Ask,
+    CommandSubject,
+    Deny,
+    McpSubject,
+    PathSubject,
+    Subject,
+    ToolCall,
+    ToolResult,
+    UrlSubject,
+)
 from acp_agent.core.wrapper import Gate
 from acp_agent.gates.blocklist import BlocklistGate
 from acp_agent.gates.command import Analysis, Plain, analyse
 from acp_agent.gates.judgement import canonical, judge
 from acp_agent.gates.permission import Approved, PermissionGate
 from acp_agent.gates.rules import Action, Rule
+from acp_agent.tools.registry import default_tools
 
 Word = Literal["blocked", "deny", "ask", "allow"]
 
@@ -38,6 +51,27 @@ class Finding:
     gate: str
     rule: str
     reasons: tuple[str, ...]
+
+
+def call_with(subject: Subject) -> Invocation:
+    """The call of the model's that a subject stands for, to be judged. It cannot be run."""
+    match subject:
+        case CommandSubject(command):
+            tool, argument, target = "bash", "command", command
+        case PathSubject(path, access):
+            tool, argument, target = "write" if access.changes else "read", "path", path
+        case UrlSubject(url):
+            tool, argument, target = "fetch", "url", url
+        case McpSubject():
+            raise ValueError("tools of MCP servers are their servers' to describe")
+        case _:
+            assert_never(subject)
+    spec = next(each.spec() for each in default_tools() if each.name == tool)
+    return Invocation(ToolCall("check", tool, {argument: target}), spec, target, _never, (subject,))
+
+
+async def _never(_: ToolContext) -> ToolResult:
+    raise AssertionError("a call was to be judged, not made")
 
 
 def judged(invocation: Invocation, gates: Iterable[Gate]) -> Finding:

@@ -31,6 +31,7 @@ from acp_agent.core.ports import Embedder
 from acp_agent.core.redaction import Redact
 from acp_agent.core.sessions import Saved
 from acp_agent.execution.audit import Auditor, Caller
+from acp_agent.execution.command_watchdog import CommandWatchdog
 from acp_agent.execution.process_tree import harden_process, kill_everything
 from acp_agent.gates.grants import GrantStore
 from acp_agent.llm.catalog import Catalog
@@ -71,6 +72,7 @@ class Workshop:
         self.credentials = CredentialStore(os.environ, self.secrets.add)
         self.credentials.introduce()
         self._scripts: tempfile.TemporaryDirectory[str] | None = None
+        self.watchdog = CommandWatchdog()
 
     async def aclose(self) -> None:
         """Close connections and remove what was written for running commands only."""
@@ -82,7 +84,7 @@ class Workshop:
 
     def kill_everything(self, within: float = 1.0) -> None:
         """End every process this one started, in at most `within` seconds. For the way out."""
-        kill_everything(within)
+        kill_everything(within, spared=self.watchdog.pid)
 
     def engine(
         self,

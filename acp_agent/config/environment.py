@@ -7,11 +7,11 @@ from pydantic import ValidationError
 
 from acp_agent.config.keys import RULES, Key, key_of
 from acp_agent.config.layers import Layer, Reader
-from acp_agent.config.places import CONFIG_VARIABLE, DATA_VARIABLE
+from acp_agent.config.places import CONFIG_VARIABLE, DATA_VARIABLE, FORK_VARIABLE
 
 PREFIX = "ACP_AGENT_"
 ALIASES = {"ACP_AGENT_MODEL": "llm.model", "ACP_AGENT_MAX_TOOL_ITERATIONS": "agent.max_tool_iterations"}
-_NOT_SETTINGS = (CONFIG_VARIABLE, DATA_VARIABLE)
+_NOT_SETTINGS = (CONFIG_VARIABLE, DATA_VARIABLE, FORK_VARIABLE)
 _YES_NO = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 

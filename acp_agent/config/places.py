@@ -11,6 +11,8 @@ from acp_agent.core.errors import ConfigError
 APP = "acp-agent"
 CONFIG_VARIABLE = "ACP_AGENT_CONFIG"
 DATA_VARIABLE = "ACP_AGENT_DATA_DIR"
+FORK_VARIABLE = "ACP_AGENT_ACP_FORK"
+"""See capabilities.fork_offered."""
 PROJECT_FILE = os.path.join(".acp-agent", "config.toml")
 
 

@@ -45,6 +45,10 @@ _SENTENCE = 1000  # characters of a reason, a rule, a path or a URL
 _SOURCES = {
     "grep": ClaimSource.CODE_SEARCH,
     "diagnostics": ClaimSource.DIAGNOSTICS,
+    "lsp_diagnostics": ClaimSource.DIAGNOSTICS,
+    "lsp_workspace_symbol": ClaimSource.CODE_SEARCH,
+    "lsp_definition": ClaimSource.CODE_SEARCH,
+    "lsp_references": ClaimSource.CODE_SEARCH,
     "memory_save": ClaimSource.MEMORY,
     "memory_search": ClaimSource.MEMORY,
 }

@@ -22,9 +22,18 @@ READING = frozenset(
         "invoke_skill",
         "read_overflow",
         "memory_search",
+        "update_plan",
+        "ask_user",
+        "lsp_hover",
+        "lsp_definition",
+        "lsp_references",
+        "lsp_diagnostics",
+        "lsp_document_symbols",
+        "lsp_workspace_symbol",
+        "lsp_code_actions",
     )
 )
-"""The tools of `readonly`, by id: those of S3.5, and two that read what the agent itself has kept."""
+"""The tools of `readonly`, by id: those of S3.5, and others that only read, ask the user, or show him a plan."""
 
 
 class AutonomyGate(Gate):

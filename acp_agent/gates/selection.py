@@ -33,6 +33,12 @@ GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
         "runtime": frozenset(("bash",)),
         "web": frozenset(("web_scrape", "fetch")),
         "memory": frozenset(("memory_save", "memory_search")),
+        "lsp": frozenset(
+            (
+                "lsp_hover", "lsp_definition", "lsp_references", "lsp_diagnostics", "lsp_document_symbols",
+                "lsp_workspace_symbol", "lsp_code_actions",
+            )
+        ),
     }
 )  # fmt: skip
 """The tools of each `group:NAME`, whether a session has them or not."""
@@ -40,7 +46,10 @@ GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
 PROFILES: Mapping[str, tuple[str, ...] | None] = MappingProxyType(
     {
         "full": None,
-        "coding": ("group:fs", "group:runtime", "group:web", "group:memory", "diagnostics", "read_overflow"),
+        "coding": (
+            *("group:fs", "group:runtime", "group:web", "group:memory", "group:lsp"),
+            *("diagnostics", "read_overflow", "update_plan", "ask_user"),
+        ),
         "minimal": ("read", "list_directory", "find_path", "grep", "read_overflow"),
     }
 )

@@ -108,7 +108,9 @@ class Fitted:
         framed = self.result.failure is None or bool(self._frame.head)
         if not (foreign and framed and text):
             return text
-        return fence(text, self._speaker.call_id, external=self._speaker.source if spec.external else None)
+        return fence(
+            text, self._speaker.call_id, external=(self._speaker.source or spec.name) if spec.external else None
+        )
 
     def _told(self, reference: str, trouble: str) -> str:
         if reference:

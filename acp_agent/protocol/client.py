@@ -2,13 +2,9 @@
 
 from dataclasses import dataclass
 
+from acp_agent.capabilities import LSP_METHODS
 from acp_agent.core.types import Json, JsonObject
 
-LSP_METHODS = (
-    *("lsp/hover", "lsp/definition", "lsp/references", "lsp/diagnostics"),
-    *("lsp/documentSymbols", "lsp/workspaceSymbol", "lsp/codeActions"),
-)
-"""What an editor may serve of its language servers (A27); taken for all of it where it does not say which."""
 _MOST_METHODS = 64
 
 
@@ -72,7 +68,7 @@ def _is_true(value: Json, *path: str) -> bool:
 
 
 def _lsp_methods(offered: Json) -> frozenset[str]:
-    """`{"methods": [...], "notifications": [...]}`; true or no `methods` in it stand for all."""
+    """`{"methods": [...], "notifications": [...]}`; true or no `methods` in it stand for all that can be asked."""
     match offered:
         case {"methods": list() as methods}:
             return frozenset(method for method in methods[:_MOST_METHODS] if isinstance(method, str))

@@ -60,7 +60,7 @@ class Outbox:
         """What is kept of the session; None where nothing is."""
         self.state: Callable[[], Change] | None = None
         """What else there is to be kept now, besides what is told: history, tally, model."""
-        self._translate = translate
+        self.translate = translate
         self._send = send
         self._background = background
         self._warn = warn
@@ -142,7 +142,7 @@ class Outbox:
             await self._write([event for event in batch if isinstance(event, Told)])
             for event in batch:
                 if not isinstance(event, UserMessage):  # the editor has drawn it itself
-                    for update in self._translate(event):
+                    for update in self.translate(event):
                         await self._send(update)
         except Exception:  # noqa: BLE001 - a task of its own: a bug costs these updates, not the agent
             _log.error("updates lost", exc_info=True)

@@ -12,6 +12,7 @@ class Place:
     servers   the MCP servers it names (A25)
     tools     the only tools or groups the client wants offered; None for all (G6)
     secrets   what the headers and the environment of its MCP servers hold, never to be shown (S9.4)
+    ended     names of MCP servers the editor has ended that are named elsewhere, such as in the configuration (A25.7)
     """
 
     cwd: str
@@ -19,3 +20,4 @@ class Place:
     servers: tuple[McpServer, ...] = ()
     tools: tuple[str, ...] | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    ended: frozenset[str] = frozenset()

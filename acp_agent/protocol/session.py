@@ -6,7 +6,7 @@ recently used of too many, or idle for long (A11). Whoever prompts it wakes it u
 """
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
@@ -27,9 +27,10 @@ from acp_agent.protocol.client import Client
 from acp_agent.protocol.lsp import EditorLanguages
 from acp_agent.protocol.options import config_options
 from acp_agent.protocol.paths import EditorPaths
-from acp_agent.protocol.peer import Incoming, Peer
+from acp_agent.protocol.peer import Incoming
 from acp_agent.protocol.place import Place
 from acp_agent.protocol.story import Story
+from acp_agent.protocol.surroundings import Surroundings
 from acp_agent.protocol.turn_slot import TurnSlot
 from acp_agent.protocol.updates import Updates
 from acp_agent.protocol.updates_stateless import session_info
@@ -41,23 +42,6 @@ _CANCELLED_FLUSH = 0.2
 """Seconds the store may hold up the answer to a turn that was cancelled (A13)."""
 _TURN_ENDS = 5.0
 """Seconds a turn that was told to end may take, before what it holds is taken from it (A10.1)."""
-
-Background = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a session is given by the process it lives in.
-
-    make_engine   makes what answers its prompts, to go on with what was saved. Raises AgentError
-    background    runs a task
-    clock         milliseconds since 1970
-    """
-
-    peer: Peer
-    make_engine: Callable[["Session", Saved | None], Awaitable[Engine]]
-    background: Background
-    clock: Callable[[], int]
 
 
 class Session:
@@ -105,6 +89,7 @@ class Session:
         self._engine: Engine | None = None
         self._engine_lock = anyio.Lock()
         self._announced = commands.Announcement()
+        self._rested = False
 
     # ------------------------------------------------------------------------------------- engine
 
@@ -112,7 +97,9 @@ class Session:
         """The engine, made once. Raises AgentError when the configuration does not allow one."""
         async with self._engine_lock:
             if self._engine is None:
-                saved, self._saved = self._saved or await self.story.before(), None
+                saved, self._saved = self._saved, None
+                if saved is None and self._rested:
+                    saved = await self.story.before()
                 self._engine = await self._around.make_engine(self, saved)
                 self.story.follow(self._engine.state)
             return self._engine
@@ -134,13 +121,25 @@ class Session:
         except Exception as error:  # noqa: BLE001 - only a head start: the first prompt meets the same and tells
             _log.warning("no engine yet", session=self.id, reason=str(error))
 
+    async def tell_commands(self) -> None:
+        """Tell the editor which slash commands make sense now, where that has changed (A17.1)."""
+        if self._engine is not None and not self.turns.closed:
+            await self._tell_commands(self._engine.commands())
+
     async def _tell_commands(self, available: Collection[commands.Name]) -> None:
         if news := self._announced.news(available):
             await self.update(news)
 
+    def move(self, cwd: str) -> None:
+        """Work in another folder. Nothing must be under way, and the engine of before is to be given back."""
+        self.place = replace(self.place, cwd=cwd)
+        self.paths = EditorPaths(cwd)
+        self.languages = None
+        self.story.move(cwd)
+
     async def rest(self) -> None:
         """Give back all but what makes the session known. Nothing must be under way; the next prompt wakes it up."""
-        self.awake = False
+        self.awake, self._rested = False, True
         await self._let_go()
 
     async def close(self, *, tell: bool = True) -> None:
@@ -181,7 +180,7 @@ class Session:
 
     async def _turn(self, params: JsonObject) -> Answer:
         await self.wake(self)
-        self._take_conduct()
+        self.take_conduct()
         try:
             engine = await self.engine()
         except AgentError as error:
@@ -218,11 +217,12 @@ class Session:
         if self.conduct != self._begun:
             return
         self.conduct, self._begun = conduct, replace(conduct)
-        self._take_conduct()
+        self.take_conduct()
         self.post_mode()
         self.post_options()
 
-    def _take_conduct(self) -> None:
+    def take_conduct(self) -> None:
+        """Obey what the user has chosen. For the beginning of a turn, or while none runs."""
         for each in fields(Conduct):  # the gates hold this very object
             setattr(self.active, each.name, getattr(self.conduct, each.name))
 

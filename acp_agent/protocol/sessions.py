@@ -10,55 +10,34 @@ up from other processes. Whoever may write one holds its lock; two processes nev
 What happens to one session happens one after another: a load waits until the loop of before is gone (A10.7).
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import replace
 from uuid import uuid4
 
 import anyio
 
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import Notice, Severity
-from acp_agent.core.sessions import Change, Saved, SessionRecord
+from acp_agent.core.sessions import Change, SessionRecord
 from acp_agent.log import Log
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.errors import RpcError, invalid_request, session_not_found
 from acp_agent.protocol.frames import INTERNAL_ERROR
 from acp_agent.protocol.late_keeper import LateKeeper
+from acp_agent.protocol.one_at_a_time import OneAtATime
 from acp_agent.protocol.place import Place
 from acp_agent.protocol.session import Session
+from acp_agent.protocol.session_hold import SessionHold, asked
+from acp_agent.protocol.session_opening import Opening, SessionLimits
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
 
-T = TypeVar("T")
 _log = Log(__name__)
 _MOST_KNOWN = 1000
 """Sessions that stay known while they rest; those beyond are forgotten here, and can be loaded."""
-_LET_GO = 3.0
-"""Seconds another process that is just ending gets to give a session back."""
-_LOOK = 0.05  # seconds between two looks at its lock: nothing tells when it is given back
-_TICK = 60.0
 _NEW_PATIENCE = 1.0
 """Seconds `session/new` waits for a database that is busy; then the session is written with its first turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """What a session is made of; `saved` is None for one that begins."""
-
-    record: SessionRecord
-    place: Place
-    client: Client
-    saved: Saved | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SessionLimits:
-    """`[acp]` max_sessions and session_idle_timeout_secs; 0 seconds keep idle sessions awake."""
-
-    awake: int = 16
-    idle_seconds: float = 1800.0
 
 
 class Sessions:
@@ -80,14 +59,14 @@ class Sessions:
         trouble: str = "",
     ) -> None:
         self.store = store
-        self._locks = locks
+        self._hold = SessionHold(locks)
         self._open_session = open_session
-        self._limits = limits
+        self.limits = limits
         self._clock = clock
         self._trouble = trouble
         self._known: dict[str, Session] = {}
         self._opening = 0
-        self._turns: dict[str, anyio.Lock] = {}
+        self._acts = OneAtATime()
 
     # -------------------------------------------------------------------------------------- opening
 
@@ -109,13 +88,13 @@ class Sessions:
 
         Raises RpcError: unknown, a prompt runs in it, another process has it, all there may be are busy.
         """
-        async with self._turn_of(session_id):
+        async with self._acts.of(session_id):
             before = self._known.get(session_id)
             if self.store is None:
                 return self.get(session_id)  # what is in memory is all there is (A5.11)
             if before is not None and before.turns.busy:
                 raise invalid_request("the session has a prompt in progress: cancel it first")
-            if await _asked(self.store.find(session_id)) is None:
+            if await asked(self.store.find(session_id)) is None:
                 raise session_not_found(session_id)
             async with self._room(session_id):
                 if before is not None:
@@ -126,11 +105,11 @@ class Sessions:
 
     async def fork(self, source_id: str, place: Place, client: Client) -> Session:
         """A new session with all of another's conversation, which stays as it is (A8). Raises RpcError as `take_up`."""
-        async with self._turn_of(source_id):
+        async with self._acts.of(source_id):
             source = self._known.get(source_id)
             if source is not None:
                 await source.story.settle()
-            saved = None if self.store is None else await _asked(self.store.of(source_id).saved())
+            saved = None if self.store is None else await asked(self.store.of(source_id).saved())
             if self.store is None or saved is None:
                 raise session_not_found(source_id)
             now = self._clock()
@@ -143,21 +122,23 @@ class Sessions:
                 updated_at=now,
             )
             async with self._room(source_id, made.id):
-                await _asked(self.store.fork(source_id, made, saved.conduct))
+                await asked(self.store.fork(source_id, made, saved.conduct))
                 return await self._opened(made.id, place, client)
 
     async def _opened(self, session_id: str, place: Place, client: Client) -> Session:
         """What is kept of a session, as a session. Raises RpcError."""
         assert self.store is not None
-        await self._lock(session_id)
+        await self._hold.take(session_id)
         try:
             keeper = self.store.of(session_id)
-            saved = _there(await _asked(keeper.saved()), session_id)
+            saved = await asked(keeper.saved())
+            if saved is None:  # deleted meanwhile
+                raise session_not_found(session_id)  # noqa: TRY301 - the lock is given back below
             record = replace(saved.record, cwd=place.cwd, additional=place.additional)
             session = self._open_session(Opening(record, place, client, saved))
             session.story.keep_with(keeper)
         except BaseException:
-            self._unlock(session_id)
+            self._hold.give_back(session_id)
             raise
         self._take(session)
         return session
@@ -166,10 +147,9 @@ class Sessions:
         """Write the first row. A database that cannot be written now is written with the first turn."""
         session.story.keep_with(keeper)
         try:
-            if self._locks is not None:
-                self._locks.take(session.id)
+            await self._hold.take(session.id)
             await keeper.make(patience=_NEW_PATIENCE)
-        except StoreUnavailable as error:
+        except (StoreUnavailable, RpcError) as error:
             _log.warning("session not written yet", session=session.id, reason=str(error))
 
     # -------------------------------------------------------------------------------------- finding
@@ -194,32 +174,42 @@ class Sessions:
     async def close(self, session_id: str) -> None:
         """End one; it can be loaded again. Raises RpcError for one that is not known here (A10.5)."""
         self.get(session_id)
-        async with self._turn_of(session_id):
+        async with self._acts.of(session_id):
             session = self._known.pop(session_id, None)
             if session is None:  # somebody else has closed it meanwhile
                 raise session_not_found(session_id)
             try:
                 await session.close()
             finally:
-                self._unlock(session_id)
+                self._hold.give_back(session_id)
 
     async def delete(self, session_id: str) -> bool:
         """End one and remove all that is kept of it; whether there was any. Raises RpcError (A10.6)."""
-        async with self._turn_of(session_id):
+        async with self._acts.of(session_id):
             session = self._known.pop(session_id, None)
             if session is not None:
                 await session.close(tell=False)
-            elif self.store is None or await _asked(self.store.find(session_id)) is None:
+            elif self.store is None or await asked(self.store.find(session_id)) is None:
                 return False
             else:
-                await self._lock(session_id)
+                await self._hold.take(session_id)
             try:
                 return (self.store is not None and await self.store.delete(session_id)) or session is not None
             except StoreUnavailable as error:
                 _log.error("session not deleted", session=session_id, reason=str(error))
                 raise RpcError(INTERNAL_ERROR, "session deletion not persisted") from None
             finally:
-                self._unlock(session_id)
+                self._hold.give_back(session_id)
+
+    async def move(self, session_id: str, cwd: str) -> None:
+        """Have one work in another folder from its next prompt on (A26). Raises RpcError, also while a prompt runs."""
+        async with self._acts.of(session_id):
+            session = self.get(session_id)
+            if session.turns.busy:
+                raise invalid_request("the session has a prompt in progress: cancel it first")
+            await self._hold.take(session_id)  # it may rest, and another process have it
+            session.move(cwd)
+            await self._lay_down(session)
 
     def cancel_all(self) -> None:
         """The editor is gone: end every turn."""
@@ -232,22 +222,11 @@ class Sessions:
             for session in self._known.values():
                 group.start_soon(session.story.settle)
 
-    async def reap(self) -> None:
-        """Put sessions to rest that nobody has used for long (A11.4). Runs for ever."""
-        while True:
-            await anyio.sleep(_TICK)
-            await self.rest_idle()
-
-    async def rest_idle(self) -> None:
-        """One round of it."""
-        limit = self._limits().idle_seconds
+    async def rest_idle(self, seconds: float) -> None:
+        """Put sessions to rest that nobody has used for so long (A11.4)."""
+        now = anyio.current_time()
         for session in self.all():
-            if (
-                limit
-                and session.awake
-                and not session.turns.busy
-                and anyio.current_time() - session.turns.used_at > limit
-            ):
+            if now - session.turns.used_at > seconds:
                 await self._rest(session)
 
     async def rest_all(self) -> None:
@@ -255,14 +234,18 @@ class Sessions:
         for session in self.all():
             await self._rest(session)
 
+    def in_use(self, session_id: str) -> bool:
+        """Whether a session is open, here or in another process."""
+        return session_id in self._known or not self._hold.is_free(session_id)
+
     # -------------------------------------------------------------------------------------- within
 
     async def wake(self, session: Session) -> None:
         """Make sure that a session may have an engine. Raises RpcError when it may not."""
         if session.awake:
             return
-        async with self._turn_of(session.id), self._room(session.id):
-            await self._lock(session.id)
+        async with self._acts.of(session.id), self._room(session.id):
+            await self._hold.take(session.id)
             session.awake = True
 
     def _take(self, session: Session) -> None:
@@ -276,21 +259,23 @@ class Sessions:
         """What was known of it makes place for another with its id."""
         self._known.pop(session.id, None)
         await session.close(tell=False)
-        self._unlock(session.id)
+        self._hold.give_back(session.id)
 
     async def _rest(self, session: Session) -> None:
-        async with self._turn_of(session.id):
-            if session.turns.busy or not session.awake:
-                return
-            await session.rest()
-            if self.store is not None:
-                session.story.keep_with(self.store.of(session.id))  # the former holds the conversation in memory
-            self._unlock(session.id)
+        async with self._acts.of(session.id):
+            if not session.turns.busy and session.awake:
+                await self._lay_down(session)
+
+    async def _lay_down(self, session: Session) -> None:
+        await session.rest()
+        if self.store is not None:
+            session.story.keep_with(self.store.of(session.id))  # the former holds the conversation in memory
+        self._hold.give_back(session.id)
 
     @asynccontextmanager
     async def _room(self, *spared: str) -> AsyncGenerator[None]:
         """Room for one more session that is awake, while the body makes it. Raises RpcError when all are busy."""
-        most = self._limits().awake
+        most = self.limits().awake
         while sum(session.awake for session in self._known.values()) + self._opening >= most:
             if not await self._rest_oldest(spared):
                 raise RpcError(INTERNAL_ERROR, f"session limit reached: {most} sessions are busy in this process")
@@ -304,55 +289,7 @@ class Sessions:
         """Put the idle session to rest that was used the longest time ago; False when there is none."""
         idle = (each for each in self._known.values() if each.awake and not each.turns.busy and each.id not in spared)
         for session in sorted(idle, key=lambda each: each.turns.used_at):
-            if session.id not in self._turns:  # or something happens to it just now
+            if session.id not in self._acts:  # or something happens to it just now
                 await self._rest(session)
                 return True
         return False
-
-    @asynccontextmanager
-    async def _turn_of(self, session_id: str) -> AsyncGenerator[None]:
-        """One thing after another happens to a session."""
-        lock = self._turns.setdefault(session_id, anyio.Lock())
-        try:
-            async with lock:
-                yield
-        finally:
-            statistics = lock.statistics()
-            if not statistics.locked and not statistics.tasks_waiting:
-                self._turns.pop(session_id, None)
-
-    async def _lock(self, session_id: str) -> None:
-        """Make sure that no other process writes it. Raises RpcError when one does, and goes on doing so."""
-        if self._locks is None:
-            return
-        deadline = anyio.current_time() + _LET_GO
-        try:
-            while not self._locks.take(session_id):
-                if anyio.current_time() > deadline:
-                    raise invalid_request("the session is open in another process of acp-agent: close it there first")
-                await anyio.sleep(_LOOK)
-        except StoreUnavailable as error:
-            raise _unavailable(error) from None
-
-    def _unlock(self, session_id: str) -> None:
-        if self._locks is not None:
-            self._locks.give_back(session_id)
-
-
-def _there(saved: Saved | None, session_id: str) -> Saved:
-    if saved is None:  # deleted meanwhile
-        raise session_not_found(session_id)
-    return saved
-
-
-async def _asked(question: Awaitable[T]) -> T:
-    """What the store answers. Raises RpcError: what is wrong with it is for the log, and in words for the user."""
-    try:
-        return await question
-    except StoreUnavailable as error:
-        raise _unavailable(error) from None
-
-
-def _unavailable(error: StoreUnavailable) -> RpcError:
-    _log.error("sessions cannot be read or written", reason=str(error))
-    return RpcError(INTERNAL_ERROR, "the sessions kept on this machine cannot be read now; the log says why")

@@ -69,16 +69,23 @@ class Story:
         self.record = replace(self.record, title=title)
         self.keep(Change(title=title))
 
+    def move(self, cwd: str) -> None:
+        """It goes on in another folder. No card is open."""
+        self.record = replace(self.record, cwd=cwd)
+        self._outbox.translate = self._updates().translate
+        self.keep(Change(cwd=cwd))
+
     async def before(self) -> Saved | None:
-        """What there is to go on with; None for a conversation that begins."""
+        """What there is to go on with, whoever has written it; None where nothing is kept, or can be read."""
         keeper = self._outbox.keeper
-        if keeper is None or not self.record.prompts:
-            return None
         try:
-            return await keeper.saved()
+            saved = None if keeper is None else await keeper.saved()
         except StoreUnavailable as error:
             self._warn(f"what was said before cannot be read, the model does not know it: {error}")
             return None
+        if saved is not None:
+            self.record = saved.record
+        return saved
 
     async def told(self) -> AsyncGenerator[JsonObject]:
         """The conversation so far, as updates (A6.3). Raises StoreUnavailable."""

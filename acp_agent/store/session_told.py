@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TypeAlias, cast
 
 from acp_agent.core.events import TextDelta, ThoughtDelta, Told
+from acp_agent.core.sessions import ToldAt
 from acp_agent.store.told_json import told_row
 
 _PAGE_ROWS = 256
@@ -34,6 +35,14 @@ def append(connection: sqlite3.Connection, session: str | bytes, rows: Sequence[
     connection.executemany(
         "INSERT INTO told (conversation_id, seq, at, kind, body) VALUES (?, ?, ?, ?, ?)",
         [(session, seq, now, kind, body) for seq, (kind, body) in enumerate(rows, last + 1)],
+    )
+
+
+def restore(connection: sqlite3.Connection, session: str | bytes, told: Iterable[ToldAt]) -> None:
+    """Give a session without any what was told elsewhere, at its times. Raises sqlite3.Error, StoreUnavailable."""
+    connection.executemany(
+        "INSERT INTO told (conversation_id, seq, at, kind, body) VALUES (?, ?, ?, ?, ?)",
+        ((session, seq, one.at, *told_row(one.event)) for seq, one in enumerate(told, 1)),
     )
 
 

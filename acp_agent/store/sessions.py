@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 
@@ -10,11 +10,13 @@ import anyio
 
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.sessions import SessionRecord, Tally
+from acp_agent.core.sessions import Saved, SessionRecord, Tally, ToldAt
 from acp_agent.store.conversations import gone, record_of, was_deleted
 from acp_agent.store.db import Database
 from acp_agent.store.record_json import dumped, written
+from acp_agent.store.session_history import StoredHistory
 from acp_agent.store.session_keeper import SessionKeeper
+from acp_agent.store.session_told import restore
 from acp_agent.store.stored_text import from_column, to_column
 
 _DAY = 24 * 60 * 60 * 1000
@@ -51,6 +53,7 @@ _PAGE_OF_CWD = """
     FROM conversations WHERE cwd = ? AND (updated_at, id) < (?, ?) AND prompts >= ?
     ORDER BY updated_at DESC, id DESC LIMIT ?
 """
+_KNOWN = "UPDATE conversations SET knowledge = ?, tokens = ? WHERE id = ?"
 _DELETE = (
     "INSERT INTO deleted_conversations SELECT id, ? FROM conversations WHERE id = ? ON CONFLICT DO NOTHING",
     "DELETE FROM conversations WHERE id = ?",
@@ -152,6 +155,19 @@ class SessionStore:
             return True
 
         return await self._database.write_at_once(step)
+
+    async def take_in(self, saved: Saved, told: Sequence[ToldAt]) -> None:
+        """Keep a session from elsewhere under an id of its own, whole or not at all. A time of 0 is now."""
+        row, key = self._row(saved.record, saved.conduct, saved.tally), to_column(saved.record.id)
+        history = saved.history
+
+        def step(connection: sqlite3.Connection) -> None:
+            _insert(connection, saved.record.id, row)
+            connection.execute(_KNOWN, (history.knowledge, history.tokens, key))
+            restore(connection, key, told)
+            StoredHistory(key).write(connection, history.messages)
+
+        await self._database.write_at_once(step)
 
     async def purge_unused(self, days: int, in_use: Callable[[str], bool]) -> int:
         """Remove sessions that got no prompt, and what is left of ones that never came to be; returns how many went.

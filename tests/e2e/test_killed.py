@@ -1,5 +1,6 @@
 """kill -9 of the agent in the middle of a turn: nothing it started is left (security.md 3)."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -45,12 +46,17 @@ async def test_all_that_a_command_started_is_gone_and_nothing_else(tmp_path, str
         prompt = editor.prompt_params(session, "go")
         await editor.send_line({"jsonrpc": "2.0", "id": "p", "method": "session/prompt", "params": prompt})
         pids = [int(word) for word in (await alive.line()).split()]
-        below = [process.pid for process in psutil.Process(editor.agent.pid).children(recursive=True)]
-        assert len(pids) == 5
-        assert set(pids) < set(below), "the watchdog is there too, and ends with them"
-        os.kill(editor.agent.pid, signal.SIGKILL)
-        await processes_ended(below, within=WITHIN)
-        assert stranger.poll() is None
+        below = psutil.Process(editor.agent.pid).children(recursive=True)
+        try:
+            assert len(pids) == 5
+            assert set(pids) < {each.pid for each in below}, "the watchdog is there too, and ends with them"
+            os.kill(editor.agent.pid, signal.SIGKILL)
+            await processes_ended([each.pid for each in below], within=WITHIN)
+            assert stranger.poll() is None
+        finally:
+            for each in below:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    each.kill()
 
 
 async def test_an_agent_that_ends_as_it_should_takes_its_watchdog_with_it(tmp_path):

@@ -35,5 +35,8 @@ class Home:
             "ACP_AGENT_CONFIG": str(self.config),
             "ACP_AGENT_DATA_DIR": str(self.data),
             "PYTHONDONTWRITEBYTECODE": "1",
+            # No requests beside those a test is about.
+            "ACP_AGENT_LLM__LIST_MODELS": "false",
+            "ACP_AGENT_MEMORY__SESSIONS__TITLES": "prompt",
             **self.extra,
         }

@@ -5,6 +5,7 @@ import itertools
 import struct
 import zlib
 from collections.abc import AsyncIterator, Iterable
+from functools import cache
 
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
@@ -90,6 +91,7 @@ def total(prices: Iterable[Decimal], discount: int = 0) -> Decimal:
 """
 
 
+@cache
 def picture(width: int = 320, height: int = 120) -> ImagePart:
     """A small PNG: bars on a pale ground."""
     rows = b"".join(

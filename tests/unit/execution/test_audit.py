@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,16 @@ async def test_the_kind_of_source_follows_from_the_subjects(audited, tool, subje
     await audited.run(call(tool, *subjects), ToolResult("x"))
     assert audited.record.get("claim_source") == source
     assert audited.record.get("mcp_server_id") == ("x" if source == "mcp" else None)
+
+
+@pytest.mark.parametrize(
+    ("tool", "source"),
+    [("lsp_definition", "code_search"), ("lsp_diagnostics", "diagnostics"), ("lsp_hover", "file_system")],
+)
+async def test_a_language_server_that_searches_or_complains_is_a_source_of_its_kind(audited, tool, source):
+    asked = call("read", PathSubject("a", Access.READ))
+    await audited.run(replace(asked, call=replace(asked.call, name=tool)), ToolResult("x"))
+    assert audited.record.get("claim_source") == source
 
 
 async def test_what_is_known_of_the_caller_is_told(tmp_path):

@@ -34,6 +34,18 @@ async def test_reading_them_is_fine(tmp_path: Path) -> None:
         assert await LocalFileSystem(roots).read_text("config.toml") == "x = 1"
 
 
+async def test_the_keys_among_them_are_not_read_either(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "keys.toml").write_text("key = 'obviously fake'")
+    (tmp_path / "data" / "credentials.toml").symlink_to("../keys.toml")
+    own = OwnFiles((str(tmp_path / "data"),), keys=(str(tmp_path / "data" / "credentials.toml"),))
+    with Roots(str(tmp_path), policy=own) as roots:
+        for path in ("data/credentials.toml", "keys.toml"):
+            with pytest.raises(Refused, match="the agent's own keys"):
+                await LocalFileSystem(roots).read_text(path)
+    assert own(str(tmp_path / "data" / "Credentials.TOML"), Access.READ) is not None
+
+
 @pytest.mark.parametrize("access", [Access.WRITE, Access.MOVE, Access.DELETE])
 def test_of_a_file_that_is_a_link_neither_it_nor_what_it_leads_to_is_touched(tmp_path: Path, access: Access) -> None:
     (tmp_path / "dotfiles").mkdir()

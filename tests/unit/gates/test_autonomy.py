@@ -18,6 +18,8 @@ from acp_agent.core.types import (
     UrlSubject,
 )
 from acp_agent.gates.autonomy import READING, AutonomyGate
+from acp_agent.tools.ask_user import AskUser
+from acp_agent.tools.lsp import lsp_tools
 from acp_agent.tools.registry import default_tools
 from tests.unit.gates.chain import SPECS, Recorder, call, command
 
@@ -41,8 +43,14 @@ def test_the_tools_of_readonly_are_those_of_the_seeds_and_what_reads_the_agents_
     } <= READING
     offered = {tool.name for tool in default_tools() if gate().allows(tool.spec())}
     assert offered == {tool.name for tool in default_tools()} & READING
-    assert {"read", "grep", "find_path", "list_directory"} <= offered
+    assert {"read", "grep", "find_path", "list_directory", "update_plan"} <= offered
     assert offered.isdisjoint({"bash", "write", "edit", "delete_path", "move_path", "copy_path", "diagnostics"})
+
+
+def test_language_servers_and_the_user_may_be_asked_in_readonly():
+    asking = (AskUser(), *lsp_tools(lambda _: True))
+    assert len(asking) == 8
+    assert all(gate().allows(tool.spec()) for tool in asking)
 
 
 def test_above_readonly_everything_is_offered_and_passes():

@@ -22,6 +22,7 @@ from acp_agent.gates.selection import (
     session_tools,
     unknown_entries,
 )
+from acp_agent.tools.lsp import lsp_tools
 from acp_agent.tools.registry import default_tools
 from tests.unit.gates.chain import Recorder, call, command
 
@@ -76,6 +77,12 @@ def test_the_profiles_are_what_they_say():
 def test_every_built_in_tool_of_today_belongs_to_coding():
     selection = Selection(ToolChoice("coding"), ALIASES)
     assert [tool.name for tool in default_tools() if selection.objection(tool.name)] == []
+
+
+def test_the_tools_of_language_servers_are_a_group_of_coding():
+    names = {tool.name for tool in lsp_tools(lambda _: True)}
+    assert GROUPS["lsp"] == names
+    assert [name for name in names if Selection(ToolChoice("coding"), ALIASES).objection(name)] == []
 
 
 def test_groups_and_other_names_are_understood():

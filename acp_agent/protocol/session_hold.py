@@ -1,0 +1,69 @@
+"""Which sessions this process may write: two processes never write one at once (A6.8, A10.7)."""
+
+from collections.abc import Awaitable
+from typing import TypeVar
+
+import anyio
+
+from acp_agent.core.errors import StoreUnavailable
+from acp_agent.log import Log
+from acp_agent.protocol.errors import RpcError, invalid_request
+from acp_agent.protocol.frames import INTERNAL_ERROR
+from acp_agent.store.session_locks import SessionLocks
+
+T = TypeVar("T")
+_log = Log(__name__)
+_LET_GO = 3.0
+"""Seconds another process that is just ending gets to give a session back."""
+_LOOK = 0.05  # seconds between two looks at its lock: nothing tells when it is given back
+
+
+class SessionHold:
+    """The locks, for those who can wait a moment. `locks` is None where nothing is kept, so that all are ours."""
+
+    def __init__(self, locks: SessionLocks | None) -> None:
+        self._locks = locks
+
+    async def take(self, session_id: str) -> None:
+        """Hold one. Raises RpcError when another process does, and goes on doing so."""
+        if self._locks is None:
+            return
+        deadline = anyio.current_time() + _LET_GO
+        try:
+            while not self._locks.take(session_id):
+                if anyio.current_time() > deadline:
+                    raise invalid_request("the session is open in another process of acp-agent: close it there first")
+                await anyio.sleep(_LOOK)
+        except StoreUnavailable as error:
+            raise unreadable(error) from None
+
+    def give_back(self, session_id: str) -> None:
+        """Hold it no longer."""
+        if self._locks is not None:
+            self._locks.give_back(session_id)
+
+    def is_free(self, session_id: str) -> bool:
+        """Whether nobody holds it, neither we nor another process."""
+        if self._locks is None:
+            return False
+        try:
+            free = self._locks.take(session_id)
+        except StoreUnavailable:
+            return False
+        if free:
+            self._locks.give_back(session_id)
+        return free
+
+
+async def asked(question: Awaitable[T]) -> T:
+    """What the store answers. Raises RpcError."""
+    try:
+        return await question
+    except StoreUnavailable as error:
+        raise unreadable(error) from None
+
+
+def unreadable(error: StoreUnavailable) -> RpcError:
+    """What is wrong with the store is for the log; the editor hears that it is (A5.6)."""
+    _log.error("sessions cannot be read or written", reason=str(error))
+    return RpcError(INTERNAL_ERROR, "the sessions kept on this machine cannot be read now; the log says why")
