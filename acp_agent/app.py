@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, cast
 
 import anyio
 import anyio.to_thread
@@ -28,7 +28,6 @@ from acp_agent.core.sessions import Saved
 from acp_agent.core.types import JsonObject
 from acp_agent.protocol.answer import Engine
 from acp_agent.protocol.authentication import AuthState
-from acp_agent.protocol.errors import method_not_found
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.server import Server
 from acp_agent.protocol.session import Session
@@ -45,6 +44,7 @@ from acp_agent.store.sessions import SessionStore
 if TYPE_CHECKING:
     from acp_agent.boot import Handover
     from acp_agent.compose.workshop import Workshop
+    from acp_agent.protocol.extensions import Extensions
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LAST_RESORT = 1.0
@@ -72,6 +72,7 @@ class App:
         self._limits = SessionLimits()
         self._lists = ModelLists(os.environ, self._models_listed)
         self._database: Database | None = None
+        self._extensions: Extensions | None = None
         self._sessions = self._kept_sessions()
 
     def _kept_sessions(self) -> Sessions:
@@ -136,8 +137,12 @@ class App:
 
     async def _extend(self, method: str, params: JsonObject) -> JsonObject:
         """A request of our own. Few editors make any: all behind it is loaded at the first."""
-        del params
-        raise method_not_found(method)
+        if self._extensions is None:
+            module = await anyio.to_thread.run_sync(
+                importlib.import_module, "acp_agent.compose.extension_host", abandon_on_cancel=True
+            )
+            self._extensions = cast("Extensions", module.extensions(self._sessions, self._configured, _now))
+        return await self._extensions.request(method, params)
 
     # -------------------------------------------------------------------------------------- sessions
 
@@ -149,7 +154,11 @@ class App:
         self._limits = SessionLimits(acp.max_sessions, acp.session_idle_timeout_secs)
 
         async def make_engine(session: Session, saved: Saved | None) -> Engine:
-            return (await self._load_workshop(loaded)).engine(self._peer, session, loaded, reload, saved)
+            workshop = await self._load_workshop(loaded)
+            if session.place.cwd == place.cwd:
+                return workshop.engine(self._peer, session, loaded, reload, saved)
+            elsewhere = partial(load, self._flags, os.environ, session.place.cwd)
+            return workshop.engine(self._peer, session, elsewhere(), elsewhere, saved)
 
         llm, saved = loaded.settings.llm, opening.saved
         choices = ModelChoices(llm, acp.available_models, self._lists.of(llm), fetches=llm.list_models)
@@ -167,6 +176,9 @@ class App:
             saved,
             [Notice(Severity.WARNING, problem) for problem in problems],
         )
+
+    def _configured(self, cwd: str) -> Loaded:
+        return load(self._flags, os.environ, cwd)
 
     def _models_listed(self) -> None:
         """Other models can be chosen now: tell whoever shows them."""

@@ -1,12 +1,16 @@
 """Reading the audit, for people: its last lines, its next ones, one record."""
 
+import json
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
+from acp_agent.core.types import JsonObject
 from acp_agent.store.audit_line import MAX_LINE, Broken, Sealed, unseal
 
 _BLOCK = 64 * 1024
+_CONTINUES = b'"kind":"continues"'
 
 
 def tail(path: str, count: int, wait: Callable[[], None] | None = None) -> Iterator[bytes]:
@@ -36,6 +40,43 @@ def tail(path: str, count: int, wait: Callable[[], None] | None = None) -> Itera
             return
 
 
+def last_of(path: str, caller_id: str, count: int) -> tuple[JsonObject, ...]:
+    """The last `count` records of one session, oldest first, also of files this one continues; () without a file.
+
+    Raises OSError.
+    """
+    mark = f'"caller_id":{json.dumps(caller_id)}'.encode()
+    found: tuple[JsonObject, ...] = ()
+    seen: set[str] = set()
+    while len(found) < count and path not in seen and os.path.isfile(path):
+        seen.add(path)
+        last, older = deque[JsonObject](maxlen=count - len(found)), ""
+        with open(path, "rb") as file:
+            while line := file.readline(MAX_LINE):
+                if mark not in line and _CONTINUES not in line:  # most are others': a fifth of the time
+                    continue
+                record = _whole(line)
+                if record.get("kind") == "continues":
+                    older = _older(path, record)
+                elif record.get("caller_id") == caller_id:
+                    last.append(record)
+        found, path = (*last, *found), older
+    return found
+
+
+def _whole(line: bytes) -> JsonObject:
+    """A record; nothing in place of one that is damaged."""
+    try:
+        return unseal(line.removesuffix(b"\n")).record
+    except Broken:
+        return {}
+
+
+def _older(path: str, record: JsonObject) -> str:
+    """The file that a file continues, by its record of that."""
+    return os.path.join(os.path.dirname(path), os.path.basename(str(record.get("file"))))
+
+
 def records(path: str) -> Iterator[Sealed]:
     """Every whole record of a file, in order, then of the files it continues. Raises OSError when there is no file."""
     seen: set[str] = set()
@@ -49,9 +90,8 @@ def records(path: str) -> Iterator[Sealed]:
                 except Broken:
                     continue
                 if sealed.record.get("kind") == "continues":
-                    older = str(sealed.record.get("file"))
+                    older = _older(path, sealed.record)
                 yield sealed
-        older = os.path.join(os.path.dirname(path), os.path.basename(older))
         if os.path.isfile(older):
             path = older
 

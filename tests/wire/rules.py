@@ -29,6 +29,7 @@ class _Judge:
         self.asked: dict[Any, Frame] = {}
         self.sessions: set[str] = set()
         self.prompting: dict[str, int] = {}  # session -> prompts not yet answered
+        self.loading: set[str] = set()  # sessions whose past is being told
         self.calls: dict[str, str] = {}  # id -> status
         self.sessions_of_calls: dict[str, str] = {}
         self.terminals: dict[str, str] = {}  # id -> "open" | "released"
@@ -47,9 +48,15 @@ class _Judge:
     def _client(self, frame: Frame) -> None:
         if frame.is_request:
             self.asked[frame.message["id"]] = frame
+            session = text_at(frame.params, "sessionId")
             if frame.method == "session/prompt":
-                session = text_at(frame.params, "sessionId")
                 self.prompting[session] = self.prompting.get(session, 0) + 1
+            elif frame.method in {"session/load", "session/resume"}:
+                self.sessions.add(session)  # editors know it before they ask
+            if frame.method == "session/load":
+                self.loading.add(session)
+                for call in [call for call, of in self.sessions_of_calls.items() if of == session]:
+                    del self.calls[call], self.sessions_of_calls[call]  # they are told again
         elif made := text_at(frame.message, "result", "terminalId"):
             self.terminals.setdefault(made, "open")
 
@@ -59,8 +66,15 @@ class _Judge:
             yield f"an answer to nothing that was asked, or the second one: id {frame.message.get('id')!r}"
             return
         session = text_at(asked.params, "sessionId")
-        if asked.method == "session/new":
+        if asked.method in {"session/new", "session/fork"}:
             self.sessions.add(text_at(frame.message, "result", "sessionId"))
+        elif asked.method == "session/load":
+            self.loading.discard(session)
+            for call, of in self.sessions_of_calls.items():
+                if of == session and self.calls[call] not in _FINAL:
+                    yield f"the past was told without the end of its tool call {call}"
+        elif asked.method in {"session/close", "session/delete"} and "result" in frame.message:
+            self.sessions.discard(session)
         elif asked.method == "session/prompt":
             self.prompting[session] -= 1
             if self.prompting[session] == 0:
@@ -87,7 +101,7 @@ class _Judge:
         kind = text_at(update, "sessionUpdate")
         if session not in self.sessions:
             yield f"{kind} for a session that was not answered yet"
-        if kind not in _ANYTIME and not self.prompting.get(session):
+        if kind not in _ANYTIME and not self.prompting.get(session) and session not in self.loading:
             yield f"{kind} outside a turn"
         if kind in {"tool_call", "tool_call_update"}:
             yield from self._call(session, kind, update)
@@ -110,7 +124,9 @@ class _Judge:
             if not text_at(place, "path").startswith("/"):
                 yield f"tool call {call} with a relative path: {place.get('path')!r}"
         for item in objects_at(update, "content"):
-            if item.get("type") == "terminal":
+            if item.get("type") == "terminal" and session in self.loading:
+                yield f"tool call {call} of the past shows a terminal"
+            elif item.get("type") == "terminal":
                 yield from self._embed(text_at(item, "terminalId"), call)
 
     def _embed(self, terminal: str, call: str) -> Iterator[str]:

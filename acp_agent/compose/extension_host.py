@@ -1,0 +1,211 @@
+"""What the extension methods answer from: the store, and the engines of the sessions that are open (A26, A25.7)."""
+
+import os
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from uuid import uuid4
+
+import anyio
+import anyio.to_thread
+
+from acp_agent.compose.session_engine import SessionEngine
+from acp_agent.config import Loaded
+from acp_agent.config.audit_settings import audit_file
+from acp_agent.config.conduct import conduct_at_start
+from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.events import UserMessage
+from acp_agent.core.mcp import McpServer
+from acp_agent.core.messages import Usage
+from acp_agent.core.sessions import Saved, SessionRecord, Tally, ToldAt
+from acp_agent.core.types import JsonObject, Subject, ToolSpec
+from acp_agent.output.sanitize import sanitize
+from acp_agent.protocol.errors import invalid_params, invalid_request, session_not_found
+from acp_agent.protocol.extension_host import Judged, ListedServer, SessionStatus
+from acp_agent.protocol.extensions import Extensions
+from acp_agent.protocol.mcp_servers import MAX_SERVERS
+from acp_agent.protocol.session import Session
+from acp_agent.protocol.sessions import Sessions
+from acp_agent.store.audit_read import last_of
+from acp_agent.store.sessions import SessionStore
+
+_LONGEST_TITLE = 200  # characters
+_MOST = 2**53
+"""What is counted in a file counts at most this: more is no number to every reader of JSON."""
+
+
+def extensions(sessions: Sessions, configured: Callable[[str], Loaded], clock: Callable[[], int]) -> Extensions:
+    """The extension methods over the sessions of this process."""
+    return Extensions(SessionsHost(sessions, configured, clock))
+
+
+class SessionsHost:
+    """A protocol.extension_host.ExtensionHost over what a process has open and keeps.
+
+    configured   reads the configuration for a session in a folder
+    clock        milliseconds since 1970
+    """
+
+    def __init__(self, sessions: Sessions, configured: Callable[[str], Loaded], clock: Callable[[], int]) -> None:
+        self._sessions = sessions
+        self._configured = configured
+        self._clock = clock
+
+    # ------------------------------------------------------------------------------- of the store
+
+    async def saved(self, session_id: str) -> Saved:
+        """See ExtensionHost. What an open session has not kept yet is kept first."""
+        store, session = self._store(), self._sessions.find(session_id)
+        if session is not None:
+            await session.story.settle()
+        saved = await store.of(session_id).saved()
+        if saved is None:
+            raise session_not_found(session_id)
+        return saved
+
+    def told(self, session_id: str, after: int) -> AsyncGenerator[ToldAt]:
+        """See ExtensionHost."""
+        return self._store().of(session_id).told(after)
+
+    async def take_in(self, saved: Saved, told: Sequence[ToldAt]) -> str:
+        """See ExtensionHost. What a file says of times and counts is brought to what can be."""
+        now = self._clock()
+        prompts = sum(isinstance(one.event, UserMessage) for one in told)
+        record = replace(_sound(saved.record, now), id=str(uuid4()), prompts=prompts)
+        conduct = conduct_at_start(self._configured(record.cwd))
+        taken = replace(saved, record=record, conduct=conduct, tally=_counted(saved.tally))
+        await self._store().take_in(taken, [replace(one, at=min(one.at, now)) for one in told])
+        return record.id
+
+    async def delete(self, session_id: str) -> bool:
+        """See ExtensionHost."""
+        return await self._sessions.delete(session_id)
+
+    async def audit(self, session_id: str, count: int) -> Sequence[JsonObject]:
+        """See ExtensionHost. The session need not be open here."""
+        session = self._sessions.find(session_id)
+        cwd = (await self.saved(session_id)).record.cwd if session is None else session.place.cwd
+        file = audit_file(self._configured(cwd).settings.audit.file, os.environ)
+        try:
+            return await anyio.to_thread.run_sync(partial(last_of, file, session_id, count), abandon_on_cancel=True)
+        except OSError as error:
+            raise StoreUnavailable(f"the audit cannot be read: {error.strerror or error}") from error
+
+    # ----------------------------------------------------------------------- of sessions that are open
+
+    async def move(self, session_id: str, cwd: str) -> None:
+        """See ExtensionHost. What the user has not chosen himself is as the configuration has it there."""
+        session = await self._open(session_id)
+        here, there = (conduct_at_start(self._configured(each)) for each in (session.place.cwd, cwd))
+        await self._sessions.move(session_id, cwd)
+        if session.conduct == here != there:
+            session.begin_anew(there)
+            session.keep_conduct()
+
+    async def tools(self, session_id: str) -> Sequence[ToolSpec]:
+        """See ExtensionHost."""
+        return (await self._engine(await self._open(session_id))).tools()
+
+    async def servers(self, session_id: str) -> Sequence[ListedServer]:
+        """See ExtensionHost. What a server says of itself is redacted."""
+        session = await self._open(session_id)
+        listed = (await self._engine(session)).servers()
+        return [replace(each, problem=session.redact(each.problem)) for each in listed]
+
+    async def add_server(self, session_id: str, server: McpServer) -> None:
+        """See ExtensionHost. It is the session's from now on, also after a rest."""
+        session = await self._open(session_id)
+        engine, place = await self._engine(session), session.place
+        if len(place.servers) >= MAX_SERVERS:
+            raise invalid_request(f"the session has {MAX_SERVERS} MCP servers already: remove one first")
+        if objection := engine.add_server(server):
+            raise invalid_request(objection)
+        session.place = replace(session.place, servers=(*session.place.servers, server))
+        await session.tell_commands()
+
+    async def remove_server(self, session_id: str, name: str) -> bool:
+        """See ExtensionHost. It does not come back after a rest, wherever it was named."""
+        session = await self._open(session_id)
+        if not (await self._engine(session)).remove_server(name):
+            return False
+        place = session.place
+        left = tuple(each for each in place.servers if each.name != name)
+        session.place = replace(place, servers=left, ended=place.ended | {name})
+        await session.tell_commands()
+        return True
+
+    async def judge(self, session_id: str, subject: Subject) -> Judged:
+        """See ExtensionHost."""
+        session = await self._open(session_id)
+        found = (await self._engine(session)).judged(subject)
+        return Judged(found.word, session.redact(found.rule), tuple(map(session.redact, found.reasons)))
+
+    async def status(self, session_id: str) -> SessionStatus:
+        """See ExtensionHost."""
+        session = await self._open(session_id)
+        engine = await self._engine(session)
+        lines = tuple(map(session.redact, engine.status()))
+        return SessionStatus(lines, replace(session.conduct), engine.state().tally or Tally(), session.turns.busy)
+
+    # -------------------------------------------------------------------------------------- within
+
+    def _store(self) -> SessionStore:
+        if self._sessions.store is None:
+            raise StoreUnavailable("no session is kept: there is no data folder")
+        return self._sessions.store
+
+    async def _open(self, session_id: str) -> Session:
+        """One that is open here. Raises RpcError."""
+        session, store = self._sessions.find(session_id), self._sessions.store
+        if session is not None:
+            return session
+        if store is not None and await store.find(session_id) is not None:
+            raise invalid_request("the session is not open here: load or resume it first")
+        raise session_not_found(session_id)
+
+    async def _engine(self, session: Session) -> SessionEngine:
+        """Its engine, which obeys what the user has chosen by now. Raises RpcError, AgentError."""
+        session.turns.used_at = anyio.current_time()  # nobody puts it to rest just now
+        await self._sessions.wake(session)
+        engine = await session.engine()
+        assert isinstance(engine, SessionEngine), "engines are made by the workshop"
+        if not session.turns.busy:
+            session.take_conduct()
+        return engine
+
+
+def _sound(record: SessionRecord, now: int) -> SessionRecord:
+    """What a list can show. Raises RpcError for a folder that nobody could ever have worked in."""
+    if not _is_folder(record.cwd):
+        raise invalid_params("session", "record: cwd: expected an absolute path")
+    begun = record.created_at
+    return replace(
+        record,
+        additional=tuple(filter(_is_folder, record.additional)),
+        title=" ".join(sanitize(record.title, terminal=False).split())[:_LONGEST_TITLE],
+        created_at=begun if 0 < begun <= now else now,
+        updated_at=now,
+        model=record.model[:_LONGEST_TITLE],
+    )
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isabs(path) and "\0" not in path
+
+
+def _counted(tally: Tally) -> Tally:
+    """Numbers that can be: whoever wrote the file is not the one to say that fewer calls than none were made."""
+    usage, cost = tally.usage, tally.cost
+    return replace(
+        tally,
+        used=_number(tally.used),
+        size=_number(tally.size),
+        usage=Usage(*map(_number, (usage.input, usage.output, usage.cache_read, usage.cache_write))),
+        cost=cost if cost is not None and 0 <= cost < _MOST else None,
+        calls=_number(tally.calls),
+        batches=_number(tally.batches),
+    )
+
+
+def _number(value: int) -> int:
+    return min(max(value, 0), _MOST)
