@@ -160,8 +160,8 @@ class App:
             elsewhere = partial(load, self._flags, os.environ, session.place.cwd)
             return workshop.engine(self._peer, session, elsewhere(), elsewhere, saved)
 
-        llm, saved = loaded.settings.llm, opening.saved
-        choices = ModelChoices(llm, acp.available_models, self._lists.of(llm), fetches=llm.list_models)
+        saved = opening.saved
+        choices = self._choices(loaded)
         conduct = conduct_at_start(loaded) if saved is None else saved.conduct
         problems = [f"configuration: {problem}" for problem in loaded.problems]
         if gone := settle(conduct, choices):
@@ -179,6 +179,11 @@ class App:
 
     def _configured(self, cwd: str) -> Loaded:
         return load(self._flags, os.environ, cwd)
+
+    def _choices(self, loaded: Loaded) -> ModelChoices:
+        llm = loaded.settings.llm
+        available = loaded.settings.acp.available_models
+        return ModelChoices(llm, available, self._lists.of(llm), fetches=llm.list_models)
 
     def _models_listed(self) -> None:
         """Other models can be chosen now: tell whoever shows them."""
@@ -202,7 +207,7 @@ class App:
         )
         workshop = self._workshop
         if workshop is None:  # nobody else has made one meanwhile
-            workshop = self._workshop = module.Workshop(loaded, self._tasks.start_soon, self._database)
+            workshop = self._workshop = module.Workshop(loaded, self._tasks.start_soon, self._choices, self._database)
             self._tasks.start_soon(workshop.tidy_up, loaded)
             self._tasks.start_soon(purge_unused, self._sessions)
         return workshop

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -22,7 +21,7 @@ from acp_agent.compose.offers import offer
 from acp_agent.compose.output import redactor
 from acp_agent.compose.project_notes import ProjectNotes
 from acp_agent.compose.questions import session_elicitor
-from acp_agent.compose.reload import Builders, LiveToolset
+from acp_agent.compose.reload import Builders, LiveToolset, same_model
 from acp_agent.compose.session_backends import SessionBackends
 from acp_agent.compose.session_engine import Kept, SessionEngine
 from acp_agent.compose.session_languages import complaints, languages
@@ -97,7 +96,7 @@ class Assembly:
             peer, session, loaded.settings, workshop.script_folder, self._emit, self._warn, workshop.watchdog
         )
         self._tools = self.tools(session, self._cwd, backends, self._lasting, self._helpers(), self._redactor)
-        builders = Builders(partial(_same_model, reload), self._tools.stage, self._tools.closed, self._adopt)
+        builders = Builders(partial(self._reload, reload), self._tools.stage, self._tools.closed, self._adopt)
         self.toolset = LiveToolset(loaded, builders, self._emit, self._tools.look)
 
     def in_force(self) -> Loaded:
@@ -140,9 +139,8 @@ class Assembly:
         return SessionEngine(turns, self._kept, self._naming, desk, toolset, self._mcp)
 
     def _reach(self) -> Reach:
-        session = self._session
         return Reach(
-            conduct_changed=session.conduct_changed,
+            conduct_changed=self._session.conduct_changed,
             forget=self._forget,
             forget_results=self._tools.clear,
             models=self._choices,
@@ -202,7 +200,12 @@ class Assembly:
         """The user has spoken about the folder: what it says of itself, and what runs in it, goes by that (S4)."""
         self._lasting.memory.standing.workspace = level
 
+    def _reload(self, reload: Callable[[Loaded], Loaded], before: Loaded) -> Loaded:
+        self._workshop.credentials.introduce()  # a key may have been stored: it must not be shown
+        return same_model(reload, before)
+
     def _adopt(self, loaded: Loaded) -> None:
+        self._session.choices = self._workshop.choices(loaded)
         self._session.begin_anew(conduct_at_start(loaded))
         self._mcp.start(loaded)
 
@@ -288,11 +291,3 @@ class Assembly:
 
     def _warn_plainly(self, problem: str) -> None:
         self._session.add_notice(Notice(Severity.WARNING, problem))
-
-
-def _same_model(reload: Callable[[Loaded], Loaded], before: Loaded) -> Loaded:
-    """The configuration as it is now; but a session keeps its model, and so the choice of tools for it."""
-    now = reload(before)
-    if before.settings.llm.model is None:
-        return now
-    return replace(now, settings=now.settings.model_copy(update={"llm": before.settings.llm}))

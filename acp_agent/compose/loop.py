@@ -8,8 +8,10 @@ from acp_agent.agent.turn import Agent
 from acp_agent.compose.conversation import Conversation
 from acp_agent.compose.models import SessionModels
 from acp_agent.config import Loaded
+from acp_agent.core.errors import MissingKey
 from acp_agent.core.events import EventSink
 from acp_agent.core.ports import Toolset
+from acp_agent.protocol.authentication import auth_required
 from acp_agent.protocol.session import Session
 
 
@@ -42,8 +44,16 @@ class SessionLoop:
         self._notes = notes
 
     async def agent(self) -> Agent:
-        """What runs turns. Raises AgentError, with advice, when there is no model to run it."""
-        provider = await self._models.answering()
+        """What runs turns. Raises AgentError, with advice, when there is no model to run it.
+
+        Raises RpcError -32000 where a key is missing and the editor can have the user log in: it shows how.
+        """
+        try:
+            provider = await self._models.answering()
+        except MissingKey as error:
+            if self._session.client.terminal_login:
+                raise auth_required(str(error)) from None
+            raise
         prompt = await self._system_prompt()
         conversation = self._conversation
         if conversation.agent is None:

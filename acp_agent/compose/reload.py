@@ -6,7 +6,7 @@ a call is judged, and runs, wholly by what it met. A configuration that cannot b
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from acp_agent.config import Loaded
 from acp_agent.config.files import stamp
@@ -133,3 +133,11 @@ class LiveToolset:
     async def _tell(self) -> None:
         while self._news:
             await self._emit(Notice(Severity.WARNING, self._news.pop(0)))
+
+
+def same_model(reload: Callable[[Loaded], Loaded], before: Loaded) -> Loaded:
+    """The configuration as it is now; but a session keeps its model, and so the choice of tools for it."""
+    now = reload(before)
+    if before.settings.llm.model is None:
+        return now
+    return replace(now, settings=now.settings.model_copy(update={"llm": before.settings.llm}))

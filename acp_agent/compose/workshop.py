@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from weakref import WeakSet
 
 import anyio
@@ -52,12 +52,19 @@ _log = log.Log(__name__)
 class Workshop:
     """What all sessions of a process share, and how one is put together from it."""
 
-    def __init__(self, loaded: Loaded, background: Background, database: Database | None = None) -> None:
-        """`background` starts a task that may live as long as the process.
+    def __init__(
+        self,
+        loaded: Loaded,
+        background: Background,
+        choices: Callable[[Loaded], ModelChoices],
+        database: Database | None = None,
+    ) -> None:
+        """`background` starts a task that may live as long as the process; `choices` says what can be chosen.
 
         Without a database, a new one is made. Raises ConfigError.
         """
         self.background = background
+        self.choices = choices
         logging = loaded.settings.logging
         self.secrets = known_secrets(os.environ, loaded.settings.llm.providers)
         self._redactor = redactor(loaded, self.secrets, _unheard)
@@ -106,6 +113,7 @@ class Workshop:
         session.redact = self._redactor
         for problem in self._problems:
             session.add_notice(Notice(Severity.WARNING, problem))
+        self.background(partial(self._fetch_models, session, loaded.settings.llm))
         return Assembly(self, peer, session, loaded, reload, saved).engine()
 
     def grants(self, file: str) -> GrantStore:
@@ -182,7 +190,7 @@ class Workshop:
             self._catalogs[key] = Catalog.of(settings, os.environ, self.credentials)
         return self._catalogs[key]
 
-    async def fetch_models(self, session: Session, settings: LlmSettings) -> None:
+    async def _fetch_models(self, session: Session, settings: LlmSettings) -> None:
         """Ask the providers what they offer, where that is wanted. For the background; trouble is only logged."""
         if isinstance(session.choices, ModelChoices):
             await session.choices.fetch(self.catalog(settings))

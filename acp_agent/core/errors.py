@@ -219,5 +219,9 @@ class ConfigError(AgentError):
         self.expected = expected
 
 
+class MissingKey(ConfigError):
+    """A model's server wants a key, and there is none: logging in mends it."""
+
+
 class Fatal(AgentError):
     """Something no retry, no model and no user can mend while the turn runs."""

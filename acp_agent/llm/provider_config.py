@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from acp_agent.config.model_settings import Effort, ModelOptions, OpenAIApi
 from acp_agent.config.provider_settings import ProviderSettings, ProviderType
-from acp_agent.core.errors import ConfigError
+from acp_agent.core.errors import ConfigError, MissingKey
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.llm.endpoint import Endpoint
 from acp_agent.llm.limits import Efforts, ModelLimits, Rest
@@ -152,7 +152,7 @@ def endpoint_of(config: ProviderConfig, model: str, limits: ModelLimits, efforts
     variable = config.api_key_env or _KEY_VARIABLES.get(config.type, "")
     key = config.api_key.strip()
     if not key and not config.base_url and config.type in _KEY_VARIABLES:
-        raise ConfigError(where, variable, "", "an API key in this environment variable, or `acp-agent login`")
+        raise MissingKey(where, variable, "", "an API key in this environment variable, or `acp-agent login`")
     if key and not re.fullmatch(r"[!-~]+", key):
         raise ConfigError(where, variable or "api_key", "(not shown)", "a key of printable ASCII without spaces")
     max_tokens = config.max_tokens

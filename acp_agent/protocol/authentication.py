@@ -56,6 +56,6 @@ class AuthState:
         return {}
 
 
-def auth_required() -> RpcError:
+def auth_required(why: str = "Logged out: authenticate to go on") -> RpcError:
     """Nothing but this is ever -32000: editors show their login for it."""
-    return RpcError(frames.AUTH_REQUIRED, "Logged out: authenticate to go on")
+    return RpcError(frames.AUTH_REQUIRED, why)

@@ -19,6 +19,7 @@ class Client:
     elicit_urls         it opens pages for the user (`elicitation.url`)
     boolean_options     it draws config options that are on or off as toggles (ACP 1.6)
     lsp                 it shares what its language servers know (`_meta.lsp`; A27)
+    terminal_login      it runs our login in a terminal (`auth.terminal`, or the older `_meta.terminal-auth`)
     lsp_methods         what it serves of its language servers, as it spells that
     """
 
@@ -33,6 +34,7 @@ class Client:
     elicit_urls: bool = False
     boolean_options: bool = False
     lsp: bool = False
+    terminal_login: bool = False
     lsp_methods: frozenset[str] = frozenset()
 
     @classmethod
@@ -51,6 +53,8 @@ class Client:
             elicit_urls=isinstance(_at(capabilities, "elicitation", "url"), dict),
             boolean_options=isinstance(_at(capabilities, "session", "configOptions", "boolean"), dict),
             lsp=_at(capabilities, "_meta", "lsp") is True or isinstance(_at(capabilities, "_meta", "lsp"), dict),
+            terminal_login=_is_true(capabilities, "auth", "terminal")
+            or _is_true(capabilities, "_meta", "terminal-auth"),
             lsp_methods=_lsp_methods(_at(capabilities, "_meta", "lsp")),
         )
 

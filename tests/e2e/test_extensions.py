@@ -34,8 +34,10 @@ async def loaded(editor: ScriptedEditor, session: str) -> str:
     await editor.ask("session/load", {"sessionId": session, "cwd": str(editor.workspace), "mcpServers": []})
     view = View()
     for frame in editor.recording.frames[start:]:
-        if from_agent(frame) and frame.params.get("sessionId") == session and frame.update["sessionUpdate"] != (
-            "available_commands_update"
+        if (
+            from_agent(frame)
+            and frame.params.get("sessionId") == session
+            and frame.update["sessionUpdate"] != ("available_commands_update")
         ):
             view.take(frame.update)
     return view.seen()
@@ -44,7 +46,7 @@ async def loaded(editor: ScriptedEditor, session: str) -> str:
 def entry(folder: Path) -> dict[str, Any]:
     """The bare MCP server, as an editor names it."""
     folder.mkdir(exist_ok=True)
-    env = [{"name": "API_TOKEN", "value": "tok-obviously-fake-4711-abcdef"}]
+    env = [{"name": "TOKEN", "value": "tok-obviously-fake-4711-abcdef"}]
     return {"name": "bare", "command": sys.executable, "args": [mcp_server.__file__, str(folder)], "env": env}
 
 
@@ -88,7 +90,7 @@ async def test_a_session_is_told_of_kept_copied_and_deleted(tmp_path):
 
 
 async def test_servers_come_and_go_while_a_session_runs(tmp_path):
-    script = [uses(("mcp_bare_echo", {"text": "hello"})), says("ok")]
+    script = [uses(("mcp_bare_echo", {"text": "it is $TOKEN"})), says("ok")]
     async with editing(tmp_path, script) as editor:
         session = await editor.open()
         assert await ours(editor, "mcp/list", session) == {"servers": []}
@@ -97,7 +99,8 @@ async def test_servers_come_and_go_while_a_session_runs(tmp_path):
         assert "mcp" in json.dumps(await editor.updated("available_commands_update", start))
         assert await refused(editor, "mcp/add", session, server=entry(tmp_path / "served")) == -32600
         await editor.say(session, "echo")
-        assert editor.call.status == "completed"
+        assert editor.call.status == "completed", editor.call.text
+        assert "it is [REDACTED" in editor.call.text
         assert "mcp_bare_echo" in names(await ours(editor, "tools", session))
         (listed,) = (await ours(editor, "mcp/list", session))["servers"]
         assert (listed["name"], listed["origin"], listed["state"]) == ("bare", "editor", "ready")
@@ -126,6 +129,10 @@ async def test_a_session_moves_to_another_folder(tmp_path):
         assert (await ours(editor, "policy/check", session, path=str(old)))["verdict"] != "allow"
         assert (await ours(editor, "policy/check", session, path="note.txt"))["verdict"] == "allow"
         assert (await ours(editor, "policy/check", session, command="rm -rf /"))["verdict"] == "blocked"
+        assert (await ours(editor, "policy/check", session, path="new", write=True))["verdict"] == "allow"
+        await editor.ask("session/set_mode", {"sessionId": session, "modeId": "ask"})
+        assert (await ours(editor, "policy/check", session, path="new", write=True))["verdict"] == "deny"
+        assert "write" not in names(await ours(editor, "tools", session))
         await editor.say(session, "relative")
         await editor.say(session, "absolute")
         first, moved, outside = editor.calls

@@ -110,7 +110,7 @@ class _Judge:
         call, status = text_at(update, "toolCallId"), text_at(update, "status")
         known = self.calls.get(call)
         if kind == "tool_call":
-            if known is not None:
+            if known is not None and session not in self.loading:  # another session may be a copy
                 yield f"tool call id {call} used twice"
             if status != "in_progress":
                 yield f"tool call {call} begins as {status!r}"

@@ -45,6 +45,8 @@ def _judge(frame: Frame, asked: dict) -> list[str]:
     problems = [f"unknown member {name!r}" for name in message if name not in envelope]
     if message.get("jsonrpc") != "2.0":
         problems.append("jsonrpc is not 2.0")
+    if frame.method.startswith("_"):  # an extension of the client's (ACP "Extensibility")
+        return problems
     if frame.method:
         return problems + _against(_types()["sent"].get(frame.method), frame.params, frame.method)
     if ("result" in message) == ("error" in message):
@@ -52,6 +54,8 @@ def _judge(frame: Frame, asked: dict) -> list[str]:
     if "error" in message:
         return problems + _against("Error", message["error"], "error")
     method = asked.get(message["id"], "?")
+    if method.startswith("_"):  # what it answers is not the protocol's business
+        return problems if isinstance(message["result"], dict) else [*problems, f"the answer to {method} is no object"]
     return problems + _against(_types()["answered"].get(method), message["result"], f"the answer to {method}")
 
 

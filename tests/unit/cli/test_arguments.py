@@ -33,7 +33,8 @@ INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"pro
         (["--config"], ["--config"]),
         (["--config", "missing.toml"], ["--config", "'missing.toml'"]),
         (["doctor", "--config", "/"], ["--config", "'/'"]),
-        (["acp", "x\x1b[2J\ny"], ["x [2J y"]),
+        (["acp", "x\x1b[2J\ny"], ["'x\\x1b[2J\\ny'", "'login'"]),
+        (["acp", "login", "x\x1b[2J\ny"], ["x [2J y"]),
     ],
 )
 def test_wrong_usage_is_one_line_that_names_it(acp_agent, arguments, words):

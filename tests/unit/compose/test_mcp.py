@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import anyio
 import pytest
 
 from acp_agent.compose.gates import Inner, Lasting, SessionGates
@@ -588,3 +589,38 @@ async def test_of_two_servers_with_one_name_the_first_counts_and_the_other_is_to
     assert [notice.text for notice in session.notices] == [
         "the MCP server 'My_Srv' (editor) is not started: 'my.srv' has its name"
     ]
+
+
+# -------------------------------------------------------------------------------- one more, one less
+
+
+async def test_a_server_added_later_is_waited_for_by_the_next_turn_and_taken_away_with_its_tools(world):
+    here = world()
+    here.serve(name="first")
+    await here.servers.settled()
+    assert here.servers.add(server("second", McpOrigin.EDITOR)) == ""
+    assert here.servers.joining()
+    late = here.connections["second"]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(here.servers.settled)
+        await anyio.wait_all_tasks_blocked()
+        late.ready(definition())
+    listed = [(each.server.name, each.state, each.tools) for each in here.servers.listed()]
+    assert listed == [
+        ("first", McpState.READY, ("mcp_first_echo",)),
+        ("second", McpState.READY, ("mcp_second_echo",)),
+    ]
+    assert here.servers.remove("second")
+    assert late.closed
+    assert here.offered == {"mcp_first_echo"}
+    assert await here.fate("mcp_second_echo") == "refused"
+    late.become(McpState.CLOSED)  # nobody minds
+    assert not here.servers.remove("second")
+
+
+async def test_a_server_added_later_needs_a_name_of_its_own_which_is_free_again_when_one_goes(world):
+    here = world()
+    here.serve(name="my server")
+    assert here.servers.add(server("My.Server")) == "'my server' has its name"
+    assert here.servers.remove("my server")
+    assert here.servers.add(server("My.Server")) == ""

@@ -33,7 +33,8 @@ def loading(tmp_path: Path, project: Path) -> Load:
         if in_project is not None:
             (project / ".acp-agent").mkdir(exist_ok=True)
             (project / ".acp-agent" / "config.toml").write_text(in_project)
-        return load(flags or Flags(), {"ACP_AGENT_CONFIG": str(file)} | (environ or {}), os.fspath(project))
+        private = {"ACP_AGENT_CONFIG": str(file), "ACP_AGENT_DATA_DIR": str(tmp_path / "data")}
+        return load(flags or Flags(), private | (environ or {}), os.fspath(project))
 
     return run
 

@@ -34,6 +34,9 @@ VALUES = {
     "memory.enabled": ("off", False),
     "memory.max_notes": ("10", 10),
     "memory.max_note_bytes": ("4096", 4096),
+    "memory.sessions.titles": ("prompt", "prompt"),
+    "memory.sessions.title_max_chars": ("40", 40),
+    "memory.sessions.title_provider": ("scripted:hello", "scripted:hello"),
     "tools.tafc.enabled": ("on", True),
     "tools.tafc.complexity_threshold": ("0.3", 0.3),
     "tools.dependencies.enabled": ("on", True),
@@ -43,6 +46,7 @@ VALUES = {
     "llm.model": ("scripted:hello", "scripted:hello"),
     "llm.fallback": ("scripted:hello, scripted:demo", ("scripted:hello", "scripted:demo")),
     "llm.embedding_model": ("scripted:words", "scripted:words"),
+    "llm.list_models": ("off", False),
     "llm.models": ('[{"id": "scripted:", "images": false}]', (ModelSettings(id="scripted:", images=False),)),
     "tools.enabled": ("off", False),
     "tools.shell.timeout": ("2.5", 2.5),
@@ -120,6 +124,18 @@ VALUES = {
     "mcp.enabled": ("off", False),
     "mcp.servers": ('[{"name": "a", "command": "b"}]', (McpServerSettings(name="a", command="b"),)),
     "acp.question_timeout_secs": ("60", 60),
+    "acp.elicitation": ("off", False),
+    "acp.elicitation_timeout_secs": ("90", 90),
+    "acp.available_models": ("scripted:a, scripted:b", ("scripted:a", "scripted:b")),
+    "acp.max_sessions": ("3", 3),
+    "acp.session_idle_timeout_secs": ("0", 0),
+    "acp.lsp.enabled": ("off", False),
+    "acp.lsp.auto_diagnostics_on_save": ("off", False),
+    "acp.lsp.max_diagnostics_per_file": ("3", 3),
+    "acp.lsp.max_diagnostic_files": ("2", 2),
+    "acp.lsp.max_references": ("10", 10),
+    "acp.lsp.max_workspace_symbols": ("9", 9),
+    "acp.lsp.request_timeout_secs": ("2.5", 2.5),
     "audit.enabled": ("off", False),
     "audit.file": ("/a.jsonl", "/a.jsonl"),
     "audit.max_bytes": ("70000", 70_000),
@@ -221,4 +237,5 @@ def test_a_bad_variable_is_named_and_the_lower_layer_holds(loading, name, text, 
 def test_the_variables_that_are_no_settings_are_no_problem(tmp_path):
     file = tmp_path / "c.toml"
     file.touch()
-    assert not load(Flags(), {"ACP_AGENT_CONFIG": str(file), "ACP_AGENT_DATA_DIR": "/x", "ACP_AGENTS": "y"}).problems
+    environ = {"ACP_AGENT_CONFIG": str(file), "ACP_AGENT_DATA_DIR": "/x", "ACP_AGENT_ACP_FORK": "1", "ACP_AGENTS": "y"}
+    assert not load(Flags(), environ).problems

@@ -4,9 +4,14 @@ import pytest
 from pydantic import ValidationError
 
 from acp_agent.config.keys import Key
-from acp_agent.config.memory_settings import NOTE_FILES, InstructionSettings, MemorySettings
+from acp_agent.config.memory_settings import NOTE_FILES, InstructionSettings, MemorySettings, SessionsSettings
 
-ALL = [(section, field) for section in (MemorySettings, InstructionSettings) for field in section.model_fields]
+ALL = [
+    (section, field)
+    for section in (MemorySettings, SessionsSettings, InstructionSettings)
+    for field, info in section.model_fields.items()
+    if info.annotation is not SessionsSettings  # a table of its own
+]
 
 
 def test_both_are_on_when_nobody_sets_anything():
@@ -63,9 +68,16 @@ def test_a_project_only_tightens(section, field, user, project, value):
     assert mark.tighten(user, project).value == value
 
 
-@pytest.mark.parametrize("field", ["max_notes", "max_note_bytes"])
-def test_what_all_projects_share_is_the_users_alone(field):
-    assert Key(field, MemorySettings, field).project_may is None
+@pytest.mark.parametrize(
+    ("section", "field"),
+    [
+        (MemorySettings, "max_notes"),
+        (MemorySettings, "max_note_bytes"),
+        *((SessionsSettings, field) for field in SessionsSettings.model_fields),
+    ],
+)
+def test_what_all_projects_share_is_the_users_alone(section, field):
+    assert Key(field, section, field).project_may is None
 
 
 @pytest.mark.parametrize(("section", "field"), ALL)

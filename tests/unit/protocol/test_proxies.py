@@ -631,7 +631,7 @@ SWEPT = """
 import os, shutil, anyio
 from acp_agent.compose.workshop import Workshop
 from acp_agent.config import Flags, load
-workshop = Workshop(load(Flags(), {}), lambda task: None)
+workshop = Workshop(load(Flags(), {}), lambda task: None, lambda loaded: None)
 first = workshop.script_folder()
 assert workshop.script_folder() == first
 shutil.rmtree(first)

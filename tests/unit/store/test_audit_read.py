@@ -1,11 +1,12 @@
 """Reading back: the last lines, the next ones, and records through all files."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from acp_agent.store.audit_line import BEGINNING, seal
-from acp_agent.store.audit_read import records, tail
+from acp_agent.store.audit_read import last_of, records, tail
 from tests.unit.store.audit_files import call, log_at
 
 
@@ -87,3 +88,23 @@ def test_a_file_that_names_itself_ends(tmp_path: Path):
     path = tmp_path / "audit.jsonl"
     path.write_bytes(seal({"kind": "continues", "file": "audit.jsonl"}, BEGINNING, "t")[0])
     assert len(list(records(str(path)))) == 1
+
+
+def test_the_last_records_of_one_session_are_found_among_others_and_in_older_files(tmp_path):
+    path = tmp_path / "audit.jsonl"
+    log = log_at(path)
+    for number in range(4):
+        log.append(replace(call(command=str(number)), caller_id="mine"))
+        log.append(replace(call(command="x", caller_id="mine"), caller_id="another's"))
+    log_at(path, max_bytes=100).append(replace(call(command="4"), caller_id="mine"))
+    with path.open("ab") as file:
+        file.write(b'{"caller_id":"mine", damaged\n')
+
+    def commands(count: int) -> list[str]:
+        return [each["call"]["command"] for each in last_of(str(path), "mine", count)]  # pyright: ignore
+
+    assert commands(3) == ["2", "3", "4"]
+    assert commands(1) == ["4"]
+    assert commands(100) == ["0", "1", "2", "3", "4"]
+    assert last_of(str(path), "nobody", 3) == ()
+    assert last_of(str(tmp_path / "none"), "mine", 3) == ()

@@ -2,16 +2,18 @@
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from acp_agent.core.conduct import AutoApprove, Conduct, Mode
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.events import TextDelta, UsageChanged
+from acp_agent.core.events import TextDelta, ToolStarted, UsageChanged
 from acp_agent.core.memory import Compaction, Summary
 from acp_agent.core.messages import Message, Role, TextPart, Usage
-from acp_agent.core.sessions import Change, HistoryState, SessionRecord, Tally
+from acp_agent.core.sessions import Change, HistoryState, Saved, SessionRecord, Tally, ToldAt
+from acp_agent.core.types import JsonObject, ToolKind
 from acp_agent.store import sessions as statements
 from acp_agent.store.db import Database
 from acp_agent.store.overflow import OverflowStore
@@ -312,3 +314,35 @@ async def test_an_id_of_an_output_is_one_conversations_only(path):
         assert await overflow_of(database, "b").get(reference) == "A"
         with pytest.raises(StoreUnavailable, match="UNIQUE"):
             await database.write(query(copy, key, "a"))
+
+
+# ----------------------------------------------------------------------------------- from elsewhere
+
+
+async def test_a_session_from_elsewhere_is_kept_with_all_that_is_its_own(path):
+    told = [ToldAt(7, 10, TextDelta("a", "m")), ToldAt(9, 20, TextDelta("b", "m")), ToldAt(10, 30, UsageChanged(1, 2))]
+    saved = Saved(record("here", prompts=2), Conduct(Mode.ASK), Tally(used=5, calls=3), HISTORY)
+    async with opened(path) as database:
+        store = SessionStore(database)
+        await store.take_in(saved, told)
+        assert await store.of("here").saved() == saved
+        kept = [each async for each in store.of("here").told()]
+        assert kept == [replace(each, seq=seq) for seq, each in enumerate(told, 1)]
+        await store.of("here").write(Change(told=(TextDelta("c", "n"),)))
+        assert [each.seq async for each in store.of("here").told()] == [1, 2, 3, 4]
+
+
+async def test_of_a_session_from_elsewhere_that_cannot_be_kept_nothing_is(path):
+    nested: JsonObject = {}
+    for _ in range(100_000):
+        nested = {"x": nested}
+    told = [
+        ToldAt(1, 1, TextDelta("a", "m")),
+        ToldAt(2, 2, ToolStarted("c", "read", "Read", ToolKind.READ, nested)),
+    ]
+    async with opened(path) as database:
+        store = SessionStore(database)
+        with pytest.raises(StoreUnavailable, match="cannot be kept"):
+            await store.take_in(Saved(record("here"), Conduct(), Tally(), HISTORY), told)
+        assert await store.find("here") is None
+        assert await store.page() == ()
