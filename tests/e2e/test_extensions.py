@@ -98,12 +98,15 @@ async def test_servers_come_and_go_while_a_session_runs(tmp_path):
         assert await ours(editor, "mcp/add", session, server=entry(tmp_path / "served")) == {"added": True}
         assert "mcp" in json.dumps(await editor.updated("available_commands_update", start))
         assert await refused(editor, "mcp/add", session, server=entry(tmp_path / "served")) == -32600
+        with anyio.fail_after(PATIENCE):
+            while (await ours(editor, "mcp/list", session))["servers"][0]["state"] != "ready":
+                await anyio.sleep(0.05)  # nothing tells when it is
+        (listed,) = (await ours(editor, "mcp/list", session))["servers"]
+        assert (listed["name"], listed["origin"], listed["tools"][0]) == ("bare", "editor", "mcp_bare_echo")
+        assert "mcp_bare_echo" in names(await ours(editor, "tools", session))
         await editor.say(session, "echo")
         assert editor.call.status == "completed", editor.call.text
         assert "it is [REDACTED" in editor.call.text
-        assert "mcp_bare_echo" in names(await ours(editor, "tools", session))
-        (listed,) = (await ours(editor, "mcp/list", session))["servers"]
-        assert (listed["name"], listed["origin"], listed["state"]) == ("bare", "editor", "ready")
         assert await ours(editor, "mcp/remove", session, name="bare") == {"removed": True}
         assert await ours(editor, "mcp/remove", session, name="bare") == {"removed": False}
         assert "mcp_bare_echo" not in names(await ours(editor, "tools", session))

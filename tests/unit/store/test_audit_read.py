@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,7 +102,8 @@ def test_the_last_records_of_one_session_are_found_among_others_and_in_older_fil
         file.write(b'{"caller_id":"mine", damaged\n')
 
     def commands(count: int) -> list[str]:
-        return [each["call"]["command"] for each in last_of(str(path), "mine", count)]  # pyright: ignore
+        calls: Any = [each["call"] for each in last_of(str(path), "mine", count)]
+        return [each["command"] for each in calls]
 
     assert commands(3) == ["2", "3", "4"]
     assert commands(1) == ["4"]
