@@ -8,6 +8,7 @@ written with what comes next; the user hears of it once it has lasted, and when 
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from enum import Enum, auto
 from typing import Any
 
 import anyio
@@ -32,10 +33,20 @@ _PACE = 0.02
 """Seconds between two writes of nothing but pieces of text. Editors draw no faster, and disks last longer."""
 _PATIENCE = 0.5
 """Seconds a write under way waits for other processes; at the end of a turn the database's own patience holds."""
+_LASTING = 5.0
+"""Seconds after which a store that cannot be written is worth a word."""
 _BACKLOG = 256
 """Events that wait to be sent before whoever tells more of them waits, too."""
 _MOST_KEPT_BACK = 50_000
 """Events that are kept back for a store that cannot be written; then it is given up."""
+
+
+class _Care(Enum):
+    """How a write is made that nobody's event waits for."""
+
+    AT_THE_END = auto()  # of a turn: what was written survives a power cut
+    IN_A_HURRY = auto()  # the same, but nobody is waited for
+
 
 Send = Callable[[JsonObject], Awaitable[None]]
 
@@ -65,10 +76,12 @@ class Outbox:
         self._background = background
         self._warn = warn
         self._waiting: list[Event] = []
+        self._told = self._sent = 0  # how many events there were so far
         self._change = Change()
         self._kept_back: list[Told] = []
         self._written = Change()  # what `state` gave when it was last written
         self._draining = False
+        self._pen = anyio.Lock()
         self._moved = anyio.Event()
         self._urgent = anyio.Event()
         self._writing: anyio.CancelScope | None = None
@@ -80,13 +93,14 @@ class Outbox:
     async def tell(self, event: Event) -> None:
         """Keep and send one event. Returns once it was sent; pieces of text and output only wait their turn."""
         self._waiting.append(event)
-        piece = isinstance(event, TextDelta | ThoughtDelta) or (
-            isinstance(event, ToolProgress) and not event.terminal_id
-        )
-        if not piece:
+        self._told += 1
+        mine = self._told
+        if _is_piece(event):
+            mine -= _BACKLOG
+        else:
             self._urgent.set()
         self._drain_soon()
-        while len(self._waiting) > _BACKLOG if piece else not self._idle:
+        while self._sent < mine:
             await self._moved.wait()
 
     def keep(self, change: Change) -> None:
@@ -105,7 +119,7 @@ class Outbox:
                 if self._writing is not None:
                     self._writing.cancel()
                 await self._settle()
-            await self._write((), at_the_end=within is None)
+            await self._write((), _Care.AT_THE_END if within is None else _Care.IN_A_HURRY)
 
     async def _settle(self) -> None:
         self._urgent.set()
@@ -128,8 +142,9 @@ class Outbox:
             while self._waiting:
                 self._urgent = anyio.Event()
                 batch, self._waiting = self._waiting, []
-                self._move()
                 await self._deliver(batch)
+                self._sent += len(batch)
+                self._move()
                 if all(isinstance(event, TextDelta | ThoughtDelta) for event in batch):
                     with anyio.move_on_after(_PACE):
                         await self._urgent.wait()
@@ -153,34 +168,36 @@ class Outbox:
 
     # -------------------------------------------------------------------------------------- keeping
 
-    async def _write(self, told: Sequence[Told], *, at_the_end: bool = False) -> None:
-        """Write what was told and what has changed. Raises nothing but cancellation from outside."""
-        if self.keeper is None:
-            return
-        state = self._news()
-        change = _merged(_merged(self._change, state), Change(told=(*self._kept_back, *told)))
-        if change == Change():
-            return
-        failing = self._failing_since is not None
-        patience = None if at_the_end and not failing else 0.0 if failing else _PATIENCE
-        durable = at_the_end or any(isinstance(each, UserMessage | ToolFinished | PlanChanged) for each in told)
-        pending, self._change = self._change, Change()
-        writing = self._writing = anyio.CancelScope()
-        try:
-            with writing:
-                await self.keeper.write(change, durable=durable, patience=patience)
-        except StoreUnavailable as error:
-            self._hold_back(pending, told)
-            self._note_failure(error)
-            return
-        finally:
-            self._writing = None
-        if writing.cancelled_caught:
-            self._hold_back(pending, told)
-            return
-        self._kept_back.clear()
-        self._written = _merged(self._written, state)
-        self._note_success()
+    async def _write(self, told: Sequence[Told], care: _Care | None = None) -> None:
+        """Write what was told and what has changed, one write after another. Raises nothing but cancellation."""
+        async with self._pen:
+            state = self._news()
+            change = _merged(_merged(self._change, state), Change(told=(*self._kept_back, *told)))
+            if self.keeper is None or change == Change():
+                return
+            pending, self._change = self._change, Change()
+            writing = self._writing = anyio.CancelScope()
+            try:
+                with writing:
+                    await self.keeper.write(change, durable=_is_durable(told, care), patience=self._patience(care))
+            except StoreUnavailable as error:
+                self._hold_back(pending, told)
+                self._note_failure(error, lasting=care is _Care.AT_THE_END)
+                return
+            finally:
+                self._writing = None
+            if writing.cancelled_caught:
+                self._hold_back(pending, told)
+                return
+            self._kept_back.clear()
+            self._written = _merged(self._written, state)
+            self._note_success()
+
+    def _patience(self, care: _Care | None) -> float | None:
+        """Seconds to wait for other processes; None for as long as the database does. Who has failed waits no more."""
+        if care is _Care.IN_A_HURRY or self._failing_since is not None:
+            return 0.0
+        return None if care is _Care.AT_THE_END else _PATIENCE
 
     def _news(self) -> Change:
         """What has changed of what `state` gives since it was last written."""
@@ -197,12 +214,12 @@ class Outbox:
         self._change = _merged(pending, self._change)
         self._kept_back += told
 
-    def _note_failure(self, error: StoreUnavailable) -> None:
+    def _note_failure(self, error: StoreUnavailable, *, lasting: bool) -> None:
         now = anyio.current_time()
         if self._failing_since is None:
             _log.warning("conversation not kept for now", reason=str(error))
             self._failing_since = now
-        if not self._told_failure:
+        if not self._told_failure and (lasting or now - self._failing_since > _LASTING):
             self._told_failure = True
             self._warn(f"this conversation is not being kept for now: {error}")
         if len(self._kept_back) > _MOST_KEPT_BACK:
@@ -214,6 +231,15 @@ class Outbox:
         if self._told_failure:
             self._warn("this conversation is being kept again, and nothing of it was lost")
         self._failing_since, self._told_failure = None, False
+
+
+def _is_piece(event: Event) -> bool:
+    """Whether more of the same will follow, and nobody depends on it having arrived."""
+    return isinstance(event, TextDelta | ThoughtDelta) or (isinstance(event, ToolProgress) and not event.terminal_id)
+
+
+def _is_durable(told: Sequence[Told], care: _Care | None) -> bool:
+    return care is not None or any(isinstance(each, UserMessage | ToolFinished | PlanChanged) for each in told)
 
 
 def _same(one: HistoryState | None, two: HistoryState | None) -> bool:

@@ -69,7 +69,9 @@ class Step:
         yield from ({"content": f"{name}-{number} "} for number in range(self.text))
         for number, (tool, arguments) in enumerate(self.calls):
             function = {"name": tool, "arguments": json.dumps(arguments)}
-            yield {"tool_calls": [{"index": number, "id": f"{name}-{number}", "type": "function", "function": function}]}
+            yield {
+                "tool_calls": [{"index": number, "id": f"{name}-{number}", "type": "function", "function": function}]
+            }
 
 
 def _bash(command: str) -> tuple[str, dict[str, Any]]:
@@ -86,7 +88,11 @@ STORY = {
         Step(30, 30, (_plan(0),)),
         Step(0, 10, (("read", {"path": "edited.txt", "limit": 20}), _bash("seq 1 20000"))),
         Step(0, 10, (("edit", {"path": "edited.txt", "old_string": "old 0\n", "new_string": "first\n"}),)),
-        Step(10, 0, (("write", {"path": "made.txt", "content": NEW}), ("write", {"path": "replaced.txt", "content": NEW}))),
+        Step(
+            10,
+            0,
+            (("write", {"path": "made.txt", "content": NEW}), ("write", {"path": "replaced.txt", "content": NEW})),
+        ),
         Step(0, 5, (("move_path", {"source": "moved.txt", "destination": "sub/moved.txt"}),)),
         Step(0, 5, (_plan(1), _bash("for n in 1 2 3 4 5 6; do echo line $n; sleep 0.02; done; exit 3"))),
         Step(0, 60),
@@ -166,7 +172,9 @@ def points(seed: int, frames: int, seconds: float) -> Iterator[Point]:
     """Without end, by frames and by time in turn. `frames` and `seconds` are what the whole story takes."""
     chance = random.Random(seed)
     while True:
-        yield Point(chance.choice(list(CLIENTS)), chance.randint(1, frames), chance.choice((0, chance.uniform(0, 0.02))))
+        yield Point(
+            chance.choice(list(CLIENTS)), chance.randint(1, frames), chance.choice((0, chance.uniform(0, 0.02)))
+        )
         yield Point(chance.choice(list(CLIENTS)), 0, chance.uniform(0, seconds))
 
 
@@ -221,7 +229,9 @@ async def kill_and_look(folder: Path, model: StoryModel, point: Point) -> Outcom
     with closing(sqlite3.connect(second.home.data / "acp-agent.db")) as database:
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert database.execute("PRAGMA foreign_key_check").fetchall() == []
-    during = str(editor.recording.frames[-1].update.get("sessionUpdate") or editor.recording.frames[-1].method or "answer")
+    during = str(
+        editor.recording.frames[-1].update.get("sessionUpdate") or editor.recording.frames[-1].method or "answer"
+    )
     return Outcome(point, during, len(editor.recording.frames) - start, gone, took, left)
 
 

@@ -99,8 +99,8 @@ async def test_servers_come_and_go_while_a_session_runs(tmp_path):
         assert "mcp" in json.dumps(await editor.updated("available_commands_update", start))
         assert await refused(editor, "mcp/add", session, server=entry(tmp_path / "served")) == -32600
         with anyio.fail_after(PATIENCE):
-            while (await ours(editor, "mcp/list", session))["servers"][0]["state"] != "ready":
-                await anyio.sleep(0.05)  # nothing tells when it is
+            while (await ours(editor, "mcp/list", session))["servers"][0]["state"] != "ready":  # noqa: ASYNC110 - nothing else tells
+                await anyio.sleep(0.05)
         (listed,) = (await ours(editor, "mcp/list", session))["servers"]
         assert (listed["name"], listed["origin"], listed["tools"][0]) == ("bare", "editor", "mcp_bare_echo")
         assert "mcp_bare_echo" in names(await ours(editor, "tools", session))

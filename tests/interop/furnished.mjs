@@ -58,10 +58,13 @@ model = ${JSON.stringify(this.model)}
 list_models = false
 [[llm.models]]
 id = "anthropic:claude-opus-4-6"
+context_window = 100000
 [[llm.models]]
 id = "openai:gpt-4.1"
+context_window = 100000
 [[llm.models]]
 id = "local:qwen3:8b"
+context_window = 100000
 [[llm.providers]]
 name = "local"
 type = "ollama"

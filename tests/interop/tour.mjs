@@ -14,7 +14,7 @@ const home = new Home(folder);
 const poem = join(home.work, "poem.txt");
 const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 const ASKING = { name: "asking", command: process.execPath, args: [fileURLToPath(import.meta.resolve("./asking_server.mjs"))], env: [] };
-const SSE = { type: "sse", name: "old", url: "http://127.0.0.1:9/sse", headers: [] };
+const UNUSABLE = { type: "http", name: "unusable", url: "gopher://127.0.0.1/", headers: [] };
 const AUTH_REQUIRED = -32000, NOT_FOUND = -32002, INVALID_REQUEST = -32600, NO_METHOD = -32601, INVALID_PARAMS = -32602;
 
 let agents = 0, steps = 0, lastLog = () => "";
@@ -89,7 +89,7 @@ async function authentication(me) {
 
 async function opening(me) {
   await step("session/new with further folders and servers", async () => {
-    const opened = await me.open({ cwd: home.work, additionalDirectories: [home.other], mcpServers: [ASKING, SSE] });
+    const opened = await me.open({ cwd: home.work, additionalDirectories: [home.other], mcpServers: [ASKING, UNUSABLE] });
     equal(opened.modes.availableModes.map(({ id }) => id), ["code", "architect", "ask"]);
     equal(opened.configOptions.map(({ id }) => id), ["mode", "model", "auto_approve", "autonomy_level"]);
     const { availableCommands } = await me.update("available_commands_update");
@@ -147,7 +147,7 @@ async function turns(me) {
     const { used, size } = await me.update("usage_update");
     check(used > 0 && size > used, `usage ${used} of ${size}`);
     const notice = await me.update("notice");
-    check(notice.title.includes("old"), `the server over SSE is not mentioned: ${notice.title}`);
+    check(notice.title.includes("unusable"), `the server that cannot be used is not mentioned: ${notice.title}`);
     return `${used} of ${size} tokens; ${notice.severity}: ${notice.title}`;
   });
   await step("session_info_update", async () => (await me.update("session_info_update", ({ title }) => title)).title);
@@ -184,8 +184,17 @@ async function turns(me) {
     const plans = me.news.filter(({ sessionUpdate }) => sessionUpdate === "plan");
     equal(plans.map(({ entries }) => entries.map(({ status }) => status)), [["in_progress", "pending"], ["completed", "completed"]]);
   });
-  for (const [word, stopReason] of [["babble", "max_tokens"], ["unseemly", "refusal"], ["rounds", "max_turn_requests"]])
-    await step(`stop reason ${stopReason}`, async () => equal((await me.say(word)).stopReason, stopReason));
+  await step("stop reasons", async () => {
+    const { session } = me;
+    const reasons = { babble: "max_tokens", unseemly: "refusal", rounds: "max_turn_requests" };
+    for (const [word, reason] of Object.entries(reasons)) {
+      const { sessionId } = await me.open({ cwd: home.work, mcpServers: [] });
+      equal((await me.say(word)).stopReason, reason);
+      await me.ask("session/delete", { sessionId });
+    }
+    me.session = session;
+    return Object.values(reasons).join(", ");
+  });
   await step("a slash command", async () => {
     await me.say("/status");
     check(me.said("agent_message_chunk").includes("Model"), "no model in the status");
@@ -300,7 +309,7 @@ async function afterwards(me) {
     await me.tell("session/whatever", {});
     await me.tell("_somebody/else", {});
   });
-  return { session, live: [...live, ...[]] };
+  return session;
 }
 
 async function tomorrow(me, session) {
@@ -328,7 +337,7 @@ try {
     await turns(me);
     await questions(me);
     await cancelling(me);
-    ({ session } = await afterwards(me));
+    session = await afterwards(me);
     await me.setOption("auto_approve", "auto-edit");
     await me.ask("session/set_mode", { sessionId: session, modeId: "architect" });
   });

@@ -1,5 +1,9 @@
 """The judges themselves: a conversation that breaks a rule is found out."""
 
+import json
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from acp_agent.cli.editor.frames import Direction, Frame, Recording
@@ -120,3 +124,37 @@ def test_a_message_the_schema_knows_passes():
     fine = starts("a", name="read", kind="read", rawInput=raw, _meta={"a": {"b": 1}})
     prompt = asks(7, "session/prompt", sessionId=SESSION, prompt=[])
     assert schema.violations(recorded([prompt, fine, answers(7, {"stopReason": "end_turn", "_meta": {"a": 1}})])) == []
+
+
+@pytest.mark.skipif(not schema.available(), reason="the protocol's schema is not beside this checkout")
+def test_a_message_like_one_that_was_fine_is_judged_by_itself():
+    fine = [words(), starts("a", kind="read"), update("usage_update", used=1, size=2)]
+    assert schema.violations(recorded(fine)) == []
+    wrong = [starts("a", kind="x"), update("usage_update", used=-1, size=2), update("usage_update", used="1", size=2)]
+    empty, none = update("notice", severity="info", title=""), update("notice", severity=None, title="x")
+    for frame in (*wrong, empty, none):
+        assert len({found.split(":")[0] for found in schema.violations(recorded([*fine, frame]))}) == 1
+
+
+@pytest.mark.skipif(not schema.available(), reason="the protocol's schema is not beside this checkout")
+def test_the_schema_says_nothing_that_the_shape_of_a_message_does_not_show():
+    shown = {"type", "const", "enum", "minimum", "maximum", "minLength", "format"}
+    looks = {"pattern", "maxLength", "minItems", "maxItems", "uniqueItems", "contains", "multipleOf", "minProperties"}
+    found = [
+        (word, node[word])
+        for node in nodes(json.loads(schema.SCHEMA_FILE.read_text()))
+        for word in shown | looks
+        if word in node
+    ]
+    plain = [(word, value) for word, value in found if not isinstance(value, dict)]
+    assert {word for word, _ in plain} <= shown
+    assert {value for word, value in plain if word == "minLength"} == {1}
+    assert all(value in (0, 1) or value > 60_000 for word, value in plain if word in {"minimum", "maximum"})
+
+
+def nodes(node: Any) -> Iterator[dict[str, Any]]:
+    """Every object within."""
+    if isinstance(node, dict):
+        yield node
+    for each in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from nodes(each)

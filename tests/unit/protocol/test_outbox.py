@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import pytest
 
 from acp_agent.core.events import (
@@ -55,7 +56,8 @@ async def desk() -> AsyncIterator[Desk]:
             here.sent.append(update["event"])
             here.kept_when_sent.append(len(here.keeper.kept))
 
-        here = Desk(Outbox(translate, send, background, lambda text: here.warnings.append(text)), FakeKeeper())
+        warnings: list[str] = []
+        here = Desk(Outbox(translate, send, background, warnings.append), FakeKeeper(), warnings=warnings)
         here.outbox.keeper = here.keeper
         yield here
 
@@ -114,6 +116,7 @@ async def test_a_store_that_fails_costs_nothing_of_the_conversation():
         here.keeper.broken = True
         await here.outbox.tell(STARTED)
         await here.outbox.tell(FINISHED)
+        await here.outbox.flush()
         assert here.sent == [STARTED, FINISHED]
         here.keeper.broken = False
         await here.outbox.tell(PlanChanged(()))
@@ -137,7 +140,7 @@ async def test_a_flush_in_a_hurry_sends_what_the_store_holds_up_and_keeps_it_lat
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(hurry)
                 while not here.sent:
-                    await anyio.sleep(0)
+                    await anyio.lowlevel.checkpoint()
                     await anyio.wait_all_tasks_blocked()
                 here.keeper.held.set()
                 await task_done.wait()
@@ -187,3 +190,27 @@ async def test_who_tells_more_than_the_editor_reads_waits():
             here.keeper.held.set()
         await here.outbox.flush()
         assert len(here.sent) == 10_000
+
+
+async def test_what_was_kept_back_is_written_once_when_two_want_to_write():
+    async with desk() as here:
+        here.keeper.broken = True
+        await here.outbox.tell(STARTED)
+        here.keeper.broken = False
+        here.keeper.held = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(here.outbox.flush)
+            await here.keeper.waiting.wait()
+            tasks.start_soon(here.outbox.tell, FINISHED)
+            await anyio.wait_all_tasks_blocked()
+            here.keeper.held.set()
+        assert here.keeper.kept == [STARTED, FINISHED]
+
+
+async def test_a_store_that_is_busy_for_a_moment_is_not_worth_a_word():
+    async with desk() as here:
+        here.keeper.broken = True
+        await here.outbox.tell(STARTED)
+        here.keeper.broken = False
+        await here.outbox.tell(FINISHED)
+        assert (here.keeper.kept, here.warnings) == ([STARTED, FINISHED], [])
