@@ -73,6 +73,7 @@ class App:
         self._lists = ModelLists(os.environ, self._models_listed)
         self._database: Database | None = None
         self._extensions: Extensions | None = None
+        self._untold: list[str] = []  # what users should know since before there was any session
         self._sessions = self._kept_sessions()
 
     def _kept_sessions(self) -> Sessions:
@@ -157,7 +158,7 @@ class App:
             workshop = await self._load_workshop(loaded)
             if session.place.cwd == place.cwd:
                 return workshop.engine(self._peer, session, loaded, reload, saved)
-            elsewhere = partial(load, self._flags, os.environ, session.place.cwd)
+            elsewhere = partial(load, self._flags, os.environ, session.place.cwd)  # it has moved since
             return workshop.engine(self._peer, session, elsewhere(), elsewhere, saved)
 
         saved = opening.saved
@@ -192,9 +193,13 @@ class App:
 
     def _warm_up(self, session: Session) -> None:
         """The session is known: load what the first prompt needs while the user types it."""
+        while self._untold:
+            session.add_notice(Notice(Severity.WARNING, self._untold.pop(0)))
         self._tasks.start_soon(session.announce)
 
     def _warn_all(self, problem: str) -> None:
+        if not self._sessions.all():
+            self._untold.append(problem)
         for session in self._sessions.all():
             session.add_notice(Notice(Severity.WARNING, problem))
 

@@ -1,6 +1,7 @@
 """The agent's own log: structlog to stderr or a file, never to stdout, which is the protocol's (A1.1).
 
-`Log` costs nothing to make: structlog is imported by `configure`, and until then nothing is logged.
+`Log` costs nothing to make: structlog is imported by `configure`, and until then nothing is logged but exceptions, as
+what was broken and where: nobody knows yet what must be redacted.
 """
 
 import contextlib
@@ -50,6 +51,8 @@ class Log:
         structlog = sys.modules.get("structlog")
         if structlog is not None and structlog.is_configured():  # unconfigured, structlog prints to stdout
             getattr(structlog.get_logger(), level)(event, **{**fields, "log": self._name})
+        elif fields.get("exc_info") and (error := sys.exception()) is not None:
+            _Lines(_STDERR).msg(_early(event, error))
 
 
 def configure(level: str, file: str | None = None, redact: Redact = verbatim) -> str:
@@ -93,6 +96,12 @@ def _open(file: str) -> int:
     if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o077:
         os.fchmod(fd, 0o600)
     return fd
+
+
+def _early(event: str, error: BaseException) -> str:
+    """A line without any value: the event, and of the exception its type and the places it came through."""
+    places = (f"{os.path.basename(at.filename)}:{at.lineno}" for at in traceback.extract_tb(error.__traceback__))
+    return f"{event}: {type(error).__name__} at {' > '.join(places)}"
 
 
 class _Lines:

@@ -1,5 +1,6 @@
 """What every test shares."""
 
+import gc
 import os
 
 import pytest
@@ -10,6 +11,12 @@ _NOISY = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck
 settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=_NOISY)
 settings.register_profile("soak", deadline=None, max_examples=5000, suppress_health_check=_NOISY)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+
+def pytest_collection_finish() -> None:
+    """What thousands of tests consist of stays to the end: no collection of garbage need look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -4,22 +4,20 @@ import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from uuid import uuid4
 
 import anyio
 import anyio.to_thread
 
+from acp_agent.compose.foreign_session import is_folder, sound
 from acp_agent.compose.session_engine import SessionEngine
 from acp_agent.config import Loaded
 from acp_agent.config.audit_settings import audit_file
 from acp_agent.config.conduct import conduct_at_start
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.events import UserMessage
+from acp_agent.core.events import Notice, Severity
 from acp_agent.core.mcp import McpServer
-from acp_agent.core.messages import Usage
-from acp_agent.core.sessions import Saved, SessionRecord, Tally, ToldAt
+from acp_agent.core.sessions import Saved, Tally, ToldAt
 from acp_agent.core.types import JsonObject, Subject, ToolSpec
-from acp_agent.output.sanitize import sanitize
 from acp_agent.protocol.errors import invalid_params, invalid_request, session_not_found
 from acp_agent.protocol.extension_host import Judged, ListedServer, SessionStatus
 from acp_agent.protocol.extensions import Extensions
@@ -28,10 +26,6 @@ from acp_agent.protocol.session import Session
 from acp_agent.protocol.sessions import Sessions
 from acp_agent.store.audit_read import last_of
 from acp_agent.store.sessions import SessionStore
-
-_LONGEST_TITLE = 200  # characters
-_MOST = 2**53
-"""What is counted in a file counts at most this: more is no number to every reader of JSON."""
 
 
 def extensions(sessions: Sessions, configured: Callable[[str], Loaded], clock: Callable[[], int]) -> Extensions:
@@ -68,14 +62,13 @@ class SessionsHost:
         return self._store().of(session_id).told(after)
 
     async def take_in(self, saved: Saved, told: Sequence[ToldAt]) -> str:
-        """See ExtensionHost. What a file says of times and counts is brought to what can be."""
-        now = self._clock()
-        prompts = sum(isinstance(one.event, UserMessage) for one in told)
-        record = replace(_sound(saved.record, now), id=str(uuid4()), prompts=prompts)
-        conduct = conduct_at_start(self._configured(record.cwd))
-        taken = replace(saved, record=record, conduct=conduct, tally=_counted(saved.tally))
-        await self._store().take_in(taken, [replace(one, at=min(one.at, now)) for one in told])
-        return record.id
+        """See ExtensionHost. What cannot be shown or counted is mended; a folder that is none is refused."""
+        cwd = saved.record.cwd
+        if not is_folder(cwd):
+            raise invalid_params("session", "record: cwd: expected an absolute path")
+        taken, events = sound(saved, told, conduct_at_start(self._configured(cwd)), self._clock())
+        await self._store().take_in(taken, events)
+        return taken.record.id
 
     async def delete(self, session_id: str) -> bool:
         """See ExtensionHost."""
@@ -84,8 +77,10 @@ class SessionsHost:
     async def audit(self, session_id: str, count: int) -> Sequence[JsonObject]:
         """See ExtensionHost. The session need not be open here."""
         session = self._sessions.find(session_id)
-        cwd = (await self.saved(session_id)).record.cwd if session is None else session.place.cwd
-        file = audit_file(self._configured(cwd).settings.audit.file, os.environ)
+        record = session.story.record if session is not None else await self._store().find(session_id)
+        if record is None:
+            raise session_not_found(session_id)
+        file = audit_file(self._configured(record.cwd).settings.audit.file, os.environ)
         try:
             return await anyio.to_thread.run_sync(partial(last_of, file, session_id, count), abandon_on_cancel=True)
         except OSError as error:
@@ -96,10 +91,16 @@ class SessionsHost:
     async def move(self, session_id: str, cwd: str) -> None:
         """See ExtensionHost. What the user has not chosen himself is as the configuration has it there."""
         session = await self._open(session_id)
-        here, there = (conduct_at_start(self._configured(each)) for each in (session.place.cwd, cwd))
+        await self._wake(session)  # it must be ours, and still there
+        here, there = self._configured(session.place.cwd), self._configured(cwd)
         await self._sessions.move(session_id, cwd)
-        if session.conduct == here != there:
-            session.begin_anew(there)
+        known = set(map(str, here.problems))
+        for problem in there.problems:
+            if str(problem) not in known:
+                session.add_notice(Notice(Severity.WARNING, f"configuration: {problem}"))
+        conduct = conduct_at_start(there)
+        if session.conduct == conduct_at_start(here) != conduct:
+            session.begin_anew(conduct)
             session.keep_conduct()
 
     async def tools(self, session_id: str) -> Sequence[ToolSpec]:
@@ -163,49 +164,15 @@ class SessionsHost:
             raise invalid_request("the session is not open here: load or resume it first")
         raise session_not_found(session_id)
 
-    async def _engine(self, session: Session) -> SessionEngine:
-        """Its engine, which obeys what the user has chosen by now. Raises RpcError, AgentError."""
+    async def _wake(self, session: Session) -> None:
         session.turns.used_at = anyio.current_time()  # nobody puts it to rest just now
         await self._sessions.wake(session)
+
+    async def _engine(self, session: Session) -> SessionEngine:
+        """Its engine, which obeys what the user has chosen by now. Raises RpcError, AgentError."""
+        await self._wake(session)
         engine = await session.engine()
         assert isinstance(engine, SessionEngine), "engines are made by the workshop"
         if not session.turns.busy:
             session.take_conduct()
         return engine
-
-
-def _sound(record: SessionRecord, now: int) -> SessionRecord:
-    """What a list can show. Raises RpcError for a folder that nobody could ever have worked in."""
-    if not _is_folder(record.cwd):
-        raise invalid_params("session", "record: cwd: expected an absolute path")
-    begun = record.created_at
-    return replace(
-        record,
-        additional=tuple(filter(_is_folder, record.additional)),
-        title=" ".join(sanitize(record.title, terminal=False).split())[:_LONGEST_TITLE],
-        created_at=begun if 0 < begun <= now else now,
-        updated_at=now,
-        model=record.model[:_LONGEST_TITLE],
-    )
-
-
-def _is_folder(path: str) -> bool:
-    return os.path.isabs(path) and "\0" not in path
-
-
-def _counted(tally: Tally) -> Tally:
-    """Numbers that can be: whoever wrote the file is not the one to say that fewer calls than none were made."""
-    usage, cost = tally.usage, tally.cost
-    return replace(
-        tally,
-        used=_number(tally.used),
-        size=_number(tally.size),
-        usage=Usage(*map(_number, (usage.input, usage.output, usage.cache_read, usage.cache_write))),
-        cost=cost if cost is not None and 0 <= cost < _MOST else None,
-        calls=_number(tally.calls),
-        batches=_number(tally.batches),
-    )
-
-
-def _number(value: int) -> int:
-    return min(max(value, 0), _MOST)

@@ -1,5 +1,6 @@
 """The conversation as the store has it: without the secrets the user may have typed (S9.6, security.md 2.9)."""
 
+import re
 from dataclasses import replace
 from itertools import takewhile
 from typing import cast
@@ -9,6 +10,8 @@ from acp_agent.core.messages import Message, Part, TextPart, ToolUsePart
 from acp_agent.core.sessions import HistoryState
 from acp_agent.core.types import JsonObject
 from acp_agent.output.redaction import Redactor
+
+_NO_NAME = re.compile(r"[^A-Za-z0-9-]+")
 
 
 class KeptHistory:
@@ -42,7 +45,13 @@ class KeptHistory:
         match part:
             case TextPart(text):
                 return TextPart(self._redactor(text))
-            case ToolUsePart(arguments=dict() as arguments):
-                return replace(part, arguments=cast("JsonObject", self._redactor.json(arguments)))
+            case ToolUsePart(name=name, arguments=arguments, raw_arguments=raw):
+                hidden = None if arguments is None else cast("JsonObject", self._redactor.json(arguments))
+                return replace(part, name=self._name(name), arguments=hidden, raw_arguments=self._redactor(raw))
             case _:
                 return part
+
+    def _name(self, name: str) -> str:
+        """Models make names up. One that is sent to a server again has to look like a name."""
+        shown = self._redactor(name)
+        return name if shown == name else _NO_NAME.sub("_", shown)

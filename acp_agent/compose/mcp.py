@@ -5,14 +5,15 @@ Nothing of the client is loaded before a server is named (E6). A server that fai
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import anyio
 
+from acp_agent.compose.mcp_served import RunningConnection, Served
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.events import Notice, Severity
-from acp_agent.core.mcp import McpConnection, McpDefinition, McpOrigin, McpServer, McpState
+from acp_agent.core.mcp import McpOrigin, McpServer, McpState
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import McpSubject, ToolCall, ToolSpec
 from acp_agent.gates.pins import PinBook, server_identity
@@ -22,15 +23,10 @@ from acp_agent.protocol.extension_host import ListedServer
 from acp_agent.store.mcp_pins import McpPins
 from acp_agent.tools.mcp_tool import McpTool, server_slug, tool_names
 from acp_agent.tools.registry import Registry
-from acp_agent.tools.visible import visible
 
 _PATIENCE = 2.0
 """Seconds the first turn waits for servers that are starting: a model that sees no tool says it has none."""
 
-_MOST_GONE = 64
-"""Tools a server no longer has that are remembered."""
-_MOST_LISTED = 20
-"""Tools of a server that a line names."""
 _MOST_TOLD = 5
 """Notices about one server."""
 
@@ -39,56 +35,8 @@ _log = Log(__name__)
 Background: TypeAlias = Callable[[Callable[[], Awaitable[None]]], object]
 """Starts a task and does not wait for it."""
 
-
-class RunningConnection(McpConnection, Protocol):
-    """A connection that can be set going."""
-
-    async def run(self) -> None:
-        """Connect and serve until closed or given up. Raises nothing but cancellation."""
-        ...
-
-    def close(self) -> None:
-        """Have `run` return soon, everything of the server ended."""
-        ...
-
-
 Connect: TypeAlias = Callable[[McpServer, Callable[[], None]], RunningConnection]
 """Makes the connection to a server; the second argument is told whenever something about it has changed."""
-
-
-class _Served:
-    """One server: its connection, the tools it has now, and what the user has been told of it."""
-
-    def __init__(self, connection: RunningConnection) -> None:
-        self.connection = connection
-        self.tools: dict[str, McpTool] = {}
-        self.known: dict[str, McpTool] = {}  # those that are gone, too, by lower-case name, the newest last
-        self.was_ready = False
-        self.told: set[str] = set()
-
-    def offer(self, tools: dict[str, McpTool]) -> None:
-        """It has these tools now. Of those that are gone a few are remembered, to answer calls of them."""
-        folded = {name.lower(): tool for name, tool in tools.items()}
-        gone = [(name, tool) for name, tool in self.known.items() if name not in folded]
-        ready = self.connection.state is McpState.READY
-        self.known = {**dict(gone[-_MOST_GONE:] if ready else gone), **folded}
-        self.tools = tools
-
-    def line(self, changed: Callable[[McpTool], bool]) -> str:
-        """Name, state, tools by the server's own names, those that have changed, problem."""
-        connection, said = self.connection, ""
-        if connection.state is McpState.READY:
-            said = f", {len(self.tools)} tool{'' if len(self.tools) == 1 else 's'}{_listed(self.tools.values())}"
-            asking = [tool for tool in self.tools.values() if changed(tool)]
-            said += f"; changed, and will ask{_listed(asking)}" if asking else ""
-        problem = f"{';' if said else ':'} {connection.problem}" if connection.problem else ""
-        return f"{visible(connection.server.name)} ({connection.server.origin}) {connection.state}{said}{problem}"
-
-
-def _listed(tools: Collection[McpTool]) -> str:
-    names = [visible(tool.definition.name) for tool in tools]
-    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
-    return f": {', '.join(names[:_MOST_LISTED])}{more}" if names else ""
 
 
 class SessionServers:
@@ -105,7 +53,7 @@ class SessionServers:
         self._connect = connect
         self._identities: dict[str, str] = {}
         self.book = PinBook(pins, self._identities)
-        self._served: dict[str, _Served] = {}
+        self._served: dict[str, Served] = {}
         self._moved = anyio.Event()
         self._begun = False
 
@@ -147,7 +95,7 @@ class SessionServers:
 
     def _start(self, server: McpServer) -> None:
         self._identities[server.name] = server_identity(server)
-        served = _Served(self._connect(server, partial(self._changed, server.name)))
+        served = Served(self._connect(server, partial(self._changed, server.name)))
         self._served[server.name] = served
         self._background(partial(_run, served.connection))
 
@@ -234,15 +182,15 @@ class SessionServers:
         moved, self._moved = self._moved, anyio.Event()
         moved.set()
 
-    def _name_tools(self, served: _Served) -> None:
+    def _name_tools(self, served: Served) -> None:
         connection = served.connection
         definitions = {each.name: each for each in connection.definitions()}
         names = tool_names(connection.server.name, [*definitions])
-        served.offer({names[tool]: _unchanged(served, names[tool], each) for tool, each in definitions.items()})
+        served.offer({names[tool]: served.tool(names[tool], each) for tool, each in definitions.items()})
 
-    def _tell_news(self, served: _Served) -> None:
+    def _tell_news(self, served: Served) -> None:
         """Tell what the user should hear of, once, and at some time no more."""
-        news = _news(served, begun=self._begun)
+        news = served.news(begun=self._begun)
         served.was_ready = served.was_ready or served.connection.state is McpState.READY
         if news is None or news.text in served.told or len(served.told) > _MOST_TOLD:
             return
@@ -251,29 +199,6 @@ class SessionServers:
             name = served.connection.server.name
             news = Notice(Severity.WARNING, f"the MCP server {name!r}: no more is told of it; /mcp says how it is")
         self._tell(news)
-
-
-def _unchanged(served: _Served, name: str, definition: McpDefinition) -> McpTool:
-    """The tool there was, where nothing about it has changed: prompt caching wants the same bytes."""
-    known = served.known.get(name.lower())
-    same = known is not None and (known.name, known.definition) == (name, definition)
-    return known if known is not None and same else McpTool(name, definition, served.connection)
-
-
-def _news(served: _Served, *, begun: bool) -> Notice | None:
-    connection = served.connection
-    name, problem = f"the MCP server {connection.server.name!r}", connection.problem
-    match connection.state:
-        case McpState.READY if problem:
-            return Notice(Severity.WARNING, f"{name}: {problem}")
-        case McpState.READY if begun and not served.was_ready:
-            return Notice(Severity.INFO, f"{name} is ready: {', '.join(served.tools) or 'it has no tools'}")
-        case McpState.WAITING if served.was_ready:
-            return Notice(Severity.WARNING, f"{name} is lost and will be tried again: {problem}")
-        case McpState.FAILED:
-            return Notice(Severity.WARNING, f"{name} cannot be used: {problem}")
-        case _:
-            return None
 
 
 class GrowingCatalogue:

@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from acp_agent.compose.mcp import RunningConnection, SessionServers
+from acp_agent.compose.mcp import SessionServers
+from acp_agent.compose.mcp_served import RunningConnection
 from acp_agent.config import Loaded
 from acp_agent.config.masking import holds_secret, is_everyday
 from acp_agent.config.mcp_settings import MOST_OF_A_PROJECT, McpServerSettings

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Container
 from enum import StrEnum
 from importlib.resources import files
 from typing import Final
@@ -121,9 +121,11 @@ class ModelTable(BaseModel):
         return self.prices.get(name) or self.prices.get(_EDITION.sub("", name))
 
 
-def _longest_prefix(prefixes: Iterable[str], model: str) -> str:
+def _longest_prefix(prefixes: Container[str], model: str) -> str:
+    """Looks the beginnings of the name up, longest first: there are fewer of them than models."""
     names = (model.lower(), model.lower().rpartition("/")[2])
-    return max((prefix for prefix in prefixes if any(name.startswith(prefix) for name in names)), key=len, default="")
+    found = (next((name[:end] for end in range(len(name), 0, -1) if name[:end] in prefixes), "") for name in names)
+    return max(found, key=len)
 
 
 def load_table() -> ModelTable:

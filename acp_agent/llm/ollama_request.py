@@ -73,12 +73,13 @@ def _messages(endpoint: Endpoint, request: ModelRequest) -> list[Json]:
     if request.system.strip():
         out.append({"role": "system", "content": request.system})
     tools = {use.id: use.name for message in request.messages for use in message.tool_uses}
+    maker = endpoint.maker
     for message in endpoint.shown(request.messages):
         match message.role:
             case Role.USER:
                 out.extend(_user(message, tools))
             case Role.ASSISTANT:
-                out.extend(_assistant(endpoint.maker, message))
+                out.extend(_assistant(maker, message))
             case _:
                 assert_never(message.role)
     return out

@@ -60,8 +60,9 @@ def request_body(endpoint: Endpoint, request: ModelRequest, quirks: frozenset[Qu
         messages.append({"role": "system", "content": request.system})
     if Quirk.NO_IMAGES in quirks:
         endpoint = replace(endpoint, images=False)
+    maker = endpoint.maker
     for message in endpoint.shown(request.messages):
-        messages.extend(_messages(endpoint.maker, message))
+        messages.extend(_messages(maker, message))
     body: JsonObject = {
         "model": endpoint.model,
         "messages": messages,

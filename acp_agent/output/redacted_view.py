@@ -87,8 +87,11 @@ class RedactedEvents:
         result = replace(result, locations=self._openable(result.locations))
         if result.stats is not None:
             return result
+        failure = result.failure
         return replace(
             result,
+            text=self._redactor(result.text),
+            failure=failure and replace(failure, message=self._redactor(failure.message)),
             display=self._redactor(result.shown),
             envelope=None if result.envelope is None else _object(self._redactor, result.envelope),
         )

@@ -4,8 +4,12 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 from acp_agent.core.conduct import Conduct
+from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.sessions import Change, Saved, SessionRecord, ToldAt
+from acp_agent.log import Log
 from acp_agent.store.sessions import SessionStore
+
+_log = Log(__name__)
 
 
 class LateKeeper:
@@ -23,6 +27,15 @@ class LateKeeper:
         if not self._made:
             await self._store.create(self._record, self._conduct, patience=patience)
             self._made = True
+
+    async def begin(self, *, patience: float) -> bool:
+        """Make the row if that can be done within so many seconds; whether it was."""
+        try:
+            await self.make(patience=patience)
+        except StoreUnavailable as error:
+            _log.warning("session not written yet", session=self._record.id, reason=str(error))
+            return False
+        return True
 
     async def write(self, change: Change, *, durable: bool = True, patience: float | None = None) -> None:
         """As the port says."""

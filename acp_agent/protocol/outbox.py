@@ -22,11 +22,14 @@ from acp_agent.core.events import (
     Told,
     ToolFinished,
     ToolProgress,
+    UsageChanged,
     UserMessage,
 )
+from acp_agent.core.redaction import Redact, verbatim
 from acp_agent.core.sessions import Change, HistoryState, Keeper
 from acp_agent.core.types import JsonObject
 from acp_agent.log import Log
+from acp_agent.protocol.kept_events import as_kept
 
 _log = Log(__name__)
 _PACE = 0.02
@@ -71,6 +74,8 @@ class Outbox:
         """What is kept of the session; None where nothing is."""
         self.state: Callable[[], Change] | None = None
         """What else there is to be kept now, besides what is told: history, tally, model."""
+        self.redact: Redact = verbatim
+        """Takes secrets out of what is shown with them, but kept without: diffs."""
         self.translate = translate
         self._send = send
         self._background = background
@@ -88,16 +93,27 @@ class Outbox:
         self._failing_since: float | None = None
         self._told_failure = False
 
+    def keep_with(self, keeper: Keeper) -> None:
+        """What is kept is kept by this one from now on, which knows nothing of what was written before."""
+        self.keeper, self._written = keeper, Change()
+
+    @property
+    def kept(self) -> bool:
+        """Whether all that was to be kept is: nothing waits, and the last attempt went well."""
+        if self.keeper is None or self._writing is not None or self._failing_since is not None:
+            return False
+        return not self._kept_back and self._change == Change()
+
     # -------------------------------------------------------------------------------------- telling
 
     async def tell(self, event: Event) -> None:
-        """Keep and send one event. Returns once it was sent; pieces of text and output only wait their turn."""
+        """Keep and send one event. Returns once it was sent; what can wait only waits for its turn."""
         self._waiting.append(event)
         self._told += 1
         mine = self._told
-        if _is_piece(event):
+        if _can_wait(event):
             mine -= _BACKLOG
-        else:
+        if self._sent < mine:  # also where there are so many pieces that it would wait itself
             self._urgent.set()
         self._drain_soon()
         while self._sent < mine:
@@ -140,21 +156,27 @@ class Outbox:
     async def _drain(self) -> None:
         try:
             while self._waiting:
+                if all(isinstance(event, UsageChanged) for event in self._waiting):
+                    await self._pause()  # a tool call or the end of the turn is next: one write for both
                 self._urgent = anyio.Event()
                 batch, self._waiting = self._waiting, []
                 await self._deliver(batch)
                 self._sent += len(batch)
                 self._move()
                 if all(isinstance(event, TextDelta | ThoughtDelta) for event in batch):
-                    with anyio.move_on_after(_PACE):
-                        await self._urgent.wait()
+                    await self._pause()
         finally:
             self._draining = False
             self._move()
 
+    async def _pause(self) -> None:
+        """Let more come, until something cannot wait."""
+        with anyio.move_on_after(_PACE):
+            await self._urgent.wait()
+
     async def _deliver(self, batch: Sequence[Event]) -> None:
         try:
-            await self._write([event for event in batch if isinstance(event, Told)])
+            await self._write([await as_kept(event, self.redact) for event in batch if isinstance(event, Told)])
             for event in batch:
                 if not isinstance(event, UserMessage):  # the editor has drawn it itself
                     for update in self.translate(event):
@@ -233,9 +255,10 @@ class Outbox:
         self._failing_since, self._told_failure = None, False
 
 
-def _is_piece(event: Event) -> bool:
-    """Whether more of the same will follow, and nobody depends on it having arrived."""
-    return isinstance(event, TextDelta | ThoughtDelta) or (isinstance(event, ToolProgress) and not event.terminal_id)
+def _can_wait(event: Event) -> bool:
+    """Whether more will follow at once, and nobody depends on it having arrived."""
+    output = isinstance(event, ToolProgress) and not event.terminal_id
+    return output or isinstance(event, TextDelta | ThoughtDelta | UsageChanged)
 
 
 def _is_durable(told: Sequence[Told], care: _Care | None) -> bool:

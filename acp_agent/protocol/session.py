@@ -18,7 +18,7 @@ from acp_agent.core.errors import AgentError
 from acp_agent.core.events import Event, Notice, Severity, UsageChanged
 from acp_agent.core.messages import StopReason
 from acp_agent.core.redaction import Redact, verbatim
-from acp_agent.core.sessions import Change, Saved, SessionRecord
+from acp_agent.core.sessions import Change, HistoryState, Saved, SessionRecord, Tally
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.log import Log
 from acp_agent.protocol import commands
@@ -52,7 +52,7 @@ class Session:
     choices    what can be chosen
     saved      what it goes on with; None when it begins
     notices    what the user should hear of at the first prompt, when somebody reads it
-    redact     takes secrets out of notices and reasons; whoever makes the engine puts it here first
+    redact     takes secrets out of notices, reasons and what is kept; whoever makes the engine puts it here first
     languages  what the editor's language servers tell; whoever makes the engine puts it here
     wake       makes sure that the session may have an engine, before it gets one. Raises RpcError
     awake      whether it may; whoever says no has seen to it that no turn runs
@@ -94,14 +94,15 @@ class Session:
     # ------------------------------------------------------------------------------------- engine
 
     async def engine(self) -> Engine:
-        """The engine, made once. Raises AgentError when the configuration does not allow one."""
+        """The engine, made once. Raises AgentError when the configuration does not allow one, or the store no look."""
         async with self._engine_lock:
             if self._engine is None:
-                saved, self._saved = self._saved, None
+                saved = self._saved
                 if saved is None and self._rested:
                     saved = await self.story.before()
                 self._engine = await self._around.make_engine(self, saved)
-                self.story.follow(self._engine.state)
+                self._saved = None  # not before: who could not make it goes on with it the next time
+                self.story.follow(self._engine.state, self.redact)
             return self._engine
 
     @property
@@ -137,10 +138,19 @@ class Session:
         self.languages = None
         self.story.move(cwd)
 
-    async def rest(self) -> None:
-        """Give back all but what makes the session known. Nothing must be under way; the next prompt wakes it up."""
+    async def rest(self) -> bool:
+        """Give back all but what makes the session known. Nothing must be under way; the next prompt wakes it up.
+
+        Whether all of it is kept. What is not stays in memory: it is nowhere else.
+        """
         self.awake, self._rested = False, True
-        await self._let_go()
+        state = await self._let_go()
+        if self.story.kept:
+            self._saved = None  # somebody else may go on with it
+        elif state is not None:
+            tally, history = state.tally or Tally(), state.history or HistoryState()
+            self._saved = Saved(self.story.record, replace(self.conduct), tally, history)
+        return self.story.kept
 
     async def close(self, *, tell: bool = True) -> None:
         """End it: a running prompt is answered `cancelled` (A10.2), what it holds is given back, all is kept (A10).
@@ -153,13 +163,17 @@ class Session:
                 await self._tell_usage(self._engine.state())
             await self._let_go()
 
-    async def _let_go(self) -> None:
+    async def _let_go(self) -> Change | None:
+        """End the engine; what is to be kept of it."""
         async with self._engine_lock:
             engine, self._engine = self._engine, None
         await self.story.settle()
         self.story.follow(None)
-        if engine is not None:
-            await engine.close()
+        if engine is None:
+            return None
+        state = engine.state()
+        await engine.close()
+        return state
 
     async def _tell_usage(self, state: Change) -> None:
         tally = state.tally
@@ -174,8 +188,7 @@ class Session:
         incoming.on_cancel = self.turns.cancel
         answer = await self.turns.run(partial(self._turn, params), self._settle)
         if self._engine is not None:
-            engine = self._engine
-            incoming.after_response(partial(self._begin, partial(self._after, engine, answer)))
+            incoming.after_response(partial(self._begin, partial(self._after, self._engine, answer)))
         return answer.to_wire(self.redact)
 
     async def _turn(self, params: JsonObject) -> Answer:
@@ -200,8 +213,7 @@ class Session:
 
     async def _after(self, engine: Engine, answer: Answer) -> None:
         await engine.answered(answer)
-        if not self.turns.closed:
-            await self._tell_commands(engine.commands())
+        await self.tell_commands()
 
     def add_notice(self, notice: Notice) -> None:
         """Keep something to be told at the next prompt."""

@@ -1,6 +1,7 @@
 """Which sessions this process may write: two processes never write one at once (A6.8, A10.7)."""
 
-from collections.abc import Awaitable
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import anyio
@@ -37,6 +38,18 @@ class SessionHold:
         except StoreUnavailable as error:
             raise unreadable(error) from None
 
+    @asynccontextmanager
+    async def taken(self, session_id: str) -> AsyncGenerator[None]:
+        """Hold one from now on; when the body fails only if it was held before. Raises RpcError as `take`."""
+        held = self._locks is not None and self._locks.holds(session_id)
+        await self.take(session_id)
+        try:
+            yield
+        except BaseException:
+            if not held:
+                self.give_back(session_id)
+            raise
+
     def give_back(self, session_id: str) -> None:
         """Hold it no longer."""
         if self._locks is not None:
@@ -44,7 +57,7 @@ class SessionHold:
 
     def is_free(self, session_id: str) -> bool:
         """Whether nobody holds it, neither we nor another process."""
-        if self._locks is None:
+        if self._locks is None or self._locks.holds(session_id):
             return False
         try:
             free = self._locks.take(session_id)

@@ -27,32 +27,35 @@ async def listed(sessions: Sessions, params: JsonObject) -> JsonObject:
     Those that were never prompted are listed while this process has them open only: editors open many for nothing.
     """
     cwd, after = _cwd(params.get("cwd")), _position(params.get("cursor"))
-    found = await _kept(sessions, cwd, after)
+    kept = await _kept(sessions, cwd, after)
+    found = kept or ()
     begun: list[SessionRecord] = []
     if after is None:
-        kept = {record.id for record in found}
+        ids = {record.id for record in found}
         open_here = (session.story.record for session in sessions.all())
-        begun = [each for each in open_here if each.id not in kept and _wanted(each, cwd, sessions)]
-    answer: JsonObject = {"sessions": [_info(record) for record in (*reversed(begun), *found)]}
+        begun = [each for each in open_here if each.id not in ids and _wanted(each, cwd, listed=kept is not None)]
+    newest_first = sorted((*reversed(begun), *found), key=lambda each: each.updated_at, reverse=True)
+    answer: JsonObject = {"sessions": [_info(record) for record in newest_first]}
     if len(found) == PAGE:
         answer["nextCursor"] = _cursor((found[-1].updated_at, found[-1].id))
     return answer
 
 
-async def _kept(sessions: Sessions, cwd: str | None, after: Position | None) -> Sequence[SessionRecord]:
+async def _kept(sessions: Sessions, cwd: str | None, after: Position | None) -> Sequence[SessionRecord] | None:
+    """Those in the store; None where there is none that can be read."""
     if sessions.store is None:
-        return ()
+        return None
     try:
         return await sessions.store.page(cwd=cwd, after=after, limit=PAGE, prompted=True)
     except StoreUnavailable as error:  # what is open here can be told all the same
         _log.warning("kept sessions cannot be listed", reason=str(error))
-        return ()
+        return None
 
 
-def _wanted(record: SessionRecord, cwd: str | None, sessions: Sessions) -> bool:
-    """Whether an open session belongs on the first page: the store does not list it, or there is none."""
+def _wanted(record: SessionRecord, cwd: str | None, *, listed: bool) -> bool:
+    """Whether an open session belongs on the first page: the store, where it is `listed`, does not list it."""
     here = cwd is None or os.path.normpath(record.cwd) == cwd
-    return here and (sessions.store is None or not record.prompts)
+    return here and not (listed and record.prompts)
 
 
 def _info(record: SessionRecord) -> JsonObject:

@@ -64,22 +64,22 @@ class SessionMethods:
     async def _load(self, params: JsonObject, incoming: Incoming) -> JsonObject:
         """All of it is told again before the answer (A6.3, A6.4)."""
         place, problems = read_place(params)
-        session = await self._sessions.take_up(_id(params), place, self._client())
-        try:
-            async with aclosing(session.story.told()) as past:
-                async for update in past:
-                    await session.update(update)
-        except StoreUnavailable as error:
-            _log.error("session not replayed to its end", session=session.id, reason=str(error))
-            session.add_notice(Notice(Severity.WARNING, f"what was said before cannot be shown in full: {error}"))
-        if session.story.record.title:
-            await session.update(session.info())
-        return self._opened(session, problems, incoming)
+        async with self._sessions.take_up(_id(params), place, self._client()) as session:
+            try:
+                async with aclosing(session.story.told()) as past:
+                    async for update in past:
+                        await session.update(update)
+            except StoreUnavailable as error:
+                _log.error("session not replayed to its end", session=session.id, reason=str(error))
+                session.add_notice(Notice(Severity.WARNING, f"what was said before cannot be shown in full: {error}"))
+            if session.story.record.title:
+                await session.update(session.info())
+            return self._opened(session, problems, incoming)
 
     async def _resume(self, params: JsonObject, incoming: Incoming) -> JsonObject:
         place, problems = read_place(params)
-        session = await self._sessions.take_up(_id(params), place, self._client())
-        return self._opened(session, problems, incoming)
+        async with self._sessions.take_up(_id(params), place, self._client()) as session:
+            return self._opened(session, problems, incoming)
 
     async def _fork(self, params: JsonObject, incoming: Incoming) -> JsonObject:
         place, problems = read_place(params)

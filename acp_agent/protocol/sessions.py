@@ -4,14 +4,13 @@ Every session is in the store from the moment it is made: clients open them long
 up from other processes. Whoever may write one holds its lock; two processes never write one session at once.
 
     known      it has a place here and answers; light
-    awake      it holds the lock and may have an engine; at most `max_sessions` are, and one that is idle for the
-               longest time makes room (A11.1)
+    awake      it holds the lock and may have an engine; at most `max_sessions` are (session_room.py)
 
 What happens to one session happens one after another: a load waits until the loop of before is gone (A10.7).
 """
 
-from collections.abc import AsyncGenerator, Callable, Collection
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from uuid import uuid4
 
@@ -30,6 +29,7 @@ from acp_agent.protocol.place import Place
 from acp_agent.protocol.session import Session
 from acp_agent.protocol.session_hold import SessionHold, asked
 from acp_agent.protocol.session_opening import Opening, SessionLimits
+from acp_agent.protocol.session_room import SessionRoom
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
 
@@ -65,8 +65,8 @@ class Sessions:
         self._clock = clock
         self._trouble = trouble
         self._known: dict[str, Session] = {}
-        self._opening = 0
         self._acts = OneAtATime()
+        self._room = SessionRoom(self._known, limits, self._rest, self._acts)
 
     # -------------------------------------------------------------------------------------- opening
 
@@ -74,7 +74,7 @@ class Sessions:
         """A session that begins. Raises RpcError when all there may be are busy."""
         now = self._clock()
         record = SessionRecord(str(uuid4()), place.cwd, place.additional, created_at=now, updated_at=now)
-        async with self._room(record.id):
+        async with self._room.made():
             session = self._open_session(Opening(record, place, client))
             if self.store is None:
                 session.add_notice(Notice(Severity.WARNING, f"this conversation is not kept: {self._trouble}"))
@@ -83,25 +83,33 @@ class Sessions:
             self._take(session)
         return session
 
-    async def take_up(self, session_id: str, place: Place, client: Client) -> Session:
-        """A session that goes on, in the place it is given now (A6.6). Nothing runs in it yet.
+    @asynccontextmanager
+    async def take_up(self, session_id: str, place: Place, client: Client) -> AsyncGenerator[Session]:
+        """A session that goes on, in the place it is given now (A6.6). Its prompts wait until the body is left.
 
         Raises RpcError: unknown, a prompt runs in it, another process has it, all there may be are busy.
         """
         async with self._acts.of(session_id):
             before = self._known.get(session_id)
             if self.store is None:
-                return self.get(session_id)  # what is in memory is all there is (A5.11)
-            if before is not None and before.turns.busy:
-                raise invalid_request("the session has a prompt in progress: cancel it first")
+                yield self.get(session_id)  # what is in memory is all there is (A5.11)
+                return
+            _must_be_idle(before)
             if await asked(self.store.find(session_id)) is None:
                 raise session_not_found(session_id)
-            async with self._room(session_id):
+            async with self._room.made(session_id, instead_of=before):
                 if before is not None:
-                    await self._forget(before)
+                    await self._make_way(before)
                 session = await self._opened(session_id, place, client)
-            session.story.keep(Change(cwd=place.cwd, additional=place.additional))
-        return session
+                session.awake = False
+                session.story.keep(Change(cwd=place.cwd, additional=place.additional))
+                try:
+                    yield session
+                except BaseException:
+                    with anyio.CancelScope(shield=True):
+                        await self._lay_down(session)  # nobody knows whether anyone wants it still
+                    raise
+                session.awake = True
 
     async def fork(self, source_id: str, place: Place, client: Client) -> Session:
         """A new session with all of another's conversation, which stays as it is (A8). Raises RpcError as `take_up`."""
@@ -113,44 +121,40 @@ class Sessions:
             if self.store is None or saved is None:
                 raise session_not_found(source_id)
             now = self._clock()
-            made = replace(
-                saved.record,
-                id=str(uuid4()),
-                cwd=place.cwd,
-                additional=place.additional,
-                created_at=now,
-                updated_at=now,
-            )
-            async with self._room(source_id, made.id):
-                await asked(self.store.fork(source_id, made, saved.conduct))
-                return await self._opened(made.id, place, client)
+            record = replace(saved.record, id=str(uuid4()), created_at=now, updated_at=now)
+            made = replace(record, cwd=place.cwd, additional=place.additional)
+            async with self._room.made(source_id):
+                try:
+                    await asked(self.store.fork(source_id, made, saved.conduct))
+                    return await self._opened(made.id, place, client)
+                except BaseException:
+                    with anyio.CancelScope(shield=True), suppress(StoreUnavailable):
+                        await self.store.delete(made.id)
+                    raise
 
     async def _opened(self, session_id: str, place: Place, client: Client) -> Session:
         """What is kept of a session, as a session. Raises RpcError."""
         assert self.store is not None
-        await self._hold.take(session_id)
-        try:
+        async with self._hold.taken(session_id):
             keeper = self.store.of(session_id)
             saved = await asked(keeper.saved())
             if saved is None:  # deleted meanwhile
-                raise session_not_found(session_id)  # noqa: TRY301 - the lock is given back below
+                raise session_not_found(session_id)
             record = replace(saved.record, cwd=place.cwd, additional=place.additional)
             session = self._open_session(Opening(record, place, client, saved))
             session.story.keep_with(keeper)
-        except BaseException:
-            self._hold.give_back(session_id)
-            raise
-        self._take(session)
-        return session
+            self._take(session)
+            return session
 
     async def _create(self, session: Session, keeper: LateKeeper) -> None:
-        """Write the first row. A database that cannot be written now is written with the first turn."""
+        """Write the first row. A database that cannot be written now is written as soon as it can be."""
         session.story.keep_with(keeper)
-        try:
-            await self._hold.take(session.id)
-            await keeper.make(patience=_NEW_PATIENCE)
-        except (StoreUnavailable, RpcError) as error:
-            _log.warning("session not written yet", session=session.id, reason=str(error))
+        written = False
+        with suppress(RpcError):  # nothing can be locked; the log has it
+            async with self._hold.taken(session.id):
+                written = await keeper.begin(patience=_NEW_PATIENCE)
+        if not written:
+            session.story.keep(Change(touch=True))
 
     # -------------------------------------------------------------------------------------- finding
 
@@ -186,14 +190,14 @@ class Sessions:
     async def delete(self, session_id: str) -> bool:
         """End one and remove all that is kept of it; whether there was any. Raises RpcError (A10.6)."""
         async with self._acts.of(session_id):
-            session = self._known.pop(session_id, None)
-            if session is not None:
-                await session.close(tell=False)
-            elif self.store is None or await asked(self.store.find(session_id)) is None:
+            session = self._known.get(session_id)
+            if session is None and (self.store is None or await asked(self.store.find(session_id)) is None):
                 return False
-            else:
-                await self._hold.take(session_id)
+            await self._hold.take(session_id)  # one that rests here may be open elsewhere
             try:
+                if session is not None:
+                    del self._known[session_id]
+                    await session.close(tell=False)
                 return (self.store is not None and await self.store.delete(session_id)) or session is not None
             except StoreUnavailable as error:
                 _log.error("session not deleted", session=session_id, reason=str(error))
@@ -205,8 +209,7 @@ class Sessions:
         """Have one work in another folder from its next prompt on (A26). Raises RpcError, also while a prompt runs."""
         async with self._acts.of(session_id):
             session = self.get(session_id)
-            if session.turns.busy:
-                raise invalid_request("the session has a prompt in progress: cancel it first")
+            _must_be_idle(session)
             await self._hold.take(session_id)  # it may rest, and another process have it
             session.move(cwd)
             await self._lay_down(session)
@@ -224,15 +227,14 @@ class Sessions:
 
     async def rest_idle(self, seconds: float) -> None:
         """Put sessions to rest that nobody has used for so long (A11.4)."""
-        now = anyio.current_time()
+        before = anyio.current_time() - seconds
         for session in self.all():
-            if now - session.turns.used_at > seconds:
+            if session.turns.used_at < before:
                 await self._rest(session)
 
     async def rest_all(self) -> None:
         """Put every session to rest in which no turn runs."""
-        for session in self.all():
-            await self._rest(session)
+        await self.rest_idle(-1)
 
     def in_use(self, session_id: str) -> bool:
         """Whether a session is open, here or in another process."""
@@ -244,22 +246,41 @@ class Sessions:
         """Make sure that a session may have an engine. Raises RpcError when it may not."""
         if session.awake:
             return
-        async with self._acts.of(session.id), self._room(session.id):
-            await self._hold.take(session.id)
-            session.awake = True
+        async with self._acts.of(session.id):
+            if self._known.get(session.id) is not session:  # it was closed meanwhile, or loaded anew
+                raise session_not_found(session.id)
+            if session.awake:
+                return
+            async with self._room.made(session.id):
+                if session.story.kept:  # what is not is only here: nobody else can have gone on with it
+                    await self._reclaim(session)
+                session.awake = True
+
+    async def _reclaim(self, session: Session) -> None:
+        """Hold one that rested, while others could do with it what they liked. Raises RpcError."""
+        assert self.store is not None, "it is kept"
+        async with self._hold.taken(session.id):
+            if await asked(self.store.find(session.id)) is None:
+                del self._known[session.id]
+                raise session_not_found(session.id)
 
     def _take(self, session: Session) -> None:
         session.wake = self.wake
         self._known[session.id] = session
         for old in [*self._known.values()][: max(len(self._known) - _MOST_KNOWN, 0)]:
-            if not old.awake and not old.turns.busy:
+            if not old.awake and not old.turns.busy and old.story.kept:
                 del self._known[old.id]
 
-    async def _forget(self, session: Session) -> None:
-        """What was known of it makes place for another with its id."""
-        self._known.pop(session.id, None)
-        await session.close(tell=False)
-        self._hold.give_back(session.id)
+    async def _make_way(self, before: Session) -> None:
+        """End what was known of a session, all of which is kept. Raises RpcError, and then it is as it was."""
+        async with self._hold.taken(before.id):  # one that rests may be open elsewhere
+            await before.story.settle()
+            _must_be_idle(before)
+            if not before.story.kept:
+                raise RpcError(INTERNAL_ERROR, "what was said last is not kept yet: the database cannot be written now")
+            del self._known[before.id]
+            await before.close(tell=False)
+        self._hold.give_back(before.id)  # for who takes it at once
 
     async def _rest(self, session: Session) -> None:
         async with self._acts.of(session.id):
@@ -267,29 +288,12 @@ class Sessions:
                 await self._lay_down(session)
 
     async def _lay_down(self, session: Session) -> None:
-        await session.rest()
-        if self.store is not None:
+        """One that is not kept remembers all of it, and stays ours."""
+        if await session.rest() and self.store is not None:
             session.story.keep_with(self.store.of(session.id))  # the former holds the conversation in memory
-        self._hold.give_back(session.id)
+            self._hold.give_back(session.id)
 
-    @asynccontextmanager
-    async def _room(self, *spared: str) -> AsyncGenerator[None]:
-        """Room for one more session that is awake, while the body makes it. Raises RpcError when all are busy."""
-        most = self.limits().awake
-        while sum(session.awake for session in self._known.values()) + self._opening >= most:
-            if not await self._rest_oldest(spared):
-                raise RpcError(INTERNAL_ERROR, f"session limit reached: {most} sessions are busy in this process")
-        self._opening += 1
-        try:
-            yield
-        finally:
-            self._opening -= 1
 
-    async def _rest_oldest(self, spared: Collection[str]) -> bool:
-        """Put the idle session to rest that was used the longest time ago; False when there is none."""
-        idle = (each for each in self._known.values() if each.awake and not each.turns.busy and each.id not in spared)
-        for session in sorted(idle, key=lambda each: each.turns.used_at):
-            if session.id not in self._acts:  # or something happens to it just now
-                await self._rest(session)
-                return True
-        return False
+def _must_be_idle(session: Session | None) -> None:
+    if session is not None and session.turns.busy:
+        raise invalid_request("the session has a prompt in progress: cancel it first")

@@ -5,8 +5,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import Event, UserMessage
+from acp_agent.core.redaction import Redact
 from acp_agent.core.sessions import Change, Keeper, Saved, SessionRecord
 from acp_agent.core.types import JsonObject
 from acp_agent.protocol.outbox import Outbox, Send
@@ -35,16 +35,21 @@ class Story:
         self.record = record
         self._updates = updates
         self._background = background
-        self._warn = warn
         self._outbox = Outbox(updates().translate, send, background, warn)
 
     def keep_with(self, keeper: Keeper) -> None:
         """From now on all that belongs to the conversation is kept."""
-        self._outbox.keeper = keeper
+        self._outbox.keep_with(keeper)
 
-    def follow(self, state: Callable[[], Change] | None) -> None:
-        """Keep this, too, whenever it has changed: history, tally, model."""
+    @property
+    def kept(self) -> bool:
+        """Whether all there is to keep is in the store, as far as anybody knows."""
+        return self._outbox.kept
+
+    def follow(self, state: Callable[[], Change] | None, redact: Redact | None = None) -> None:
+        """Keep this, too, whenever it has changed: history, tally, model; `redact` takes the secrets out of diffs."""
         self._outbox.state = state
+        self._outbox.redact = redact or self._outbox.redact
 
     async def tell(self, event: Event) -> None:
         """Keep and send one event."""
@@ -76,13 +81,11 @@ class Story:
         self.keep(Change(cwd=cwd))
 
     async def before(self) -> Saved | None:
-        """What there is to go on with, whoever has written it; None where nothing is kept, or can be read."""
-        keeper = self._outbox.keeper
-        try:
-            saved = None if keeper is None else await keeper.saved()
-        except StoreUnavailable as error:
-            self._warn(f"what was said before cannot be read, the model does not know it: {error}")
-            return None
+        """What there is to go on with, whoever has written it; None where nothing is kept.
+
+        Raises StoreUnavailable: who went on without it would write over it.
+        """
+        saved = None if self._outbox.keeper is None else await self._outbox.keeper.saved()
         if saved is not None:
             self.record = saved.record
         return saved

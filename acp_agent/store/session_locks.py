@@ -42,6 +42,10 @@ class SessionLocks:
             self._held.add(session_id)
         return taken
 
+    def holds(self, session_id: str) -> bool:
+        """Whether this process has the session."""
+        return session_id in self._held
+
     def give_back(self, session_id: str) -> None:
         """Let others have the session; nothing happens to one that was not taken. Raises StoreUnavailable."""
         if session_id in self._held and self._opened is not None:

@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.bench import file_tools, first_request, long_session, models, output, pace, redaction
+from tests.bench import file_tools, first_request, long_session, models, output, pace, redaction, sessions
 from tests.bench.agent import FLOOR, OURS, running
 from tests.bench.model import serving
 from tests.bench.modules import HEAVY, heavy_at_initialize
@@ -195,6 +195,7 @@ def main() -> int:
         *(Row(*sample) for sample in output.measured()),
         *(Row(*sample) for sample in redaction.rows()),
         *(Row(*sample) for sample in pace.measured()),
+        *(Row(*sample) for sample in sessions.measured(rounds=args.rounds)),
     ]
     print(table(rows))
     print(f"\nloaded at the initialize answer, of {', '.join(HEAVY)}: {', '.join(heavy) or 'none'}")

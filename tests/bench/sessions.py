@@ -8,7 +8,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -170,34 +170,32 @@ def _started(home: Path, model: Model, session: str) -> Told:
 
 def _many(count: int) -> Iterator[Sample]:
     """Megabytes a session takes that is ready for its next prompt; the first one brings what all share."""
-    opening, grown = list[float](), list[float]()
-    with serving("read", [{"path": "0.txt"}]) as model:
-        with running(config=_config(model, count + 1), environment=_KEY) as agent:
-            agent.initialize()
-            _prompted(agent)
-            agent.settle()
-            before = agent.memory()
-            for _ in range(count):
-                opening.append(_prompted(agent)[1])
-            agent.settle()
-            grown.append((agent.memory() - before) / count)
+    opening = list[float]()
+    with serving("read", [{"path": "0.txt"}]) as model, _agent(model, count + 1) as agent:
+        agent.initialize()
+        _prompted(agent)
+        agent.settle()
+        before = agent.memory()
+        for _ in range(count):
+            opening.append(_prompted(agent)[1])
+        agent.settle()
+        grown = (agent.memory() - before) / count
     yield "session/new of a running process", "ms", None, opening, []
-    yield f"memory of each of {count} sessions that are awake", "MB", _SESSION_AIM, grown, []
+    yield f"memory of each of {count} sessions that are awake", "MB", _SESSION_AIM, [grown], []
 
 
 def _rested(count: int) -> Iterator[Sample]:
     """Megabytes a session leaves behind that was used and is at rest."""
-    with serving("read", [{"path": "0.txt"}]) as model:
-        with running(config=_config(model, 4), environment=_KEY) as agent:
-            agent.initialize()
-            for _ in range(20):  # until memory that is given back is used again
-                _prompted(agent)
-            agent.settle()
-            before = agent.memory()
-            for _ in range(count):
-                _prompted(agent)
-            agent.settle()
-            grown = agent.memory() - before
+    with serving("read", [{"path": "0.txt"}]) as model, _agent(model, 4) as agent:
+        agent.initialize()
+        for _ in range(20):  # until memory that is given back is used again
+            _prompted(agent)
+        agent.settle()
+        before = agent.memory()
+        for _ in range(count):
+            _prompted(agent)
+        agent.settle()
+        grown = agent.memory() - before
     yield f"memory of {count} sessions at rest", "MB", None, [grown], []
 
 
@@ -260,8 +258,9 @@ def _clocked(
     return answer, (time.monotonic() - begun) * 1000
 
 
-def _config(model: Model, awake: int) -> str:
-    return f"[acp]\nmax_sessions = {awake}\n{model.config}"
+def _agent(model: Model, awake: int) -> AbstractContextManager[Agent]:
+    """An agent that keeps so many sessions ready."""
+    return running(config=f"[acp]\nmax_sessions = {awake}\n{model.config}", environment=_KEY)
 
 
 @contextmanager

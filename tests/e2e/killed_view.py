@@ -21,9 +21,19 @@ class Seen(View):
 
     updates: list[dict[str, Any]] = field(default_factory=list)
 
+    def draw(self, update: dict[str, Any]) -> None:
+        """Take an update, if it is one of the conversation."""
+        if update["sessionUpdate"] not in _STATE:
+            self.updates.append(update)
+            self.take(update)
+
     def texts(self, role: str) -> list[str]:
         """The messages of one, in order."""
         return [_text(self.messages[key]) for key in self.entries if key[0] == role]
+
+    def drawn_card(self, card: dict[str, Any]) -> dict[str, Any]:
+        """What counts of a card."""
+        return self._drawn(card)
 
     def counted(self, kind: str) -> Counter[str]:
         """How often each card was told of with this kind of update."""
@@ -34,9 +44,7 @@ def drawn(updates: Iterable[dict[str, Any]], *, terminals: bool = True) -> Seen:
     """Updates as a client draws them."""
     seen = Seen(terminals)
     for update in updates:
-        if update["sessionUpdate"] not in _STATE:
-            seen.updates.append(update)
-            seen.take(update)
+        seen.draw(update)
     return seen
 
 
@@ -82,10 +90,15 @@ def _lost_cards(live: Seen, told: Seen) -> Iterator[str]:
         now = told.cards.get(call)
         if now is None:
             yield f"{call} is not told of"
-        elif card["status"] in _FINAL and live._drawn(card) != told._drawn(now):
-            yield f"{call}: {json.dumps(card)[:600]} became {json.dumps(now)[:600]}"
-        elif any(card[name] != now[name] for name in ("title", "name", "kind", "rawInput")):
-            yield f"{call}: {json.dumps(card)[:600]} became {json.dumps(now)[:600]}"
+        else:
+            ended = card["status"] in _FINAL
+            same = live.drawn_card(card) == told.drawn_card(now) if ended else _begun(card) == _begun(now)
+            if not same:
+                yield f"{call}: {json.dumps(card)[:600]} became {json.dumps(now)[:600]}"
+
+
+def _begun(card: dict[str, Any]) -> list[Any]:
+    return [card[name] for name in ("title", "name", "kind", "rawInput")]
 
 
 def _lost_rest(live: Seen, told: Seen) -> Iterator[str]:

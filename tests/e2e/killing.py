@@ -1,162 +1,39 @@
-"""An agent that is killed (SIGKILL) somewhere in a story, and what must be left of it (issue 7; security.md 3).
-
-The story is told by a real model server in many small pieces. It knows from each request alone where the story is, so
-that an agent may die at any point and another go on.
-"""
+"""An agent that is killed (SIGKILL) somewhere in a story, and what must be left of it (issue 7; security.md 3)."""
 
 import contextlib
 import json
 import os
 import random
-import re
 import signal
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 import anyio.to_thread
 import psutil
-from anyio.abc import SocketAttribute, SocketStream
 
 from acp_agent.cli.editor.client import EVERYTHING
 from acp_agent.cli.editor.connection import AgentGone
 from acp_agent.execution.atomic_write import is_temporary
 from acp_agent.store.audit_verify import verify
 from tests.contract.wire_rules import assert_openai_request
-from tests.e2e.killed_view import drawn, loaded, lost
-from tests.e2e.model_servers import _HEAD, ListeningModel, _chunk, _read_request
+from tests.e2e.killed_story import BEFORE, MAY_BE, PLANS, StoryModel, told_by_model
+from tests.e2e.killed_view import Seen, drawn, loaded, lost
 from tests.fakes.editor import ScriptedEditor, editing, from_agent
 from tests.fakes.held import PATIENCE, processes_ended
 
 # Seconds. The promises are two each; a test must also pass on a machine under load.
 STARTS_WITHIN = LEAVES_WITHIN = 6.0
-PAUSE = 0.002
 NOTICES = {"session": {"notices": {}}}
 CLIENTS = {
     "plain": NOTICES,
     "draws terminals": {**NOTICES, "_meta": {"terminal_output": True}},
     "serves all": {**EVERYTHING, **NOTICES},
 }
-OLD, NEW, NEWER = ("".join(f"{word} {number}\n" for number in range(9_000)) for word in ("old", "new", "newer"))
-EDITED, EDITED_TWICE = OLD.replace("old 0\n", "first\n"), OLD.replace("old 0\n", "first\nsecond\n")
-BEFORE = {"edited.txt": OLD, "replaced.txt": OLD, "moved.txt": OLD}
-MAY_BE = {
-    "edited.txt": {OLD, EDITED, EDITED_TWICE},
-    "replaced.txt": {OLD, NEW},
-    "made.txt": {None, NEW, NEWER},
-    "moved.txt": {OLD, None},
-    "sub/moved.txt": {OLD, None},
-}
-
-
-@dataclass(frozen=True)
-class Step:
-    """One answer of the model. `thought` and `text` are numbers of pieces."""
-
-    thought: int = 0
-    text: int = 0
-    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
-
-    def pieces(self, name: str) -> Iterator[dict[str, Any]]:
-        """The deltas."""
-        yield from ({"reasoning_content": f"{name}-thought-{number} "} for number in range(self.thought))
-        yield from ({"content": f"{name}-{number} "} for number in range(self.text))
-        for number, (tool, arguments) in enumerate(self.calls):
-            function = {"name": tool, "arguments": json.dumps(arguments)}
-            yield {
-                "tool_calls": [{"index": number, "id": f"{name}-{number}", "type": "function", "function": function}]
-            }
-
-
-def _bash(command: str) -> tuple[str, dict[str, Any]]:
-    return "bash", {"command": command}
-
-
-def _plan(done: int) -> tuple[str, dict[str, Any]]:
-    entries = [{"content": f"step {n}", "status": "completed" if n < done else "pending"} for n in range(3)]
-    return "update_plan", {"entries": entries}
-
-
-STORY = {
-    "first": (
-        Step(30, 30, (_plan(0),)),
-        Step(0, 10, (("read", {"path": "edited.txt", "limit": 20}), _bash("seq 1 20000"))),
-        Step(0, 10, (("edit", {"path": "edited.txt", "old_string": "old 0\n", "new_string": "first\n"}),)),
-        Step(
-            10,
-            0,
-            (("write", {"path": "made.txt", "content": NEW}), ("write", {"path": "replaced.txt", "content": NEW})),
-        ),
-        Step(0, 5, (("move_path", {"source": "moved.txt", "destination": "sub/moved.txt"}),)),
-        Step(0, 5, (_plan(1), _bash("for n in 1 2 3 4 5 6; do echo line $n; sleep 0.02; done; exit 3"))),
-        Step(0, 60),
-    ),
-    "second": (
-        Step(10, 10, (("edit", {"path": "edited.txt", "old_string": "first\n", "new_string": "first\nsecond\n"}),)),
-        Step(0, 10, (("write", {"path": "made.txt", "content": NEWER}), _plan(3))),
-        Step(0, 20, (_bash("(setsid sleep 300 &) ; sleep 300 & echo waiting; sleep 300"),)),
-    ),
-    "third": (Step(3, 3, (("read", {"path": "edited.txt", "limit": 20}),)), Step(0, 5)),
-}
-PLANS = [json.dumps(_plan(done)[1]["entries"]) for done in (0, 1, 3)]
-
-
-def told_by_model(kind: str, *turns: str) -> str:
-    """All that the model says in turns: "content" or "reasoning_content"."""
-    steps = ((f"{turn}-{number}", step) for turn in turns for number, step in enumerate(STORY[turn]))
-    return "".join(piece.get(kind, "") for name, step in steps for piece in step.pieces(name))
-
-
-class StoryModel(ListeningModel):
-    """Tells STORY with a pause before each piece."""
-
-    async def serve(self, client: SocketStream) -> None:
-        async with client:
-            with contextlib.suppress(anyio.BrokenResourceError, anyio.EndOfStream):
-                await self._tell(client)
-
-    async def _tell(self, client: SocketStream) -> None:
-        request = json.loads(await _read_request(client))
-        self.requests.append(request)
-        turn, number = _position(request["messages"])
-        step = STORY[turn][number]
-        await client.send(_HEAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-        for piece in step.pieces(f"{turn}-{number}"):
-            await anyio.sleep(PAUSE)
-            await client.send(_chunk(piece))
-        await client.send(_chunk({}, "tool_calls" if step.calls else "stop") + b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
-
-
-def _position(messages: list[dict[str, Any]]) -> tuple[str, int]:
-    """The turn that runs, and how many answers it has had."""
-    answers = 0
-    for message in reversed(messages):
-        if message["role"] == "assistant":
-            answers += 1
-        elif message["role"] == "user" and (asked := re.findall(r"tell the (\w+) part", json.dumps(message))):
-            return asked[-1], answers
-    raise AssertionError("no prompt in the request")
-
-
-@asynccontextmanager
-async def story_model() -> AsyncIterator[StoryModel]:
-    """The server; afterwards every request it got was one that the API accepts."""
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
-        model = StoryModel(listener.extra(SocketAttribute.local_port), [])
-        tasks.start_soon(partial(listener.serve, model.serve))
-        yield model
-        tasks.cancel_scope.cancel()
-    for request in model.requests:
-        assert_openai_request(json.dumps(request).encode())
-
-
-# ---------------------------------------------------------------------------------------- killing
 
 
 @dataclass(frozen=True)
@@ -166,6 +43,10 @@ class Point:
     client: str
     frames: int
     seconds: float
+
+
+END = Point("plain", 1_000_000, 0.05)
+"""While the command waits that the story ends with."""
 
 
 def points(seed: int, frames: int, seconds: float) -> Iterator[Point]:
@@ -183,6 +64,8 @@ class Outcome:
     """What a kill was like. Times are in seconds.
 
     during    what had come last
+    frames    how many had come
+    told      from the first prompt to the kill
     gone      from the kill until no process was left
     loaded    from the start of the next agent to the answer of `session/load`
     left      temporary files of the agent in the workspace
@@ -191,6 +74,7 @@ class Outcome:
     point: Point
     during: str
     frames: int
+    told: float
     gone: float
     loaded: float
     left: int
@@ -205,9 +89,11 @@ async def kill_and_look(folder: Path, model: StoryModel, point: Point) -> Outcom
             (editor.workspace / name).write_text(text)
         session = await editor.open()
         start = len(editor.recording.frames)
+        prompted = time.monotonic()
         gone = await _killed(editor, session, point, start)
+        told_for = time.monotonic() - prompted - gone
     live = drawn([frame.update for frame in editor.recording.frames[start:] if frame.update])
-    prompts = [text for text in _prompts(editor, start)]
+    prompts = list(_prompts(editor, start))
     _assert_audit_whole(editor.home.data)
 
     begun = time.monotonic()
@@ -229,10 +115,9 @@ async def kill_and_look(folder: Path, model: StoryModel, point: Point) -> Outcom
     with closing(sqlite3.connect(second.home.data / "acp-agent.db")) as database:
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert database.execute("PRAGMA foreign_key_check").fetchall() == []
-    during = str(
-        editor.recording.frames[-1].update.get("sessionUpdate") or editor.recording.frames[-1].method or "answer"
-    )
-    return Outcome(point, during, len(editor.recording.frames) - start, gone, took, left)
+    frames = editor.recording.frames[start:]
+    during = str(frames[-1].update.get("sessionUpdate") or frames[-1].method or "answer") if frames else "prompt"
+    return Outcome(point, during, len(frames), told_for, gone, took, left)
 
 
 async def _killed(editor: ScriptedEditor, session: str, point: Point, start: int) -> float:
@@ -253,10 +138,15 @@ async def _killed(editor: ScriptedEditor, session: str, point: Point, start: int
         await editor.agent.gone.wait()
         await processes_ended([editor.agent.pid, *below], within=LEAVES_WITHIN)
         if "terminal" not in editor.capabilities:  # else they are the editor's, which goes on
-            with anyio.fail_after(LEAVES_WITHIN):
-                while await anyio.to_thread.run_sync(left_behind, str(editor.home.root)):
-                    await anyio.sleep(0.02)
+            await _nobody_left(str(editor.home.root))
         return time.monotonic() - killed
+
+
+async def _nobody_left(home: str) -> None:
+    """Wait until no process that was started with this HOME is left: also those that left the tree of the agent."""
+    with anyio.fail_after(LEAVES_WITHIN):
+        while left := await anyio.to_thread.run_sync(left_behind, home):
+            await processes_ended(left, within=LEAVES_WITHIN)
 
 
 async def _come(editor: ScriptedEditor, frames: int) -> None:
@@ -291,10 +181,10 @@ def _prompts(editor: ScriptedEditor, start: int) -> Iterator[str]:
             text = ""
 
 
-def _assert_told_as_said(told: Any) -> None:
+def _assert_told_as_said(told: Seen) -> None:
     """What the model said, each word of it once, in order, up to where it was killed."""
     for role, kind in (("agent", "content"), ("thought", "reasoning_content")):
-        # Of a turn that ended, all of it; so the words of the second follow those of the first without a gap.
+        # All of a turn that ended: the words of the second follow those of the first without a gap.
         assert told_by_model(kind, "first", "second").startswith("".join(told.texts(role)))
     assert told.texts("user") in ([], ["tell the first part"], ["tell the first part", "tell the second part"])
     assert told.plan is None or json.dumps([{k: e[k] for k in ("content", "status")} for e in told.plan]) in PLANS

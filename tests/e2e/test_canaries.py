@@ -23,6 +23,7 @@ import pytest
 from acp_agent.cli.editor.client import EVERYTHING
 from tests.e2e.model_servers import ListeningModel, listening_model
 from tests.fakes.editor import NOTHING, ScriptedEditor, editing, from_agent
+from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
 
@@ -297,3 +298,29 @@ async def test_a_secret_in_an_error_of_the_model_or_in_the_configuration_is_not_
     search.files(editor)
     search.stderr(editor)
     assert search.found == {}, str(search)
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+async def test_a_secret_the_user_types_is_in_nothing_that_is_kept_of_the_session(tmp_path, kind):
+    """Neither of what was told, nor of what the model knows; and the title is made of the user's words (A12.13)."""
+    secret, search = SECRETS[kind], Search(SECRETS[kind])
+    environment = {"OPENAI_API_KEY": secret} if kind == "known" else {}
+    script = [uses(("write", {"path": "key.txt", "content": f"{secret}\n"})), says("Done."), says("Yes.")]
+    async with editing(tmp_path, script, environment=environment) as editor:
+        session = await editor.open()
+        await editor.say(session, f"keep {secret} in a file")
+        await editor.say(session, f"/run echo {secret}; cat key.txt")
+        await editor.say(session, f"is {secret} in there?")
+        search.files(editor)  # with the database open and its -wal beside it
+        (known,) = (await editor.ask("session/list", {}))["sessions"]
+        start = len(editor.recording.frames)
+        await editor.ask("session/close", {"sessionId": session})
+        await editor.ask("session/load", {"sessionId": session, "cwd": known["cwd"], "mcpServers": []})
+        told = json.dumps([frame.message for frame in editor.recording.frames[start:]])
+    search.files(editor)
+    search.frames(editor)
+    search.text("replayed", told)
+    assert search.found == {}, str(search)
+    assert known["title"].startswith("keep [REDACTED:")
+    assert told.count("[REDACTED:") >= 6, "both prompts, the command and what it gave, and both sides of the edit"
+    assert (editor.workspace / "key.txt").read_text() == f"{secret}\n"

@@ -15,11 +15,12 @@ PIXEL = base64.b64encode(bytes.fromhex("89504e470d0a1a0a0000000d49484452")).deco
 
 
 async def sent(model, editor, *blocks: dict) -> str:
-    """What the model was sent of a prompt of these blocks, as JSON text."""
-    session = await editor.open()
+    """What the model was sent of a prompt of these blocks in a session of its own, as JSON text."""
+    before = len(model.requests)
+    session = await (editor.new_session(str(editor.workspace)) if editor.initialized else editor.open())
     params = {"sessionId": session, "prompt": list(blocks)}
     assert (await editor.ask("session/prompt", params))["stopReason"] == "end_turn"
-    (request,) = model.requests
+    (request,) = model.requests[before:]
     (message,) = [message for message in request["messages"] if message["role"] == "user"]
     return json.dumps(message["content"])
 
@@ -39,14 +40,15 @@ async def test_a_link_to_a_file_of_the_project_is_read_for_the_model(tmp_path, a
     assert content.count("</resource>") == 1, "the body cannot close the element"
 
 
-@pytest.mark.parametrize("uri", ["file:///etc/passwd", "file:///proc/self/environ", "../outside.txt", "file://{out}"])
-async def test_a_link_out_of_the_project_is_left_out_and_the_user_told(tmp_path, uri):
-    (tmp_path / "outside.txt").write_text("root:x:secret=1\n")
+async def test_a_link_out_of_the_project_is_left_out_and_the_user_told(tmp_path):
+    outside = tmp_path / "outside.txt"
+    outside.write_text("root:x:secret=1\n")
     async with listening_model() as model, editing(tmp_path, None, **model.options) as editor:
-        uri = uri.format(out=tmp_path / "outside.txt")
-        content = await sent(model, editor, text("look"), {"type": "resource_link", "uri": uri, "name": "x"})
-    assert "root:x" not in content
-    assert "look" in content
+        for uri in ("file:///etc/passwd", "file:///proc/self/environ", "../outside.txt", f"file://{outside}"):
+            content = await sent(model, editor, text("look"), {"type": "resource_link", "uri": uri, "name": "x"})
+            assert "root:x" not in content, uri
+            assert "PATH=" not in content, uri
+            assert "look" in content, uri
 
 
 async def test_a_web_link_is_named_and_not_fetched(tmp_path):
@@ -71,22 +73,20 @@ async def test_an_image_reaches_the_model_as_an_image(tmp_path):
     assert f"data:image/png;base64,{PIXEL}" in content
 
 
-@pytest.mark.parametrize(
-    ("block", "named"),
-    [
+async def test_what_cannot_be_used_is_left_out_and_the_user_told(tmp_path):
+    useless = [
         ({"type": "audio", "data": PIXEL, "mimeType": "audio/wav"}, "audio"),
         ({"type": "image", "data": PIXEL, "mimeType": "image/tiff"}, "image/tiff"),
         ({"type": "image", "data": "not base64!", "mimeType": "image/png"}, "image"),
         ({"type": "resource", "resource": {"uri": "a.bin", "blob": PIXEL}}, "a.bin"),
-    ],
-    ids=["audio", "type", "base64", "blob"],
-)
-async def test_what_cannot_be_used_is_left_out_and_the_user_told(tmp_path, block, named):
+    ]
     async with listening_model() as model, editing(tmp_path, None, **model.options) as editor:
-        content = await sent(model, editor, text("look"), block)
-        assert named in editor.told
-    assert PIXEL not in content
-    assert "look" in content
+        for block, named in useless:
+            told = len(editor.told)
+            content = await sent(model, editor, text("look"), block)
+            assert named in editor.told[told:], block
+            assert PIXEL not in content, block
+            assert "look" in content, block
 
 
 async def test_after_a_cancel_the_model_gets_a_result_for_every_call_it_made(tmp_path):

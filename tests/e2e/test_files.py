@@ -118,15 +118,15 @@ async def test_a_binary_file_is_an_error_the_model_can_read(tmp_path, capabiliti
     assert "b.bin" in editor.call.text
 
 
-@pytest.mark.parametrize("path", ["../outside.txt", "/etc/passwd", "link/outside.txt"])
-async def test_a_path_outside_the_session_is_refused_and_the_editor_is_not_asked(tmp_path, path):
+async def test_a_path_outside_the_session_is_refused_and_the_editor_is_not_asked(tmp_path):
     (tmp_path / "outside.txt").write_text("secret\n")
-    async with editing(tmp_path, [uses(("read", {"path": path})), says("ok")]) as editor:
+    paths = ("../outside.txt", "/etc/passwd", "link/outside.txt")
+    async with editing(tmp_path, [uses(*(("read", {"path": path}) for path in paths)), says("ok")]) as editor:
         (editor.workspace / "link").symlink_to(tmp_path)
         assert await editor.say(await editor.open(), "read") == "end_turn"
-    assert editor.call.status == "failed"
+    assert [call.status for call in editor.calls] == ["failed"] * len(paths)
     assert not editor.requests("fs/read_text_file")
-    assert "secret" not in editor.call.text
+    assert not [call.text for call in editor.calls if "secret" in call.text or "root:" in call.text]
 
 
 async def test_a_second_root_may_be_read_too(tmp_path):

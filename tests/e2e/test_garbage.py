@@ -5,6 +5,7 @@ import json
 import anyio
 import pytest
 
+from acp_agent import boot
 from tests.fakes.editor import editing, from_agent
 from tests.fakes.held import PATIENCE
 from tests.fakes.model_script import says
@@ -74,8 +75,8 @@ async def is_alive(editor) -> None:
     assert await editor.ask("authenticate", {"methodId": editor.auth_method}) == {}
 
 
-async def answered(editor, what: str, line, code: int, request_id) -> None:
-    """Send a line of garbage; the answer is its error, once, without what was sent, and the agent goes on."""
+async def refused(editor, what: str, line, code: int, request_id) -> None:
+    """Send a line of garbage; the answer is its error, without what was sent."""
     start = len(editor.recording.frames)
     await editor.send_line(bytes_of(line))
     answer = (await editor.seen(from_agent, start)).message
@@ -83,17 +84,42 @@ async def answered(editor, what: str, line, code: int, request_id) -> None:
     assert "result" not in answer, what
     assert answer["error"]["message"], what
     assert SECRET not in json.dumps(answer), what
+
+
+async def answered(editor, what: str, line, code: int, request_id) -> None:
+    """Send a line of garbage; the answer is its error, once, without what was sent, and the agent goes on."""
+    start = len(editor.recording.frames)
+    await refused(editor, what, line, code, request_id)
     await is_alive(editor)
     answers = [f for f in editor.recording.frames[start:] if from_agent(f) and "error" in f.message]
     assert len(answers) == 1, what
 
 
-@pytest.mark.parametrize("row", GARBAGE, ids=[row[0] for row in GARBAGE])
-async def test_garbage_as_the_first_line_is_answered_with_its_error_and_survived(tmp_path, row):
-    what, line, code, request_id = row
-    code = INVALID if code == METHOD else code  # before `initialize` no method is looked up at all
+def test_nothing_is_answered_before_the_reader_proper_has_seen_it(tmp_path):
+    for what, line, _code, _id in GARBAGE:
+        (tmp_path / "lines").write_bytes(bytes_of(line) + b"\n")
+        with (tmp_path / "lines").open("rb") as lines, (tmp_path / "answers").open("wb") as answers:
+            handover = boot.answer_first_line(lines.fileno(), answers.fileno())
+            rest = lines.read()
+        assert handover.unread + rest == bytes_of(line) + b"\n", what
+        assert handover.initialized is None, what
+        assert (tmp_path / "answers").read_bytes() == b"", what
+
+
+# One of each kind to an agent of its own; before it all are the same to what reads first.
+@pytest.mark.parametrize("what", ["words", "nesting without end", "invalid UTF-8", "null", "a batch", "params a list"])
+async def test_garbage_as_the_first_line_is_answered_with_its_error_and_survived(tmp_path, what):
+    (row,) = [row for row in GARBAGE if row[0] == what]
     async with editing(tmp_path, [says("hi")], lawful=False) as editor:
-        await answered(editor, what, line, code, request_id)
+        await answered(editor, *row)
+
+
+async def test_garbage_before_initialize_is_answered_with_its_error_and_survived(tmp_path):
+    async with editing(tmp_path, [says("hi")], lawful=False) as editor:
+        for what, line, code, request_id in GARBAGE:
+            # before `initialize` no method is looked up at all
+            await refused(editor, what, line, INVALID if code == METHOD else code, request_id)
+        await is_alive(editor)
 
 
 async def test_garbage_later_is_answered_with_its_error_and_survived(tmp_path):

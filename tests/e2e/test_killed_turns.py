@@ -7,20 +7,20 @@ from itertools import islice
 
 import pytest
 
-from tests.e2e.killing import STARTS_WITHIN, Point, kill_and_look, points, story_model
+from tests.e2e.killed_story import story_model
+from tests.e2e.killing import END, STARTS_WITHIN, kill_and_look, points
 
 pytestmark = pytest.mark.anyio
 
 SEED = 7
-LATEST = Point("plain", 10_000, 0.05)
-"""While the last command of the story waits."""
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 async def test_whenever_an_agent_is_killed_the_next_one_has_all_that_was_told_once_and_every_file_is_whole(tmp_path):
     async with story_model() as model:
-        for number, point in enumerate((LATEST, *islice(points(SEED, 400, 1.8), 5))):
-            print(f"\nseed {SEED}, kill {number}: {point}")
+        whole = await kill_and_look(tmp_path / "whole", model, END)
+        for number, point in enumerate(islice(points(SEED, whole.frames, whole.told), 5)):
+            print(f"\nseed {SEED}, kill {number}: {point}")  # shown when it fails
             outcome = await kill_and_look(tmp_path / str(number), model, point)
             print(outcome)
             assert outcome.loaded < STARTS_WITHIN

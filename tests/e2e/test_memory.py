@@ -11,7 +11,7 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
-from tests.e2e.aided import DATABASE, SECRET, aided, last, llm, offered, rows, system, told
+from tests.e2e.aided import SECRET, aided, last, llm, offered, rows, system, told
 from tests.fakes.answers import rejecting
 
 pytestmark = pytest.mark.anyio
@@ -52,14 +52,15 @@ async def test_a_secret_in_a_note_reaches_neither_the_database_nor_anything_else
     assert SECRET not in session.traces
 
 
-async def test_without_memory_there_is_no_tool_for_it_and_no_database(tmp_path):
+async def test_without_memory_there_is_no_tool_for_it_and_no_note_is_kept(tmp_path):
     async with aided(tmp_path, SAVE, config="[memory]\nenabled = false\n") as (session, model, _):
         await session.say("go")
         assert {"memory_save", "memory_search"}.isdisjoint(offered(model.requests[0]))
         assert "memory_" not in system(model.requests[0]).partition("Working directory")[0]
         assert session.calls[0].status == "failed"
         assert "Memory:" not in await session.status()
-        assert not (session.editor.home.data / DATABASE).exists()
+        if rows(tmp_path, "SELECT 1 FROM sqlite_master WHERE name = 'memories'"):
+            assert rows(tmp_path, "SELECT content FROM memories") == []
 
 
 async def test_with_an_embedding_model_notes_and_tools_are_found_by_meaning(tmp_path):

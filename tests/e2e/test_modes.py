@@ -52,6 +52,7 @@ async def test_set_mode_announces_the_mode_and_the_option_that_mirrors_it(tmp_pa
         update = await editor.updated("config_option_update")
         assert {o["id"]: o["currentValue"] for o in update["configOptions"]} == {
             "mode": "ask",
+            "model": f"scripted:{editor.home.root}/script.json",
             "auto_approve": "suggest",
             "autonomy_level": "supervised",
         }

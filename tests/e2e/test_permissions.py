@@ -8,6 +8,7 @@ from tests.fakes.model_script import says, uses
 
 pytestmark = pytest.mark.anyio
 
+ASK = "session/request_permission"
 TOUCH = [uses(("bash", {"command": "touch touched"})), says("ok")]
 
 
@@ -181,20 +182,20 @@ async def test_an_answer_with_an_id_of_another_type_grants_nothing(tmp_path, ids
     assert not (editor.workspace / "touched").exists()
 
 
-@pytest.mark.parametrize(
-    ("level", "asked"),
-    [("suggest", ["edit", "execute"]), ("auto-edit", ["execute"]), ("full-auto", [])],
-)
-async def test_the_level_of_auto_approval_decides_what_is_asked(tmp_path, level, asked):
+async def test_the_level_of_auto_approval_decides_what_is_asked(tmp_path):
+    levels = {"suggest": ["edit", "execute"], "auto-edit": ["execute"], "full-auto": []}
     script = [uses(("write", {"path": "a.txt", "content": "a\n"}), ("bash", {"command": "touch touched"})), says("ok")]
     async with editing(tmp_path, script) as editor:
-        session = await editor.open()
-        params = {"sessionId": session, "configId": "auto_approve", "value": level}
-        answer = await editor.ask("session/set_config_option", params)
-        assert {o["id"]: o["currentValue"] for o in answer["configOptions"]}["auto_approve"] == level
-        assert await editor.say(session, "go") == "end_turn"
-    assert [question["toolCall"]["kind"] for question in editor.requests("session/request_permission")] == asked
-    assert [call.status for call in editor.calls] == ["completed", "completed"]
+        await editor.initialize()
+        for level, asked in levels.items():
+            (editor.workspace / "a.txt").unlink(missing_ok=True)
+            session, before = await editor.new_session(str(editor.workspace)), len(editor.requests(ASK))
+            params = {"sessionId": session, "configId": "auto_approve", "value": level}
+            answer = await editor.ask("session/set_config_option", params)
+            assert {o["id"]: o["currentValue"] for o in answer["configOptions"]}["auto_approve"] == level
+            assert await editor.say(session, "go") == "end_turn"
+            assert [question["toolCall"]["kind"] for question in editor.requests(ASK)[before:]] == asked, level
+            assert [call.status for call in editor.calls_of(session)] == ["completed", "completed"], level
 
 
 async def test_full_auto_lifts_no_blocked_command(tmp_path):

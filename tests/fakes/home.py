@@ -35,6 +35,7 @@ class Home:
             "ACP_AGENT_CONFIG": str(self.config),
             "ACP_AGENT_DATA_DIR": str(self.data),
             "PYTHONDONTWRITEBYTECODE": "1",
+            "PYDANTIC_DISABLE_PLUGINS": "__all__",  # there are none, and looking for them takes each start 20 ms
             # No requests beside those a test is about.
             "ACP_AGENT_LLM__LIST_MODELS": "false",
             "ACP_AGENT_MEMORY__SESSIONS__TITLES": "prompt",

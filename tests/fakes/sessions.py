@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 
 from acp_agent.core.choices import Levels, ModelChoice, settle
 from acp_agent.core.conduct import Conduct
@@ -234,13 +235,14 @@ class Process:
     async def prompting(self, session: str, text: str = "wait") -> AsyncIterator["Outcome"]:
         """A turn that hangs while the body runs, unless that ends it; it is over when the body is left."""
         self.waiting, self.go_on = anyio.Event(), anyio.Event()
+        go_on = self.go_on
         async with self.doing("prompt", session, prompt=[{"type": "text", "text": text}]) as outcome:
             with anyio.fail_after(PATIENCE):
                 await self.waiting.wait()
             try:
                 yield outcome
             finally:
-                self.go_on.set()
+                go_on.set()
 
     @asynccontextmanager
     async def doing(self, method: str, session: str | None = None, **params: Any) -> AsyncIterator["Outcome"]:
@@ -258,7 +260,7 @@ class Process:
         with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(ask)
-                await anyio.wait_all_tasks_blocked()
+                await anyio.lowlevel.checkpoint()  # it has begun, and no more
                 yield outcome
 
     # -------------------------------------------------------------------------------------- looking
@@ -313,7 +315,6 @@ async def process(root: Path, *, most: int = 16, locking: bool = True, patience:
         locks = SessionLocks(str(root / "sessions.lock")) if locking else None
         try:
             yield Process(root, tasks, SessionStore(database), locks, SessionLimits(most))
-            await anyio.wait_all_tasks_blocked()
         finally:
             tasks.cancel_scope.cancel()
             if locks is not None:
@@ -330,6 +331,7 @@ async def holding(root: Path, *sessions: str) -> AsyncIterator[anyio.abc.Process
             assert b"held" in await child.stdout.receive()
             yield child
         finally:
-            child.kill()
+            with suppress(ProcessLookupError):
+                child.kill()
             with anyio.CancelScope(shield=True):
                 await child.wait()

@@ -121,6 +121,10 @@ export class Visitor {
     return since.filter(({ sessionId }) => sessionId === this.session).map(({ update }) => update);
   }
 
+  newsBut(kind) {
+    return this.news.filter(({ sessionUpdate }) => sessionUpdate !== kind);
+  }
+
   /** The first update of a kind since the mark, waiting for it. */
   update(kind, wanted = () => true) {
     const found = () => this.news.find((each) => each.sessionUpdate === kind && wanted(each));
@@ -147,7 +151,7 @@ export class Visitor {
 
   /** The tool calls since the mark, each with all its updates in one. */
   get calls() {
-    return folded(this.news).filter(({ toolCallId }) => toolCallId);
+    return cards(this.news);
   }
 
   /** What the user sees of the whole session: messages of the agent, cards, plan, title. */
@@ -200,8 +204,18 @@ export class Visitor {
   }
 }
 
-/** Updates as an editor draws them. Output of terminals, which ended with them, is not compared; `rawOutput` is. */
-function folded(updates) {
+/** Tool calls, each with all its updates in one. */
+function cards(updates) {
+  return folded(updates, (card) => card).filter(({ toolCallId }) => toolCallId);
+}
+
+/** Without what commands showed: terminals are gone when their story is told again. Their `rawOutput` is not. */
+function lasting({ content, ...card }) {
+  return content && card.kind !== "execute" ? { ...card, content } : card;
+}
+
+/** Updates as an editor draws them. */
+function folded(updates, kept = lasting) {
   const drawn = new Map();
   for (const update of updates) {
     const { sessionUpdate: kind, toolCallId, messageId, content, _meta, ...members } = update;
@@ -215,5 +229,5 @@ function folded(updates) {
       drawn.set("plan", update);
     }
   }
-  return [...drawn.values()];
+  return [...drawn.values()].map(kept);
 }

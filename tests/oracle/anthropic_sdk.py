@@ -26,7 +26,10 @@ async def converse(conversation: Conversation, url: str, model: str, max_tokens:
         settings["tools"] = [*tools[:-1], {**tools[-1], **_MARK}]
     if conversation.thinking:
         settings["thinking"] = {"type": "adaptive", "display": "summarized"}
-    async with anthropic.AsyncAnthropic(base_url=url, api_key="sk-fake-000000000000", max_retries=0) as client:
+    http = anthropic.DefaultAsyncHttpxClient(verify=False)  # or each would read all authorities there are
+    async with anthropic.AsyncAnthropic(
+        base_url=url, api_key="sk-fake-000000000000", max_retries=0, http_client=http
+    ) as client:
         for step in conversation.steps:
             match step:
                 case Say(texts, images):

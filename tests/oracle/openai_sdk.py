@@ -10,7 +10,8 @@ from tests.oracle.conversations import Answer, Conversation, Results, Say
 
 
 def _client(url: str) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=url, api_key="sk-fake-000000000000", max_retries=0)
+    http = openai.DefaultAsyncHttpxClient(verify=False)  # or each would read all authorities there are
+    return openai.AsyncOpenAI(base_url=url, api_key="sk-fake-000000000000", max_retries=0, http_client=http)
 
 
 def _data_url(image: ImagePart) -> str:

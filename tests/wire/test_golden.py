@@ -22,8 +22,9 @@ EDIT = {"path": "poem.txt", "old_string": "violets are red", "new_string": "viol
 
 
 async def open_session(editor: ScriptedEditor) -> str:
+    """A session whose commands are told in full: the first update of them does without what has to be found out."""
     session = await editor.open()
-    await editor.updated("available_commands_update")
+    await editor.seen(lambda frame: any(c["name"] == "memory" for c in frame.update.get("availableCommands", ())))
     return session
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from acp_agent.__main__ import main
+
 ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-m", "acp_agent"]
 
@@ -25,6 +27,29 @@ def home(tmp_path: Path) -> Path:
 def environment(home: Path) -> dict[str, str]:
     """What a process needs, and nothing of the machine's own configuration."""
     return {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture
+def in_process(
+    environment: dict[str, str], home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Run:
+    """The same as `acp_agent` below without the process, for what ends before anything runs: a tenth of its time."""
+
+    def run(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+        with monkeypatch.context() as patch:
+            for name in os.environ:
+                patch.delenv(name)
+            for name, value in (environment | variables).items():
+                patch.setenv(name, value)
+            patch.chdir(home)
+            try:
+                code = main(arguments)
+            except SystemExit as end:
+                code = int(end.code or 0)
+        out, err = capfd.readouterr()
+        return subprocess.CompletedProcess([*arguments], code, out, err)
+
+    return run
 
 
 @pytest.fixture

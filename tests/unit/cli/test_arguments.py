@@ -37,8 +37,8 @@ INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"pro
         (["acp", "login", "x\x1b[2J\ny"], ["x [2J y"]),
     ],
 )
-def test_wrong_usage_is_one_line_that_names_it(acp_agent, arguments, words):
-    done = acp_agent(*arguments)
+def test_wrong_usage_is_one_line_that_names_it(in_process, arguments, words):
+    done = in_process(*arguments)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.startswith("acp-agent: ")
@@ -48,11 +48,16 @@ def test_wrong_usage_is_one_line_that_names_it(acp_agent, arguments, words):
         assert word in done.stderr
 
 
-def test_version_and_help(acp_agent):
+def test_wrong_usage_ends_the_process_with_2(acp_agent):
+    done = acp_agent("bogus")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
+def test_version_and_help(acp_agent, in_process):
     assert acp_agent("--version").stdout == f"acp-agent {__version__}\n"
     for command in ("acp", "demo", "run", "doctor", "config", "schema"):
-        assert command in acp_agent("--help").stdout
-    assert "--yes" in acp_agent("run", "--help").stdout
+        assert command in in_process("--help").stdout
+    assert "--yes" in in_process("run", "--help").stdout
 
 
 @pytest.mark.parametrize("arguments", [[], ["acp"], ["--config", "c.toml"], ["acp", "--config", "c.toml"]])

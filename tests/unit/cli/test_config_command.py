@@ -33,11 +33,11 @@ file = "/l"
 """
 
 
-def test_path_is_the_platforms_unless_a_variable_or_flag_names_another(acp_agent, home):
-    assert acp_agent("config", "path").stdout == f"{home}/.config/acp-agent/config.toml\n"
-    assert acp_agent("config", "path", XDG_CONFIG_HOME=f"{home}/x").stdout == f"{home}/x/acp-agent/config.toml\n"
-    assert acp_agent("config", "path", ACP_AGENT_CONFIG="c.toml").stdout == f"{home}/c.toml\n"
-    assert acp_agent("--config", "d.toml", "config", "path", ACP_AGENT_CONFIG="c.toml").stdout == f"{home}/d.toml\n"
+def test_path_is_the_platforms_unless_a_variable_or_flag_names_another(in_process, home):
+    assert in_process("config", "path").stdout == f"{home}/.config/acp-agent/config.toml\n"
+    assert in_process("config", "path", XDG_CONFIG_HOME=f"{home}/x").stdout == f"{home}/x/acp-agent/config.toml\n"
+    assert in_process("config", "path", ACP_AGENT_CONFIG="c.toml").stdout == f"{home}/c.toml\n"
+    assert in_process("--config", "d.toml", "config", "path", ACP_AGENT_CONFIG="c.toml").stdout == f"{home}/d.toml\n"
 
 
 def test_init_writes_a_private_file_once(acp_agent, home):
@@ -54,16 +54,16 @@ def test_init_writes_a_private_file_once(acp_agent, home):
     assert file.read_text() == "# mine\n"
 
 
-def test_init_tells_when_it_cannot_write(acp_agent, home):
+def test_init_tells_when_it_cannot_write(in_process, home):
     (home / "file").touch()
-    done = acp_agent("config", "init", "--config", "file/config.toml")
+    done = in_process("config", "init", "--config", "file/config.toml")
     assert done.returncode == 1
     assert done.stderr.startswith(f"acp-agent: {home}/file/config.toml: expected a place to write to: ")
 
 
-def test_the_file_init_writes_loads_without_problems(acp_agent, home):
-    acp_agent("config", "init")
-    done = acp_agent("config", "show")
+def test_the_file_init_writes_loads_without_problems(in_process, home):
+    in_process("config", "init")
+    done = in_process("config", "show")
     assert (done.returncode, done.stderr) == (0, "")
     assert all(
         line.endswith("# default") for line in done.stdout.splitlines() if re.match(r"[a-z]", line) and line[-1] != "["
@@ -93,10 +93,10 @@ def test_what_show_prints_is_a_configuration_that_means_the_same(tmp_path):
     assert reloaded.settings == loaded.settings
 
 
-def test_show_says_where_values_come_from_and_hides_keys(acp_agent, home):
+def test_show_says_where_values_come_from_and_hides_keys(in_process, home):
     (home / ".acp-agent").mkdir()
     (home / ".acp-agent" / "config.toml").write_text("[acp]\nmode = 'ask'\nterminal_timeout_secs = 0\n")
-    done = acp_agent(
+    done = in_process(
         "config", "show", OPENAI_API_KEY=KEY, ACP_AGENT_MODEL="openai:m", ACP_AGENT_TOOLS__SHELL__TIMEOUT="5"
     )
     assert KEY not in done.stdout + done.stderr

@@ -8,14 +8,21 @@ from typing import Any
 from uuid import uuid4
 
 from acp_agent.compose.assembly import Assembly
+from acp_agent.compose.choices import ModelChoices
+from acp_agent.compose.model_lists import ModelLists
 from acp_agent.compose.output import known_secrets
 from acp_agent.config.conduct import conduct_at_start
-from acp_agent.config.load import Flags, load
+from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.core.memory import Memories
+from acp_agent.core.sessions import SessionRecord
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
+from acp_agent.execution.command_watchdog import CommandWatchdog
 from acp_agent.gates.grants import GrantStore
 from acp_agent.protocol.client import Client
-from acp_agent.protocol.session import Place, Session
+from acp_agent.protocol.place import Place
+from acp_agent.protocol.session import Session
+from acp_agent.protocol.surroundings import Surroundings
+from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.mcp_pins import McpPins
 
 
@@ -44,6 +51,13 @@ class Shop:
         self._warnings = warnings
         self._folder = folder
         self._notes = notes
+        self.credentials = CredentialStore(os.environ, lambda secrets: None)
+        self.watchdog = CommandWatchdog()  # starts nothing before a command runs
+        self.lists = ModelLists(os.environ, lambda: None)
+
+    def choices(self, loaded: Loaded) -> ModelChoices:
+        llm = loaded.settings.llm
+        return ModelChoices(llm, (), self.lists.of(llm), fetches=False)
 
     def grants(self, file: str) -> GrantStore:
         return GrantStore(file, self._warnings.append)
@@ -118,17 +132,18 @@ class LiveSession:
         reload = partial(load, Flags(), os.environ, str(self.work))
         loaded = reload()
 
-        async def unused(_: Session) -> Any:
+        async def unused(*_: Any) -> Any:
             raise AssertionError("no turn runs here")
 
+        shop: Any = Shop(self.warnings, str(self.root), self.notes)
         self.session = Session(
-            self.peer,  # pyright: ignore[reportArgumentType]
+            Surroundings(self.peer, unused, shop.background, lambda: 0),  # pyright: ignore[reportArgumentType]
             Client(),
             Place(str(self.work)),
+            SessionRecord("live", str(self.work)),
             conduct_at_start(loaded),
-            unused,
+            shop.choices(loaded),
         )
-        shop: Any = Shop(self.warnings, str(self.root), self.notes)
         self.tools = Assembly(shop, self.peer, self.session, loaded, reload).toolset  # pyright: ignore[reportArgumentType]
         return self
 

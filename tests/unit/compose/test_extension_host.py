@@ -210,7 +210,7 @@ async def test_a_session_from_elsewhere_brings_its_words_but_neither_its_leave_n
     assert saved.conduct == Conduct()
     assert saved.history == HISTORY
     assert saved.record == SessionRecord(taken, "/elsewhere", ("/more",), "A title", NOW, NOW, 2, "a:b")
-    assert saved.tally == Tally(0, 2**53, Usage(1, 0), None, calls=0, batches=3)
+    assert saved.tally == Tally(0, 2**53 - 1, Usage(1, 0), None, calls=0, batches=3)
     told = [each async for each in world.host.told(taken, 0)]
     assert [(each.seq, each.at) for each in told] == [(1, 10), (2, NOW), (3, 30)]
     assert [each.event for each in told] == [each.event for each in TOLD]

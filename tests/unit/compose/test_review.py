@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveSession:
+async def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveSession:
     for name in [name for name in os.environ if name.startswith("ACP_AGENT_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("ACP_AGENT_CONFIG", str(tmp_path.resolve() / "config.toml"))

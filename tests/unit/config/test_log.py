@@ -74,6 +74,21 @@ def test_a_file_that_cannot_be_opened_is_replaced_by_stderr(tmp_path):
         assert " info    said " in done.stderr
 
 
+EARLY = """
+from acp_agent import log
+log.Log("early").warning("never mind")
+try:
+    {}["obviously-fake-secret"]
+except KeyError:
+    log.Log("early").error("request failed", exc_info=True, value="obviously-fake-secret")
+"""
+
+
+def test_an_error_before_logging_is_configured_leaves_a_line_without_values():
+    process = subprocess.run([sys.executable, "-c", EARLY], capture_output=True, text=True, check=True)
+    assert (process.stdout, process.stderr) == ("", "request failed: KeyError at <string>:5\n")
+
+
 def test_a_closed_stderr_stops_nothing():
     read, write = os.pipe()
     os.close(read)

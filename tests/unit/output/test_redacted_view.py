@@ -132,6 +132,13 @@ async def test_a_question_shows_every_line_that_would_run_also_between_the_ends_
         assert "src/evil/run" in shown
 
 
+async def test_a_refusal_is_without_secrets_in_all_that_is_shown_or_kept_of_it():
+    shown = Shown()
+    await shown.sink(ToolFinished("call", "read", ToolResult.refused(f"/outside/{TOKEN}.txt: outside"), 1.0))
+    assert "[REDACTED:token]" in str(shown.events)
+    assert TOKEN[4:12] not in str(shown.events)
+
+
 BODY = "MIIEpAIBAAKCAQEA0Z3VS5JJcds3xfn0ygWyF8PbnGy0AHB7MhgHcTz6sE2I2yPB"
 
 

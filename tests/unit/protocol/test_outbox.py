@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import anyio
 import anyio.abc
@@ -18,11 +18,12 @@ from acp_agent.core.events import (
     ToolFinished,
     ToolProgress,
     ToolStarted,
+    UsageChanged,
     UserMessage,
 )
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.sessions import Change, HistoryState, Tally
-from acp_agent.core.types import JsonObject, ToolKind, ToolResult
+from acp_agent.core.types import Diff, JsonObject, ToolKind, ToolResult
 from acp_agent.protocol.outbox import Outbox
 from tests.fakes.keeper import FakeKeeper
 
@@ -74,6 +75,21 @@ async def test_what_belongs_to_the_conversation_is_kept_before_it_is_sent():
         assert here.kept_when_sent == [1, 2, 3]
 
 
+async def test_a_diff_is_shown_as_it_is_and_kept_without_secrets():
+    secret, hidden = Diff("/hunter2", "hunter2", "x" * 40_000 + "hunter2"), Diff("/*", "*", "x" * 40_000 + "*")
+    new = replace(secret, old_text=None, new_text="hunter2")
+    async with desk() as here:
+        here.outbox.redact = lambda text: text.replace("hunter2", "*")
+        await here.outbox.tell(replace(STARTED, diffs=(secret, new)))
+        await here.outbox.tell(replace(FINISHED, result=ToolResult("done", diffs=(secret,))))
+    assert [event.diffs for event in here.sent if isinstance(event, ToolStarted)] == [(secret, new)]
+    started, finished = here.keeper.kept
+    assert isinstance(started, ToolStarted)
+    assert isinstance(finished, ToolFinished)
+    assert started.diffs == (hidden, replace(new, path="/*", new_text="*"))
+    assert finished.result.diffs == (hidden,)
+
+
 async def test_notices_and_progress_are_sent_and_not_kept():
     notice, progress = Notice(Severity.INFO, "hm"), ToolProgress("c1", terminal_id="t1")
     async with desk() as here:
@@ -100,6 +116,22 @@ async def test_pieces_that_come_while_a_write_is_under_way_go_together_with_the_
         await here.outbox.flush()
         assert here.sent == [piece(text) for text in "abcd"]
         assert [len(change.told) for change in here.keeper.changes] == [1, 3]
+
+
+async def test_what_a_model_call_took_is_written_with_what_comes_next_and_waits_for_nothing_else():
+    usage = UsageChanged(1, 2)
+    async with desk() as here:
+        await here.outbox.tell(usage)
+        assert (here.sent, here.keeper.changes) == ([], [])
+        await here.outbox.tell(STARTED)
+        assert here.sent == here.keeper.kept == [usage, STARTED]
+        await here.outbox.tell(usage)
+        await here.outbox.flush()
+        await here.outbox.tell(usage)
+        while len(here.sent) < 4:  # nothing comes next
+            await anyio.wait_all_tasks_blocked()
+        assert here.keeper.kept == [usage, STARTED, usage, usage]
+        assert [len(change.told) for change in here.keeper.changes] == [2, 1, 1]
 
 
 async def test_only_what_must_survive_a_power_cut_waits_for_the_disk():

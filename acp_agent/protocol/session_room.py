@@ -1,0 +1,61 @@
+"""How many sessions of a process are awake: who makes room for one more (A11)."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+
+from acp_agent.protocol.errors import RpcError
+from acp_agent.protocol.frames import INTERNAL_ERROR
+from acp_agent.protocol.one_at_a_time import OneAtATime
+from acp_agent.protocol.session import Session
+from acp_agent.protocol.session_opening import SessionLimits
+
+
+class SessionRoom:
+    """At most `max_sessions` are awake; the idle one that was used the longest time ago makes room (A11.1).
+
+    known   all sessions there are
+    rest    puts one to rest that is idle
+    acts    what happens to sessions just now
+    """
+
+    def __init__(
+        self,
+        known: Mapping[str, Session],
+        limits: Callable[[], SessionLimits],
+        rest: Callable[[Session], Awaitable[None]],
+        acts: OneAtATime,
+    ) -> None:
+        self._known = known
+        self._limits = limits
+        self._rest = rest
+        self._acts = acts
+        self._opening = 0
+
+    @asynccontextmanager
+    async def made(self, *spared: str, instead_of: Session | None = None) -> AsyncGenerator[None]:
+        """Room for one more session that is awake, while the body makes it. Raises RpcError when all are busy.
+
+        spared       ids of sessions that are not put to rest for it
+        instead_of   one whose place it takes
+        """
+        most = self._limits().awake
+        while self._awake(instead_of) + self._opening >= most:
+            if not await self._rest_oldest(spared):
+                raise RpcError(INTERNAL_ERROR, f"session limit reached: {most} sessions are busy in this process")
+        self._opening += 1
+        try:
+            yield
+        finally:
+            self._opening -= 1
+
+    def _awake(self, but_for: Session | None) -> int:
+        return sum(session.awake for session in self._known.values() if session is not but_for)
+
+    async def _rest_oldest(self, spared: Collection[str]) -> bool:
+        """Put the idle session to rest that was used the longest time ago; False when there is none."""
+        idle = (each for each in self._known.values() if each.awake and not each.turns.busy and each.id not in spared)
+        for session in sorted(idle, key=lambda each: each.turns.used_at):
+            if session.id not in self._acts:  # or something happens to it just now
+                await self._rest(session)
+                return True
+        return False

@@ -1,0 +1,144 @@
+"""A conversation goes on after the process that had it is gone, and every model accepts it (A6, A13.6)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_agent.agent import notes
+from acp_agent.agent.history import History
+from acp_agent.agent.restored import restored
+from acp_agent.core.messages import Message, Part, Role, TextPart, ThoughtPart, ToolResultPart, ToolUsePart
+from acp_agent.core.sessions import HistoryState
+from tests.unit.agent.conversation_rules import assert_acceptable
+from tests.unit.store.records import MESSAGES
+
+
+def user(*parts: Part | str) -> Message:
+    return Message(Role.USER, tuple(TextPart(part) if isinstance(part, str) else part for part in parts))
+
+
+def agent(*parts: Part | str) -> Message:
+    return Message(Role.ASSISTANT, tuple(TextPart(part) if isinstance(part, str) else part for part in parts))
+
+
+def use(name: str) -> ToolUsePart:
+    return ToolUsePart(name, "bash", {"command": name})
+
+
+def result(name: str) -> ToolResultPart:
+    return ToolResultPart(name, "done")
+
+
+WHOLE = (
+    user("a summary", "another", "go"),
+    agent("I look.", use("1"), use("2")),
+    user(result("1"), result("2")),
+    agent("I do.", use("3")),
+    user(result("3")),
+    agent("Done."),
+)
+
+
+def texts(history: History) -> list[str]:
+    return [part.text for message in history.messages() for part in message.parts if isinstance(part, TextPart)]
+
+
+def test_a_whole_conversation_is_as_it_was() -> None:
+    history = restored(HistoryState(WHOLE, 2, 4711))
+    assert history.messages() == WHOLE
+    assert (history.summaries, history.estimate()) == (2, 4711)
+    assert [part.text for part in history.knowledge] == ["a summary", "another"]
+
+
+def test_nothing_is_an_empty_conversation() -> None:
+    history = restored(HistoryState())
+    assert (history.messages(), history.summaries, history.estimate()) == ((), 0, 0)
+
+
+@pytest.mark.parametrize("count", range(1, len(WHOLE)))
+def test_wherever_it_was_killed_the_next_prompt_can_be_sent(count: int) -> None:
+    history = restored(HistoryState(WHOLE[:count], 2, 100))
+    assert_acceptable(history.messages())
+    assert history.messages()[: count - 1] == WHOLE[: count - 1], "what was said stays"
+    assert history.messages()[-1].parts[-1] == TextPart(notes.INTERRUPTED)
+    assert history.summaries == 2
+    history.append(user("go on"))
+    assert_acceptable(history.messages())
+
+
+def test_calls_without_results_are_answered_as_interrupted() -> None:
+    history = restored(HistoryState(WHOLE[:2], 0, 100))
+    one, two, note = history.messages()[-1].parts
+    for answer, name in ((one, "1"), (two, "2")):
+        assert isinstance(answer, ToolResultPart)
+        assert (answer.id, answer.is_error) == (name, True)
+        assert "category: cancelled" in answer.text
+        assert "what came of it is not known" in answer.text
+    assert note == TextPart(notes.INTERRUPTED)
+    assert history.open_calls == ()
+
+
+def test_a_turn_that_was_cancelled_is_not_called_interrupted_as_well() -> None:
+    messages = (user("go"), agent(use("1")), user(result("1"), notes.CANCELLED))
+    assert restored(HistoryState(messages, 0, 9)).messages() == messages
+
+
+def test_it_can_be_restored_any_number_of_times() -> None:
+    once = restored(HistoryState(WHOLE[:2], 2, 100))
+    twice = restored(HistoryState(once.messages(), once.summaries, once.estimate()))
+    assert twice.messages()[:-1] == once.messages()[:-1]
+    assert texts(twice).count(notes.INTERRUPTED) <= 2
+    assert_acceptable(twice.messages())
+
+
+def test_what_was_measured_counts_and_what_was_added_since() -> None:
+    whole, killed = restored(HistoryState(WHOLE, 0, 5000)), restored(HistoryState(WHOLE[:4], 0, 5000))
+    assert whole.estimate() == 5000
+    assert 5000 < killed.estimate() < 5200
+
+
+def test_where_nobody_measured_the_size_is_estimated() -> None:
+    history = restored(HistoryState(WHOLE, 0, 0))
+    assert history.estimate() == History(WHOLE).estimate() > 0
+
+
+@pytest.mark.parametrize("knowledge", [-1, 4, 10**9])
+def test_no_more_parts_are_summaries_than_there_are(knowledge: int) -> None:
+    history = restored(HistoryState(WHOLE, knowledge, 100))
+    assert 0 <= history.summaries <= 3 or knowledge < 0
+    assert_acceptable(history.messages())
+    history.begin_turn()
+    history.append(user("next"))
+    history.sum_up([TextPart("all of it")])
+    assert_acceptable(history.messages())
+
+
+@pytest.mark.parametrize("lost", range(len(WHOLE)))
+def test_around_a_damaged_row_what_is_left_is_sound_and_begins_as_it_did(lost: int) -> None:
+    history = restored(HistoryState(WHOLE[:lost] + WHOLE[lost + 1 :], 2, 100))
+    assert_acceptable(history.messages())
+    assert history.messages()[: max(lost - 1, 0)] == WHOLE[: max(lost - 1, 0)]
+    history.append(user("go on"))
+    assert_acceptable(history.messages())
+
+
+@given(messages=st.lists(MESSAGES, max_size=6), knowledge=st.integers(), tokens=st.integers(0, 10**6))
+def test_whatever_is_in_the_store_a_model_accepts_what_comes_of_it(
+    messages: list[Message], knowledge: int, tokens: int
+) -> None:
+    history = restored(HistoryState(tuple(messages), knowledge, tokens))
+    history.append(user("go on"))
+    assert_acceptable(history.messages())
+
+
+@given(kept=st.sets(st.sampled_from(range(len(WHOLE)))))
+def test_whichever_rows_are_damaged_a_model_accepts_the_rest(kept: set[int]) -> None:
+    history = restored(HistoryState(tuple(WHOLE[index] for index in sorted(kept)), 2, 100))
+    history.append(user("go on"))
+    assert_acceptable(history.messages())
+
+
+def test_thoughts_stay_byte_for_byte() -> None:
+    thought = ThoughtPart("hm", "anthropic", {"signature": "abc=="})
+    messages = (user("go"), agent(thought, "Done."))
+    assert restored(HistoryState(messages, 0, 5)).messages() == messages
