@@ -10,7 +10,7 @@ SOURCES := acp_agent tests
 
 .DEFAULT_GOAL := test
 .DELETE_ON_ERROR:
-.PHONY: demo test bench soak lock clean
+.PHONY: demo test bench soak lock clean interop
 
 demo: $(READY)
 	@$(BIN)/acp-agent demo
@@ -57,3 +57,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 		--config-settings editable_mode=compat -e .
 	@touch $@
+
+# A client on the official TypeScript SDK through the whole protocol: node 20, and once `npm install --no-package-lock` in tests/interop.
+interop: $(READY)
+	$(BIN)/pytest -n0 -rs tests/e2e/test_sdk_tour.py

@@ -22,7 +22,6 @@ from acp_agent.core.events import (
     Told,
     ToolFinished,
     ToolProgress,
-    UsageChanged,
     UserMessage,
 )
 from acp_agent.core.redaction import Redact, verbatim
@@ -107,11 +106,11 @@ class Outbox:
     # -------------------------------------------------------------------------------------- telling
 
     async def tell(self, event: Event) -> None:
-        """Keep and send one event. Returns once it was sent; what can wait only waits for its turn."""
+        """Keep and send one event. Returns once it was sent; pieces of text and output only wait their turn."""
         self._waiting.append(event)
         self._told += 1
         mine = self._told
-        if _can_wait(event):
+        if _is_piece(event):
             mine -= _BACKLOG
         if self._sent < mine:  # also where there are so many pieces that it would wait itself
             self._urgent.set()
@@ -156,23 +155,17 @@ class Outbox:
     async def _drain(self) -> None:
         try:
             while self._waiting:
-                if all(isinstance(event, UsageChanged) for event in self._waiting):
-                    await self._pause()  # a tool call or the end of the turn is next: one write for both
                 self._urgent = anyio.Event()
                 batch, self._waiting = self._waiting, []
                 await self._deliver(batch)
                 self._sent += len(batch)
                 self._move()
                 if all(isinstance(event, TextDelta | ThoughtDelta) for event in batch):
-                    await self._pause()
+                    with anyio.move_on_after(_PACE):
+                        await self._urgent.wait()
         finally:
             self._draining = False
             self._move()
-
-    async def _pause(self) -> None:
-        """Let more come, until something cannot wait."""
-        with anyio.move_on_after(_PACE):
-            await self._urgent.wait()
 
     async def _deliver(self, batch: Sequence[Event]) -> None:
         try:
@@ -255,10 +248,9 @@ class Outbox:
         self._failing_since, self._told_failure = None, False
 
 
-def _can_wait(event: Event) -> bool:
-    """Whether more will follow at once, and nobody depends on it having arrived."""
-    output = isinstance(event, ToolProgress) and not event.terminal_id
-    return output or isinstance(event, TextDelta | ThoughtDelta | UsageChanged)
+def _is_piece(event: Event) -> bool:
+    """Whether more of the same will follow, and nobody depends on it having arrived."""
+    return isinstance(event, TextDelta | ThoughtDelta) or (isinstance(event, ToolProgress) and not event.terminal_id)
 
 
 def _is_durable(told: Sequence[Told], care: _Care | None) -> bool:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 SEED = 7
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 async def test_whenever_an_agent_is_killed_the_next_one_has_all_that_was_told_once_and_every_file_is_whole(tmp_path):
     async with story_model() as model:
         whole = await kill_and_look(tmp_path / "whole", model, END)

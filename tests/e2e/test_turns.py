@@ -104,11 +104,24 @@ async def test_a_prompt_for_a_session_nobody_opened_is_resource_not_found(tmp_pa
 async def test_a_prompt_of_the_wrong_shape_is_invalid_params_and_the_next_one_works(tmp_path):
     async with editing(tmp_path, [says("fine")]) as editor:
         session = await editor.open()
-        for prompt in (None, "text", [{"type": "telepathy"}], [{"type": "text"}], [3]):
+        for prompt in (None, "text", [{"type": "text"}], [{"type": "image"}], [3]):
             error = await editor.error_of("session/prompt", {"sessionId": session, "prompt": prompt})
             assert error.code == -32602, prompt
         assert await editor.say(session, "hi") == "end_turn"
         assert editor.text == "fine"
+
+
+async def test_a_block_of_an_unknown_type_is_left_out_and_said_so(tmp_path):
+    async with editing(tmp_path, [says("fine")]) as editor:
+        session = await editor.open()
+        prompt = [{"type": "telepathy"}, {"type": "text", "text": "hi"}]
+        answer = await editor.ask("session/prompt", {"sessionId": session, "prompt": prompt})
+        assert answer["stopReason"] == "end_turn"
+        assert "left out of the prompt: a block of type telepathy: not supported" in editor.told
+        assert editor.text.endswith("fine")
+        nothing = await editor.ask("session/prompt", {"sessionId": session, "prompt": prompt[:1]})
+        assert nothing["stopReason"] == "end_turn"
+        assert editor.text.endswith("There was nothing in that prompt I can read.")
 
 
 async def test_a_prompt_over_a_mebibyte_of_text_is_refused(tmp_path):

@@ -18,20 +18,23 @@ import anyio
 
 from acp_agent.compose.assembly import Assembly
 from acp_agent.compose.reload import LiveToolset
+from acp_agent.compose.session_engine import SessionEngine
 from acp_agent.compose.session_tools import ChainBuilder, SessionTools
 from acp_agent.config import Flags, Loaded, load
 from acp_agent.config.conduct import conduct_at_start
 from acp_agent.core.events import Event, ToolFinished
 from acp_agent.core.ports import Backends, Invocation
+from acp_agent.core.sessions import SessionRecord
 from acp_agent.core.types import CallOrigin, JsonObject, McpSubject, ToolCall, ToolResult, ToolSpec
 from acp_agent.core.wrapper import WrapperExecutor
 from acp_agent.execution.dyn import Catalogue
 from acp_agent.gates.trust_level import TrustLevel
 from acp_agent.output.redacted_view import RedactedToolset
 from acp_agent.protocol.client import Client
-from acp_agent.protocol.engine import TurnEngine
 from acp_agent.protocol.peer import Incoming
-from acp_agent.protocol.session import Place, Session
+from acp_agent.protocol.place import Place
+from acp_agent.protocol.session import Session
+from acp_agent.protocol.surroundings import Surroundings
 from acp_agent.tools.bash import Bash
 from acp_agent.tools.delete_path import DeletePath
 from acp_agent.tools.fetch import Fetch
@@ -190,7 +193,7 @@ class FolderShop(Shop):
 class OpenSession:
     """One session, and every way to call a tool of it."""
 
-    def __init__(self, session: Heard, assembly: Reachable, engine: TurnEngine, editor: Editor) -> None:
+    def __init__(self, session: Heard, assembly: Reachable, engine: SessionEngine, editor: Editor) -> None:
         self.session = session
         self.parts = assembly
         self.editor = editor
@@ -223,11 +226,14 @@ async def opened(client: Client, work: Path, scripts: Path) -> AsyncGenerator[Op
     assert loaded.problems == ()
     async with connected() as (peer, other), anyio.create_task_group() as tasks:
 
-        async def make(session: Session) -> TurnEngine:
+        async def make(*_: object) -> SessionEngine:
             return engine
 
-        session = Heard(peer, client, Place(str(work)), conduct_at_start(loaded), make)
-        assembly = Reachable(FolderShop(str(scripts)), peer, session, loaded, reload)  # pyright: ignore[reportArgumentType]
+        shop: Any = FolderShop(str(scripts))
+        around = Surroundings(peer, make, tasks.start_soon, lambda: 0)
+        record = SessionRecord("reachable", str(work))
+        session = Heard(around, client, Place(str(work)), record, conduct_at_start(loaded), shop.choices(loaded))
+        assembly = Reachable(shop, peer, session, loaded, reload)
         engine = assembly.engine()
         assembly.trust(TrustLevel.TRUSTED)
         tasks.start_soon(editor.serve, other)

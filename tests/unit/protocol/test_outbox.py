@@ -18,7 +18,6 @@ from acp_agent.core.events import (
     ToolFinished,
     ToolProgress,
     ToolStarted,
-    UsageChanged,
     UserMessage,
 )
 from acp_agent.core.messages import Message, Role, TextPart
@@ -116,22 +115,6 @@ async def test_pieces_that_come_while_a_write_is_under_way_go_together_with_the_
         await here.outbox.flush()
         assert here.sent == [piece(text) for text in "abcd"]
         assert [len(change.told) for change in here.keeper.changes] == [1, 3]
-
-
-async def test_what_a_model_call_took_is_written_with_what_comes_next_and_waits_for_nothing_else():
-    usage = UsageChanged(1, 2)
-    async with desk() as here:
-        await here.outbox.tell(usage)
-        assert (here.sent, here.keeper.changes) == ([], [])
-        await here.outbox.tell(STARTED)
-        assert here.sent == here.keeper.kept == [usage, STARTED]
-        await here.outbox.tell(usage)
-        await here.outbox.flush()
-        await here.outbox.tell(usage)
-        while len(here.sent) < 4:  # nothing comes next
-            await anyio.wait_all_tasks_blocked()
-        assert here.keeper.kept == [usage, STARTED, usage, usage]
-        assert [len(change.told) for change in here.keeper.changes] == [2, 1, 1]
 
 
 async def test_only_what_must_survive_a_power_cut_waits_for_the_disk():
