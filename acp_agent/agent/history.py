@@ -173,7 +173,7 @@ class History:
         index, part = self._turn_start()
         turn = self._messages[index:]
         first = turn[0].parts[part:] if turn else ()
-        messages = [Message(Role.USER, (*knowledge, *first)), *_unsigned(turn[1:])]
+        messages = [Message(Role.USER, (*knowledge, *first)), *unsigned(turn[1:])]
         self._shorten(messages, (0, len(knowledge)))
         self._knowledge = len(knowledge)
 
@@ -183,7 +183,7 @@ class History:
         changed = [new is not old for new, old in zip(messages, self._messages, strict=True)]
         if True in changed:
             behind = changed.index(True) + 1
-            self._shorten([*messages[:behind], *_unsigned(messages[behind:])], self._start)
+            self._shorten([*messages[:behind], *unsigned(messages[behind:])], self._start)
 
     def _shorten(self, messages: list[Message], start: tuple[int, int] | None) -> None:
         """Take other messages, the current turn beginning at `start`. The measure shrinks as the estimate does."""
@@ -275,7 +275,7 @@ def _saved(old: Sequence[Message], new: Sequence[Message]) -> int:
     return gone - messages_tokens(message for message in new if id(message) not in before)
 
 
-def _unsigned(messages: Iterable[Message]) -> list[Message]:
+def unsigned(messages: Iterable[Message]) -> list[Message]:
     """The messages without thoughts that are good only behind exactly what preceded them.
 
     Newer models of Anthropic refuse a signed thought once anything before it has changed (platform.claude.com,

@@ -8,6 +8,12 @@ CANCELLED = "[The user cancelled this turn here. Do not go on with it unless ask
 INTERRUPTED = "[The turn above ended here without an answer. Do not go on with it unless asked to.]"
 """For the model: stands where the process that ran a turn was gone before its end."""
 
+LOST = "[What was said here could not be read again.]"
+"""For the model: stands where a part of a conversation that was kept is damaged."""
+
+RAN = "[I ran this myself: "
+"""For the model: how the user's words begin that tell of a command of his own."""
+
 EMPTY_PROMPT = "There was nothing in that prompt I can read."
 EMPTY_ANSWER = "The model gave no answer. Try again, or say it in other words."
 DOOM_LOOP = "I stopped: the last three rounds of tool calls gave the same output. Tell me what to try instead."
@@ -17,6 +23,11 @@ CUT_OFF_IN_CALL = (
     "The answer reached the model's output limit in the middle of a tool call, which was not run. "
     'Say "continue", or ask for smaller steps.'
 )
+
+
+def ran(command: str, output: str) -> str:
+    """The user ran a command himself."""
+    return f"{RAN}{command}]\n{output}\n"
 
 
 def too_many_rounds(rounds: int) -> str:

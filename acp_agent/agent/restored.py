@@ -1,32 +1,73 @@
 """A conversation that goes on after the process that had it is gone (A6, A13.6; security.md 3)."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from acp_agent.agent import notes
-from acp_agent.agent.history import History
+from acp_agent.agent.history import History, unsigned
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
-from acp_agent.core.messages import Message, Role, TextPart
+from acp_agent.core.messages import Message, Role, TextPart, ToolResultPart
 from acp_agent.core.sessions import HistoryState
 
-_LOST = ToolFailure(
+_INTERRUPTED = ToolFailure(
     ToolErrorCategory.CANCELLED,
     "[interrupted] the agent was ended while this ran: what came of it is not known",
     "look at how things are before you do it again",
 )
 
 
-def restored(state: HistoryState) -> History:
+def _untold() -> None:
+    """Nobody is told."""
+
+
+def restored(state: HistoryState, damaged: Callable[[], None] = _untold) -> History:
     """The conversation as it was kept, and such that a model accepts it.
 
-    A call whose result was not kept is answered as interrupted; a turn without an answer says so. What cannot follow
-    the messages before it, in a damaged row's place, is left out with all behind it.
+    A call whose result was not kept is answered as interrupted; a turn without an answer says so. Where a row was
+    damaged, what cannot follow the messages before it is left out or has a note before it; what can stays.
+
+    damaged   told when that was so, or rows could not be read at all
     """
     history = History()
-    try:
-        for message in state.messages:
+    sound = state.lost == 0
+    for message in state.messages:
+        try:
             history.append(message)
-        history.took_up(state.knowledge, state.tokens)
-    except ValueError:
-        history.took_up(state.knowledge, history.estimate())
-    history.repair(_LOST)
-    if history.awaits_reply and history.messages()[-1].parts[-1] != TextPart(notes.CANCELLED):
+        except ValueError:
+            sound = False
+            _mend(history, message)
+    if not sound:
+        damaged()
+        history = History(unsigned(history.messages()))  # thoughts are signed for what stood before them
+    if state.messages[:1] == history.messages()[:1]:
+        history.took_up(state.knowledge, state.tokens if sound else history.estimate())
+    history.repair(_INTERRUPTED)
+    if history.awaits_reply and not _is_closed(history.messages()[-1]):
         history.append(Message(Role.USER, (TextPart(notes.INTERRUPTED),)))
     return history
+
+
+def _mend(history: History, message: Message) -> None:
+    """Put a message where what it followed is gone, without what means nothing there."""
+    history.repair(_INTERRUPTED)
+    if message.role is Role.USER:
+        parts = tuple(part for part in message.parts if not isinstance(part, ToolResultPart))
+        _appended(history, replace(message, parts=parts))
+        return
+    if not history.awaits_reply:
+        history.append(Message(Role.USER, (TextPart(notes.LOST),)))
+    _appended(history, message)
+
+
+def _appended(history: History, message: Message) -> None:
+    """Add it where it fits at all."""
+    try:
+        history.append(message)
+    except ValueError:
+        return
+
+
+def _is_closed(message: Message) -> bool:
+    """Whether a message of the user's says by itself why no answer follows."""
+    last = message.parts[-1]
+    return isinstance(last, TextPart) and (last.text == notes.CANCELLED or last.text.startswith(notes.RAN))

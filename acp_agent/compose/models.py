@@ -24,13 +24,18 @@ _IMPATIENT = RetryPolicy(longest_asked=10.0)
 """For a model behind which another one stands ready: nobody waits a minute for it."""
 
 
+def _nothing(model: str) -> Chosen:
+    del model
+    return Chosen()
+
+
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Which models run turns, and how the first of them is asked. The others are what is left when it is silent."""
+    """Which models run turns, and how each of them is asked. All but the first are for when that is silent."""
 
     catalog: Catalog
     refs: tuple[ModelRef, ...]
-    options: ModelOptions
+    options: tuple[ModelOptions, ...]
 
 
 class SessionModels:
@@ -40,7 +45,8 @@ class SessionModels:
     loaded    the configuration in force: a file that is mended may name the model that was missing
     redact    takes secrets out of errors: some servers quote what they refuse
     tell      tells the user that a model is asked again, or another one
-    chosen    what the session has chosen over the configuration, from its next turn on (A15.7, A16.4)
+    chosen    what the session has chosen over the configuration, from its next turn on (A15.7, A16.4), as far as a
+              model takes it; "" stands for the first one
     ledger    what all of them took so far
     """
 
@@ -50,7 +56,7 @@ class SessionModels:
         loaded: Callable[[], Loaded],
         redact: Redact,
         tell: Callable[[str], Awaitable[None]],
-        chosen: Callable[[], Chosen] = Chosen,
+        chosen: Callable[[str], Chosen] = _nothing,
     ) -> None:
         self._catalog = catalog
         self._loaded = loaded
@@ -115,15 +121,15 @@ class SessionModels:
         except ConfigError:
             return True  # it will not be asked
 
-    async def _asked(self, refs: Sequence[ModelRef], options: ModelOptions | None = None) -> Provider:
+    async def _asked(self, refs: Sequence[ModelRef], options: Sequence[ModelOptions] = ()) -> Provider:
         """Models in the order in which they are asked; nobody waits long for one behind which another stands.
 
-        options   for the first of them
+        options   for each of them
         """
         catalog = self._configured()
         counted = partial(self._counted, catalog)
         if len(refs) == 1:
-            model = await anyio.to_thread.run_sync(catalog.build, refs[0], options, abandon_on_cancel=True)
+            model = await anyio.to_thread.run_sync(catalog.build, refs[0], *options, abandon_on_cancel=True)
             return RetryingProvider(counted(model), on_retry=self._retold)
         chain = await anyio.to_thread.run_sync(catalog.chain, refs, options, abandon_on_cancel=True)
         *before, last = map(counted, chain)
@@ -136,9 +142,13 @@ class SessionModels:
 
     def _to_ask(self) -> _Asked:
         """What the next turn is to be run by. Raises AgentError, with advice."""
-        refs, catalog, chosen = tuple(self._refs()), self._configured(), self._chosen()
-        options = catalog.chosen(refs[0], chosen.thought_level, chosen.temperature)
-        return _Asked(catalog, refs, options)
+        refs, catalog = tuple(self._refs()), self._configured()
+        return _Asked(catalog, refs, tuple(self._options(catalog, ref) for ref in refs))
+
+    def _options(self, catalog: Catalog, ref: ModelRef) -> ModelOptions:
+        """What the session has chosen, as far as this model takes it."""
+        chosen = self._chosen(str(ref))
+        return catalog.chosen(ref, chosen.thought_level, chosen.temperature)
 
     @property
     def _answers(self) -> Provider | None:
@@ -152,7 +162,7 @@ class SessionModels:
         """The models that run turns, the first that is asked first. Raises AgentError, with advice."""
         loaded = self._loaded()
         llm = loaded.settings.llm
-        first = self._chosen().model or llm.model
+        first = self._chosen("").model or llm.model
         if first is None:
             advice = model_advice(llm.providers, loaded.file)
             raise ProviderError(advice, kind=ProviderErrorKind.NOT_CONFIGURED)
@@ -160,9 +170,11 @@ class SessionModels:
 
     @property
     def in_use(self) -> str:
-        """The model that answered last, as `PROVIDER:MODEL`; empty before any did."""
-        answers = self._answers
-        return f"{answers.name}:{answers.model}" if answers is not None else ""
+        """The model that runs turns, as `PROVIDER:MODEL`, or who stands in for it; empty before the first of them."""
+        if self._built is None:
+            return ""
+        answers = self._built[1]
+        return f"{answers.name}:{answers.model}"
 
     def _in_use(self) -> ModelRef | None:
         """The model that answered last, else the one that would be asked first; None where there is none."""

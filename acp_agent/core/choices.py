@@ -84,9 +84,9 @@ class Chosen:
     temperature: str = ""
 
 
-def chosen(conduct: Conduct, choices: Choices) -> Chosen:
-    """What counts of a conduct now. What the model in force does not take is kept for another one."""
-    model = model_in_force(conduct, choices)
+def chosen(conduct: Conduct, choices: Choices, model: str = "") -> Chosen:
+    """What counts of a conduct for a model, by default the one in force. What it does not take is kept for others."""
+    model = model or model_in_force(conduct, choices)
     return Chosen(
         conduct.model,
         _taken(conduct.thought_level, choices.thinking(model)),

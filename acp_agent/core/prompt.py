@@ -3,6 +3,7 @@
 The model is given something else: links read, resources fenced (protocol/content.py).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -28,3 +29,11 @@ class ResourcePart:
 
 
 PromptPart: TypeAlias = TextPart | ImagePart | LinkPart | ResourcePart
+
+_TYPED = (TextPart, LinkPart)
+
+
+def typed(parts: Iterable[PromptPart]) -> str:
+    """What the user wrote or attached himself: texts and the addresses of links. No file's words, and no page's."""
+    texts = (part.text if isinstance(part, TextPart) else part.uri for part in parts if isinstance(part, _TYPED))
+    return "\n".join(texts)

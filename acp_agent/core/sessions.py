@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from acp_agent.core.conduct import Conduct
-from acp_agent.core.events import Told
+from acp_agent.core.events import TextDelta, ThoughtDelta, Told
 from acp_agent.core.messages import Message, Usage
+from acp_agent.core.plan import PlanEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +56,13 @@ class HistoryState:
 
     knowledge   how many parts of the first message are summaries
     tokens      how much of the window it fills, measured where a model has counted
+    lost        how many messages there were besides that could not be read
     """
 
     messages: tuple[Message, ...] = ()
     knowledge: int = 0
     tokens: int = 0
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class Change:
     history   the whole conversation of now: the store writes what is new in it
     prompted  whether this begins a turn: counts a prompt
     touch     whether the session was used just now, and moves to the head of the list
+    instead   whole messages in the place of the pieces of theirs that were told before
     """
 
     told: Sequence[Told] = ()
@@ -82,16 +86,23 @@ class Change:
     touch: bool = False
     cwd: str | None = None
     additional: tuple[str, ...] | None = None
+    instead: tuple[TextDelta | ThoughtDelta, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A session as it was kept, but for what was told: that may be long, and is read piece by piece."""
+    """A session as it was kept, but for what was told: that may be long, and is read piece by piece.
+
+    plan    what the user saw of it last
+    typed   what he wrote in his prompts himself, oldest first, as far as it is not long ago
+    """
 
     record: SessionRecord
     conduct: Conduct
     tally: Tally
     history: HistoryState
+    plan: tuple[PlanEntry, ...] = ()
+    typed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,16 +70,15 @@ class Catalog:
         provider = self._built(config, ref, self._table.limits(config.type, ref.model))
         return WithoutTools(provider) if config.tools is False else provider
 
-    def chain(self, refs: Sequence[ModelRef], first: ModelOptions | None = None) -> tuple[Provider, ...]:
+    def chain(self, refs: Sequence[ModelRef], options: Sequence[ModelOptions] = ()) -> tuple[Provider, ...]:
         """Models in the order in which they are to be asked, each built when it first is.
 
-        first   what a session has chosen for the first of them
+        options   what a session has chosen for each of them; none for as they are configured
         One that cannot be built answers with a ProviderError (NOT_CONFIGURED). Reads a packaged file.
         """
-        options = (first, *(None for _ in refs[1:]))
         return tuple(
             DeferredProvider(ref, self.window(ref), partial(self.build, options=chosen))
-            for ref, chosen in zip(refs, options, strict=True)
+            for ref, chosen in zip(refs, options or (None,) * len(refs), strict=True)
         )
 
     def window(self, ref: ModelRef) -> int:

@@ -11,6 +11,7 @@ class OneAtATime:
 
     def __init__(self) -> None:
         self._locks: dict[str, anyio.Lock] = {}
+        self._ended = anyio.Event()
 
     def __contains__(self, key: str) -> bool:
         """Whether something happens to it just now, or is about to."""
@@ -27,3 +28,9 @@ class OneAtATime:
             statistics = lock.statistics()
             if not statistics.locked and not statistics.tasks_waiting:
                 self._locks.pop(key, None)
+            ended, self._ended = self._ended, anyio.Event()
+            ended.set()
+
+    async def one_ended(self) -> None:
+        """Wait until something has ended that happens to any of them."""
+        await self._ended.wait()

@@ -30,32 +30,54 @@ class SessionRoom:
         self._rest = rest
         self._acts = acts
         self._opening = 0
+        self._waiting: set[str] = set()
 
     @asynccontextmanager
     async def made(self, *spared: str, instead_of: Session | None = None) -> AsyncGenerator[None]:
         """Room for one more session that is awake, while the body makes it. Raises RpcError when all are busy.
 
+        It is an act upon one session: who waits for room hears when another act has ended.
+
         spared       ids of sessions that are not put to rest for it
         instead_of   one whose place it takes
         """
-        most = self._limits().awake
-        while self._awake(instead_of) + self._opening >= most:
-            if not await self._rest_oldest(spared):
-                raise RpcError(INTERNAL_ERROR, f"session limit reached: {most} sessions are busy in this process")
+        self._waiting.update(spared)
+        try:
+            await self._find(spared, instead_of)
+        finally:
+            self._waiting.difference_update(spared)
         self._opening += 1
         try:
             yield
         finally:
             self._opening -= 1
 
+    async def _find(self, spared: Collection[str], instead_of: Session | None) -> None:
+        most = self._limits().awake
+        while self._awake(instead_of) + self._opening >= most:
+            if await self._rest_oldest(spared):
+                continue
+            if not self._opening and not self._is_any_held_up(spared):
+                raise RpcError(INTERNAL_ERROR, f"session limit reached: {most} sessions are busy in this process")
+            await self._acts.one_ended()
+
+    def _is_any_held_up(self, spared: Collection[str]) -> bool:
+        """Whether one could make room as soon as what happens to it is over, which does not itself wait for room."""
+        held_up = (each.id in self._acts and each.id not in self._waiting for each in self._idle(spared))
+        return any(held_up)
+
     def _awake(self, but_for: Session | None) -> int:
         return sum(session.awake for session in self._known.values() if session is not but_for)
 
     async def _rest_oldest(self, spared: Collection[str]) -> bool:
         """Put the idle session to rest that was used the longest time ago; False when there is none."""
-        idle = (each for each in self._known.values() if each.awake and not each.turns.busy and each.id not in spared)
-        for session in sorted(idle, key=lambda each: each.turns.used_at):
+        for session in sorted(self._idle(spared), key=lambda each: each.turns.used_at):
             if session.id not in self._acts:  # or something happens to it just now
                 await self._rest(session)
                 return True
         return False
+
+    def _idle(self, spared: Collection[str]) -> list[Session]:
+        return [
+            each for each in self._known.values() if each.awake and not each.turns.busy and each.id not in spared
+        ]

@@ -39,34 +39,34 @@ class Story:
 
     def keep_with(self, keeper: Keeper) -> None:
         """From now on all that belongs to the conversation is kept."""
-        self._outbox.keep_with(keeper)
+        self._outbox.pen.take(keeper)
 
     @property
     def kept(self) -> bool:
         """Whether all there is to keep is in the store, as far as anybody knows."""
-        return self._outbox.kept
+        return self._outbox.pen.done
 
     def follow(self, state: Callable[[], Change] | None, redact: Redact | None = None) -> None:
         """Keep this, too, whenever it has changed: history, tally, model; `redact` takes the secrets out of diffs."""
-        self._outbox.state = state
-        self._outbox.redact = redact or self._outbox.redact
+        self._outbox.pen.state = state
+        self._outbox.pen.redact = redact or self._outbox.pen.redact
 
     async def tell(self, event: Event) -> None:
         """Keep and send one event."""
         if isinstance(event, UserMessage):
             self.record = replace(self.record, prompts=self.record.prompts + 1)
-            self._outbox.keep(Change(prompted=True, touch=True))
+            self._outbox.pen.note(Change(prompted=True, touch=True))
         await self._outbox.tell(event)
 
     def keep(self, change: Change) -> None:
         """Keep something nobody waits for."""
-        self._outbox.keep(change)
-        self._background(self._outbox.flush)
+        self._outbox.pen.note(change)
+        self._background(self._outbox.save)
 
     async def settle(self, *, within: float | None = None, touch: bool = False) -> None:
         """Send and keep all there is; see Outbox.flush."""
         if touch:
-            self._outbox.keep(Change(touch=True))
+            self._outbox.pen.note(Change(touch=True))
         await self._outbox.flush(within=within)
 
     def name(self, title: str) -> None:
@@ -85,21 +85,21 @@ class Story:
 
         Raises StoreUnavailable: who went on without it would write over it.
         """
-        saved = None if self._outbox.keeper is None else await self._outbox.keeper.saved()
+        saved = None if self._outbox.pen.keeper is None else await self._outbox.pen.keeper.saved()
         if saved is not None:
             self.record = saved.record
         return saved
 
     async def told(self) -> AsyncGenerator[JsonObject]:
         """The conversation so far, as updates (A6.3). Raises StoreUnavailable."""
-        if self._outbox.keeper is not None:
-            async with aclosing(replayed(self._outbox.keeper.told(), self._updates())) as past:
+        if self._outbox.pen.keeper is not None:
+            async with aclosing(replayed(self._outbox.pen.keeper.told(), self._updates())) as past:
                 async for update in past:
                     yield update
 
     async def forget(self) -> None:
         """Remove what was said, and the title, from the store; the session stays (A17.3). Raises StoreUnavailable."""
         await self._outbox.flush()
-        if self._outbox.keeper is not None:
-            await self._outbox.keeper.forget()
+        if self._outbox.pen.keeper is not None:
+            await self._outbox.pen.keeper.forget()
         self.record = replace(self.record, title="", prompts=0)

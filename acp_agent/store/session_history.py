@@ -34,8 +34,8 @@ class StoredHistory:
         """The stored messages are these now."""
         self._stored = tuple(messages)
 
-    def read(self, connection: sqlite3.Connection) -> tuple[Message, ...]:
-        """The stored messages. One that cannot be read is left out, and logged. Raises sqlite3.Error."""
+    def read(self, connection: sqlite3.Connection) -> tuple[tuple[Message, ...], int]:
+        """The stored messages, and how many are left out since they cannot be read. Raises sqlite3.Error."""
         statement = "SELECT seq, role, body FROM messages WHERE conversation_id = ? ORDER BY seq"
         messages: list[Message] = []
         damaged: list[str] = []
@@ -47,7 +47,7 @@ class StoredHistory:
         if damaged:
             _log.warning("messages that cannot be read", session=self._session, count=len(damaged), first=damaged[0])
         self._stored = None if damaged else tuple(messages)
-        return tuple(messages)
+        return tuple(messages), len(damaged)
 
     def _same(self, connection: sqlite3.Connection, messages: Sequence[Message]) -> int:
         """How many messages from the first on are stored as they are."""

@@ -61,6 +61,7 @@ class SessionKeeper:
             for statement, value in updates:
                 connection.execute(statement, (value, self._column))
             session_told.append(connection, self._column, rows, now)
+            session_told.replace_messages(connection, self._column, change.instead)
             if change.history is not None:
                 self._history.write(connection, change.history.messages)
 
@@ -108,8 +109,15 @@ class SessionKeeper:
         if row is None:
             return None
         knowledge, tokens, conduct, tally, *record = row
-        history = HistoryState(self._history.read(connection), knowledge, tokens)
-        return Saved(record_of(record), self._readable(Conduct(), conduct), self._readable(Tally(), tally), history)
+        messages, lost = self._history.read(connection)
+        return Saved(
+            record_of(record),
+            self._readable(Conduct(), conduct),
+            self._readable(Tally(), tally),
+            HistoryState(messages, knowledge, tokens, lost),
+            session_told.last_plan(connection, self._column),
+            session_told.typed_last(connection, self._column),
+        )
 
     def _readable(self, default: T, body: object) -> T:
         try:

@@ -1,21 +1,31 @@
 """What was told in a session: a row an event, but for pieces of one message that came together."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import groupby
 from typing import TypeAlias, cast
 
-from acp_agent.core.events import TextDelta, ThoughtDelta, Told
+from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, Told, UserMessage
+from acp_agent.core.plan import PlanEntry
+from acp_agent.core.prompt import typed
 from acp_agent.core.sessions import ToldAt
-from acp_agent.store.told_json import told_row
+from acp_agent.store.told_json import kind_of, told_of, told_row
 
 _PAGE_ROWS = 256
 _PAGE_BYTES = 1024 * 1024
 _PAGE = """
     SELECT seq, at, kind, CAST(body AS BLOB) FROM told WHERE conversation_id = ? AND seq > ? ORDER BY seq LIMIT ?
 """
+_LATEST = "SELECT CAST(body AS BLOB) FROM told WHERE conversation_id = ? AND kind = ? ORDER BY seq DESC"
+_MOST_TYPED = 256 * 1024
+"""Characters of the user's own words that are read for what they allow."""
+_MOST_READ = 8 * 1024 * 1024
+"""Bytes of prompts that are looked at for them: pictures lie in between."""
+_NEWEST = "SELECT seq, CAST(body AS BLOB) FROM told WHERE conversation_id = ? AND kind = ? ORDER BY seq DESC"
+_RENEW = "UPDATE told SET body = ? WHERE conversation_id = ? AND seq = ?"
+_REMOVE = "DELETE FROM told WHERE conversation_id = ? AND seq = ?"
 
 ToldRow: TypeAlias = tuple[int, int, str, bytes]
 """Sequence number, milliseconds since 1970, kind, JSON."""
@@ -38,6 +48,41 @@ def append(connection: sqlite3.Connection, session: str | bytes, rows: Sequence[
     )
 
 
+def replace_messages(
+    connection: sqlite3.Connection, session: str | bytes, messages: Iterable[TextDelta | ThoughtDelta]
+) -> None:
+    """Put whole messages in the place of all their pieces. Looks at the newest first. Raises sqlite3.Error."""
+    for message in messages:
+        kind, body = told_row(message)
+        rows = _pieces(connection, session, kind, message)
+        if rows:
+            connection.execute(_RENEW, (body, session, rows[-1]))
+            connection.executemany(_REMOVE, ((session, seq) for seq in rows[:-1]))
+
+
+def _pieces(
+    connection: sqlite3.Connection, session: str | bytes, kind: str, message: TextDelta | ThoughtDelta
+) -> list[int]:
+    """The rows of a message, the newest first."""
+    found: list[int] = []
+    with closing(connection.execute(_NEWEST, (session, kind))) as cursor:
+        for seq, body in cast("Iterator[tuple[int, bytes]]", cursor):
+            event = _readable(kind, body)
+            if event is not None and event.message_id == message.message_id:
+                found.append(seq)
+            elif found:
+                break
+    return found
+
+
+def _readable(kind: str, body: bytes) -> TextDelta | ThoughtDelta | None:
+    try:
+        event = told_of(kind, body)
+    except ValueError:
+        return None
+    return event if isinstance(event, TextDelta | ThoughtDelta) else None
+
+
 def restore(connection: sqlite3.Connection, session: str | bytes, told: Iterable[ToldAt]) -> None:
     """Give a session without any what was told elsewhere, at its times. Raises sqlite3.Error, StoreUnavailable."""
     connection.executemany(
@@ -57,6 +102,39 @@ def page(connection: sqlite3.Connection, session: str | bytes, after: int) -> li
             if size > _PAGE_BYTES:
                 break
     return rows
+
+
+def last_plan(connection: sqlite3.Connection, session: str | bytes) -> tuple[PlanEntry, ...]:
+    """The plan that was told last; none where it cannot be read. Raises sqlite3.Error."""
+    with closing(_latest(connection, session, PlanChanged)) as plans:
+        plan = next(plans, None)
+    return plan.entries if isinstance(plan, PlanChanged) else ()
+
+
+def typed_last(connection: sqlite3.Connection, session: str | bytes) -> tuple[str, ...]:
+    """The user's own words in his latest prompts, oldest first. Raises sqlite3.Error."""
+    texts: list[str] = []
+    with closing(_latest(connection, session, UserMessage)) as prompts:
+        for prompt in prompts:
+            if isinstance(prompt, UserMessage):
+                texts.append(typed(prompt.parts))
+            if sum(map(len, texts)) > _MOST_TYPED:
+                break
+    return tuple(reversed(texts))
+
+
+def _latest(connection: sqlite3.Connection, session: str | bytes, kind: type[Told]) -> Generator[Told | None]:
+    """Events of a kind, the latest first, a few megabytes of them at most; None for one that cannot be read."""
+    size = 0
+    with closing(connection.execute(_LATEST, (session, kind_of(kind)))) as cursor:
+        for (body,) in cast("Iterator[tuple[bytes]]", cursor):
+            size += len(body)
+            if size > _MOST_READ:
+                return
+            try:
+                yield told_of(kind_of(kind), body)
+            except ValueError:
+                yield None
 
 
 def _message(event: Told) -> object:

@@ -27,6 +27,11 @@ _NAMES: Mapping[type[Told], str] = {
 _KINDS = {name: kind for kind, name in _NAMES.items()}
 
 
+def kind_of(event: type[Told]) -> str:
+    """What stands in a row for events of a type."""
+    return _NAMES[event]
+
+
 def told_row(event: Told) -> tuple[str, bytes]:
     """Its kind and its JSON. Raises StoreUnavailable for what is no JSON, such as one that is nested too deeply."""
     return _NAMES[type(event)], dumped(written(event))

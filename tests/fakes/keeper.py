@@ -16,6 +16,7 @@ class FakeKeeper:
         self.changes: list[Change] = []
         self.durable: list[bool] = []
         self.broken = False
+        self.tries = 0
         self.held: anyio.Event | None = None
         self.waiting = anyio.Event()
 
@@ -26,6 +27,7 @@ class FakeKeeper:
 
     async def write(self, change: Change, *, durable: bool = True, patience: float | None = None) -> None:
         del patience
+        self.tries += 1
         if self.held is not None:
             self.waiting.set()
             await self.held.wait()

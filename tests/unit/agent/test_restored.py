@@ -142,3 +142,33 @@ def test_thoughts_stay_byte_for_byte() -> None:
     thought = ThoughtPart("hm", "anthropic", {"signature": "abc=="})
     messages = (user("go"), agent(thought, "Done."))
     assert restored(HistoryState(messages, 0, 5)).messages() == messages
+
+
+@pytest.mark.parametrize("lost", range(len(WHOLE)))
+def test_a_damaged_row_takes_little_with_it_and_is_told(lost: int) -> None:
+    told: list[str] = []
+    state = HistoryState(WHOLE[:lost] + WHOLE[lost + 1 :], 2, 100, lost=1)
+    history = restored(state, lambda: told.append("damaged"))
+    assert told == ["damaged"]
+    assert_acceptable(history.messages())
+    left = [part.text for message in state.messages for part in message.parts if isinstance(part, TextPart)]
+    assert [text for text in texts(history) if text in left] == left, "what can be read is there"
+    assert lost or texts(history)[0] == notes.LOST
+
+
+def test_a_whole_conversation_is_not_called_damaged() -> None:
+    told: list[str] = []
+    for count in range(len(WHOLE) + 1):
+        restored(HistoryState(WHOLE[:count], 2, 100), lambda: told.append("damaged"))
+    assert told == []
+
+
+def test_behind_a_damaged_row_no_thought_is_signed_for_what_stood_before_it() -> None:
+    thought = ThoughtPart("hm", "anthropic", {"signature": "abc=="})
+    history = restored(HistoryState((user("go"), agent(thought, "Done.")), 0, 5, lost=1))
+    assert history.messages() == (user("go"), agent("Done."))
+
+
+def test_what_the_user_ran_since_the_last_turn_is_no_turn_that_was_interrupted() -> None:
+    messages = (user("go"), agent("Done."), user(notes.ran("ls", "a b")))
+    assert restored(HistoryState(messages, 0, 5)).messages() == messages

@@ -18,6 +18,7 @@ from acp_agent.core.events import (
     ToolFinished,
     ToolProgress,
     ToolStarted,
+    UsageChanged,
     UserMessage,
 )
 from acp_agent.core.messages import Message, Role, TextPart
@@ -58,7 +59,7 @@ async def desk() -> AsyncIterator[Desk]:
 
         warnings: list[str] = []
         here = Desk(Outbox(translate, send, background, warnings.append), FakeKeeper(), warnings=warnings)
-        here.outbox.keeper = here.keeper
+        here.outbox.pen.keeper = here.keeper
         yield here
 
 
@@ -78,7 +79,7 @@ async def test_a_diff_is_shown_as_it_is_and_kept_without_secrets():
     secret, hidden = Diff("/hunter2", "hunter2", "x" * 40_000 + "hunter2"), Diff("/*", "*", "x" * 40_000 + "*")
     new = replace(secret, old_text=None, new_text="hunter2")
     async with desk() as here:
-        here.outbox.redact = lambda text: text.replace("hunter2", "*")
+        here.outbox.pen.redact = lambda text: text.replace("hunter2", "*")
         await here.outbox.tell(replace(STARTED, diffs=(secret, new)))
         await here.outbox.tell(replace(FINISHED, result=ToolResult("done", diffs=(secret,))))
     assert [event.diffs for event in here.sent if isinstance(event, ToolStarted)] == [(secret, new)]
@@ -135,6 +136,7 @@ async def test_a_store_that_fails_costs_nothing_of_the_conversation():
         assert here.sent == [STARTED, FINISHED]
         here.keeper.broken = False
         await here.outbox.tell(PlanChanged(()))
+        await here.outbox.flush()
         assert here.keeper.kept == [STARTED, FINISHED, PlanChanged(())]
         assert [("not being kept" in text, "again" in text) for text in here.warnings] == [(True, False), (False, True)]
 
@@ -144,7 +146,7 @@ async def test_a_flush_in_a_hurry_sends_what_the_store_holds_up_and_keeps_it_lat
         here.keeper.held = anyio.Event()
         await here.outbox.tell(piece("a"))
         await here.keeper.waiting.wait()
-        here.outbox.keep(Change(title="T"))
+        here.outbox.pen.note(Change(title="T"))
         with anyio.fail_after(5):
             task_done = anyio.Event()
 
@@ -168,7 +170,7 @@ async def test_history_and_tally_are_written_when_they_have_changed_and_only_the
     said = (Message(Role.USER, (TextPart("hi"),)),)
     states = [Change(history=HistoryState(said), tally=Tally(used=1))]
     async with desk() as here:
-        here.outbox.state = lambda: states[-1]
+        here.outbox.pen.state = lambda: states[-1]
         await here.outbox.tell(STARTED)
         await here.outbox.tell(FINISHED)
         states.append(Change(history=HistoryState(said), tally=Tally(used=2)))
@@ -180,7 +182,7 @@ async def test_history_and_tally_are_written_when_they_have_changed_and_only_the
 
 async def test_without_a_keeper_everything_is_sent():
     async with desk() as here:
-        here.outbox.keeper = None
+        here.outbox.pen.keeper = None
         await here.outbox.tell(STARTED)
         await here.outbox.tell(piece("a"))
         await here.outbox.flush()
@@ -228,4 +230,47 @@ async def test_a_store_that_is_busy_for_a_moment_is_not_worth_a_word():
         await here.outbox.tell(STARTED)
         here.keeper.broken = False
         await here.outbox.tell(FINISHED)
+        await here.outbox.flush()
         assert (here.keeper.kept, here.warnings) == ([STARTED, FINISHED], [])
+
+
+async def test_a_store_that_has_failed_is_left_alone_for_a_moment():
+    async with desk() as here:
+        here.keeper.broken = True
+        await here.outbox.tell(STARTED)
+        tries = here.keeper.tries
+        await here.outbox.tell(FINISHED)
+        assert here.keeper.tries == tries
+
+
+async def test_much_that_was_kept_back_goes_in_pieces_and_all_else_with_the_last():
+    async with desk() as here:
+        here.keeper.broken = True
+        for _ in range(600):
+            await here.outbox.tell(STARTED)
+        here.outbox.pen.note(Change(title="T"))
+        here.keeper.broken = False
+        await here.outbox.flush()
+        assert [len(change.told) for change in here.keeper.changes] == [256, 256, 88]
+        assert [change.title for change in here.keeper.changes] == [None, None, "T"]
+
+
+async def test_how_full_the_window_is_waits_for_no_write_of_its_own():
+    async with desk() as here:
+        await here.outbox.tell(UsageChanged(1, 2))
+        assert (here.sent, here.keeper.changes) == ([UsageChanged(1, 2)], [])
+        await here.outbox.tell(STARTED)
+        assert here.keeper.kept == [UsageChanged(1, 2), STARTED]
+
+
+async def test_a_secret_that_came_in_pieces_does_not_stay_in_what_is_kept():
+    async with desk() as here:
+        here.outbox.pen.redact = lambda text: text.replace("hunter2", "[REDACTED]")
+        for text in ("my word is hun", "ter2", ", said the user"):
+            await here.outbox.tell(piece(text))
+        await here.outbox.tell(STARTED)
+        await here.outbox.tell(TextDelta("nothing", "m2"))
+        await here.outbox.flush()
+        instead = [message for change in here.keeper.changes for message in change.instead]
+        assert instead == [TextDelta("my word is [REDACTED], said the user", "m1")]
+        assert here.sent[:3] == [piece("my word is hun"), piece("ter2"), piece(", said the user")]

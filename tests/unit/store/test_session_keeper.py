@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from acp_agent.agent.history import History
 from acp_agent.core.conduct import AutoApprove, Conduct, Mode
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.events import TextDelta, ThoughtDelta, Told, UsageChanged, UserMessage
+from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, Told, UsageChanged, UserMessage
 from acp_agent.core.messages import Message, Role, TextPart, ToolResultPart, ToolUsePart, Usage
+from acp_agent.core.plan import PlanEntry
+from acp_agent.core.prompt import LinkPart, ResourcePart
 from acp_agent.core.sessions import Change, HistoryState, Keeper, SessionRecord, Tally
 from acp_agent.store import session_told
 from acp_agent.store.db import Database
@@ -334,3 +336,59 @@ def test_rows_of_one_session_are_found_by_the_key():
         migrate(connection)
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {session_told._PAGE}", ("s", 1, 1))]
     assert plan == ["SEARCH told USING PRIMARY KEY (conversation_id=? AND seq>?)"]
+
+
+async def test_a_message_told_again_as_a_whole_takes_the_place_of_its_pieces(path):
+    async with kept(path) as (_, keeper):
+        await keeper.write(Change((TextDelta("other", "m0"), TextDelta("a", "m"))))
+        await keeper.write(Change((TextDelta("b", "m"),)))
+        await keeper.write(Change((ThoughtDelta("c", "m"),), instead=(TextDelta("whole", "m"), TextDelta("x", "none"))))
+        assert await told(keeper) == [TextDelta("other", "m0"), TextDelta("whole", "m"), ThoughtDelta("c", "m")]
+
+
+# --------------------------------------------------------------------------- what goes on with it
+
+
+async def test_the_plan_the_user_saw_last_is_there_after_a_restart(path):
+    entries = (PlanEntry("do A"), PlanEntry("do B"))
+    async with kept(path) as (_, keeper):
+        await keeper.write(Change(told=[PlanChanged(entries[:1]), PlanChanged(entries), TextDelta("x", "1")]))
+        saved = await keeper.saved()
+        assert saved is not None
+        assert saved.plan == entries
+        await keeper.forget()
+        saved = await keeper.saved()
+        assert saved is not None
+        assert (saved.plan, saved.typed) == ((), ())
+
+
+async def test_what_the_user_typed_is_there_and_nothing_others_said(path):
+    first = (TextPart("read https://a.example"), ResourcePart("file:///r", "https://evil.example"))
+    second = (LinkPart("https://b.example", "b"),)
+    async with kept(path) as (_, keeper):
+        said: list[Told] = [UserMessage(first, "1"), TextDelta("https://evil.example", "2"), UserMessage(second, "3")]
+        await keeper.write(Change(told=said))
+        saved = await keeper.saved()
+        assert saved is not None
+        assert saved.typed == ("read https://a.example", "https://b.example")
+
+
+async def test_of_much_that_was_typed_the_latest_is_there(path):
+    async with kept(path) as (_, keeper):
+        told = [UserMessage((TextPart(f"{n} " + "x" * 100_000),), str(n)) for n in range(9)]
+        await keeper.write(Change(told=told))
+        saved = await keeper.saved()
+        assert saved is not None
+        assert [text.split()[0] for text in saved.typed] == ["6", "7", "8"]
+
+
+async def test_messages_that_cannot_be_read_are_counted(path):
+    messages = (Message(Role.USER, (TextPart("go"),)), Message(Role.ASSISTANT, (TextPart("Done."),)))
+    async with kept(path) as (_, keeper):
+        await keeper.write(Change(history=HistoryState(messages)))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE messages SET body = 'x' WHERE seq = 0")
+    async with opened(path) as database:
+        saved = await SessionStore(database).of("s").saved()
+        assert saved is not None
+        assert saved.history == HistoryState(messages[1:], lost=1)

@@ -1,0 +1,240 @@
+"""What writes a session down, one write after another; none holds up a turn for long (A12.15; security.md 2.9).
+
+Where the store cannot be written, what was told is kept back and written with what comes next. The user hears of it
+once it has lasted, and when it is over.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum, auto
+
+import anyio
+from anyio import to_thread
+
+from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, Told, ToolFinished, ToolStarted, UserMessage
+from acp_agent.core.redaction import Redact, verbatim
+from acp_agent.core.sessions import Change, HistoryState, Keeper
+from acp_agent.log import Log
+from acp_agent.protocol.kept_events import as_kept
+
+_log = Log(__name__)
+_PATIENCE = 0.5
+"""Seconds a write under way waits for other processes; at the end of a turn the database's own patience holds."""
+_AGAIN = 1.0
+"""Seconds after which a store that has failed is tried again."""
+_AT_ONCE = 256
+"""Events in one write, of those that were kept back."""
+_LASTING = 5.0
+"""Seconds after which a store that cannot be written is worth a word."""
+_MOST_KEPT_BACK = 64 * 1024 * 1024
+"""Characters that are kept back for a store that cannot be written, or so; then it is given up."""
+_MOMENT = 32 * 1024  # characters that are looked through without a thread
+
+
+class Care(Enum):
+    """How a write is made that no event waits for. What it writes survives a power cut."""
+
+    AT_THE_END = auto()  # of a turn: other processes are waited for
+    BESIDE = auto()  # what goes on: nobody shall have to wait for it
+
+
+class Pen:
+    """Writes one session down.
+
+    warn   told once when the conversation is not being kept, and when it is again
+    """
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self.keeper: Keeper | None = None
+        """What is kept of the session; None where nothing is."""
+        self.state: Callable[[], Change] | None = None
+        """What else there is to be kept now, besides what is told: history, tally, model."""
+        self.redact: Redact = verbatim
+        """Takes secrets out of what is shown with them, but kept without."""
+        self._warn = warn
+        self._change = Change()
+        self._kept_back: list[Told] = []
+        self._weight = 0
+        self._message: list[TextDelta | ThoughtDelta] = []  # pieces of the message that is being told
+        self._written = Change()  # what `state` gave when it was last written
+        self._one_at_a_time = anyio.Lock()
+        self._writing: anyio.CancelScope | None = None
+        self._failing_since: float | None = None
+        self._told_failure = False
+        self._next_try = 0.0  # until then a store that has failed is left alone
+        self._hurried = False
+
+    def take(self, keeper: Keeper) -> None:
+        """What is kept is kept by this one from now on, which knows nothing of what was written before."""
+        self.keeper, self._written = keeper, Change()
+
+    @property
+    def done(self) -> bool:
+        """Whether all that was to be kept is: nothing waits, and the last attempt went well."""
+        if self.keeper is None or self._writing is not None or self._failing_since is not None:
+            return False
+        return not self._kept_back and self._change == Change()
+
+    def note(self, change: Change) -> None:
+        """Keep something with the next write."""
+        self._change = _merged(self._change, change)
+
+    def hurry(self, *, on: bool = True) -> None:
+        """From now on nobody waits for the store: a write under way is broken off, and made again later."""
+        self._hurried = on
+        if on and self._writing is not None:
+            self._writing.cancel()
+
+    async def write(self, told: Sequence[Told], care: Care | None = None, *, later: bool = False) -> None:
+        """Write what was told and what has changed. Raises nothing but cancellation.
+
+        What is kept back goes in pieces: to make rows of it takes time, and all sessions share the loop.
+
+        later   only with what comes next
+        """
+        async with self._one_at_a_time:
+            if self.keeper is None:
+                return
+            for event in told:
+                await self._finish_message(event)
+                self._kept_back.append(await as_kept(event, self.redact))
+                self._weight += _weight(event)
+            if care is not None:
+                await self._finish_message(None)
+            if later or (care is None and anyio.current_time() < self._next_try):
+                return
+            going_on = True
+            while going_on:
+                piece = self._kept_back[:_AT_ONCE]
+                whole = len(piece) == len(self._kept_back)
+                going_on = await self._write_piece(piece, care, whole=whole) and not whole
+
+    async def _finish_message(self, event: Told | None) -> None:
+        """Where a message ends, look at it as a whole: a secret may stand in it that came in several pieces (S9.6)."""
+        piece = event if isinstance(event, TextDelta | ThoughtDelta) else None
+        if self._message and (piece is None or _name(piece) != _name(self._message[0])):
+            text = "".join(each.text for each in self._message)
+            clean = self.redact(text) if len(text) <= _MOMENT else await to_thread.run_sync(self.redact, text)
+            if clean != text:
+                self.note(Change(instead=(_renewed(self._message[0], clean),)))
+            self._message.clear()
+        if piece is not None:
+            self._message.append(piece)
+
+    async def _write_piece(self, told: Sequence[Told], care: Care | None, *, whole: bool) -> bool:
+        """Write the oldest of what is kept back, with the last of it all else; whether it was."""
+        state, pending = (self._news(), self._change) if whole else (Change(), Change())
+        change = _merged(_merged(pending, state), Change(told=told))
+        if change == Change() or self.keeper is None:
+            return True
+        if whole:
+            self._change = Change()
+        writing = self._writing = anyio.CancelScope()
+        try:
+            with writing:
+                await self.keeper.write(change, durable=_is_durable(told, care), patience=self._patience(care))
+        except StoreUnavailable as error:
+            self._change = _merged(pending, self._change)
+            self._note_failure(error, lasting=care is Care.AT_THE_END and not self._hurried)
+            return False
+        finally:
+            self._writing = None
+        if writing.cancelled_caught:
+            self._change = _merged(pending, self._change)
+            return False
+        del self._kept_back[: len(told)]
+        self._weight -= sum(map(_weight, told))
+        self._written = _merged(self._written, state)
+        self._note_success()
+        return True
+
+    def _patience(self, care: Care | None) -> float | None:
+        """Seconds to wait for other processes; None for as long as the database does. Who has failed waits no more."""
+        if self._hurried or self._failing_since is not None:
+            return 0.0
+        return None if care is Care.AT_THE_END else _PATIENCE
+
+    def _news(self) -> Change:
+        """What has changed of what `state` gives since it was last written."""
+        if self.state is None:
+            return Change()
+        now, before = self.state(), self._written
+        return Change(
+            history=None if _same(now.history, before.history) else now.history,
+            tally=None if now.tally == before.tally else now.tally,
+            model=None if now.model == before.model else now.model,
+        )
+
+    def _note_failure(self, error: StoreUnavailable, *, lasting: bool) -> None:
+        now = anyio.current_time()
+        self._next_try = now + _AGAIN
+        if self._failing_since is None:
+            _log.warning("conversation not kept for now", reason=str(error))
+            self._failing_since = now
+        if not self._told_failure and (lasting or now - self._failing_since > _LASTING):
+            self._told_failure = True
+            self._warn(f"this conversation is not being kept for now: {error}")
+        if self._weight > _MOST_KEPT_BACK:
+            self.keeper = None
+            self._kept_back.clear()
+            self._warn("this conversation is not kept any more: the database could not be written for too long")
+
+    def _note_success(self) -> None:
+        if self._told_failure:
+            self._warn("this conversation is being kept again, and nothing of it was lost")
+        self._failing_since, self._told_failure, self._next_try = None, False, 0.0
+
+
+def _name(piece: TextDelta | ThoughtDelta) -> tuple[type, str]:
+    return type(piece), piece.message_id
+
+
+def _renewed(piece: TextDelta | ThoughtDelta, text: str) -> TextDelta | ThoughtDelta:
+    return type(piece)(text, piece.message_id)
+
+
+def _weight(event: Told) -> int:
+    """About how many characters of memory an event takes."""
+    return 500 + sum(_lengths(event))
+
+
+def _lengths(event: Told) -> Iterator[int]:
+    match event:
+        case TextDelta(text) | ThoughtDelta(text):
+            yield len(text)
+        case ToolStarted(diffs=diffs):
+            yield from (len(diff.old_text or "") + len(diff.new_text) for diff in diffs)
+        case ToolFinished(result=result):
+            yield len(result.text) + len(result.shown)
+            yield from (len(diff.old_text or "") + len(diff.new_text) for diff in result.diffs)
+            yield from (len(image.data) for image in result.images)
+        case _:
+            pass
+
+
+def _is_durable(told: Sequence[Told], care: Care | None) -> bool:
+    return care is not None or any(isinstance(each, UserMessage | ToolFinished | PlanChanged) for each in told)
+
+
+def _same(one: HistoryState | None, two: HistoryState | None) -> bool:
+    """Whether nothing has changed; never looks into messages: a conversation may be long."""
+    if one is None or two is None:
+        return one is two
+    return one.messages is two.messages and (one.knowledge, one.tokens) == (two.knowledge, two.tokens)
+
+
+def _merged(one: Change, two: Change) -> Change:
+    """Both as one change, the second after the first."""
+    return Change(
+        told=(*one.told, *two.told),
+        history=two.history or one.history,
+        conduct=two.conduct or one.conduct,
+        tally=two.tally or one.tally,
+        title=one.title if two.title is None else two.title,
+        model=two.model or one.model,
+        prompted=one.prompted or two.prompted,
+        touch=one.touch or two.touch,
+        cwd=two.cwd or one.cwd,
+        additional=one.additional if two.additional is None else two.additional,
+        instead=(*one.instead, *two.instead),
+    )
