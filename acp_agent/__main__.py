@@ -1,6 +1,18 @@
 """The command line. Without a subcommand it is the ACP server on stdio, and then nothing else is loaded first."""
 
 import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    import os
+
+    # `python -m` looks for modules in the current folder first: there, a project's own tomllib.py would run as ours.
+    try:
+        here = os.getcwd()
+    except OSError:  # it is gone, and nobody looks there
+        here = ""
+    if here == sys.path[0] != os.path.dirname(os.path.dirname(__file__)):
+        del sys.path[0]
+
 from collections.abc import Sequence
 
 

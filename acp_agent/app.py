@@ -18,10 +18,13 @@ import anyio.to_thread
 
 from acp_agent.compose.choices import ModelChoices
 from acp_agent.compose.model_lists import ModelLists
+from acp_agent.compose.session_languages import languages
+from acp_agent.compose.take_up import take_up
 from acp_agent.config import database_file
-from acp_agent.config.conduct import conduct_at_start
+from acp_agent.config.conduct import conduct_at_start, conduct_taken_up
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.core.choices import settle
+from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Notice, Severity
 from acp_agent.core.sessions import Saved
@@ -134,7 +137,10 @@ class App:
 
     def _forget_keys(self) -> None:
         """Remove what `acp-agent login` has stored. Blocks. Raises ConfigError."""
-        (CredentialStore(os.environ) if self._workshop is None else self._workshop.credentials).forget()
+        if self._workshop is None:
+            CredentialStore(os.environ).forget()
+        else:
+            self._workshop.forget_keys()
 
     async def _extend(self, method: str, params: JsonObject) -> JsonObject:
         """A request of our own. Few editors make any: all behind it is loaded at the first."""
@@ -153,21 +159,26 @@ class App:
         loaded = reload()
         acp = loaded.settings.acp
         self._limits = SessionLimits(acp.max_sessions, acp.session_idle_timeout_secs)
+        begun = False
 
         async def make_engine(session: Session, saved: Saved | None) -> Engine:
+            nonlocal begun
             workshop = await self._load_workshop(loaded)
             if session.place.cwd == place.cwd:
+                if begun:  # it has rested since
+                    take_up(session, reload(loaded))
+                begun = True
                 return workshop.engine(self._peer, session, loaded, reload, saved)
             elsewhere = partial(load, self._flags, os.environ, session.place.cwd)  # it has moved since
-            return workshop.engine(self._peer, session, elsewhere(), elsewhere, saved)
+            there = elsewhere()
+            take_up(session, there)
+            return workshop.engine(self._peer, session, there, elsewhere, saved)
 
         saved = opening.saved
         choices = self._choices(loaded)
-        conduct = conduct_at_start(loaded) if saved is None else saved.conduct
-        problems = [f"configuration: {problem}" for problem in loaded.problems]
-        if gone := settle(conduct, choices):
-            problems.append(gone)
-        return Session(
+        conduct, told = _conduct(loaded, saved, choices)
+        problems = [*(f"configuration: {problem}" for problem in loaded.problems), *told]
+        session = Session(
             Surroundings(self._peer, make_engine, self._tasks.start_soon, _now),
             opening.client,
             place,
@@ -177,6 +188,8 @@ class App:
             saved,
             [Notice(Severity.WARNING, problem) for problem in problems],
         )
+        session.languages = languages(self._peer, session, loaded)  # the editor may tell before the first prompt
+        return session
 
     def _configured(self, cwd: str) -> Loaded:
         return load(self._flags, os.environ, cwd)
@@ -216,6 +229,16 @@ class App:
             self._tasks.start_soon(workshop.tidy_up, loaded)
             self._tasks.start_soon(purge_unused, self._sessions)
         return workshop
+
+
+def _conduct(loaded: Loaded, saved: Saved | None, choices: ModelChoices) -> tuple[Conduct, list[str]]:
+    """What a session begins or goes on with, and lines for the user."""
+    tightened = ""
+    if saved is None:
+        conduct = conduct_at_start(loaded)
+    else:
+        conduct, tightened = conduct_taken_up(loaded, saved.conduct)
+    return conduct, [line for line in (tightened, settle(conduct, choices)) if line]
 
 
 def _now() -> int:

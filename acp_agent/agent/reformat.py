@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from math import isfinite
 from typing import Never, cast
 
 import anyio
@@ -93,10 +94,15 @@ def parsed(answer: str) -> JsonObject | None:
     """The JSON object an answer is, or that stands in it between its first and its last brace; None for neither."""
     begin, end = answer.find("{"), answer.rfind("}")
     try:
-        value = cast("Json", json.loads(answer[begin : end + 1], parse_constant=_no_number))
+        value = cast("Json", json.loads(answer[begin : end + 1], parse_constant=_no_number, parse_float=_finite))
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if isfinite(value) else _no_number(text[:20])
 
 
 def _no_number(name: str) -> Never:

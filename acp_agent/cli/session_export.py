@@ -13,7 +13,8 @@ from functools import partial
 from typing import TextIO
 
 from acp_agent.cli.page import write_page
-from acp_agent.cli.session_redacted import redacted, without_secrets
+from acp_agent.cli.session_redacted import without_secrets
+from acp_agent.compose.session_texts import redacted
 from acp_agent.core.errors import AgentError
 from acp_agent.core.redaction import Redact
 from acp_agent.core.sessions import Keeper, Saved

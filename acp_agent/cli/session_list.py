@@ -10,6 +10,7 @@ from acp_agent.core.events import UserMessage
 from acp_agent.core.messages import TextPart
 from acp_agent.core.sessions import SessionRecord, Tally, ToldAt
 from acp_agent.core.types import JsonObject
+from acp_agent.protocol import commands
 from acp_agent.tools.visible import title
 
 _SHORTEST_ID = 8
@@ -27,10 +28,12 @@ class Row:
 
 
 async def first_words(told: AsyncIterator[ToldAt]) -> str:
-    """What the user said first; empty where that was no words."""
+    """What the user said first, commands left out as for a title; empty where that was no words."""
     async for one in told:
         if isinstance(one.event, UserMessage):
-            return next((part.text for part in one.event.parts if isinstance(part, TextPart)), "")
+            texts = [part.text for part in one.event.parts if isinstance(part, TextPart)]
+            if commands.parse(texts) is None:
+                return next(iter(texts), "")
     return ""
 
 

@@ -1,6 +1,7 @@
 """`acp-agent sessions list|show|export|delete`: what is kept of conversations, for the people who had them."""
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -13,9 +14,10 @@ from acp_agent.cli.session_list import Row, first_words, json_row, short_ids, ta
 from acp_agent.cli.session_text import write_text
 from acp_agent.compose.output import known_secrets, redactor
 from acp_agent.config.load import Flags, load
-from acp_agent.config.places import database_file
+from acp_agent.config.places import database_file, session_locks_file
 from acp_agent.core.errors import AgentError
 from acp_agent.core.sessions import Saved, SessionRecord, Tally
+from acp_agent.core.types import JsonObject
 from acp_agent.store.db import Database
 from acp_agent.store.session_file import json_text, told_object
 from acp_agent.store.session_locks import SessionLocks
@@ -48,7 +50,7 @@ async def _run(args: argparse.Namespace, path: str) -> int:
             case "export":
                 await _export(args, store)
             case _:
-                return await _delete(args, store, path)
+                return await _delete(args, store)
         return 0
     finally:
         with anyio.CancelScope(shield=True):
@@ -63,7 +65,7 @@ async def _list(args: argparse.Namespace, store: SessionStore) -> None:
     rows = [await _row(store, record) for record in await store.page(cwd=_folder(args.cwd), limit=args.number)]
     if args.json:
         for row in rows:
-            print(json_text(json_row(row)))
+            _print_json(json_row(row))
     elif rows:
         short = short_ids([record.id async for record in _every(store)])
         for line in table(rows, short, os.environ.get("HOME", "")):
@@ -95,7 +97,7 @@ async def _show(args: argparse.Namespace, store: SessionStore) -> None:
         await write_text(saved, told, sys.stdout)
         return
     async for one in told:
-        print(json_text(told_object(one)))
+        _print_json(told_object(one))
 
 
 async def _export(args: argparse.Namespace, store: SessionStore) -> None:
@@ -108,12 +110,12 @@ async def _export(args: argparse.Namespace, store: SessionStore) -> None:
 # ----------------------------------------------------------------------------------------- delete
 
 
-async def _delete(args: argparse.Namespace, store: SessionStore, database: str) -> int:
+async def _delete(args: argparse.Namespace, store: SessionStore) -> int:
     """Delete sessions, all of which must be there. One that another process has open stays."""
     records = {record.id: record for record in [await _named(store, wanted) for wanted in args.ids]}
     if not args.yes and not _agreed(list(records.values())):
         return 1
-    locks, code = SessionLocks(os.path.join(os.path.dirname(database), "sessions.lock")), 0
+    locks, code = SessionLocks(session_locks_file(os.environ)), 0
     try:
         for each in records:
             if not locks.take(each):
@@ -172,6 +174,11 @@ async def _every(store: SessionStore) -> AsyncIterator[SessionRecord]:
         for record in records:
             yield record
         after = records[-1].updated_at, records[-1].id
+
+
+def _print_json(value: JsonObject) -> None:
+    """A line, in ASCII where a terminal would act on what is in it."""
+    print(json.dumps(value).replace("\x7f", "\\u007f") if sys.stdout.isatty() else json_text(value))
 
 
 def _unknown(wanted: str) -> AgentError:

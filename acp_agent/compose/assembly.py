@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from acp_agent.agent.reformat import Reformatter
+from acp_agent.agent.restored import restored
 from acp_agent.agent.shown_plan import ShownPlan
 from acp_agent.agent.turn import Agent
 from acp_agent.compose.choices import ModelChoices
@@ -14,7 +15,6 @@ from acp_agent.compose.desk import Reach, SessionDesk
 from acp_agent.compose.gates import Lasting
 from acp_agent.compose.loop import SessionLoop
 from acp_agent.compose.mcp_servers import McpOfSession
-from acp_agent.compose.memory import GateMemory
 from acp_agent.compose.models import SessionModels
 from acp_agent.compose.naming import Naming
 from acp_agent.compose.offers import offer
@@ -27,9 +27,9 @@ from acp_agent.compose.session_engine import Kept, SessionEngine
 from acp_agent.compose.session_languages import complaints, languages
 from acp_agent.compose.session_tools import Helpers, SessionTools
 from acp_agent.compose.summary import Summarizer
+from acp_agent.compose.take_up import take_up
 from acp_agent.compose.titles import Titles
 from acp_agent.config import Loaded, permission_file
-from acp_agent.config.conduct import conduct_at_start
 from acp_agent.core.choices import Chosen, chosen
 from acp_agent.core.elicitation import Elicitor
 from acp_agent.core.errors import ConfigError
@@ -47,6 +47,8 @@ from acp_agent.store.memories import MemoryStore
 
 if TYPE_CHECKING:
     from acp_agent.compose.workshop import Workshop
+
+_DAMAGED = "part of what was said before could not be read; the model does not know it"
 
 
 class Assembly:
@@ -83,14 +85,15 @@ class Assembly:
         self._embedder = self._place_texts()
         self._lasting = self._remembered(approver)
         self._conversation = self._spoken(saved)
-        self._kept = Kept(self._conversation.history, self._models, self._lasting.memory, self._redactor)
+        before = () if saved is None else saved.history.messages
+        self._kept = Kept(self._conversation.history, self._models, self._lasting.memory, self._redactor, before)
         if saved is not None:
-            self._kept.take_up(saved.tally)
+            self._kept.take_up(saved.tally, saved.typed)
         self._naming = Naming(session, self._titles(), workshop.background)
         self._notes = ProjectNotes(
             loaded.file, lambda text: self._redactor(sanitize(text, terminal=False)), self._warn_plainly
         )
-        self._plan = ShownPlan(self._emit, self._redactor)
+        self._plan = ShownPlan(self._emit, self._redactor, () if saved is None else saved.plan)
         self._reformatter = self._mender()
         backends = SessionBackends(
             peer, session, loaded.settings, workshop.script_folder, self._emit, self._warn, workshop.watchdog
@@ -154,16 +157,15 @@ class Assembly:
     def _turn_began(self, typed: str) -> None:
         """The user has written, and may have changed files meanwhile."""
         memory = self._lasting.memory
-        memory.urls.learn(typed)
-        memory.mentioned.learn(typed)
+        memory.learn(typed)
         memory.turn.turn_began()
         self._tools.turn_began()
         self._naming.began(typed)
 
     async def _forget(self) -> None:
         self._naming.forget()
+        await self._plan.clear()  # first: also where the rest cannot be removed
         await self._session.forget()
-        await self._plan.clear()
 
     async def _complaints(self) -> str:
         backends = await self.toolset.backends()
@@ -206,7 +208,7 @@ class Assembly:
 
     def _adopt(self, loaded: Loaded) -> None:
         self._session.choices = self._workshop.choices(loaded)
-        self._session.begin_anew(conduct_at_start(loaded))
+        take_up(self._session, loaded)
         self._mcp.start(loaded)
 
     async def _tell(self, status: str) -> None:
@@ -224,11 +226,11 @@ class Assembly:
             self._workshop.summaries(self._session),
             lambda: self.toolset,
             offer(settings, self._embedder, self._mcp.servers.joining, self._warn, self._redactor),
-            None if saved is None else saved.history,
+            None if saved is None else restored(saved.history, partial(self._warn_plainly, _DAMAGED)),
         )
 
-    def _chosen(self) -> Chosen:
-        return chosen(self._session.active, self._session.choices)
+    def _chosen(self, model: str) -> Chosen:
+        return chosen(self._session.active, self._session.choices, model)
 
     def _titles(self) -> Titles:
         return Titles(self._loaded.settings.memory.sessions, self._models.for_titles, self._redactor)
@@ -249,14 +251,14 @@ class Assembly:
         lasting = Lasting(
             approver,
             self._workshop.grants(permission_file(settings.acp.permission_file, os.environ)),
-            GateMemory.new(settings.tools),
+            self._workshop.gate_memories.of(self._session.id, self._cwd, settings.tools),
             self._workshop.auditor(self._session, self._loaded, self._cwd, self._redactor),
             self._emit,
             self._workshop.overflow(self._session, self._loaded),
             Summarizer(self._models.for_chores) if settings.tools.overflow.summarize_output else None,
             servers,
         )
-        lasting.memory.standing.served = servers.trust
+        lasting.memory.trust_served(servers.trust)
         return lasting
 
     def _mender(self) -> Reformatter | None:

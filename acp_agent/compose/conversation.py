@@ -9,7 +9,6 @@ from acp_agent.agent.offer import Offer
 from acp_agent.agent.phases import PhaseCalls, RememberedSummaries
 from acp_agent.agent.reflection import Reflection
 from acp_agent.agent.reputation import Reputation
-from acp_agent.agent.restored import restored
 from acp_agent.agent.turn import Agent, Limits
 from acp_agent.compose.models import SessionModels
 from acp_agent.config.settings import Settings
@@ -17,7 +16,6 @@ from acp_agent.core.events import EventSink, Notice, Severity
 from acp_agent.core.memory import Summaries, Summary
 from acp_agent.core.ports import Provider, Toolset
 from acp_agent.core.redaction import Redact
-from acp_agent.core.sessions import HistoryState
 
 
 class Conversation:
@@ -27,7 +25,7 @@ class Conversation:
     agent     what runs its turns; None before the first
     toolset   gives the session's tools, for the calls the agent makes by itself
     offer     what of the tools the model is shown
-    before    what was said before, by a process that is gone; None where this is the beginning
+    history   what was said before; None where this is the beginning
     """
 
     def __init__(
@@ -39,12 +37,12 @@ class Conversation:
         summaries: Summaries,
         toolset: Callable[[], Toolset],
         offer: Offer,
-        before: HistoryState | None = None,
+        history: History | None = None,
     ) -> None:
         own = settings.agent
         self.limits = Limits(own.max_tool_iterations, own.context_budget_tokens)
         self.agent: Agent | None = None
-        self.history = History() if before is None else restored(before)
+        self.history = History() if history is None else history
         self._models = models
         self._emit = emit
         self._summed_up_by = own.compress_provider

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from acp_agent.agent import notes
 from acp_agent.compose import upkeep
 from acp_agent.compose.conversation import Conversation
 from acp_agent.compose.desk_cost import spent
@@ -17,6 +18,7 @@ from acp_agent.core.conduct import AutoApprove, Conduct, Mode
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import EventSink, UsageChanged
 from acp_agent.core.memory import Compaction
+from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.wrapper import Gate
 from acp_agent.protocol.commands import ALWAYS, Name
 from acp_agent.protocol.session import Session
@@ -166,6 +168,10 @@ class SessionDesk:
 
     # ------------------------------------------------------------------------------------ changing
 
+    def ran(self, command: str, output: str) -> None:
+        """The user ran a command himself: it is part of the conversation at once, and kept with it."""
+        self._conversation.history.append(Message(Role.USER, (TextPart(notes.ran(command, output)),)))
+
     async def model(self, text: str) -> str:
         """List the models, or choose one from the next prompt on (A16). Raises AgentError."""
         conduct, models = self._session.conduct, self.reach.models()
@@ -195,7 +201,9 @@ class SessionDesk:
         if name not in set(Mode):
             return f"There is no mode `{name[:40]}`: expected one of {', '.join(Mode)}."
         if conduct.mode is not Mode(name):
+            before = replace(conduct)
             conduct.mode = Mode(name)
+            conduct.note_chosen(before)
             self.reach.conduct_changed()
         return f"Mode: {conduct.mode}. It {_MODES[conduct.mode]}, from the next prompt on."
 

@@ -9,7 +9,9 @@ import anyio
 import anyio.to_thread
 
 from acp_agent.compose.foreign_session import is_folder, sound
+from acp_agent.compose.output import known_secrets, redactor
 from acp_agent.compose.session_engine import SessionEngine
+from acp_agent.compose.take_up import take_up
 from acp_agent.config import Loaded
 from acp_agent.config.audit_settings import audit_file
 from acp_agent.config.conduct import conduct_at_start
@@ -25,6 +27,7 @@ from acp_agent.protocol.mcp_servers import MAX_SERVERS
 from acp_agent.protocol.session import Session
 from acp_agent.protocol.sessions import Sessions
 from acp_agent.store.audit_read import last_of
+from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.sessions import SessionStore
 
 
@@ -66,7 +69,8 @@ class SessionsHost:
         cwd = saved.record.cwd
         if not is_folder(cwd):
             raise invalid_params("session", "record: cwd: expected an absolute path")
-        taken, events = sound(saved, told, conduct_at_start(self._configured(cwd)), self._clock())
+        mended = partial(_mended, saved, told, self._configured(cwd), self._clock())
+        taken, events = await anyio.to_thread.run_sync(mended, abandon_on_cancel=True)
         await self._store().take_in(taken, events)
         return taken.record.id
 
@@ -89,7 +93,7 @@ class SessionsHost:
     # ----------------------------------------------------------------------- of sessions that are open
 
     async def move(self, session_id: str, cwd: str) -> None:
-        """See ExtensionHost. What the user has not chosen himself is as the configuration has it there."""
+        """See ExtensionHost. What the user has not chosen, and what is forbidden, is as it is configured there."""
         session = await self._open(session_id)
         await self._wake(session)  # it must be ours, and still there
         here, there = self._configured(session.place.cwd), self._configured(cwd)
@@ -98,10 +102,9 @@ class SessionsHost:
         for problem in there.problems:
             if str(problem) not in known:
                 session.add_notice(Notice(Severity.WARNING, f"configuration: {problem}"))
-        conduct = conduct_at_start(there)
-        if session.conduct == conduct_at_start(here) != conduct:
-            session.begin_anew(conduct)
-            session.keep_conduct()
+        await self._wake(session)  # it was put to rest, and is written only while it is ours
+        take_up(session, there)
+        session.keep_conduct()
 
     async def tools(self, session_id: str) -> Sequence[ToolSpec]:
         """See ExtensionHost."""
@@ -176,3 +179,15 @@ class SessionsHost:
         if not session.turns.busy:
             session.take_conduct()
         return engine
+
+
+def _mended(saved: Saved, told: Sequence[ToldAt], loaded: Loaded, now: int) -> tuple[Saved, Sequence[ToldAt]]:
+    """A session from elsewhere as it may be kept here, without what is secret here."""
+    known = known_secrets(os.environ, loaded.settings.llm.providers)
+    CredentialStore(os.environ, known.add).introduce()
+    return sound(saved, told, conduct_at_start(loaded), now, redactor(loaded, known, _unheard))
+
+
+def _unheard(message: str) -> None:
+    """What is wrong with the rules is told where a session begins."""
+    del message

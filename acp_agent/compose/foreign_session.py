@@ -1,25 +1,34 @@
 """A session from elsewhere, as it may be taken in (A26): whoever wrote the file is not believed beyond its words.
 
 What it says was said stays. But an editor and a list can show only times that have been and numbers that can be, and
-counts below nothing would lift what is limited by counting.
+counts below nothing would lift what is limited by counting. Nor may what it shows look like something else, point
+outside the session's folders, or make an editor fetch a picture (security.md 2.7).
 """
 
+import base64
+import binascii
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
+from acp_agent.compose.session_texts import redacted, with_texts
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.events import Told, ToolFinished, ToolStarted, UsageChanged, UserMessage
-from acp_agent.core.messages import Usage
+from acp_agent.core.messages import Message, OpaquePart, Part, TextPart, ThoughtPart, ToolResultPart, Usage
+from acp_agent.core.prompt import PromptPart
+from acp_agent.core.redaction import Redact, verbatim
 from acp_agent.core.sessions import Saved, SessionRecord, Tally, ToldAt
-from acp_agent.core.types import Location
+from acp_agent.core.types import Diff, ImagePart, Location, ToolResult
+from acp_agent.output.markdown_images import defused
 from acp_agent.output.sanitize import sanitize
 
 _LONGEST = 200  # characters of a title or a model's name
 _MOST = 2**53 - 1
 """The most there can be of anything: more is no number to every reader of JSON."""
 _LAST_LINE = 2**32 - 1  # of a file (ACP: a number of 32 bits)
+_PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_NO_PICTURE = TextPart("[a picture that cannot be shown]")
 
 
 def is_folder(path: str) -> bool:
@@ -27,22 +36,29 @@ def is_folder(path: str) -> bool:
     return os.path.isabs(path) and "\0" not in path
 
 
-def sound(saved: Saved, told: Sequence[ToldAt], conduct: Conduct, now: int) -> tuple[Saved, Sequence[ToldAt]]:
-    """The session under an id of its own, with a conduct of ours. `now` is in milliseconds since 1970."""
+def sound(
+    saved: Saved, told: Sequence[ToldAt], conduct: Conduct, now: int, redact: Redact = verbatim
+) -> tuple[Saved, Sequence[ToldAt]]:
+    """The session under an id of its own, with a conduct of ours. `now` is in milliseconds since 1970.
+
+    Takes a while with a long session: not for the event loop.
+    """
     prompts = sum(isinstance(one.event, UserMessage) for one in told)
-    record = replace(_record(saved.record, now), id=str(uuid4()), prompts=prompts)
-    events = [replace(one, at=min(one.at, now), event=_event(one.event)) for one in told]
-    return replace(saved, record=record, conduct=conduct, tally=_tally(saved.tally)), events
+    record = replace(_record(saved.record, now, redact), id=str(uuid4()), prompts=prompts)
+    shown = _Shown((record.cwd, *record.additional), redact)
+    events = [replace(one, at=min(one.at, now), event=shown.event(one.event)) for one in told]
+    history = replace(saved.history, messages=tuple(_message(each, redact) for each in saved.history.messages))
+    return replace(saved, record=record, conduct=conduct, tally=_tally(saved.tally), history=history), events
 
 
-def _record(record: SessionRecord, now: int) -> SessionRecord:
+def _record(record: SessionRecord, now: int, redact: Redact) -> SessionRecord:
     return replace(
         record,
         additional=tuple(filter(is_folder, record.additional)),
-        title=" ".join(sanitize(record.title, terminal=False).split())[:_LONGEST],
+        title=redact(" ".join(_words(record.title).split()))[:_LONGEST],
         created_at=record.created_at if 0 < record.created_at <= now else now,
         updated_at=now,
-        model=record.model[:_LONGEST],
+        model=" ".join(_plain(record.model).split())[:_LONGEST],
     )
 
 
@@ -59,23 +75,108 @@ def _tally(tally: Tally) -> Tally:
     )
 
 
-def _event(event: Told) -> Told:
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What an editor may be shown of a session in these folders."""
+
+    folders: tuple[str, ...]
+    redact: Redact
+
+    def event(self, event: Told) -> Told:
+        match event:
+            case UsageChanged(used, size, cost):
+                return UsageChanged(_number(used), _number(size), _cost(cost))
+            case UserMessage(parts=parts):
+                event = replace(event, parts=tuple(self._parts(parts)))
+            case ToolStarted(locations=locations, diffs=diffs):
+                event = replace(event, locations=self._places(locations), diffs=self._changes(diffs))
+            case ToolFinished(result=result, elapsed=elapsed):
+                elapsed = elapsed if 0 <= elapsed <= _MOST else 0.0
+                event = replace(event, result=self._result(result), elapsed=elapsed)
+            case _:
+                pass
+        return redacted(_shown_texts(event), self.redact)
+
+    def _result(self, result: ToolResult) -> ToolResult:
+        return replace(
+            result,
+            locations=self._places(result.locations),
+            diffs=self._changes(result.diffs),
+            images=tuple(filter(_is_picture, result.images)),
+            ruling=None,  # for the audit, which has none of it
+        )
+
+    def _parts(self, parts: tuple[PromptPart, ...]) -> Iterator[PromptPart]:
+        for part in parts:
+            yield part if not isinstance(part, ImagePart) or _is_picture(part) else _NO_PICTURE
+
+    def _places(self, locations: tuple[Location, ...]) -> tuple[Location, ...]:
+        return tuple(
+            each if each.line is None or 0 <= each.line <= _LAST_LINE else replace(each, line=None)
+            for each in locations
+            if self._holds(each.path)
+        )
+
+    def _changes(self, diffs: tuple[Diff, ...]) -> tuple[Diff, ...]:
+        return tuple(each for each in diffs if self._holds(each.path))
+
+    def _holds(self, path: str) -> bool:
+        """Whether a path is absolute and, as it is written, below one of the folders."""
+        if not is_folder(path) or ".." in path.split("/"):
+            return False
+        return any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in self.folders)
+
+
+def _shown_texts(event: Told) -> Told:
+    """Every text as an editor may draw it. What is no markdown, such as a diff, keeps what would be a picture there."""
     match event:
-        case UsageChanged(used, size, cost):
-            return UsageChanged(_number(used), _number(size), _cost(cost))
-        case ToolStarted(locations=locations):
-            return replace(event, locations=_places(locations))
-        case ToolFinished(result=result, elapsed=elapsed):
-            result = replace(result, locations=_places(result.locations))
-            return replace(event, result=result, elapsed=elapsed if 0 <= elapsed <= _MOST else 0.0)
+        case ToolStarted(raw_input=raw_input, diffs=diffs):
+            given, changes = with_texts((raw_input, diffs), _plain)
+            return replace(with_texts(event, _words), raw_input=given, diffs=changes)
+        case ToolFinished(result=result):
+            envelope, changes = with_texts((result.envelope, result.diffs), _plain)
+            event = with_texts(event, _words)
+            return replace(event, result=replace(event.result, envelope=envelope, diffs=changes))
         case _:
-            return event
+            return with_texts(event, _words)
 
 
-def _places(locations: tuple[Location, ...]) -> tuple[Location, ...]:
-    return tuple(
-        each if each.line is None or 0 <= each.line <= _LAST_LINE else replace(each, line=None) for each in locations
-    )
+def _message(message: Message, redact: Redact) -> Message:
+    return replace(message, parts=tuple(_part(part, redact) for part in message.parts))
+
+
+def _part(part: Part, redact: Redact) -> Part:
+    """A part as the model may be given it again; what only its provider understands stays as it is."""
+    match part:
+        case OpaquePart():
+            return part
+        case ThoughtPart(text=text):
+            return replace(part, text=redact(_plain(text)))
+        case ImagePart():
+            return part if _is_picture(part) else _NO_PICTURE
+        case ToolResultPart(images=images):
+            part = replace(part, images=tuple(filter(_is_picture, images)))
+        case _:
+            pass
+    return redacted(with_texts(part, _plain), redact)
+
+
+def _plain(text: str) -> str:
+    return sanitize(text, terminal=False)
+
+
+def _words(text: str) -> str:
+    """A text that may be taken for markdown."""
+    return defused(sanitize(text, terminal=False))
+
+
+def _is_picture(image: ImagePart) -> bool:
+    if image.mime_type not in _PICTURES:
+        return False
+    try:
+        return bool(base64.b64decode(image.data, validate=True))
+    except (binascii.Error, ValueError):
+        return False
 
 
 def _number(value: int) -> int:

@@ -1,6 +1,7 @@
 """The conversation as the store has it: without the secrets the user may have typed (S9.6, security.md 2.9)."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import cast
@@ -18,13 +19,16 @@ class KeptHistory:
     """Looks at messages once: of one that was kept before the very same is kept again, and nothing written.
 
     Thoughts and blocks only their provider understands stay byte for byte: they are signed, or mean nothing to others.
+
+    before   the messages the store has already, that the history begins with
     """
 
-    def __init__(self, history: History, redactor: Redactor) -> None:
+    def __init__(self, history: History, redactor: Redactor, before: Sequence[Message] = ()) -> None:
         self._history = history
         self._redactor = redactor
-        self._seen: tuple[Message, ...] = ()
-        self._state = HistoryState()
+        pairs = takewhile(lambda pair: pair[0] == pair[1], zip(history.messages(), before, strict=False))
+        self._seen: tuple[Message, ...] = tuple(said for said, _ in pairs)
+        self._state = HistoryState(tuple(before[: len(self._seen)]))
 
     def state(self) -> HistoryState:
         """As it is now; the same tuple of messages as long as nothing was said."""

@@ -13,6 +13,7 @@ from acp_agent.compose.reload import LiveToolset
 from acp_agent.compose.verdicts import Finding, call_with, judged
 from acp_agent.core.events import UsageChanged
 from acp_agent.core.mcp import McpServer
+from acp_agent.core.messages import Message
 from acp_agent.core.sessions import Change, Tally
 from acp_agent.core.types import JsonObject, Subject, ToolSpec
 from acp_agent.output.redaction import Redactor
@@ -23,16 +24,28 @@ from acp_agent.protocol.extension_host import ListedServer
 
 
 class Kept:
-    """What the store is given of a session besides what was told, and what it gives back."""
+    """What the store is given of a session besides what was told, and what it gives back.
 
-    def __init__(self, history: History, models: SessionModels, memory: GateMemory, redactor: Redactor) -> None:
-        self._history = KeptHistory(history, redactor)
+    before   the messages it has already
+    """
+
+    def __init__(
+        self,
+        history: History,
+        models: SessionModels,
+        memory: GateMemory,
+        redactor: Redactor,
+        before: Sequence[Message] = (),
+    ) -> None:
+        self._history = KeptHistory(history, redactor, before)
         self._models = models
         self._memory = memory
         self._fill = (0, 0)  # tokens used, and the window's size
 
-    def take_up(self, tally: Tally) -> None:
-        """Go on counting from there."""
+    def take_up(self, tally: Tally, typed: Sequence[str] = ()) -> None:
+        """Go on counting from there, and remember what the user typed."""
+        for text in typed:
+            self._memory.learn(text)
         self._fill = (tally.used, tally.size)
         self._models.ledger.restore(tally)
         self._memory.quota.take_up(tally.batches, tally.calls)
@@ -92,6 +105,7 @@ class SessionEngine:
 
     async def close(self) -> None:
         """End the servers of the session; what their programs leave behind is cleared away in the background."""
+        self._naming.close()
         self._mcp.servers.close()
 
     # -------------------------------------------------------------------------------------- answers

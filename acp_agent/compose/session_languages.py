@@ -10,10 +10,15 @@ from acp_agent.protocol.session import Session
 
 
 def languages(peer: Peer, session: Session, loaded: Loaded) -> EditorLanguages | None:
-    """The editor's language servers; None where it does not share them, or the user does not want it (A27.6)."""
+    """The editor's language servers; None where it does not share them, or the user does not want it (A27.6).
+
+    Those the session has stay its own: they know what the editor has told, and will not tell again.
+    """
     lsp = loaded.settings.acp.lsp
     if not (session.client.lsp_methods and lsp.enabled):
         return None
+    if session.languages is not None:
+        return session.languages
     place = session.place
     return EditorLanguages(
         peer,

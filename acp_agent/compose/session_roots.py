@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from acp_agent.config import Loaded, data_path
 from acp_agent.config.credentials import credentials_file
+from acp_agent.config.places import database_file, session_locks_file
 from acp_agent.config.tool_settings import ReadRule
 from acp_agent.core.errors import ConfigError
 from acp_agent.execution.own_files import OwnFiles
@@ -23,7 +24,7 @@ def session_roots(loaded: Loaded, cwd: str, additional: Sequence[str] = (), *, f
     tools = loaded.settings.tools
     allowed = tools.shell.allowed_paths if for_shell else tools.file.allowed_paths
     folders = (cwd, *additional, *filter(os.path.isdir, allowed))
-    own = OwnFiles(_own_files(loaded, cwd), keys=(credentials_file(os.environ),))
+    own = OwnFiles(_own_files(loaded, cwd), _closed_files())
     reading = _read_policy(loaded, folders, for_shell=for_shell)
     return Roots(cwd, folders[1:], policy=all_of(own, protected_paths(loaded, cwd), reading))
 
@@ -36,6 +37,11 @@ def protected_paths(loaded: Loaded, cwd: str) -> ProtectedPaths:
 
 def _own_files(loaded: Loaded, cwd: str) -> tuple[str, ...]:
     return data_path(os.environ), loaded.file, *_placed_elsewhere(loaded, cwd)
+
+
+def _closed_files() -> tuple[str, ...]:
+    """Files whose keys and words nobody gets, and whose locks nobody ends."""
+    return credentials_file(os.environ), database_file(os.environ), session_locks_file(os.environ)
 
 
 def _placed_elsewhere(loaded: Loaded, cwd: str) -> Iterator[str]:

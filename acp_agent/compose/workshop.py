@@ -12,6 +12,7 @@ from acp_agent import log
 from acp_agent.compose.assembly import Assembly
 from acp_agent.compose.choices import ModelChoices
 from acp_agent.compose.mcp import Background
+from acp_agent.compose.memory import GateMemories
 from acp_agent.compose.output import known_secrets, redactor
 from acp_agent.compose.session_engine import SessionEngine
 from acp_agent.config import (
@@ -73,6 +74,7 @@ class Workshop:
         self._sessions = WeakSet[Session]()
         harden_process()
         self._catalogs: dict[tuple[tuple[ProviderSettings, ...], tuple[ModelSettings, ...]], Catalog] = {}
+        self._outdated: list[Catalog] = []  # turns that run may still ask their models
         self._grants: dict[str, GrantStore] = {}
         self._audits: dict[str, AuditLog] = {}
         self._database = database or Database(database_file(os.environ), self._warn)
@@ -80,10 +82,11 @@ class Workshop:
         self.credentials.introduce()
         self._scripts: tempfile.TemporaryDirectory[str] | None = None
         self.watchdog = CommandWatchdog()
+        self.gate_memories = GateMemories()
 
     async def aclose(self) -> None:
         """Close connections and remove what was written for running commands only."""
-        for catalog in self._catalogs.values():
+        for catalog in (*self._catalogs.values(), *self._outdated):
             await catalog.aclose()
         await self._database.aclose()
         if self._scripts is not None:
@@ -189,6 +192,17 @@ class Workshop:
         if key not in self._catalogs:
             self._catalogs[key] = Catalog.of(settings, os.environ, self.credentials)
         return self._catalogs[key]
+
+    def forget_keys(self) -> None:
+        """Remove what `acp-agent login` has stored: no turn begins with a model that has a key of it. Blocks.
+
+        Raises ConfigError when it cannot be removed.
+        """
+        try:
+            self.credentials.forget()
+        finally:
+            self._outdated += self._catalogs.values()
+            self._catalogs = {}
 
     async def _fetch_models(self, session: Session, settings: LlmSettings) -> None:
         """Ask the providers what they offer, where that is wanted. For the background; trouble is only logged."""

@@ -1,8 +1,11 @@
-"""How much an agent may do by itself when a session starts (A14, A15.8, S3.5)."""
+"""How much an agent may do by itself when a session starts, or is taken up again (A14, A15.8, A7.5, S3.5)."""
+
+from collections.abc import Iterator
 
 from acp_agent.config.autonomy import level_at_start
 from acp_agent.config.load import Loaded
-from acp_agent.core.conduct import Autonomy, Conduct
+from acp_agent.config.places import PROJECT_FILE
+from acp_agent.core.conduct import AutoApprove, Autonomy, Conduct, Mode, tighter
 
 
 def conduct_at_start(loaded: Loaded) -> Conduct:
@@ -13,3 +16,39 @@ def conduct_at_start(loaded: Loaded) -> Conduct:
         acp.auto_approve if "acp.auto_approve" in said else None,
     )
     return Conduct(acp.mode, level, readonly=autonomy is Autonomy.READONLY)
+
+
+def conduct_taken_up(loaded: Loaded, saved: Conduct) -> tuple[Conduct, str]:
+    """The conduct of a session that goes on under the configuration in force, and a line for the user, or "".
+
+    It is that of a new session, but for what the user has chosen in it. His choice is no leave for what the
+    configuration forbids: `readonly` holds whoever configured it, and of a mode or a level that the project's file sets
+    the tighter one. What he chooses from now on is his last word again (A15.7).
+    """
+    start = conduct_at_start(loaded)
+    conduct = saved.taken_up(start, _most(loaded, start))
+    tightened = ", ".join(_tightened(saved, conduct))
+    return conduct, tightened and f"by the configuration of now this session may do less than before: {tightened}"
+
+
+def _most(loaded: Loaded, start: Conduct) -> Conduct:
+    """The loosest leave the configuration lets the user have chosen before."""
+    mode = start.mode if _is_projects(loaded, "acp.mode") else Mode.CODE
+    sets_level = _is_projects(loaded, "acp.auto_approve") or _is_projects(loaded, "tools.autonomy_level")
+    return Conduct(mode, start.auto_approve if sets_level else AutoApprove.FULL_AUTO, readonly=start.readonly)
+
+
+def _is_projects(loaded: Loaded, name: str) -> bool:
+    """Whether the project's file has made a setting what it is (config/project.py)."""
+    return f"{PROJECT_FILE} over " in loaded.origins.get(name, "")
+
+
+def _tightened(before: Conduct, now: Conduct) -> Iterator[str]:
+    """In words what allows less than before."""
+    if now.mode is not before.mode and tighter(now.mode, before.mode) is now.mode:
+        yield f"mode {now.mode} instead of {before.mode}"
+    level = now.auto_approve
+    if level is not before.auto_approve and tighter(level, before.auto_approve) is level:
+        yield f"approval {level} instead of {before.auto_approve}"
+    if now.readonly and not before.readonly:
+        yield "it only reads"

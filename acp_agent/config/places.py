@@ -59,6 +59,11 @@ def database_file(environ: Mapping[str, str]) -> str:
     return os.path.join(data_path(environ), "acp-agent.db")
 
 
+def session_locks_file(environ: Mapping[str, str]) -> str:
+    """Beside the database: which process has which session open. Raises ConfigError as `data_path` does."""
+    return os.path.join(data_path(environ), "sessions.lock")
+
+
 def permission_file(chosen: str | None, environ: Mapping[str, str]) -> str:
     """The file that keeps "always" answers: `[acp] permission_file`, else one in the data folder (A2)."""
     return chosen or os.path.join(data_dir(environ), "acp-permissions.toml")

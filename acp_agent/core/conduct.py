@@ -1,7 +1,8 @@
 """What a user chooses for a session: what the agent may do by itself, and which model answers (A14, A15)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TypeVar
 
 
 class Mode(StrEnum):
@@ -40,6 +41,7 @@ class Conduct:
     model          `PROVIDER:MODEL`; empty as long as it is the configuration's
     thought_level  `off`, `on`, or how hard the model thinks; empty: as configured
     temperature    the name of a preset; empty: as configured
+    chosen         which of `LEAVE` the user has chosen himself; the rest is the configuration's, also later (A7.5)
     """
 
     mode: Mode = Mode.CODE
@@ -48,6 +50,7 @@ class Conduct:
     model: str = ""
     thought_level: str = ""
     temperature: str = ""
+    chosen: tuple[str, ...] = ()
 
     @property
     def autonomy(self) -> Autonomy:
@@ -63,3 +66,41 @@ class Conduct:
             self.auto_approve = AutoApprove.FULL_AUTO
         elif self.auto_approve is AutoApprove.FULL_AUTO:
             self.auto_approve = AutoApprove.SUGGEST
+
+    def note_chosen(self, before: "Conduct") -> None:
+        """Remember that what is another leave than before is the user's choice."""
+        changed = {name for name in LEAVE if getattr(self, name) != getattr(before, name)}
+        self.chosen = tuple(name for name in LEAVE if name in changed or name in self.chosen)
+
+    def taken_up(self, start: "Conduct", most: "Conduct") -> "Conduct":
+        """What a session conducts itself by that goes on under a configuration, which may be another one by now.
+
+        start   a new session's conduct
+        most    the loosest leave a session may be taken up with
+
+        Of the leave what the user chose holds, unless it is looser than `most`; the rest is as in a new session.
+        """
+        mode, level = (self if "mode" in self.chosen else start), (self if "auto_approve" in self.chosen else start)
+        only = self if "readonly" in self.chosen else start
+        return replace(
+            self,
+            mode=tighter(mode.mode, most.mode),
+            auto_approve=tighter(level.auto_approve, most.auto_approve),
+            readonly=only.readonly or most.readonly,
+        )
+
+
+LEAVE = ("mode", "auto_approve", "readonly")
+"""The fields of a Conduct that say what the agent may do. The others are empty until the user chooses."""
+_Leave = TypeVar("_Leave", Mode, AutoApprove)
+
+
+def tighter(one: _Leave, other: _Leave) -> _Leave:
+    """That of two modes or approval levels which allows less."""
+    return max(one, other, key=_LOOSEST_FIRST.index)
+
+
+_LOOSEST_FIRST: tuple[StrEnum, ...] = (
+    *(Mode.CODE, Mode.ARCHITECT, Mode.ASK),
+    *(AutoApprove.FULL_AUTO, AutoApprove.AUTO_EDIT, AutoApprove.SUGGEST),
+)

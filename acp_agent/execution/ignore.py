@@ -82,6 +82,8 @@ class IgnoreRules:
     def _read(self, directory: str) -> _Spec:
         name = ".gitignore" if directory == "." else f"{directory}/.gitignore"
         try:
+            if self._root.status(name).st_nlink > 1:  # another name of a file that may be closed to tools
+                return ()
             fd = self._root.open_regular(name)
         except OSError:
             return ()

@@ -22,6 +22,8 @@ from acp_agent.llm.ollama_card import read_card
 from acp_agent.llm.provider_config import ProviderConfig, endpoint_of
 from acp_agent.llm.whole_answer import bearer, got, posted
 from acp_agent.net.client import HttpClient
+from acp_agent.output.markdown_images import defused
+from acp_agent.output.sanitize import sanitize
 
 _PATIENCE: Final = 15.0
 """Seconds for one page."""
@@ -38,6 +40,8 @@ _PRICES: Final = {
     "cache_write": "input_cache_write",
 }
 _LONGEST_NAME: Final = 300  # characters
+_LONGEST_TITLE: Final = 120  # characters
+_SCANNED: Final = 1000  # characters of what a server sends as one
 # OpenAI lists all it has; what cannot hold a conversation only makes the list long.
 _NO_CHAT: Final = re.compile(
     r"embedding|whisper|tts|dall-e|image|moderation|realtime|audio|transcribe|translate|sora|search|live|voice"
@@ -95,7 +99,7 @@ async def _anthropic(endpoint: Endpoint, http: HttpClient) -> list[ModelInfo]:
             ModelInfo(
                 endpoint.provider,
                 name,
-                as_text(entry.get("display_name")) or name,
+                _title(entry.get("display_name"), name),
                 context_window=as_count(entry.get("max_input_tokens")) or None,
                 max_output=as_count(entry.get("max_tokens")) or None,
                 images=_supported(entry, "image_input"),
@@ -127,7 +131,7 @@ async def _openai(endpoint: Endpoint, http: HttpClient) -> list[ModelInfo]:
         ModelInfo(
             endpoint.provider,
             name,
-            as_text(entry.get("name")) or name,
+            _title(entry.get("name"), name),
             # OpenRouter and others | vLLM | Mistral
             context_window=next(filter(None, (as_count(entry.get(key)) for key in _WINDOWS)), None),
             max_output=as_count(as_object(entry.get("top_provider")).get("max_completion_tokens")) or None,
@@ -176,7 +180,7 @@ async def _ollama(endpoint: Endpoint, http: HttpClient) -> list[ModelInfo]:
         ModelInfo(
             endpoint.provider,
             name,
-            name,
+            defused(name),
             images=_listed(entry.get("capabilities"), "vision"),  # newer servers say so here, others in /api/show
             tools=_listed(entry.get("capabilities"), "tools"),
             thinking=_listed(entry.get("capabilities"), "thinking"),
@@ -184,6 +188,12 @@ async def _ollama(endpoint: Endpoint, http: HttpClient) -> list[ModelInfo]:
         for name, entry in _named(page.get("models"), "name")
         if _listed(entry.get("capabilities"), "completion") is not False
     ]
+
+
+def _title(said: Json, name: str) -> str:
+    """What a server calls a model, or the model's id: one line as editors may draw it, without pictures to fetch."""
+    words = sanitize(as_text(said)[:_SCANNED], terminal=False).split()
+    return defused(" ".join(words)[:_LONGEST_TITLE] or name)
 
 
 def _named(entries: Json, key: str) -> Iterator[tuple[str, JsonObject]]:

@@ -14,8 +14,8 @@ from acp_agent.core.types import JsonObject
 from acp_agent.protocol import frames
 from acp_agent.protocol.errors import RpcError, invalid_params
 
-_OPEN_TO_ALL = frozenset({"session/cancel", "session/close", "session/delete"})
-"""What ends, frees or forgets may be asked at any time."""
+_OPEN_TO_ALL = frozenset({"initialize", "authenticate", "logout", "session/cancel", "session/close", "session/delete"})
+"""What introduces, ends, frees or forgets may be asked at any time. All else shows or does something."""
 
 
 class AuthState:
@@ -29,8 +29,8 @@ class AuthState:
         self._logged_out = False
 
     def admit(self, method: str) -> None:
-        """Let a method pass. Raises RpcError -32000 for the work of sessions after `logout`."""
-        if self._logged_out and method.startswith("session/") and method not in _OPEN_TO_ALL:
+        """Let a request pass. Raises RpcError -32000 for most of them after `logout`."""
+        if self._logged_out and method not in _OPEN_TO_ALL:
             raise auth_required()
 
     def authenticate(self, params: JsonObject) -> JsonObject:

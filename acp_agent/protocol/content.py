@@ -9,7 +9,7 @@ import base64
 import binascii
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from typing import assert_never
 from uuid import uuid4
@@ -18,7 +18,7 @@ from anyio import to_thread
 
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import AgentError
-from acp_agent.core.messages import ImagePart, Message, Part, Role, TextPart
+from acp_agent.core.messages import ImagePart, Message, Role, TextPart
 from acp_agent.core.prompt import LinkPart, PromptPart, ResourcePart
 from acp_agent.core.redaction import Redact, verbatim
 from acp_agent.core.web import Web
@@ -29,6 +29,7 @@ from acp_agent.protocol.errors import invalid_request
 from acp_agent.protocol.linked_files import read_file
 from acp_agent.protocol.linked_pages import read_pages
 from acp_agent.protocol.links import shown, target
+from acp_agent.protocol.prompt_parts import redacted_text
 
 TEXT_LIMIT = 1024 * 1024
 """Bytes of text in one prompt, before and after links are read (A12.5, A24.14)."""
@@ -46,52 +47,6 @@ _IMAGE_TYPES = {"image/jpeg", "image/jpg", "image/png", "image/gif", "image/webp
 _LARGE = 256 * 1024  # base64 characters that are checked in a thread
 
 
-@dataclass(slots=True)
-class Prompt:
-    """A prompt understood.
-
-    command   the first text, where a slash command stands
-    typed     what the user wrote or attached himself: texts and the addresses of links
-    parts     what he sent, to be shown again as it is; see `prompt_parts.redacted`
-    skipped   what was left out and why, one line each
-    """
-
-    message: Message
-    command: str
-    typed: str
-    parts: tuple[PromptPart, ...] = ()
-    skipped: list[str] = field(default_factory=list[str])
-
-
-async def read_prompt(
-    blocks: Sequence[wire.Block],
-    files: FileSystem,
-    web: Web,
-    redact: Redact = verbatim,
-    lsp_diagnostics: Callable[[], Awaitable[str]] | None = None,
-) -> Prompt:
-    """Raises RpcError -32600 "prompt too large". What is attached goes through `redact`; what is typed stays.
-
-    lsp_diagnostics   gives what the editor's language servers complain of, as text fit for the model, or nothing
-    """
-    reading = _Reading(redact)
-    for block in blocks:
-        await reading.add(block)
-    await reading.add_files(files)
-    await reading.add_pages(web)
-    await reading.add_diagnostics(lsp_diagnostics)
-    texts = [block.text for block in blocks if isinstance(block, wire.Text)]
-    parts: tuple[Part, ...] = (TextPart("\n".join(reading.texts)), *reading.images)
-    links = [block.uri for block in blocks if isinstance(block, wire.Link)]
-    return Prompt(
-        Message(Role.USER, parts),
-        texts[0] if texts else "",
-        "\n".join((*texts, *links)),
-        tuple(reading.parts),
-        reading.skipped,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _Linked:
     """A link to be read: where it leads, which text names it."""
@@ -101,29 +56,62 @@ class _Linked:
     index: int
 
 
-class _Reading:
-    """Gathers the parts of one prompt: texts joined, resources after them in place, images attached."""
+class Prompt:
+    """A prompt, first as it was sent, then as the model is given it.
 
-    def __init__(self, redact: Redact) -> None:
+    Of the latter texts are joined, resources stand after them in place, images are attached.
+
+    skipped   what was left out and why, one line each
+    """
+
+    def __init__(self, redact: Redact = verbatim) -> None:
         self._redact = redact
         self._size = 0
         self._image_size = 0
         self._own: list[int] = []  # which texts the user has typed
         self._files: list[_Linked] = []
         self._pages: list[_Linked] = []
-        self.texts: list[str] = []
-        self.images: list[ImagePart] = []
-        self.parts: list[PromptPart] = []
+        self._texts: list[str] = []
+        self._images: list[ImagePart] = []
+        self._parts: list[PromptPart] = []
         self.skipped: list[str] = []
+
+    @classmethod
+    async def sent(cls, blocks: Sequence[wire.Block], redact: Redact = verbatim) -> "Prompt":
+        """What was sent; nothing is looked up for it yet. Raises RpcError -32600 "prompt too large".
+
+        What is attached goes through `redact`; what is typed stays.
+        """
+        prompt = cls(redact)
+        for block in blocks:
+            await prompt._add(block)
+        return prompt
+
+    @property
+    def parts(self) -> tuple[PromptPart, ...]:
+        """What the user sent, secrets and all."""
+        return tuple(self._parts)
+
+    async def read(
+        self, files: FileSystem, web: Web, lsp_diagnostics: Callable[[], Awaitable[str]] | None = None
+    ) -> Message:
+        """What the model is given: links are read, and news of the language servers stands before all.
+
+        lsp_diagnostics   gives what the editor's language servers complain of, as text fit for the model, or nothing
+        """
+        await self._add_files(files)
+        await self._add_pages(web)
+        await self._add_diagnostics(lsp_diagnostics)
+        return Message(Role.USER, (TextPart("\n".join(self._texts)), *self._images))
 
     # ------------------------------------------------------------------------------- what was sent
 
-    async def add(self, block: wire.Block) -> None:
+    async def _add(self, block: wire.Block) -> None:
         match block:
             case wire.Text(text=text):
-                self._own.append(len(self.texts))
+                self._own.append(len(self._texts))
                 self._add_text(text)
-                self.parts.append(TextPart(text))
+                self._parts.append(TextPart(text))
             case wire.Image():
                 await self._add_image(block.data, block.mime_type)
             case wire.Audio():
@@ -141,7 +129,7 @@ class _Reading:
         self._size += _bytes(text)
         if self._size > TEXT_LIMIT:
             raise invalid_request(f"prompt too large: over {TEXT_LIMIT} bytes of text")
-        self.texts.append(text)
+        self._texts.append(text)
 
     async def _add_image(self, data: str, mime_type: str) -> None:
         kind = _essence(mime_type)
@@ -149,7 +137,7 @@ class _Reading:
             self.skipped.append(f"image of type {shown(mime_type)}: expected {', '.join(sorted(_IMAGE_TYPES))}")
         elif len(data) > IMAGE_LIMIT:
             self.skipped.append(f"image of {len(data)} base64 characters: at most {IMAGE_LIMIT}")
-        elif len(self.images) >= MAX_IMAGES:
+        elif len(self._images) >= MAX_IMAGES:
             self.skipped.append(f"image: at most {MAX_IMAGES} are taken")
         elif self._image_size + len(data) > IMAGES_LIMIT:
             self.skipped.append(f"image: all together have over {IMAGES_LIMIT} base64 characters")
@@ -158,27 +146,27 @@ class _Reading:
         else:
             image = ImagePart(data, kind.replace("image/jpg", "image/jpeg"))
             self._image_size += len(data)
-            self.images.append(image)
-            self.parts.append(image)
+            self._images.append(image)
+            self._parts.append(image)
 
     async def _add_embedded(self, resource: wire.EmbeddedText | wire.EmbeddedBlob) -> None:
         kind = _essence(resource.mime_type or "")
         if isinstance(resource, wire.EmbeddedText):
             listed = kind == DIAGNOSTICS_TYPE
-            text = self._redact(diagnostics(resource.text)) if listed else self._resource(resource.uri, resource.text)
-            self._add_text(text)
-            self.parts.append(ResourcePart(resource.uri, resource.text, resource.mime_type or ""))
+            text = await redacted_text(diagnostics(resource.text) if listed else resource.text, self._redact)
+            self._add_text(text if listed else _resource(resource.uri, text))
+            self._parts.append(ResourcePart(resource.uri, resource.text, resource.mime_type or ""))
         elif kind in _IMAGE_TYPES:
             await self._add_image(resource.blob, kind)
         else:
             self.skipped.append(f"{shown(resource.uri)}: a binary resource")
-            self.parts.append(LinkPart(resource.uri, resource.uri))
+            self._parts.append(LinkPart(resource.uri, resource.uri))
 
     def _add_link(self, link: wire.Link) -> None:
         self._add_text(_named(link))
-        self.parts.append(LinkPart(link.uri, link.name))
+        self._parts.append(LinkPart(link.uri, link.name))
         where = target(link.uri)
-        index = len(self.texts) - 1
+        index = len(self._texts) - 1
         if where.path:
             self._files.append(_Linked(link, where.path, index))
         elif where.page:
@@ -188,7 +176,7 @@ class _Reading:
 
     # ---------------------------------------------------------------------------- what is read for it
 
-    async def add_files(self, files: FileSystem) -> None:
+    async def _add_files(self, files: FileSystem) -> None:
         """Put linked files in the place of their names, as far as there is room (A24.14)."""
         for linked in self._files[:MAX_FILES]:
             found = await read_file(linked.where, files)
@@ -197,54 +185,52 @@ class _Reading:
             elif found.failure:
                 self._skip(linked.link, found.failure)
             else:
-                self._put(linked, self._resource(linked.link.uri, found.text))
+                text = await redacted_text(found.text, self._redact)
+                self._put(linked, _resource(linked.link.uri, text))
         for linked in self._files[MAX_FILES:]:
             self._skip(linked.link, f"at most {MAX_FILES} linked files are read")
 
-    async def add_pages(self, web: Web) -> None:
+    async def _add_pages(self, web: Web) -> None:
         """Put linked pages in the place of their names, into the room the rest of the prompt has left (A24.14)."""
         pages = await read_pages([linked.where for linked in self._pages], web)
         for linked, page in zip(self._pages, pages, strict=True):
             if page.failure:
                 self._skip(linked.link, page.failure)
                 continue
-            text = _cut(self._redact(page.text), self._room(linked.index) - _FRAME)
+            text = _cut(await redacted_text(page.text, self._redact), self._room(linked.index) - _FRAME)
             if text:
                 self._put(linked, _resource(linked.link.uri, fence(text, str(uuid4()), external=page.url)))
             else:
                 self._skip(linked.link, "no room for it in the prompt" if page.text else "nothing to read")
 
-    async def add_diagnostics(self, ask: Callable[[], Awaitable[str]] | None) -> None:
+    async def _add_diagnostics(self, ask: Callable[[], Awaitable[str]] | None) -> None:
         """What the language servers say, before all else, where a text of the user's mentions it (A24.12)."""
-        mentioning = [index for index in self._own if mentioned(self.texts[index])]
+        mentioning = [index for index in self._own if mentioned(self._texts[index])]
         if not mentioning:
             return
         try:
-            found = self._redact(await ask()) if ask is not None else ""
+            found = await redacted_text(await ask(), self._redact) if ask is not None else ""
         except AgentError:
             found = ""
         if found and _bytes(found) <= TEXT_LIMIT - self._size:
             self._size += _bytes(found)
-            self.texts.insert(0, found)
+            self._texts.insert(0, found)
             return
         for index in mentioning:
-            self.texts[index] = unmentioned(self.texts[index])
+            self._texts[index] = unmentioned(self._texts[index])
 
     def _put(self, linked: _Linked, text: str) -> None:
         if _bytes(text) > self._room(linked.index):
             self._skip(linked.link, "no room for it in the prompt")
             return
-        self._size += _bytes(text) - _bytes(self.texts[linked.index])
-        self.texts[linked.index] = text
+        self._size += _bytes(text) - _bytes(self._texts[linked.index])
+        self._texts[linked.index] = text
 
     def _room(self, index: int) -> int:
-        return TEXT_LIMIT - self._size + _bytes(self.texts[index])
+        return TEXT_LIMIT - self._size + _bytes(self._texts[index])
 
     def _skip(self, link: wire.Link, why: str) -> None:
         self.skipped.append(f"{shown(link.uri)}: {why}")
-
-    def _resource(self, uri: str, text: str) -> str:
-        return _resource(uri, self._redact(text))
 
 
 def _named(link: wire.Link, more: str = "") -> str:

@@ -15,6 +15,7 @@ from acp_agent.core.elicitation import ElicitationAction, ElicitationAnswer, For
 from acp_agent.core.redaction import Redact
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.net.visit_url import visitable
+from acp_agent.output.markdown_images import defused
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.errors import RpcError
 from acp_agent.protocol.form_answer import fitting
@@ -122,8 +123,8 @@ class EditorElicitor:
     # -------------------------------------------------------------------------------- what is shown
 
     def _words(self, text: str, longest: int) -> str:
-        """Text a person reads: no secret in it, nothing hidden, and not endless."""
-        shown = _LINE.sub(lambda line: visible(line[0]), self._redact(text[: 2 * longest]))
+        """Text a person reads: no secret in it, nothing hidden, no picture an editor would fetch, and not endless."""
+        shown = defused(_LINE.sub(lambda line: visible(line[0]), self._redact(text[: 2 * longest])))
         return shown if len(shown) <= longest and len(text) <= 2 * longest else f"{shown[:longest]}…"
 
     def _cleaned(self, schema: JsonObject) -> JsonObject:

@@ -4,19 +4,18 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 from uuid import uuid4
 
-from anyio import to_thread
-
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import EventSink, Notice, Severity, TextDelta, UserMessage
 from acp_agent.core.messages import Message, Part, Role, StopReason, TextPart
 from acp_agent.core.ports import Backends, Toolset
+from acp_agent.core.prompt import typed
 from acp_agent.core.redaction import Redact, verbatim
 from acp_agent.core.types import JsonObject
 from acp_agent.output.markdown_images import defused
 from acp_agent.protocol import commands, wire
 from acp_agent.protocol.answer import Answer
 from acp_agent.protocol.commands import Name
-from acp_agent.protocol.content import read_prompt
+from acp_agent.protocol.content import Prompt
 from acp_agent.protocol.prompt_parts import redacted
 from acp_agent.protocol.review import Review
 from acp_agent.protocol.slash import Desk, Slash
@@ -75,21 +74,23 @@ class TurnEngine:
         return self._desk.available()
 
     async def answer(self, params: JsonObject) -> Answer:
-        blocks, backends = wire.prompt_blocks(params), await self._backends()
+        """One prompt. It was said once it is understood, whatever becomes of what it names (A6.3, A13)."""
+        blocks = wire.prompt_blocks(params)
         texts = [block.text for block in blocks if isinstance(block, wire.Text)]
         command, slip = commands.parse(texts), commands.misspelt(texts)
+        prompt = await Prompt.sent(blocks, self._redact)
+        await self._emit(UserMessage(await redacted(prompt.parts, self._redact), str(uuid4())))
+        self._begin(typed(prompt.parts))
+        backends = await self._backends()
         complaints = None if command or slip else self._complaints
-        prompt = await read_prompt(blocks, backends.files, backends.web, self._redact, complaints)
-        kept = await to_thread.run_sync(redacted, prompt.parts, self._redact, abandon_on_cancel=True)
-        await self._emit(UserMessage(kept, str(uuid4())))
-        self._begin(prompt.typed)
+        message = await prompt.read(backends.files, backends.web, complaints)
         for skipped in prompt.skipped:
             await self._emit(Notice(Severity.WARNING, f"left out of the prompt: {skipped}"))
         if command:
             return await self._obey(*command)
         if slip:
             return await self._say(_did_you_mean(*slip))
-        return await self._ask(prompt.message.parts)
+        return await self._ask(message.parts)
 
     async def _obey(self, name: Name, argument: str) -> Answer:
         outcome = await self._slash.obey(name, argument)
@@ -99,15 +100,12 @@ class TurnEngine:
         return await self._say(outcome)
 
     async def _ask(self, parts: Sequence[Part]) -> Answer:
-        """A turn of the model, which hears first of what the user ran meanwhile."""
+        """A turn of the model."""
         try:
             loop = await self._loop()
         except AgentError as error:
             return await self._say(str(error), error)
-        ran = self._slash.ran
-        message = Message(Role.USER, (*ran, *parts))
-        ran.clear()
-        return Answer(await loop.run(message), loop.failure)
+        return Answer(await loop.run(Message(Role.USER, tuple(parts))), loop.failure)
 
     async def _say(self, text: str, failure: AgentError | None = None) -> Answer:
         """Words of ours, for the user alone (A17.6)."""

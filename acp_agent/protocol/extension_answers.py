@@ -6,6 +6,7 @@ from acp_agent.core.conduct import Conduct
 from acp_agent.core.mcp import HttpServer
 from acp_agent.core.sessions import SessionRecord, Tally
 from acp_agent.core.types import JsonObject, ToolSpec
+from acp_agent.output.markdown_images import defused
 from acp_agent.protocol.extension_host import ListedServer
 
 
@@ -15,7 +16,7 @@ def record_object(record: SessionRecord) -> JsonObject:
         "sessionId": record.id,
         "cwd": record.cwd,
         "additionalDirectories": list(record.additional),
-        "title": record.title or None,
+        "title": defused(record.title) or None,
         "createdAt": _time(record.created_at),
         "updatedAt": _time(record.updated_at),
         "prompts": record.prompts,

@@ -6,8 +6,9 @@ can raise.
 """
 
 import json
+import math
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from acp_agent.core.types import Json, JsonObject
 
@@ -76,7 +77,7 @@ def parse(line: bytes) -> Frame:
     if not line:
         return Ignored()
     try:
-        value = cast("Json", json.loads(line.decode("utf-8"), parse_constant=_refuse_constant))
+        value = cast("Json", _DECODER.decode(line.decode("utf-8")))
         if rb"\u" in line:
             value = _without_lone_surrogates(value)
     except RecursionError:
@@ -124,6 +125,16 @@ def _response(message: JsonObject, known_id: RequestId | None) -> Frame:
 
 def _refuse_constant(name: str) -> None:
     raise NotJson(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):  # JSON has such numbers, but nobody could write one again
+        raise NotJson("a number out of range")
+    return value
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 
 
 def _short(error: ValueError) -> str:

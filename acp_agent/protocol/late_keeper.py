@@ -1,15 +1,21 @@
 """What is kept of a session that begins, while the store may not take it yet."""
 
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from dataclasses import replace
 
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.sessions import Change, Saved, SessionRecord, ToldAt
 from acp_agent.log import Log
+from acp_agent.protocol.errors import RpcError
+from acp_agent.protocol.session import Session
+from acp_agent.protocol.session_hold import SessionHold
 from acp_agent.store.sessions import SessionStore
 
 _log = Log(__name__)
+_PATIENCE = 1.0
+"""Seconds `session/new` waits for a database that is busy; then the session is written with its first turn."""
 
 
 class LateKeeper:
@@ -54,3 +60,14 @@ class LateKeeper:
         """As the port says."""
         await self.make()
         await self._keeper.forget()
+
+
+async def begin_to_keep(session: Session, keeper: LateKeeper, hold: SessionHold) -> None:
+    """Write the first row. A database that cannot be written now is written as soon as it can be."""
+    session.story.keep_with(keeper)
+    written = False
+    with suppress(RpcError):  # nothing can be locked; the log has it
+        async with hold.taken(session.id):
+            written = await keeper.begin(patience=_PATIENCE)
+    if not written:
+        session.story.keep(Change(touch=True))

@@ -1,7 +1,7 @@
 """Modes and config options of a session (A14, A15). Options are the truth, modes mirror one of them."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby
 from typing import TypeVar
@@ -103,7 +103,9 @@ def set_mode(conduct: Conduct, mode_id: Json) -> None:
     """Raise RpcError on an unknown mode (A14.2)."""
     if not isinstance(mode_id, str) or mode_id not in set(Mode):
         raise invalid_request(f"unknown mode: {_shown(mode_id)}; expected one of {', '.join(Mode)}")
+    before = replace(conduct)
     conduct.mode = Mode(mode_id)
+    conduct.note_chosen(before)
 
 
 def set_option(conduct: Conduct, config_id: Json, value: Json, choices: Choices) -> None:
@@ -120,7 +122,9 @@ def set_option(conduct: Conduct, config_id: Json, value: Json, choices: Choices)
         return
     if not isinstance(word, str) or (word not in option.values and not option.accepts(word)):
         raise _wrong_value(option, value)
+    before = replace(conduct)
     option.take(word)
+    conduct.note_chosen(before)
 
 
 def _options(conduct: Conduct, choices: Choices) -> list[_Option]:

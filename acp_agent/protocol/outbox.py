@@ -15,6 +15,7 @@ from acp_agent.core.events import (
     TextDelta,
     ThoughtDelta,
     Told,
+    ToolFinished,
     ToolProgress,
     UsageChanged,
     UserMessage,
@@ -55,6 +56,7 @@ class Outbox:
         self._background = background
         self._waiting: list[Event] = []
         self._told = self._sent = 0  # how many events there were so far
+        self._embedding: set[str] = set()  # calls that show a terminal of the editor's
         self._draining = False
         self._moved = anyio.Event()
         self._urgent = anyio.Event()
@@ -62,17 +64,33 @@ class Outbox:
     # -------------------------------------------------------------------------------------- telling
 
     async def tell(self, event: Event) -> None:
-        """Keep and send one event. Returns once it was sent; pieces of text and output only wait their turn."""
+        """Keep and send one event. Returns once it was sent, where anybody could depend on that."""
         self._waiting.append(event)
         self._told += 1
         mine = self._told
-        if _is_piece(event):
+        if not self._is_awaited(event):
             mine -= _BACKLOG
         if self._sent < mine:  # also where there are so many pieces that it would wait itself
             self._urgent.set()
         self._drain_soon()
         while self._sent < mine:
             await self._moved.wait()
+
+    def _is_awaited(self, event: Event) -> bool:
+        """Whether something may follow that must not come before it: a terminal is shown first, and given back last."""
+        match event:
+            case TextDelta() | ThoughtDelta():
+                return False
+            case ToolProgress(call_id, terminal_id):
+                if terminal_id:
+                    self._embedding.add(call_id)
+                return bool(terminal_id)
+            case ToolFinished(call_id):
+                embeds = call_id in self._embedding
+                self._embedding.discard(call_id)
+                return embeds
+            case _:
+                return True
 
     async def flush(self, *, within: float | None = None) -> None:
         """Send and keep all there is. Afterwards nothing is under way.
@@ -140,8 +158,3 @@ class Outbox:
     def _move(self) -> None:
         moved, self._moved = self._moved, anyio.Event()
         moved.set()
-
-
-def _is_piece(event: Event) -> bool:
-    """Whether more of the same will follow, and nobody depends on it having arrived."""
-    return isinstance(event, TextDelta | ThoughtDelta) or (isinstance(event, ToolProgress) and not event.terminal_id)

@@ -140,9 +140,16 @@ class Peer:
                 del self._incoming[request.id]
             self._answered.set()
             self._answered = anyio.Event()
-        self._writer.post(answer)
+        self._post_answer(answer, request.method)
         for callback in incoming.after:
             callback()
+
+    def _post_answer(self, answer: JsonObject, method: str) -> None:
+        try:
+            self._writer.post(answer)
+        except (ValueError, TypeError, RecursionError) as error:  # no JSON: not finite, or nested too deeply
+            _log.error("answer cannot be written", method=method, reason=str(error))
+            self._writer.post({"jsonrpc": "2.0", "id": answer["id"], "error": internal_error().to_wire()})
 
     async def _serve_one(self, request: frames.Request, incoming: Incoming) -> JsonObject:
         self._admit(request.method)

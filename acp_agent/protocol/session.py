@@ -5,10 +5,9 @@ after `session/new` is answered, or at the next prompt at the latest. A session 
 recently used of too many, or idle for long (A11). Whoever prompts it wakes it up again, from the store.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import fields, replace
 from functools import partial
-from typing import Any
 
 import anyio
 
@@ -21,9 +20,10 @@ from acp_agent.core.redaction import Redact, verbatim
 from acp_agent.core.sessions import Change, HistoryState, Saved, SessionRecord, Tally
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.log import Log
-from acp_agent.protocol import commands
+from acp_agent.protocol.announcer import Announcer
 from acp_agent.protocol.answer import Answer, Engine
 from acp_agent.protocol.client import Client
+from acp_agent.protocol.conduct_at_rest import ConductAtRest
 from acp_agent.protocol.lsp import EditorLanguages
 from acp_agent.protocol.options import config_options
 from acp_agent.protocol.paths import EditorPaths
@@ -36,8 +36,6 @@ from acp_agent.protocol.updates import Updates
 from acp_agent.protocol.updates_stateless import session_info
 
 _log = Log(__name__)
-_ZED_REPEAT = 0.1
-"""Seconds. Zed drops an update that arrives together with the answer that makes its session known (acp.md 4.1)."""
 _CANCELLED_FLUSH = 0.2
 """Seconds the store may hold up the answer to a turn that was cancelled (A13)."""
 _TURN_ENDS = 5.0
@@ -81,15 +79,16 @@ class Session:
         self.awake = True
         self.paths = EditorPaths(place.cwd)
         self.turns = TurnSlot()
-        self.story = Story(record, self._translator, self.update, around.background, self._warn)
+        self.story = Story(record, self._translator, self.update, around.background, self._warn, around.clock)
         self._around = around
-        self._begun = replace(conduct)
         self._saved = saved
         self._notices = list(notices)
         self._engine: Engine | None = None
         self._engine_lock = anyio.Lock()
-        self._announced = commands.Announcement()
+        self._announcer = Announcer(self.update, lambda: self.turns.closed)
+        self._at_rest = ConductAtRest(conduct, conduct if saved is None else saved.conduct)
         self._rested = False
+        self._took: Tally | None = None  # until it was put to rest
 
     # ------------------------------------------------------------------------------------- engine
 
@@ -97,9 +96,7 @@ class Session:
         """The engine, made once. Raises AgentError when the configuration does not allow one, or the store no look."""
         async with self._engine_lock:
             if self._engine is None:
-                saved = self._saved
-                if saved is None and self._rested:
-                    saved = await self.story.before()
+                saved = await self.story.before() if self._saved is None and self._rested else self._saved
                 self._engine = await self._around.make_engine(self, saved)
                 self._saved = None  # not before: who could not make it goes on with it the next time
                 self.story.follow(self._engine.state, self.redact)
@@ -112,24 +109,17 @@ class Session:
 
     async def announce(self) -> None:
         """Tell the editor which commands there are (A17.1), then make the engine ready while the user types."""
-        await self._tell_commands(commands.ALWAYS)
-        if self.client.name == "zed":
-            await anyio.sleep(_ZED_REPEAT)
-            await self.update(commands.advertised())
+        await self._announcer.begin(self.client)
         try:
             if self.awake and not self.turns.closed:
-                await self._tell_commands((await self.engine()).commands())
+                await self._announcer.tell((await self.engine()).commands())
         except Exception as error:  # noqa: BLE001 - only a head start: the first prompt meets the same and tells
             _log.warning("no engine yet", session=self.id, reason=str(error))
 
     async def tell_commands(self) -> None:
-        """Tell the editor which slash commands make sense now, where that has changed (A17.1)."""
-        if self._engine is not None and not self.turns.closed:
-            await self._tell_commands(self._engine.commands())
-
-    async def _tell_commands(self, available: Collection[commands.Name]) -> None:
-        if news := self._announced.news(available):
-            await self.update(news)
+        """Tell the editor which slash commands make sense by now (A17.1)."""
+        if self._engine is not None:
+            await self._announcer.tell(self._engine.commands())
 
     def move(self, cwd: str) -> None:
         """Work in another folder. Nothing must be under way, and the engine of before is to be given back."""
@@ -141,15 +131,14 @@ class Session:
     async def rest(self) -> bool:
         """Give back all but what makes the session known. Nothing must be under way; the next prompt wakes it up.
 
-        Whether all of it is kept. What is not stays in memory: it is nowhere else.
+        Whether all is kept. What is not stays in memory: it is nowhere else.
         """
         self.awake, self._rested = False, True
-        state = await self._let_go()
+        if state := await self._let_go():
+            self._took, history = state.tally or Tally(), state.history or HistoryState()
+            self._saved = Saved(self.story.record, replace(self.conduct), self._took, history)
         if self.story.kept:
             self._saved = None  # somebody else may go on with it
-        elif state is not None:
-            tally, history = state.tally or Tally(), state.history or HistoryState()
-            self._saved = Saved(self.story.record, replace(self.conduct), tally, history)
         return self.story.kept
 
     async def close(self, *, tell: bool = True) -> None:
@@ -159,8 +148,9 @@ class Session:
         """
         with anyio.CancelScope(shield=True):
             await self.turns.close(_TURN_ENDS)
-            if tell and self._engine is not None:
-                await self._tell_usage(self._engine.state())
+            if tell and (took := self._took if self._engine is None else self._engine.state().tally) and took.size:
+                for update in self._translator().translate(UsageChanged(took.used, took.size, took.cost)):
+                    await self.update(update)
             await self._let_go()
 
     async def _let_go(self) -> Change | None:
@@ -175,12 +165,6 @@ class Session:
         await engine.close()
         return state
 
-    async def _tell_usage(self, state: Change) -> None:
-        tally = state.tally
-        if tally is not None and tally.size:
-            for update in self._translator().translate(UsageChanged(tally.used, tally.size, tally.cost)):
-                await self.update(update)
-
     # -------------------------------------------------------------------------------------- turns
 
     async def prompt(self, params: JsonObject, incoming: Incoming) -> JsonObject:
@@ -188,7 +172,7 @@ class Session:
         incoming.on_cancel = self.turns.cancel
         answer = await self.turns.run(partial(self._turn, params), self._settle)
         if self._engine is not None:
-            incoming.after_response(partial(self._begin, partial(self._after, self._engine, answer)))
+            incoming.after_response(partial(self._after, self._engine, answer))
         return answer.to_wire(self.redact)
 
     async def _turn(self, params: JsonObject) -> Answer:
@@ -208,27 +192,25 @@ class Session:
         """All that was told is sent before the answer (A12.16)."""
         await self.story.settle(within=_CANCELLED_FLUSH if cancelled else None, touch=True)
 
-    def _begin(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._around.background(task)
+    def _after(self, engine: Engine, answer: Answer) -> None:
+        async def answered() -> None:
+            await engine.answered(answer)
+            await self.tell_commands()
 
-    async def _after(self, engine: Engine, answer: Answer) -> None:
-        await engine.answered(answer)
-        await self.tell_commands()
+        self._around.background(answered)
 
     def add_notice(self, notice: Notice) -> None:
         """Keep something to be told at the next prompt."""
         self._notices.append(notice)
 
     def _warn(self, problem: str) -> None:
-        self.add_notice(Notice(Severity.WARNING, problem))
+        self._notices.append(Notice(Severity.WARNING, problem))
 
     # ------------------------------------------------------------------------------------ conduct
 
     def begin_anew(self, conduct: Conduct) -> None:
-        """Conduct oneself as the configuration wants it that could not be read before, unless the user has chosen."""
-        if self.conduct != self._begun:
-            return
-        self.conduct, self._begun = conduct, replace(conduct)
+        """Conduct oneself as another configuration lets it: `conduct` holds what the user has chosen (A7.5)."""
+        self.conduct = conduct
         self.take_conduct()
         self.post_mode()
         self.post_options()
@@ -239,8 +221,25 @@ class Session:
             setattr(self.active, each.name, getattr(self.conduct, each.name))
 
     def keep_conduct(self) -> None:
-        """The user has chosen: whoever takes the session up later finds it so (A7.5)."""
-        self.story.keep(Change(conduct=replace(self.conduct)))
+        """The user has chosen: whoever takes it up later finds it so (A7.5). At rest it is kept with the wake."""
+        if self.awake:
+            self.story.keep(Change(conduct=self._at_rest.kept(self.conduct)))
+
+    @property
+    def chosen_at_rest(self) -> bool:
+        """Whether the user has chosen something that waits to be kept until the session wakes."""
+        return not self.awake and self._at_rest.has_changed(self.conduct)
+
+    def woke(self, stored: Conduct | None = None) -> None:
+        """It may have an engine, and is written here alone. `stored` is its conduct if others can have changed that."""
+        self.awake, before, chosen = True, replace(self.conduct), self._at_rest.has_changed(self.conduct)
+        if stored is not None and (gone := self._at_rest.take_over(self.conduct, stored, self.choices)):
+            self._warn(gone)
+        if chosen:
+            self.keep_conduct()
+        if self.conduct != before:
+            self.post_mode()
+            self.post_options()
 
     def conduct_changed(self) -> None:
         """The user has chosen, but not through the editor's options: keep it, and tell the editor (A15.9)."""
@@ -269,8 +268,8 @@ class Session:
             await self.story.tell(event)
 
     async def set_title(self, title: str) -> None:
-        """Give the conversation a name, and tell the editor (A18.1)."""
-        if not self.turns.closed:
+        """Give the conversation a name, and tell the editor (A18.1); nothing when it may be open elsewhere."""
+        if self.awake and not self.turns.closed:
             self.story.name(title)
             await self.update(self.info())
 
@@ -282,7 +281,7 @@ class Session:
     def info(self) -> JsonObject:
         """The `session_info_update` of now (A15.5, A18.8)."""
         model = model_in_force(self.conduct, self.choices)
-        return session_info(self.story.record.title, self._around.clock(), model)
+        return session_info(self.story.record.title, self.story.record.updated_at, model)
 
     async def update(self, update: JsonObject) -> None:
         """Send one `session/update`."""

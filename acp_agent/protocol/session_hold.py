@@ -50,6 +50,21 @@ class SessionHold:
                 self.give_back(session_id)
             raise
 
+    def check(self, session_id: str) -> None:
+        """Make sure, before a turn, that one that is open here is ours still. It takes microseconds.
+
+        Its lock goes with the file, and that can be removed. Raises RpcError when another process has the session now.
+        """
+        if self._locks is None:
+            return
+        try:
+            ours = self._locks.take(session_id)
+        except StoreUnavailable as error:  # the database is beside it: it cannot be written either
+            _log.warning("session may not be locked", session=session_id, reason=str(error))
+            return
+        if not ours:
+            raise invalid_request("the session is open in another process of acp-agent by now: close it there first")
+
     def give_back(self, session_id: str) -> None:
         """Hold it no longer."""
         if self._locks is not None:

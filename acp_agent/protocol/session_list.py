@@ -11,6 +11,7 @@ from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.sessions import SessionRecord
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.log import Log
+from acp_agent.output.markdown_images import defused
 from acp_agent.protocol.errors import invalid_params
 from acp_agent.protocol.sessions import Sessions
 
@@ -64,7 +65,7 @@ def _info(record: SessionRecord) -> JsonObject:
     if record.additional:
         info["additionalDirectories"] = list(record.additional)
     if record.title:
-        info["title"] = record.title
+        info["title"] = defused(record.title)
     meta: JsonObject = {"createdAt": timestamp(record.created_at), "prompts": record.prompts}
     if record.model:
         meta["model"] = record.model

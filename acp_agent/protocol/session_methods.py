@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import Notice, Severity
+from acp_agent.core.messages import StopReason
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.log import Log
 from acp_agent.protocol import options
+from acp_agent.protocol.answer import Answer
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.errors import invalid_params, session_not_found
 from acp_agent.protocol.peer import Incoming, NotificationHandler, RequestHandler
@@ -109,17 +111,21 @@ class SessionMethods:
     # -------------------------------------------------------------------------------------- turns
 
     async def _prompt(self, params: JsonObject, incoming: Incoming) -> JsonObject:
+        if not await self._sessions.take_ups.over(_id(params)):
+            return Answer(StopReason.CANCELLED).to_wire()
         return await self._sessions.get(_id(params)).prompt(params, incoming)
 
     async def _cancel(self, params: JsonObject) -> None:
         session_id = params.get("sessionId")
-        session = self._sessions.find(session_id) if isinstance(session_id, str) else None
-        if session is not None:
-            session.turns.cancel()
+        if isinstance(session_id, str):
+            self._sessions.take_ups.cancel(session_id)
+            if session := self._sessions.find(session_id):
+                session.turns.cancel()
 
     # ------------------------------------------------------------------------------------ conduct
 
     async def _set_mode(self, params: JsonObject, incoming: Incoming) -> JsonObject:
+        await self._sessions.take_ups.over(_id(params))
         session = self._sessions.get(_id(params))
         before = replace(session.conduct)
         options.set_mode(session.conduct, params.get("modeId"))
@@ -131,6 +137,7 @@ class SessionMethods:
 
     async def _set_config_option(self, params: JsonObject, incoming: Incoming) -> JsonObject:
         """Cheap and silent when nothing changes: JetBrains sets every option before each prompt."""
+        await self._sessions.take_ups.over(_id(params))
         session = self._sessions.get(_id(params))
         before = replace(session.conduct)
         options.set_option(session.conduct, params.get("configId"), params.get("value"), session.choices)

@@ -13,21 +13,21 @@ from acp_agent.protocol.session_opening import SessionLimits
 class SessionRoom:
     """At most `max_sessions` are awake; the idle one that was used the longest time ago makes room (A11.1).
 
-    known   all sessions there are
-    rest    puts one to rest that is idle
-    acts    what happens to sessions just now
+    known     all sessions there are
+    lay_down  puts one to rest that is idle
+    acts      what happens to sessions just now
     """
 
     def __init__(
         self,
         known: Mapping[str, Session],
         limits: Callable[[], SessionLimits],
-        rest: Callable[[Session], Awaitable[None]],
+        lay_down: Callable[[Session], Awaitable[None]],
         acts: OneAtATime,
     ) -> None:
         self._known = known
         self._limits = limits
-        self._rest = rest
+        self._lay_down = lay_down
         self._acts = acts
         self._opening = 0
         self._waiting: set[str] = set()
@@ -52,6 +52,12 @@ class SessionRoom:
         finally:
             self._opening -= 1
 
+    async def rest(self, session: Session) -> None:
+        """Put one to rest, if that can be: no turn runs, and it is awake."""
+        async with self._acts.of(session.id):
+            if not session.turns.busy and session.awake:
+                await self._lay_down(session)
+
     async def _find(self, spared: Collection[str], instead_of: Session | None) -> None:
         most = self._limits().awake
         while self._awake(instead_of) + self._opening >= most:
@@ -73,11 +79,9 @@ class SessionRoom:
         """Put the idle session to rest that was used the longest time ago; False when there is none."""
         for session in sorted(self._idle(spared), key=lambda each: each.turns.used_at):
             if session.id not in self._acts:  # or something happens to it just now
-                await self._rest(session)
+                await self.rest(session)
                 return True
         return False
 
     def _idle(self, spared: Collection[str]) -> list[Session]:
-        return [
-            each for each in self._known.values() if each.awake and not each.turns.busy and each.id not in spared
-        ]
+        return [each for each in self._known.values() if each.awake and not each.turns.busy and each.id not in spared]

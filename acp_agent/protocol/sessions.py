@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import anyio
 
+from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import Notice, Severity
 from acp_agent.core.sessions import Change, SessionRecord
@@ -23,26 +24,26 @@ from acp_agent.log import Log
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.errors import RpcError, invalid_request, session_not_found
 from acp_agent.protocol.frames import INTERNAL_ERROR
-from acp_agent.protocol.late_keeper import LateKeeper
+from acp_agent.protocol.late_keeper import LateKeeper, begin_to_keep
 from acp_agent.protocol.one_at_a_time import OneAtATime
 from acp_agent.protocol.place import Place
 from acp_agent.protocol.session import Session
 from acp_agent.protocol.session_hold import SessionHold, asked
 from acp_agent.protocol.session_opening import Opening, SessionLimits
 from acp_agent.protocol.session_room import SessionRoom
+from acp_agent.protocol.take_ups import TakeUps
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
 
 _log = Log(__name__)
 _MOST_KNOWN = 1000
 """Sessions that stay known while they rest; those beyond are forgotten here, and can be loaded."""
-_NEW_PATIENCE = 1.0
-"""Seconds `session/new` waits for a database that is busy; then the session is written with its first turn."""
 
 
 class Sessions:
     """All of them.
 
+    take_ups       who waits for one that is being taken up
     store, locks   where they are kept; None where nothing can be kept at all, for the reason `trouble` names
     open_session   makes one
     limits         by the configuration
@@ -66,7 +67,8 @@ class Sessions:
         self._trouble = trouble
         self._known: dict[str, Session] = {}
         self._acts = OneAtATime()
-        self._room = SessionRoom(self._known, limits, self._rest, self._acts)
+        self.take_ups = TakeUps()
+        self._room = SessionRoom(self._known, limits, self._lay_down, self._acts)
 
     # -------------------------------------------------------------------------------------- opening
 
@@ -74,12 +76,12 @@ class Sessions:
         """A session that begins. Raises RpcError when all there may be are busy."""
         now = self._clock()
         record = SessionRecord(str(uuid4()), place.cwd, place.additional, created_at=now, updated_at=now)
-        async with self._room.made():
+        async with self._acts.of(record.id), self._room.made():
             session = self._open_session(Opening(record, place, client))
             if self.store is None:
                 session.add_notice(Notice(Severity.WARNING, f"this conversation is not kept: {self._trouble}"))
             else:
-                await self._create(session, LateKeeper(self.store, record, session.conduct))
+                await begin_to_keep(session, LateKeeper(self.store, record, session.conduct), self._hold)
             self._take(session)
         return session
 
@@ -89,27 +91,39 @@ class Sessions:
 
         Raises RpcError: unknown, a prompt runs in it, another process has it, all there may be are busy.
         """
-        async with self._acts.of(session_id):
-            before = self._known.get(session_id)
-            if self.store is None:
-                yield self.get(session_id)  # what is in memory is all there is (A5.11)
-                return
-            _must_be_idle(before)
-            if await asked(self.store.find(session_id)) is None:
-                raise session_not_found(session_id)
-            async with self._room.made(session_id, instead_of=before):
-                if before is not None:
-                    await self._make_way(before)
-                session = await self._opened(session_id, place, client)
-                session.awake = False
-                session.story.keep(Change(cwd=place.cwd, additional=place.additional))
-                try:
+        if self.store is not None and session_id not in self._acts:
+            _must_be_idle(self._known.get(session_id))  # a prompt that comes right behind has to wait
+        with self.take_ups.begun(session_id) as is_known:
+            async with self._acts.of(session_id):
+                if self.store is None:
+                    is_known()
+                    yield self.get(session_id)  # what is in memory is all there is (A5.11)
+                    return
+                async with self._taken_up(session_id, place, client) as session:
+                    is_known()
                     yield session
-                except BaseException:
-                    with anyio.CancelScope(shield=True):
-                        await self._lay_down(session)  # nobody knows whether anyone wants it still
-                    raise
-                session.awake = True
+
+    @asynccontextmanager
+    async def _taken_up(self, session_id: str, place: Place, client: Client) -> AsyncGenerator[Session]:
+        """Within what happens to the session."""
+        assert self.store is not None
+        before = self._known.get(session_id)
+        _must_be_idle(before)
+        if await asked(self.store.find(session_id)) is None:
+            raise session_not_found(session_id)
+        async with self._room.made(session_id, instead_of=before):
+            if before is not None:
+                await self._make_way(before)
+            session = await self._opened(session_id, place, client)
+            session.awake = False
+            session.story.keep(Change(cwd=place.cwd, additional=place.additional))
+            try:
+                yield session
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    await self._lay_down(session)  # nobody knows whether anyone wants it still
+                raise
+            session.woke()
 
     async def fork(self, source_id: str, place: Place, client: Client) -> Session:
         """A new session with all of another's conversation, which stays as it is (A8). Raises RpcError as `take_up`."""
@@ -146,16 +160,6 @@ class Sessions:
             self._take(session)
             return session
 
-    async def _create(self, session: Session, keeper: LateKeeper) -> None:
-        """Write the first row. A database that cannot be written now is written as soon as it can be."""
-        session.story.keep_with(keeper)
-        written = False
-        with suppress(RpcError):  # nothing can be locked; the log has it
-            async with self._hold.taken(session.id):
-                written = await keeper.begin(patience=_NEW_PATIENCE)
-        if not written:
-            session.story.keep(Change(touch=True))
-
     # -------------------------------------------------------------------------------------- finding
 
     def get(self, session_id: str) -> Session:
@@ -177,11 +181,9 @@ class Sessions:
 
     async def close(self, session_id: str) -> None:
         """End one; it can be loaded again. Raises RpcError for one that is not known here (A10.5)."""
-        self.get(session_id)
-        async with self._acts.of(session_id):
-            session = self._known.pop(session_id, None)
-            if session is None:  # somebody else has closed it meanwhile
-                raise session_not_found(session_id)
+        async with self._acts.of(session_id):  # it may be about to become known
+            session = self.get(session_id)
+            del self._known[session_id]
             try:
                 await session.close()
             finally:
@@ -230,7 +232,7 @@ class Sessions:
         before = anyio.current_time() - seconds
         for session in self.all():
             if session.turns.used_at < before:
-                await self._rest(session)
+                await self._room.rest(session)
 
     async def rest_all(self) -> None:
         """Put every session to rest in which no turn runs."""
@@ -245,6 +247,7 @@ class Sessions:
     async def wake(self, session: Session) -> None:
         """Make sure that a session may have an engine. Raises RpcError when it may not."""
         if session.awake:
+            self._hold.check(session.id)
             return
         async with self._acts.of(session.id):
             if self._known.get(session.id) is not session:  # it was closed meanwhile, or loaded anew
@@ -252,17 +255,18 @@ class Sessions:
             if session.awake:
                 return
             async with self._room.made(session.id):
-                if session.story.kept:  # what is not is only here: nobody else can have gone on with it
-                    await self._reclaim(session)
-                session.awake = True
+                # What is not kept is only here: nobody else can have gone on with it.
+                session.woke(await self._reclaimed(session) if session.story.kept else None)
 
-    async def _reclaim(self, session: Session) -> None:
-        """Hold one that rested, while others could do with it what they liked. Raises RpcError."""
+    async def _reclaimed(self, session: Session) -> Conduct:
+        """Hold one that rested, while others could do with it what they liked; what is chosen now. Raises RpcError."""
         assert self.store is not None, "it is kept"
         async with self._hold.taken(session.id):
-            if await asked(self.store.find(session.id)) is None:
+            conduct = await asked(self.store.of(session.id).conduct())
+            if conduct is None:
                 del self._known[session.id]
                 raise session_not_found(session.id)
+            return conduct
 
     def _take(self, session: Session) -> None:
         session.wake = self.wake
@@ -274,6 +278,8 @@ class Sessions:
     async def _make_way(self, before: Session) -> None:
         """End what was known of a session, all of which is kept. Raises RpcError, and then it is as it was."""
         async with self._hold.taken(before.id):  # one that rests may be open elsewhere
+            if before.chosen_at_rest and before.story.kept:
+                before.woke(await self._reclaimed(before))
             await before.story.settle()
             _must_be_idle(before)
             if not before.story.kept:
@@ -281,11 +287,6 @@ class Sessions:
             del self._known[before.id]
             await before.close(tell=False)
         self._hold.give_back(before.id)  # for who takes it at once
-
-    async def _rest(self, session: Session) -> None:
-        async with self._acts.of(session.id):
-            if not session.turns.busy and session.awake:
-                await self._lay_down(session)
 
     async def _lay_down(self, session: Session) -> None:
         """One that is not kept remembers all of it, and stays ours."""

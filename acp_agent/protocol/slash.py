@@ -6,15 +6,11 @@ from typing import Protocol, assert_never
 from uuid import uuid4
 
 from acp_agent.core.errors import AgentError
-from acp_agent.core.messages import TextPart
 from acp_agent.core.ports import Toolset
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
 from acp_agent.protocol import commands
 from acp_agent.protocol.commands import Name
 from acp_agent.protocol.review import Review, review
-
-_REMEMBERED = 5
-"""Commands of the user's own that the model hears of at the next turn."""
 
 
 class Desk(Protocol):
@@ -33,6 +29,10 @@ class Desk(Protocol):
 
     def status(self) -> Sequence[str]:
         """Model, context, limits, and what is switched on."""
+        ...
+
+    def ran(self, command: str, output: str) -> None:
+        """The user ran a command himself: the model hears of it at the next turn, whoever runs that."""
         ...
 
     def servers(self) -> Sequence[str]:
@@ -69,15 +69,11 @@ class Desk(Protocol):
 
 
 class Slash:
-    """Obeys the commands of one session.
-
-    ran   what the user ran himself since the model was last asked, for it to hear of
-    """
+    """Obeys the commands of one session."""
 
     def __init__(self, desk: Desk, toolset: Toolset) -> None:
         self._desk = desk
         self._toolset = toolset
-        self.ran: list[TextPart] = []
 
     async def obey(self, name: Name, argument: str) -> str | Review:
         """What the user is told, or the model is asked."""
@@ -95,7 +91,6 @@ class Slash:
             case Name.MODE:
                 return await self._desk.mode(argument)
             case Name.CLEAR:
-                self.ran.clear()
                 return await self._desk.clear()
             case Name.COMPACT:
                 return await self._desk.compact(argument)
@@ -128,8 +123,7 @@ class Slash:
             return "Usage: `/run COMMAND`"
         call = ToolCall(str(uuid4()), "bash", {"command": command}, origin=CallOrigin.USER)
         result = await self._toolset.run(call)
-        self.ran.append(TextPart(f"[I ran this myself: {command}]\n{result.text}\n"))
-        del self.ran[:-_REMEMBERED]
+        self._desk.ran(command, result.text)
         return _outcome(command, result)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from acp_agent.core.events import Event, UserMessage
+from acp_agent.core.messages import TextPart
 from acp_agent.core.redaction import Redact
 from acp_agent.core.sessions import Change, Keeper, Saved, SessionRecord
 from acp_agent.core.types import JsonObject
@@ -22,6 +23,7 @@ class Story:
     send         sends one update
     background   runs a task
     warn         told what the user should hear of
+    clock        milliseconds since 1970
     """
 
     def __init__(
@@ -31,8 +33,10 @@ class Story:
         send: Send,
         background: Callable[[Callable[[], Coroutine[Any, Any, None]]], object],
         warn: Callable[[str], None],
+        clock: Callable[[], int],
     ) -> None:
         self.record = record
+        self._clock = clock
         self._updates = updates
         self._background = background
         self._outbox = Outbox(updates().translate, send, background, warn)
@@ -55,7 +59,7 @@ class Story:
         """Keep and send one event."""
         if isinstance(event, UserMessage):
             self.record = replace(self.record, prompts=self.record.prompts + 1)
-            self._outbox.pen.note(Change(prompted=True, touch=True))
+            self._touch(Change(prompted=True, touch=True))
         await self._outbox.tell(event)
 
     def keep(self, change: Change) -> None:
@@ -66,8 +70,13 @@ class Story:
     async def settle(self, *, within: float | None = None, touch: bool = False) -> None:
         """Send and keep all there is; see Outbox.flush."""
         if touch:
-            self._outbox.pen.note(Change(touch=True))
+            self._touch(Change(touch=True))
         await self._outbox.flush(within=within)
+
+    def _touch(self, change: Change) -> None:
+        """It is used just now, and moves to the head of the list."""
+        self.record = replace(self.record, updated_at=max(self.record.updated_at, self._clock()))
+        self._outbox.pen.note(change)
 
     def name(self, title: str) -> None:
         """Give the conversation a title."""
@@ -97,9 +106,18 @@ class Story:
                 async for update in past:
                     yield update
 
+    async def prompts(self) -> AsyncGenerator[str]:
+        """What the user has sent so far as text, as it is kept, oldest first. Raises StoreUnavailable."""
+        if self._outbox.pen.keeper is not None:
+            async with aclosing(self._outbox.pen.keeper.told()) as past:
+                async for told in past:
+                    if isinstance(told.event, UserMessage):
+                        texts = (part.text for part in told.event.parts if isinstance(part, TextPart))
+                        yield "\n".join(texts)
+
     async def forget(self) -> None:
         """Remove what was said, and the title, from the store; the session stays (A17.3). Raises StoreUnavailable."""
         await self._outbox.flush()
         if self._outbox.pen.keeper is not None:
             await self._outbox.pen.keeper.forget()
-        self.record = replace(self.record, title="", prompts=0)
+        self.record = replace(self.record, title="")

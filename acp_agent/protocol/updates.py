@@ -81,7 +81,7 @@ class Updates:
         update: JsonObject = {
             "sessionUpdate": "tool_call",
             "toolCallId": event.call_id,
-            "title": event.title,
+            "title": defused(event.title),
             "name": event.name,
             "kind": event.kind.value,
             "status": "in_progress",

@@ -1,4 +1,7 @@
-"""Updates that depend on one event and on nothing told before (acp.md 1.5)."""
+"""Updates that depend on one event and on nothing told before (acp.md 1.5).
+
+Plans, notices and titles quote models and servers, and are markdown to many editors: no picture in them is fetched.
+"""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -65,12 +68,13 @@ def user_message(event: events.UserMessage) -> Sequence[JsonObject]:
 
 def notice(event: events.Notice, *, known: bool) -> JsonObject:
     """A notice, or a message in its place for clients that do not know notices."""
+    text = defused(event.text)
     if known:
-        return {"sessionUpdate": "notice", "severity": event.severity.value, "title": event.text}
+        return {"sessionUpdate": "notice", "severity": event.severity.value, "title": text}
     if event.severity is events.Severity.INFO:
-        (update,) = chunk("agent_thought_chunk", f"\n{event.text}\n", str(uuid4()))
+        (update,) = chunk("agent_thought_chunk", f"\n{text}\n", str(uuid4()))
     else:
-        text = f"\n> **{event.severity.value}**: {event.text}\n\n"
+        text = f"\n> **{event.severity.value}**: {text}\n\n"
         (update,) = chunk("agent_message_chunk", text, str(uuid4()))
     return update
 
@@ -86,7 +90,7 @@ def usage(event: events.UsageChanged) -> JsonObject:
 def plan(event: events.PlanChanged) -> JsonObject:
     """The whole plan (A18.5)."""
     entries: list[Json] = [
-        {"content": entry.content, "priority": entry.priority.value, "status": entry.status.value}
+        {"content": defused(entry.content), "priority": entry.priority.value, "status": entry.status.value}
         for entry in event.entries
     ]
     return {"sessionUpdate": "plan", "entries": entries}
@@ -102,7 +106,7 @@ def compaction(event: events.CompactionChanged) -> JsonObject:
     if event.summary:
         update["summary"] = [{"type": "text", "text": defused(event.summary)}]
     if event.error:
-        update["error"] = event.error
+        update["error"] = defused(event.error)
     return update
 
 
@@ -110,11 +114,11 @@ def session_info(title: str, updated_at_ms: int, model: str = "") -> JsonObject:
     """`session_info_update`: an empty title clears the one there is (A18.1, A18.8).
 
     updated_at_ms   milliseconds since 1970
-    model           `PROVIDER:MODEL` that answered last; empty before the first answer
+    model           `PROVIDER:MODEL` the next prompt goes to; empty where there is none
     """
     update: JsonObject = {
         "sessionUpdate": "session_info_update",
-        "title": title or None,
+        "title": defused(title) or None,
         "updatedAt": iso_time(updated_at_ms),
     }
     if model:

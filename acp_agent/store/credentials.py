@@ -5,6 +5,7 @@ asked for a provider that has its key from there.
 """
 
 import os
+import re
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -16,10 +17,20 @@ from acp_agent.config.places import data_dir
 from acp_agent.core.errors import ConfigError
 from acp_agent.store.os_keyring import KeyringTrouble, OsKeyring
 from acp_agent.store.private_file import lock, private_file
-from acp_agent.store.private_toml import Damaged, quoted, read_private, replace_private, set_aside
+from acp_agent.store.private_toml import (
+    Damaged,
+    quoted,
+    read_private,
+    readable_text,
+    replace_private,
+    set_aside,
+    set_aside_before,
+)
 
 _PATIENCE = 20.0
 """Seconds the keyring may take: it may ask its owner for a password first."""
+_KEY = re.compile(r"""\bkey["']?[ \t]*=[ \t]*["']+([^"'\r\n]+)""")
+"""A key in what is left of a file, whether its quotation mark is there or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +76,15 @@ class CredentialStore:
         return found
 
     def introduce(self) -> None:
-        """Tell the keys in the file, before anything else could show them."""
-        with suppress(ConfigError):  # whoever loads the configuration tells
-            self.all()
+        """Tell the keys in the file, before anything else could show them; and those in files that were set aside."""
+        with suppress(ConfigError):  # whoever loads the configuration tells what is wrong
+            path = credentials_file(self._environ)
+            try:
+                self.all()
+            except ConfigError:
+                self._tell_rest(path)
+            for aside in set_aside_before(path):
+                self._tell_rest(aside)
 
     def has(self, provider: str, base_url: str) -> bool:
         """Whether a key for this provider at this address is stored. Asks no keyring."""
@@ -141,6 +158,12 @@ class CredentialStore:
             self._tell([key])
         return key
 
+    def _tell_rest(self, path: str) -> None:
+        """Tell the keys in a file that cannot be read as TOML."""
+        if self._tell is not None:
+            text = readable_text(path)
+            self._tell(found[1] for found in _KEY.finditer(text))
+
     def _change(self, change: Callable[[tuple[Credential, ...]], list[Credential]]) -> str:
         """Write the file anew, whole. Returns what became of one that was damaged. Raises ConfigError."""
         path, damage = os.path.join(data_dir(self._environ), "credentials.toml"), ""
@@ -150,6 +173,7 @@ class CredentialStore:
                 try:
                     before = understood(read_private(path))
                 except Damaged as error:
+                    self._tell_rest(path)
                     before, damage = (), f"{path}: {error}; it was set aside as {set_aside(path)}"
                 replace_private(path, _toml(change(before)))
         except OSError as error:

@@ -98,6 +98,13 @@ class _Lane:
             await connection.commit()
         return value[0]
 
+    async def empty_log(self) -> None:
+        """Write the log back. Cannot be cancelled. Raises _Moved, sqlite3.Error."""
+        connection, made = self._open()
+        made.ahead.append(made.empty_log)
+        with anyio.CancelScope(shield=True):
+            await connection.commit()
+
     def _open(self) -> tuple[aiosqlite.Connection, Connection]:
         if self._connection is None or self._made is None:
             raise _Moved("it was closed meanwhile")
@@ -178,6 +185,16 @@ class Database:
     async def read_at_once(self, step: Step[T]) -> T:
         """Like `read`, for short work."""
         return await self._at_once(self._reader, _READING, step)
+
+    async def empty_log(self) -> None:
+        """Leave nothing in the log, so that what was deleted is nowhere any more.
+
+        Takes milliseconds and waits for nobody. While another process reads or writes it does nothing.
+        """
+        with suppress(StoreUnavailable):
+            async with self._turn(self._writer, 0):
+                await self._connection(self._writer)
+                await self._writer.empty_log()
 
     async def aclose(self) -> None:
         """Close, within a second. What is under way is rolled back and fails, and so does all that comes after."""

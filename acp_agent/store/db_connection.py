@@ -56,3 +56,8 @@ class Connection(sqlite3.Connection):
             self.rollback()
             raise
         return value
+
+    def empty_log(self) -> None:
+        """Write the log back and leave nothing of it, or leave it when somebody is using it. Raises sqlite3.Error."""
+        self._wait = 0
+        self.executescript("PRAGMA busy_timeout = 0; PRAGMA wal_checkpoint(TRUNCATE)")

@@ -7,6 +7,7 @@ import os
 import stat
 import tempfile
 import tomllib
+from collections.abc import Iterator
 
 MAX_BYTES = 1024 * 1024
 """A larger file is not believed, and nothing is added to a file that has grown so large."""
@@ -24,23 +25,36 @@ def read_private(path: str) -> dict[str, object]:
     if path == os.devnull:  # how people say "none"
         return {}
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        data = _read(path)
     except FileNotFoundError:
         return {}
-    try:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-            raise OSError(errno.EINVAL, "not a regular file of your own")
-        with os.fdopen(fd, "rb", closefd=False) as file:
-            data = file.read(MAX_BYTES + 1)
-    finally:
-        os.close(fd)
     if len(data) > MAX_BYTES:
         raise Damaged(f"larger than {MAX_BYTES} bytes")
     try:
         return tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise Damaged(f"not readable as TOML ({error})") from None
+
+
+def readable_text(path: str) -> str:
+    """The beginning of a file, damaged or not, as far as it is text; empty where there is none to be read."""
+    try:
+        return _read(path).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _read(path: str) -> bytes:
+    """A file of our own, and one byte more than one may have. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            raise OSError(errno.EINVAL, "not a regular file of your own")
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            return file.read(MAX_BYTES + 1)
+    finally:
+        os.close(fd)
 
 
 def replace_private(path: str, text: str) -> None:
@@ -75,10 +89,19 @@ def replace_private(path: str, text: str) -> None:
 
 def set_aside(path: str) -> str:
     """Give a damaged file another name, and return that. Raises OSError."""
-    names = (f"{path}.damaged-{number}" for number in range(1, 100))
-    aside = next((name for name in names if not os.path.lexists(name)), f"{path}.damaged-100")
+    *names, last = _asides(path)
+    aside = next((name for name in names if not os.path.lexists(name)), last)
     os.replace(path, aside)
     return aside
+
+
+def set_aside_before(path: str) -> tuple[str, ...]:
+    """Damaged files that `set_aside` gave another name, as far as they are there still."""
+    return tuple(filter(os.path.lexists, _asides(path)))
+
+
+def _asides(path: str) -> Iterator[str]:
+    return (f"{path}.damaged-{number}" for number in range(1, 101))
 
 
 def quoted(key: str) -> str:

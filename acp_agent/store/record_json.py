@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import cache, partial
+from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, cast, get_args, get_origin
 
@@ -41,7 +42,19 @@ _NAMES: Mapping[type[Dataclass], str] = {
 }
 """They are in files: never to be changed."""
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False, allow_nan=False)
+
+
+def _refused(constant: str) -> float:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if isfinite(value) else _refused(text[:20])
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite)
 
 
 def dumped(data: Json) -> bytes:
@@ -57,7 +70,7 @@ def loaded(body: object) -> Json:
     if not isinstance(body, bytes | str):
         raise ValueError(f"expected JSON, got {type(body).__name__}")  # noqa: TRY004 - one error for all that is damaged
     try:
-        return json.loads(body)
+        return _DECODER.decode(body if isinstance(body, str) else body.decode("utf-8", "surrogatepass"))
     except RecursionError:
         raise ValueError("nested too deeply") from None
 

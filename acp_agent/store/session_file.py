@@ -5,16 +5,16 @@
     record     core.sessions.SessionRecord
     conduct    core.conduct.Conduct
     tally      core.sessions.Tally
-    messages   the model's conversation: [{"role", "parts": [...]}, ...] (core.messages.Message)
+    messages   the model's conversation: [{"role", "parts": [...]}, ...] (core.messages.Message), at most 10,000
     knowledge, tokens    of core.sessions.HistoryState
     events     what was told: [{"at": milliseconds, "kind", "body": {...}}, ...], at most 10,000 (told_json.py)
 
 Members that have their default may be left out, and members nobody knows are passed over. Pieces of a message that
-follow one another are one event.
+follow one another are one event. What is taken back has at most 500,000 values, 16 Mi characters, and 100 levels.
 """
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
@@ -32,7 +32,10 @@ T = TypeVar("T")
 FORMAT = "acp-agent-session"
 VERSION = 1
 MOST_EVENTS = 10_000
-"""Events of a file that can be taken back."""
+"""Events of a file that can be taken back; and messages."""
+_MOST_VALUES = 500_000
+_MOST_CHARACTERS = 16 * 1024 * 1024
+_DEEPEST = 100
 
 
 class NotASessionFile(AgentError):
@@ -60,7 +63,7 @@ async def session_pieces(saved: Saved, told: AsyncIterator[ToldAt]) -> AsyncIter
 
 def json_text(value: Json) -> str:
     """JSON on one line that is UTF-8: half surrogate pairs are escapes."""
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -102,12 +105,12 @@ def read_session_file(data: JsonObject) -> tuple[Saved, tuple[ToldAt, ...]]:
         raise NotASessionFile(f"format: expected {FORMAT!r}, not {_short(data.get('format'))}")
     if data.get("version") != VERSION or isinstance(data["version"], bool):
         raise NotASessionFile(f"version: expected {VERSION}, not {_short(data.get('version'))}")
-    events = _list(data, "events")
-    if len(events) > MOST_EVENTS:
-        raise NotASessionFile(f"events: expected at most {MOST_EVENTS:,}, not {len(events):,}")
-    messages = tuple(
-        _at(f"messages[{n}]", lambda one=one: read(Message, one)) for n, one in enumerate(_list(data, "messages"))
-    )
+    events, given = _list(data, "events"), _list(data, "messages")
+    for name, items in (("events", events), ("messages", given)):
+        if len(items) > MOST_EVENTS:
+            raise NotASessionFile(f"{name}: expected at most {MOST_EVENTS:,}, not {len(items):,}")
+    _measure(data)
+    messages = tuple(_at(f"messages[{n}]", lambda one=one: read(Message, one)) for n, one in enumerate(given))
     saved = Saved(
         record=_at("record", lambda: read(SessionRecord, data.get("record"))),
         conduct=_at("conduct", lambda: read(Conduct, data.get("conduct", {}))),
@@ -119,6 +122,32 @@ def read_session_file(data: JsonObject) -> tuple[Saved, tuple[ToldAt, ...]]:
             f"knowledge: expected no more than the first message has parts, not {saved.history.knowledge}"
         )
     return saved, tuple(_at(f"events[{n}]", lambda n=n, one=one: _told(n + 1, one)) for n, one in enumerate(events))
+
+
+def _measure(data: Json) -> None:
+    """Raise NotASessionFile for more than anybody can show or give to a model."""
+    values, characters, level = 0, 0, [data]
+    for _ in range(_DEEPEST):
+        values += len(level)
+        if values > _MOST_VALUES:
+            raise NotASessionFile(f"session: expected at most {_MOST_VALUES:,} values")
+        characters += sum(len(value) for value in level if isinstance(value, str))
+        if characters > _MOST_CHARACTERS:
+            raise NotASessionFile(f"session: expected at most {_MOST_CHARACTERS:,} characters of text")
+        level = [inner for value in level for inner in _inner(value)]
+        if not level:
+            return
+    raise NotASessionFile(f"session: expected at most {_DEEPEST} levels")
+
+
+def _inner(value: Json) -> Iterable[Json]:
+    match value:
+        case dict():
+            return value.values()
+        case list():
+            return value
+        case _:
+            return ()
 
 
 def _told(seq: int, data: Json) -> ToldAt:

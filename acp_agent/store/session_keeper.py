@@ -21,10 +21,11 @@ _SAVED = """
     SELECT knowledge, tokens, conduct, tally, id, cwd, additional, title, created_at, updated_at, prompts, model
     FROM conversations WHERE id = ? AND cwd IS NOT NULL
 """
+_CHOSEN = "SELECT conduct FROM conversations WHERE id = ? AND cwd IS NOT NULL"
 _THERE = "SELECT 1 FROM conversations WHERE id = ? AND cwd IS NOT NULL"
 _PROMPTED = "UPDATE conversations SET prompts = prompts + ? WHERE id = ?"
 _TOUCHED = "UPDATE conversations SET updated_at = max(updated_at, ?) WHERE id = ?"  # the list never moves backwards
-_FORGOTTEN = "UPDATE conversations SET title = '', prompts = 0, knowledge = 0, tokens = 0 WHERE id = ?"
+_FORGOTTEN = "UPDATE conversations SET title = '', knowledge = 0, tokens = 0 WHERE id = ?"
 _TITLE = "UPDATE conversations SET title = ? WHERE id = ?"
 _MODEL = "UPDATE conversations SET model = ? WHERE id = ?"
 _CWD = "UPDATE conversations SET cwd = ? WHERE id = ?"
@@ -73,8 +74,15 @@ class SessionKeeper:
         """See core.sessions.Keeper.saved. What cannot be read of conduct and tally is as in a new session."""
         return await self._database.read_at_once(self._read)
 
+    async def conduct(self) -> Conduct | None:
+        """What the user has chosen, whoever wrote it; None when the session is not there. Raises StoreUnavailable."""
+        row = await self._database.read_at_once(
+            lambda connection: connection.execute(_CHOSEN, (self._column,)).fetchone()
+        )
+        return None if row is None else self._readable(Conduct(), row[0])
+
     async def forget(self) -> None:
-        """See core.sessions.Keeper.forget. What it took stays counted."""
+        """See core.sessions.Keeper.forget. What it took stays counted, and so do its prompts: it stays listed."""
 
         def step(connection: sqlite3.Connection) -> None:
             if connection.execute(_THERE, (self._column,)).fetchone() is None:
@@ -85,6 +93,7 @@ class SessionKeeper:
 
         await self._database.write_at_once(step)
         self._history = StoredHistory(self._column)
+        await self._database.empty_log()
 
     async def told(self, after: int = 0) -> AsyncGenerator[ToldAt]:
         """See core.sessions.Keeper.told. No transaction is open between two events; what cannot be read is left out."""

@@ -17,6 +17,7 @@ from acp_agent.store.private_file import private_file
 
 _FILE_DESCRIPTORS = "/dev/fd"
 """Those of whoever looks (Linux, macOS)."""
+_ATTEMPTS = 10
 
 
 class SessionLocks:
@@ -34,16 +35,25 @@ class SessionLocks:
     def take(self, session_id: str) -> bool:
         """Whether this process has the session, now or since before; False while another one has it.
 
+        To ask again is how to know: when the file was removed, another process may have taken it in a new one.
         Raises StoreUnavailable where nothing can be locked.
         """
         with self._ours():
-            taken = _lock(self._file(), session_id)
+            for _ in range(_ATTEMPTS):
+                fd = self._file()
+                taken = _lock(fd, session_id)
+                if _same(self._path, fd):  # a lock in a file that was removed just now keeps nobody out
+                    break
+            else:
+                raise OSError("another file is put in its place again and again")
         if taken:
             self._held.add(session_id)
+        else:
+            self._held.discard(session_id)
         return taken
 
     def holds(self, session_id: str) -> bool:
-        """Whether this process has the session."""
+        """Whether this process has the session, as far as it knows: it does not look."""
         return session_id in self._held
 
     def give_back(self, session_id: str) -> None:
@@ -62,7 +72,10 @@ class SessionLocks:
             self._opened = None
 
     def _file(self) -> int:
-        """The file that is at the path now. When that is another one than before, what we have is taken in it, too."""
+        """The file that is at the path now. When that is another one than before, what we have is taken in it, too.
+
+        What others have there already is lost.
+        """
         if self._closed:
             raise OSError("it is closed")
         if self._opened is not None and _same(self._path, self._opened[0]):
@@ -72,8 +85,7 @@ class SessionLocks:
             raise OSError("this process has it open already")
         stack, before = ExitStack(), self._opened
         self._opened = stack.enter_context(private_file(self._path)), stack
-        for session_id in self._held:
-            _lock(self._opened[0], session_id)
+        self._held = {session_id for session_id in self._held if _lock(self._opened[0], session_id)}
         if before is not None:
             before[1].close()
         return self._opened[0]

@@ -136,7 +136,9 @@ class SessionStore:
     async def delete(self, session_id: str) -> bool:
         """Remove a session with all that is its own; whether it was there. Who still writes to it is told."""
         key, now = to_column(session_id), self._now()
-        return await self._database.write_at_once(lambda connection: _remove(connection, key, now))
+        was_there = await self._database.write_at_once(lambda connection: _remove(connection, key, now))
+        await self._database.empty_log()
+        return was_there
 
     async def fork(self, source: str, target: SessionRecord, conduct: Conduct) -> bool:
         """Copy a session as it is at this moment, its tally too, to a new one; whether the source was there."""

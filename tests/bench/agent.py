@@ -27,7 +27,12 @@ class Agent:
         self.workspace.mkdir(parents=True, exist_ok=True)
         (home / "config.toml").write_text(config)
         names = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": str(home)}
-        ours = {"ACP_AGENT_CONFIG": str(home / "config.toml"), "ACP_AGENT_DATA_DIR": str(home / "data")}
+        ours = {
+            "ACP_AGENT_CONFIG": str(home / "config.toml"),
+            "ACP_AGENT_DATA_DIR": str(home / "data"),
+            "ACP_AGENT_LLM__LIST_MODELS": "false",  # no requests beside the measured ones
+            "ACP_AGENT_MEMORY__SESSIONS__TITLES": "prompt",
+        }
         self.born = time.monotonic()
         self._process = subprocess.Popen(
             command,

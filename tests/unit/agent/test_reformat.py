@@ -57,6 +57,7 @@ async def test_the_model_is_given_the_schema_the_mistake_and_the_arguments_and_n
         say("I cannot do that."),
         say('["path"]'),
         say('{"path": NaN}'),
+        say('{"path": 1e999}'),
         say('{"path": '),
         say("{" * 100_000 + "}"),
         say('{"a":' * 100_000 + "1" + "}" * 100_000),

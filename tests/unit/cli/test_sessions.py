@@ -94,6 +94,17 @@ def test_a_session_is_a_line_with_all_that_helps_to_find_it(data, capsys):
     ]
 
 
+def test_a_command_says_nothing_of_what_a_session_is_about(data, capsys):
+    command_first, words = UserMessage((TextPart("/status"),), "u"), UserMessage((TextPart("/tmp is full"),), "v")
+    keep(data, small("7aaa0000"), [command_first])
+    keep(data, small("8aaa0000"), [command_first, words])
+    command("list")
+    assert [line.partition("2025")[2][14:26].strip() for line in printed(capsys).splitlines()] == [
+        "/tmp is full",
+        "no title",
+    ]
+
+
 def test_a_list_may_be_of_one_folder_or_short_or_json(one, data, capsys):
     keep(data, small("8aaa0000"), [])
     command("list", cwd="/home/ada/site/")
@@ -134,6 +145,19 @@ def test_a_session_is_shown_by_the_beginning_of_its_id(one, capsys):
     lines = [json.loads(line) for line in printed(capsys).splitlines()]
     assert lines[0]["kind"] == "user"
     assert lines[0]["seq"] == 1
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_gets_json_it_cannot_act_on(data, capsys, monkeypatch, terminal):
+    evil = "a \x9b31m \u202e \x7f"
+    keep(data, small("7aaa0000", title=evil), [UserMessage((TextPart(evil),), "u")])
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    command("list", json=True)
+    command("show", id="7aaa0000", json=True)
+    listed, shown = printed(capsys).splitlines()
+    assert json.loads(listed)["title"] == json.loads(shown)["body"]["parts"][0]["text"] == evil
+    assert (listed + shown).isascii() is terminal
+    assert (listed + shown).isprintable() is terminal
 
 
 @pytest.mark.parametrize(

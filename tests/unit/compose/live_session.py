@@ -9,12 +9,13 @@ from uuid import uuid4
 
 from acp_agent.compose.assembly import Assembly
 from acp_agent.compose.choices import ModelChoices
+from acp_agent.compose.memory import GateMemories
 from acp_agent.compose.model_lists import ModelLists
 from acp_agent.compose.output import known_secrets
 from acp_agent.config.conduct import conduct_at_start
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.core.memory import Memories
-from acp_agent.core.sessions import SessionRecord
+from acp_agent.core.sessions import Saved, SessionRecord
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
 from acp_agent.execution.command_watchdog import CommandWatchdog
 from acp_agent.gates.grants import GrantStore
@@ -54,6 +55,7 @@ class Shop:
         self.credentials = CredentialStore(os.environ, lambda secrets: None)
         self.watchdog = CommandWatchdog()  # starts nothing before a command runs
         self.lists = ModelLists(os.environ, lambda: None)
+        self.gate_memories = GateMemories()
 
     def choices(self, loaded: Loaded) -> ModelChoices:
         llm = loaded.settings.llm
@@ -104,6 +106,7 @@ class LiveSession:
         self.root = self.root.resolve()
         self.work.mkdir(exist_ok=True)
         self.peer = YesPeer()
+        self.later: list[Any] = []  # what the session would do in the background
 
     @property
     def config(self) -> Path:
@@ -125,8 +128,8 @@ class LiveSession:
         new.write_text(text)
         os.replace(new, path)
 
-    def open(self, text: str | None = "") -> "LiveSession":
-        """Begin, with this configuration unless it is None."""
+    def open(self, text: str | None = "", saved: Saved | None = None) -> "LiveSession":
+        """Begin, with this configuration unless it is None, or go on with what was saved."""
         if text is not None:
             self.write(text)
         reload = partial(load, Flags(), os.environ, str(self.work))
@@ -137,14 +140,15 @@ class LiveSession:
 
         shop: Any = Shop(self.warnings, str(self.root), self.notes)
         self.session = Session(
-            Surroundings(self.peer, unused, shop.background, lambda: 0),  # pyright: ignore[reportArgumentType]
+            Surroundings(self.peer, unused, self.later.append, lambda: 0),  # pyright: ignore[reportArgumentType]
             Client(),
             Place(str(self.work)),
             SessionRecord("live", str(self.work)),
             conduct_at_start(loaded),
             shop.choices(loaded),
         )
-        self.tools = Assembly(shop, self.peer, self.session, loaded, reload).toolset  # pyright: ignore[reportArgumentType]
+        self.assembly = Assembly(shop, self.peer, self.session, loaded, reload, saved)  # pyright: ignore[reportArgumentType]
+        self.tools = self.assembly.toolset
         return self
 
     async def call(self, tool: str, **arguments: Any) -> ToolResult:

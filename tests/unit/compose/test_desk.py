@@ -104,6 +104,7 @@ async def test_a_mode_is_switched_for_the_next_prompt_and_told_when_it_is_anothe
     await desk.mode("ask")
     assert "expected one of code, architect, ask" in await desk.mode("nonsense")
     assert told == [Mode.ASK]
+    assert fixed.conduct.chosen == ("mode",)
     assert fixed.active.mode is Mode.CODE
 
 

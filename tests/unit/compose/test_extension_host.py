@@ -33,6 +33,7 @@ from acp_agent.protocol.answer import Answer
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.commands import ALWAYS, Name
 from acp_agent.protocol.errors import RpcError
+from acp_agent.protocol.options import set_mode, set_option
 from acp_agent.protocol.place import Place
 from acp_agent.protocol.session import Session, Surroundings
 from acp_agent.protocol.session_opening import Opening, SessionLimits
@@ -82,6 +83,11 @@ class Turns:
 
     def commands(self) -> set[str]:
         return ALWAYS | ({Name.MCP} if self._servers.status() else set())
+
+
+class Unnamed:
+    def close(self) -> None:
+        pass
 
 
 class Kept:
@@ -138,7 +144,7 @@ class World:
         mcp = McpOfSession(shop, session, approver, session.place.cwd, lambda _: None, lambda: None)
         mcp.servers = SessionServers(self.pins, self.background, session.add_notice, self._connect)
         mcp.start(loaded)
-        parts: Any = (Turns(mcp.servers), Kept(), None, Desk(session), Tools(loaded), mcp)
+        parts: Any = (Turns(mcp.servers), Kept(), Unnamed(), Desk(session), Tools(loaded), mcp)
         return SessionEngine(*parts)
 
     # ------------------------------------------------------------------------ as a workshop
@@ -215,6 +221,20 @@ async def test_a_session_from_elsewhere_brings_its_words_but_neither_its_leave_n
     assert [(each.seq, each.at) for each in told] == [(1, 10), (2, NOW), (3, 30)]
     assert [each.event for each in told] == [each.event for each in TOLD]
     assert await world.host.take_in(FOREIGN, TOLD) != taken
+
+
+async def test_a_session_from_elsewhere_brings_no_secret_of_this_place(world, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setenv("ACP_AGENT_DATA_DIR", str(world.root / "data"))
+    (world.root / "data").mkdir()
+    (world.root / "data" / "credentials.toml").write_text('[a]\nbase_url = ""\nkey = "stored-fake-4711-abcdef"\n')
+    words = f"{SECRET} stored-fake-4711-abcdef"
+    history = HistoryState((Message(Role.USER, (TextPart(words),)),), 0, 7)
+    foreign = replace(FOREIGN, record=replace(FOREIGN.record, title=words), history=history)
+    taken = await world.host.take_in(foreign, [ToldAt(1, 10, TextDelta(words, "m"))])
+    text = repr((await world.host.saved(taken), [each async for each in world.host.told(taken, 0)]))
+    assert text.count("[REDACTED") >= 6
+    assert "4711" not in text
 
 
 async def test_a_session_of_no_folder_is_not_taken_in(world):
@@ -362,10 +382,18 @@ async def test_a_folder_that_wants_more_care_gets_it_where_the_user_has_not_chos
         (careful / ".acp-agent").mkdir(parents=True)
         (careful / ".acp-agent" / "config.toml").write_text("[acp]\nauto_approve = 'suggest'\n")
         untouched, chosen = await world.session(), await world.session()
-        chosen.conduct.mode = Mode.ASK
+        set_mode(chosen.conduct, "ask")
         for session in (untouched, chosen):
             await world.host.move(session.id, str(careful))
         assert untouched.conduct == Conduct(auto_approve=AutoApprove.SUGGEST)
-        assert chosen.conduct == Conduct(Mode.ASK, AutoApprove.FULL_AUTO)
+        assert chosen.conduct == Conduct(Mode.ASK, AutoApprove.SUGGEST, chosen=("mode",))
+        (careful / ".acp-agent" / "config.toml").write_text("[tools]\nautonomy_level = 'readonly'\n")
+        await world.host.move(chosen.id, str(world.work))
+        set_option(chosen.conduct, "auto_approve", "auto-edit", chosen.choices)
+        await world.host.move(chosen.id, str(careful))
+        assert chosen.conduct == Conduct(
+            Mode.ASK, AutoApprove.AUTO_EDIT, readonly=True, chosen=("mode", "auto_approve")
+        )
+        assert (await world.host.saved(chosen.id)).conduct == chosen.conduct
         assert (await world.host.saved(untouched.id)).conduct == untouched.conduct
         assert os.path.basename(untouched.place.cwd) == "careful"

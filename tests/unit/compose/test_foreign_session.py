@@ -1,7 +1,9 @@
 """Whatever a session file says, an editor can be told of it."""
 
 import json
+import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import anyio
 from hypothesis import given, settings
@@ -11,9 +13,21 @@ from acp_agent.cli.editor.frames import Direction, Frame, Recording
 from acp_agent.compose.foreign_session import sound
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
-from acp_agent.core.events import TextDelta, ToolFinished, ToolStarted, UsageChanged, UserMessage
+from acp_agent.core.events import (
+    PlanChanged,
+    TextDelta,
+    ThoughtDelta,
+    Told,
+    ToolFinished,
+    ToolStarted,
+    UsageChanged,
+    UserMessage,
+)
+from acp_agent.core.messages import Message, OpaquePart, Role, TextPart, ThoughtPart, ToolResultPart, ToolUsePart
+from acp_agent.core.plan import PlanEntry
+from acp_agent.core.prompt import LinkPart, ResourcePart
 from acp_agent.core.sessions import HistoryState, Saved, SessionRecord, Tally, ToldAt
-from acp_agent.core.types import Diff, JsonObject, Location, ToolKind, ToolResult
+from acp_agent.core.types import Diff, ImagePart, JsonObject, Location, ToolKind, ToolResult
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.replay import replayed
@@ -62,6 +76,75 @@ def test_it_can_be_listed_and_shown_and_what_is_shown_is_of_the_protocol(told, c
         frame = {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}}
         recording.add(Frame(Direction.FROM_AGENT, frame, 0))
     assert schema.violations(recording) == []
+
+
+EVIL = "![x](https://evil.example/p.png) \x1b[31mred\u202e\x9b1m secret-4711"
+MEANT = "![x]\\(https://evil.example/p.png) red [gone]"
+PICTURE, PROGRAM, NONSENSE = (
+    ImagePart("aGk=", "image/png"),
+    ImagePart("aGk=", "image/svg+xml"),
+    ImagePart("!", "image/png"),
+)
+
+
+def mended(*told: Told, messages: tuple[Message, ...] = ()) -> tuple[Saved, list[Told]]:
+    foreign = Saved(SessionRecord("x", "/p", ("/q",), EVIL), Conduct(), Tally(), HistoryState(messages))
+    at = [ToldAt(n, 1, event) for n, event in enumerate(told)]
+    saved, events = sound(foreign, at, Conduct(), NOW, lambda text: text.replace("secret-4711", "[gone]"))
+    return saved, [each.event for each in events]
+
+
+def test_what_is_shown_of_it_loads_no_picture_hides_nothing_and_has_no_secret():
+    failure = ToolFailure(ToolErrorCategory.POLICY_BLOCKED, EVIL)
+    result = ToolResult(EVIL, EVIL, {"stdout": [EVIL]}, failure=failure, images=(PICTURE, PROGRAM, NONSENSE))
+    saved, told = mended(
+        UserMessage((TextPart(EVIL), LinkPart(EVIL, EVIL), ResourcePart(EVIL, EVIL), PICTURE, PROGRAM, NONSENSE), "u"),
+        TextDelta(EVIL, "m"),
+        ThoughtDelta(EVIL, "m"),
+        PlanChanged((PlanEntry(EVIL),)),
+        ToolStarted("c", EVIL, EVIL, ToolKind.EXECUTE, {"command": EVIL}),
+        ToolFinished("c", EVIL, result, 1.0),
+    )
+    text = repr((saved, told))
+    assert "secret-4711" not in text
+    assert "](https" not in re.sub(r"(raw_input|envelope)=\{[^}]*\}", "", text), "what is data stays as it was"
+    assert not any(character in text for character in ("\\x1b", "\\u202e", "\\x9b"))
+    assert saved.record.title == MEANT
+    assert told[1] == TextDelta(MEANT, "m")
+    assert told[4] == ToolStarted("c", MEANT, MEANT, ToolKind.EXECUTE, {"command": MEANT.replace("\\", "")})
+    assert isinstance(told[5], ToolFinished)
+    assert told[5].result.images == (PICTURE,)
+    assert isinstance(told[0], UserMessage)
+    assert [part for part in told[0].parts if isinstance(part, ImagePart)] == [PICTURE]
+    assert len(told[0].parts) == 6
+
+
+def test_it_points_to_nothing_outside_its_folders():
+    inside = (Location("/p", 1), Location("/p/a"), Location("/q/a/b", 3))
+    outside = tuple(map(Location, ("/etc/passwd", "a", "../x", "/p/../etc/passwd", "/pq", "/", "", "/p/\0")))
+    diffs = (Diff("/p/a", None, "x"), Diff("/root/.bashrc", "a", "b"), Diff("b", "a", "b"))
+    _, told = mended(
+        ToolStarted("c", "n", "t", ToolKind.EDIT, {}, outside + inside, diffs),
+        ToolFinished("c", "n", ToolResult("x", locations=outside + inside, diffs=diffs), 1.0),
+    )
+    started, finished = told
+    assert isinstance(started, ToolStarted)
+    assert isinstance(finished, ToolFinished)
+    assert (started.locations, started.diffs) == (inside, diffs[:1])
+    assert (finished.result.locations, finished.result.diffs) == (inside, diffs[:1])
+
+
+def test_the_model_is_given_its_words_without_what_nobody_sees_and_what_is_its_providers_as_it_was():
+    opaque = OpaquePart("anthropic", {"sealed": "\x1b secret-4711"})
+    thought = ThoughtPart("hm\u200b", "anthropic", {"sealed": "\x1b"})
+    parts = (TextPart("a\u200bb secret-4711"), PROGRAM, opaque, thought, ToolUsePart("1", "read", {"x": "secret-4711"}))
+    answer = ToolResultPart("1", "\x1b[1msecret-4711", images=(PICTURE, NONSENSE))
+    saved, _ = mended(messages=(Message(Role.ASSISTANT, parts), Message(Role.USER, (answer,))))
+    first, second = saved.history.messages
+    assert first.parts[0] == TextPart("ab [gone]")
+    assert isinstance(first.parts[1], TextPart)
+    assert first.parts[2:] == (opaque, replace(thought, text="hm"), ToolUsePart("1", "read", {"x": "[gone]"}))
+    assert second.parts == (ToolResultPart("1", "[gone]", images=(PICTURE,)),)
 
 
 async def shown(told: list[ToldAt]) -> list[JsonObject]:

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.agent.history import History
+from acp_agent.agent.restored import restored
 from acp_agent.compose.kept_history import KeptHistory
 from acp_agent.core.messages import (
     ImagePart,
@@ -17,6 +18,7 @@ from acp_agent.core.messages import (
     ToolResultPart,
     ToolUsePart,
 )
+from acp_agent.core.sessions import HistoryState
 from acp_agent.output.redaction import KnownSecrets, Redactor
 
 SECRET = "tok-obviously-fake-4711-abcdef"
@@ -150,3 +152,23 @@ def test_whatever_happens_to_a_conversation_what_is_kept_is_it_without_secrets(s
                 kept.state()
     assert kept.state() == KeptHistory(history, redact).state()
     assert SECRET not in repr(kept.state())
+
+
+def test_what_the_store_has_already_is_not_looked_at_again() -> None:
+    before = (user(TextPart(SECRET)), agent(TextPart("yes")), user(TextPart("two")), agent(TextPart("no")))
+    history = restored(HistoryState(before))
+    kept = KeptHistory(history, redactor(), before)
+    assert kept.state().messages == before
+    assert all(one is two for one, two in zip(kept.state().messages, before, strict=True))
+    history.append(user(TextPart(f"more of {SECRET}")))
+    assert kept.state().messages[:4] == before
+    assert SECRET not in repr(kept.state().messages[4])
+
+
+def test_what_became_of_damaged_messages_is_kept_anew() -> None:
+    before = (user(TextPart("one")), agent(ToolUsePart("1", "bash", {"command": SECRET})), agent(TextPart("yes")))
+    history = restored(HistoryState(before))
+    state = KeptHistory(history, redactor(), before).state()
+    assert state.messages[0] is before[0]
+    assert len(state.messages) == len(history.messages())
+    assert state.messages[-1] == before[-1]

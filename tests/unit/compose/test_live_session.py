@@ -9,6 +9,7 @@ from acp_agent.core.conduct import AutoApprove, Mode
 from acp_agent.core.errors import Refused
 from acp_agent.core.types import Access
 from acp_agent.core.web import WebCaller
+from acp_agent.protocol.options import set_mode
 from tests.unit.compose.live_session import LiveSession
 
 pytestmark = pytest.mark.anyio
@@ -250,10 +251,10 @@ async def test_the_first_good_file_sets_mode_and_level_unless_the_user_has_chose
     assert (live.session.active.mode, live.session.active.auto_approve) == (Mode.ASK, AutoApprove.AUTO_EDIT)
     assert [update["sessionUpdate"] for update in live.peer.posted] == ["current_mode_update", "config_option_update"]
     live.open(BROKEN)
-    live.session.conduct.mode = Mode.ARCHITECT
-    live.write("[acp]\nmode = 'code'\nauto_approve = 'full-auto'\n")
+    set_mode(live.session.conduct, "architect")
+    live.write("[acp]\nmode = 'code'\n[tools]\nautonomy_level = 'readonly'\n")
     await live.runs("touch x")
-    assert (live.session.conduct.mode, live.session.conduct.auto_approve) == (Mode.ARCHITECT, AutoApprove.SUGGEST)
+    assert (live.session.conduct.mode, live.session.conduct.readonly) == (Mode.ARCHITECT, True)
 
 
 async def test_later_changes_leave_mode_and_level_to_the_user(live: LiveSession):

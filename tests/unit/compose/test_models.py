@@ -47,6 +47,7 @@ class Session:
     servers: Sequence[ScriptedHttp]
     told: list[str] = field(default_factory=list)
     chosen: Chosen = field(default_factory=Chosen)
+    by_model: dict[str, Chosen] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
 
     async def emit(self, event: Event) -> None:
@@ -96,7 +97,9 @@ async def session(*replies: list[Reply], llm: dict[str, Any] | None = None, **mo
 
         loaded = Loaded(settings, (), {}, "config.toml")
         made: list[Session] = []
-        models = SessionModels(catalog, lambda: loaded, str, tell, lambda: made[0].chosen)
+        models = SessionModels(
+            catalog, lambda: loaded, str, tell, lambda model: made[0].by_model.get(model, made[0].chosen)
+        )
         made.append(Session(models, settings, servers, told))
         yield made[0]
         for each in catalogs:
@@ -179,14 +182,16 @@ async def test_what_runs_turns_is_built_again_only_when_something_else_was_chose
         assert [one is other for one, other in pairwise(built)] == [True, False, False]
 
 
-async def test_level_and_temperature_go_into_the_requests_of_the_chosen_model_alone():
+async def test_level_and_temperature_go_into_the_requests_of_each_model_that_takes_them():
     effort = {"models": [{"id": "p0:", "thinking": True, "effort": "low"}], "fallback": ["p1:m"]}
     async with session([says("a"), DOWN, DOWN], [says("b")], llm=effort) as s:
-        s.chosen = Chosen(thought_level="high")
+        s.by_model = {"p0:m": Chosen(thought_level="high"), "p1:m": Chosen(temperature="precise")}
         await ask(await s.models.answering())
         assert json.loads(s.servers[0].requests[0].body)["reasoning_effort"] == "high"
         await ask(await s.models.answering())
-        assert "reasoning_effort" not in json.loads(s.servers[1].requests[0].body)
+        second = json.loads(s.servers[1].requests[0].body)
+        assert "reasoning_effort" not in second
+        assert second["temperature"] == 0.2
     async with session([says("a")]) as s:
         s.chosen = Chosen(temperature="creative")
         await ask(await s.models.answering())

@@ -1,6 +1,6 @@
 """When a session gets its title (A12.13, A18.1)."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +9,7 @@ import anyio.abc
 import pytest
 
 from acp_agent.compose.naming import Naming
-from acp_agent.core.errors import ConfigError
+from acp_agent.core.errors import ConfigError, StoreUnavailable
 from acp_agent.core.messages import StopReason
 from acp_agent.core.sessions import SessionRecord
 from acp_agent.protocol.answer import Answer
@@ -21,10 +21,16 @@ DONE = Answer(StopReason.END_TURN)
 
 @dataclass
 class Named:
-    """A session as far as naming knows it, with its titles; `better` is what a model says."""
+    """A session as far as naming knows it, with its titles; `better` is what a model says, once `slow` is set.
+
+    past   what the user has sent so far
+    """
 
     title: str = ""
     better: str = "A better title"
+    past: tuple[str, ...] = ()
+    readable: bool = True
+    slow: anyio.Event | None = None
     titles: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
 
@@ -36,12 +42,20 @@ class Named:
     async def set_title(self, title: str) -> None:
         self.titles.append(title)
 
+    async def prompts(self) -> AsyncGenerator[str]:
+        if not self.readable:
+            raise StoreUnavailable("it is damaged")
+        for prompt in self.past:
+            yield prompt
+
     def first(self, prompt: str, session: str) -> str:
         assert session == self.id
         return prompt[:10]
 
     async def ask(self, prompt: str) -> str:
         self.asked.append(prompt)
+        if self.slow is not None:
+            await self.slow.wait()
         return self.better
 
 
@@ -144,3 +158,52 @@ async def test_a_conversation_that_begins_anew_is_named_anew(tasks: anyio.abc.Ta
     await anyio.wait_all_tasks_blocked()
     await names.answered(DONE)
     assert named.titles == ["other", "A better title"]
+
+
+async def test_a_title_made_up_for_what_was_cleared_never_comes_back(tasks: anyio.abc.TaskGroup) -> None:
+    named = Named()
+    names = naming(named, tasks)
+    names.began("the old talk")
+    await anyio.wait_all_tasks_blocked()
+    named.slow = anyio.Event()
+    tasks.start_soon(names.answered, DONE)
+    await anyio.wait_all_tasks_blocked()
+    names.forget()
+    names.began("new")
+    named.slow.set()
+    await anyio.wait_all_tasks_blocked()
+    assert named.titles == ["the old ta", "new"]
+    await names.answered(DONE)
+    assert named.titles[2:] == ["A better title"]
+
+
+async def test_a_title_that_comes_when_the_engine_is_gone_is_dropped(tasks: anyio.abc.TaskGroup) -> None:
+    named = Named()
+    names = naming(named, tasks)
+    names.began("one")
+    await anyio.wait_all_tasks_blocked()
+    named.slow = anyio.Event()
+    tasks.start_soon(names.answered, DONE)
+    await anyio.wait_all_tasks_blocked()
+    names.close()
+    named.slow.set()
+    await anyio.wait_all_tasks_blocked()
+    assert named.titles == ["one"]
+
+
+async def test_the_better_title_nobody_waited_for_is_made_up_by_the_process_that_goes_on(
+    tasks: anyio.abc.TaskGroup,
+) -> None:
+    named = Named("Fix the te", past=("/status", "Fix the tests please", "more"))
+    names = naming(named, tasks)
+    names.began("next")
+    for _ in range(2):
+        await names.answered(DONE)
+    assert (named.titles, named.asked) == (["A better title"], ["Fix the tests please"])
+
+
+async def test_a_store_that_cannot_be_read_costs_the_better_title_alone(tasks: anyio.abc.TaskGroup) -> None:
+    named = Named("Fix the te", past=("Fix the tests please",), readable=False)
+    names = naming(named, tasks)
+    await names.answered(DONE)
+    assert named.titles == []

@@ -73,6 +73,14 @@ def test_what_was_taken_is_added_to_what_was_taken_before() -> None:
     assert rig.kept.state().model == "p:m"
 
 
+def test_what_the_user_typed_before_is_remembered() -> None:
+    rig = Rig()
+    rig.kept.take_up(Tally(), ("later read https://e.example/page, and src/made.py",))
+    assert rig.memory.urls.knows("https://e.example/page")
+    assert not rig.memory.urls.knows("https://e.example/other")
+    assert rig.memory.mentioned.has("made.py")
+
+
 def test_how_full_the_window_is_comes_with_what_all_of_it_cost() -> None:
     rig = Rig(Tally(500, 1000, cost=1.5))
     assert rig.kept.measured(UsageChanged(600, 2000)) == UsageChanged(600, 2000, 1.5)

@@ -16,6 +16,7 @@ def test_stored_keys_are_read_by_nobody_even_where_the_session_covers_them(tmp_p
     (tmp_path / "config.toml").touch()
     loaded = load(Flags(config=str(tmp_path / "config.toml")), {})
     with session_roots(loaded, str(tmp_path), for_shell=for_shell) as roots:
-        with pytest.raises(Refused, match="the agent's own keys"):
-            roots.resolve("data/credentials.toml", Access.READ)
+        for name in ("credentials.toml", "credentials.toml.damaged-1", "acp-agent.db-wal", "sessions.lock"):
+            with pytest.raises(Refused, match="the agent's own keys"):
+                roots.resolve(f"data/{name}", Access.READ)
         assert roots.resolve("data/acp-permissions.toml", Access.READ)

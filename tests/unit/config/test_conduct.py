@@ -1,7 +1,13 @@
 """What a session may do by itself at its start, from all sources together."""
 
-from acp_agent.config.conduct import conduct_at_start
-from acp_agent.core.conduct import AutoApprove, Autonomy
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_agent.config.conduct import conduct_at_start, conduct_taken_up
+from acp_agent.core.conduct import LEAVE, AutoApprove, Autonomy, Conduct, Mode
 
 SUGGEST, EDIT, FULL = AutoApprove.SUGGEST, AutoApprove.AUTO_EDIT, AutoApprove.FULL_AUTO
 
@@ -21,3 +27,62 @@ def test_a_session_starts_as_the_configuration_says(loading):
     assert start("", full) == (SUGGEST, False, Autonomy.SUPERVISED)
     assert start(full, "tools.autonomy_level = 'readonly'") == (SUGGEST, True, Autonomy.READONLY)
     assert start("tools.autonomy_level = 'readonly'", full) == (SUGGEST, True, Autonomy.READONLY)
+
+
+# ------------------------------------------------------------------------------------- taken up again
+
+MODES, LEVELS = [*Mode], [AutoApprove.FULL_AUTO, AutoApprove.AUTO_EDIT, AutoApprove.SUGGEST]  # the loosest first
+CONDUCTS = st.builds(
+    Conduct,
+    st.sampled_from(MODES),
+    st.sampled_from(LEVELS),
+    st.booleans(),
+    st.sampled_from(["", "a:b"]),
+    chosen=st.sets(st.sampled_from(LEAVE)).map(lambda names: tuple(name for name in LEAVE if name in names)),
+)
+
+
+def tightness(conduct: Conduct) -> tuple[int, int, int]:
+    return MODES.index(conduct.mode), LEVELS.index(conduct.auto_approve), int(conduct.readonly)
+
+
+@given(CONDUCTS, CONDUCTS, CONDUCTS)
+def test_no_session_is_taken_up_with_more_leave_than_the_user_took_or_the_configuration_gives(saved, start, most):
+    taken = saved.taken_up(start, most)
+    sources = [saved if name in saved.chosen else start for name in LEAVE]
+    for at, (source, now) in enumerate(zip(sources, tightness(taken), strict=True)):
+        assert now == max(tightness(source)[at], tightness(most)[at])
+    assert (taken.model, taken.chosen) == (saved.model, saved.chosen)
+    assert taken.taken_up(start, most) == taken
+
+
+CHOSEN = Conduct(Mode.CODE, FULL, chosen=LEAVE)
+
+
+@pytest.mark.parametrize(
+    ("user", "folder", "mode", "level", "readonly"),
+    [
+        ("", "", Mode.CODE, FULL, False),
+        ("acp.mode = 'ask'\nacp.auto_approve = 'suggest'\n", "", Mode.CODE, FULL, False),
+        ("tools.autonomy_level = 'readonly'\n", "", Mode.CODE, FULL, True),
+        ("", "tools.autonomy_level = 'readonly'\n", Mode.CODE, SUGGEST, True),
+        ("", "tools.autonomy_level = 'supervised'\n", Mode.CODE, SUGGEST, False),
+        ("acp.auto_approve = 'full-auto'\n", "tools.autonomy_level = 'supervised'\n", Mode.CODE, EDIT, False),
+        ("acp.auto_approve = 'full-auto'\n", "acp.auto_approve = 'auto-edit'\n", Mode.CODE, EDIT, False),
+        ("", "acp.mode = 'architect'\n", Mode.ARCHITECT, FULL, False),
+    ],
+)
+def test_what_the_user_chose_holds_but_for_what_is_forbidden_by_now(loading, user, folder, mode, level, readonly):
+    conduct, told = conduct_taken_up(loading(user, folder), CHOSEN)
+    assert (conduct.mode, conduct.auto_approve, conduct.readonly) == (mode, level, readonly)
+    assert bool(told) == (conduct != CHOSEN)
+    assert ("it only reads" in told) == readonly
+
+
+def test_what_the_user_has_not_chosen_is_the_configurations(loading):
+    for name, user in product(LEAVE, ["acp.mode = 'ask'\n", "acp.auto_approve = 'auto-edit'\n"]):
+        loaded = loading(user)
+        start = conduct_at_start(loaded)
+        conduct, _ = conduct_taken_up(loaded, Conduct(Mode.ASK, FULL, readonly=True, chosen=(name,)))
+        assert all(getattr(conduct, each) == getattr(start, each) for each in LEAVE if each != name)
+    assert conduct_taken_up(loading(""), Conduct(Mode.ASK, readonly=True)) == (Conduct(), "")

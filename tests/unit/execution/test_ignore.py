@@ -173,3 +173,12 @@ def test_it_agrees_with_git(tmp_path_factory: pytest.TempPathFactory, outer: lis
         assert kept(root) == {name for name in listed.stdout.decode().split("\0") if name}, (outer, inner)
     finally:
         root.close()
+
+
+def test_a_second_name_of_another_file_is_not_opened(tmp_path: Path) -> None:
+    (tmp_path / "closed").write_text("*.log\n")
+    (tmp_path / "c.log").touch()
+    (tmp_path / ".gitignore").hardlink_to(tmp_path / "closed")
+    root = Root(str(tmp_path))
+    assert "c.log" in kept(root)
+    root.close()

@@ -38,12 +38,36 @@ async def test_the_keys_among_them_are_not_read_either(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "keys.toml").write_text("key = 'obviously fake'")
     (tmp_path / "data" / "credentials.toml").symlink_to("../keys.toml")
-    own = OwnFiles((str(tmp_path / "data"),), keys=(str(tmp_path / "data" / "credentials.toml"),))
+    own = OwnFiles((str(tmp_path / "data"),), closed=(str(tmp_path / "data" / "credentials.toml"),))
     with Roots(str(tmp_path), policy=own) as roots:
         for path in ("data/credentials.toml", "keys.toml"):
             with pytest.raises(Refused, match="the agent's own keys"):
                 await LocalFileSystem(roots).read_text(path)
     assert own(str(tmp_path / "data" / "Credentials.TOML"), Access.READ) is not None
+
+
+CLOSED = ("a.db", "A.DB-wal", "a.db-shm", "a.db-journal", "a.db.lock", "keys.toml.damaged-3", ".keys.toml-x1")
+
+
+@pytest.mark.parametrize("name", [*CLOSED, "twin", "link"])
+async def test_a_file_whose_locks_or_keys_matter_is_opened_by_nobody_under_any_name(tmp_path: Path, name: str) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for each in CLOSED:
+        (data / each).write_text("needle")
+    (data / "twin").hardlink_to(data / "a.db")
+    (data / "link").symlink_to("a.db")
+    (data / "plain.jsonl").write_text("needle")
+    (data / "other").hardlink_to(data / "plain.jsonl")
+    own = OwnFiles((str(data),), closed=(str(data / "a.db"), str(data / "keys.toml")))
+    with Roots(str(tmp_path), policy=own) as roots:
+        files = LocalFileSystem(roots)
+        with pytest.raises(Refused, match="the agent's own keys or sessions"):
+            await files.read_text(f"data/{name}")
+        with pytest.raises(Refused, match="the agent's own keys or sessions"):
+            await files.copy(f"data/{name}", "copy")
+        assert not roots.allows(str(data / name).replace("link", "a.db"), Access.READ), "a search passes it over"
+        assert await files.read_text("data/other") == "needle"
 
 
 @pytest.mark.parametrize("access", [Access.WRITE, Access.MOVE, Access.DELETE])

@@ -251,3 +251,28 @@ async def test_through_the_catalog_only_ollamas_models_are_asked_about_one_by_on
         await catalog.aclose()
     assert (described.context_window, described.tools, described.images) == (40_960, False, True)
     assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("said", "title"),
+    [
+        ("\x1b[31m\u202eGPT\n 5", "GPT 5"),
+        ("![x](https://evil.example/p)", "![x]\\(https://evil.example/p)"),
+        ("A" * 100_000, "A" * 120),
+        ("\u202e\x07 \n", "m1"),
+        (None, "m1"),
+    ],
+)
+async def test_what_a_server_calls_a_model_is_one_short_harmless_line(said: str | None, title: str) -> None:
+    [claude] = await listed(ProviderType.ANTHROPIC, listing(data=[{"id": "m1", "display_name": said}]))
+    [gpt] = await listed(ProviderType.OPENAI, listing(data=[{"id": "m1", "name": said}]))
+    assert [claude.title, gpt.title] == [title, title]
+
+
+async def test_an_id_that_reads_as_a_picture_is_no_picture_in_its_title() -> None:
+    name = "![x](https://evil.example/p)"
+    found = [
+        *await listed(ProviderType.OPENAI, listing(data=[{"id": name}])),
+        *await listed(ProviderType.OLLAMA, listing(models=[{"name": name}])),
+    ]
+    assert [(info.model, info.title) for info in found] == [(name, name.replace("](", "]\\("))] * 2

@@ -2,6 +2,7 @@
 
 import pytest
 
+from acp_agent.capabilities import EXT_METHODS
 from acp_agent.core.errors import ConfigError
 from acp_agent.protocol.authentication import AuthState
 from acp_agent.protocol.errors import RpcError
@@ -9,8 +10,8 @@ from acp_agent.protocol.errors import RpcError
 pytestmark = pytest.mark.anyio
 
 WORK = ["session/new", "session/load", "session/resume", "session/fork", "session/list", "session/prompt"]
-WORK += ["session/set_mode", "session/set_config_option"]
-ALWAYS = ["initialize", "authenticate", "logout", "session/close", "session/delete", "session/cancel", "_acp_agent/x"]
+WORK += ["session/set_mode", "session/set_config_option", *EXT_METHODS, "session/whatever_comes"]
+ALWAYS = ["initialize", "authenticate", "logout", "session/close", "session/delete", "session/cancel"]
 
 
 def refused(state: AuthState, methods: list[str]) -> list[str]:
@@ -28,7 +29,7 @@ async def test_nobody_has_to_authenticate_first():
     assert refused(AuthState(list), WORK + ALWAYS) == []
 
 
-async def test_after_logout_sessions_wait_for_authenticate_and_the_rest_does_not():
+async def test_after_logout_all_that_shows_or_does_something_waits_for_authenticate():
     removed: list[str] = []
     state = AuthState(lambda: removed.append("keys"))
     assert await state.logout() == {}

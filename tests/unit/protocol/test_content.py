@@ -2,18 +2,18 @@
 
 import base64
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import pytest
 
-from acp_agent.core.messages import ImagePart, TextPart
-from acp_agent.core.prompt import LinkPart, ResourcePart
+from acp_agent.core.messages import ImagePart, Message, TextPart
+from acp_agent.core.prompt import LinkPart, PromptPart, ResourcePart
 from acp_agent.execution.local_files import LocalFileSystem
 from acp_agent.execution.read_policy import DENIED, NOT_ALLOWED, ReadPolicy
 from acp_agent.execution.roots import Roots
 from acp_agent.protocol import wire
-from acp_agent.protocol.content import IMAGE_LIMIT, MAX_FILES, MAX_IMAGES, TEXT_LIMIT, Prompt, read_prompt
+from acp_agent.protocol.content import IMAGE_LIMIT, MAX_FILES, MAX_IMAGES, TEXT_LIMIT, Prompt
 from acp_agent.protocol.errors import RpcError
 from acp_agent.protocol.linked_files import FILE_LIMIT, read_file
 from acp_agent.protocol.links import Target, target
@@ -26,7 +26,13 @@ pytestmark = pytest.mark.anyio
 PIXEL = base64.b64encode(b"not really a picture").decode()
 
 
-async def read(folder: Path, *blocks: dict[str, Any], diagnostics: str | None = None) -> Prompt:
+class Given(NamedTuple):
+    message: Message
+    parts: tuple[PromptPart, ...]
+    skipped: list[str]
+
+
+async def read(folder: Path, *blocks: dict[str, Any], diagnostics: str | None = None) -> Given:
     """The prompt of a session in this folder."""
 
     async def asked() -> str:
@@ -35,7 +41,9 @@ async def read(folder: Path, *blocks: dict[str, Any], diagnostics: str | None = 
     parsed = wire.prompt_blocks({"sessionId": "s", "prompt": list(blocks)})
     with Roots(str(folder)) as roots:
         files = LocalFileSystem(roots, ripgrep=None)
-        return await read_prompt(parsed, files, FakeWeb(), lsp_diagnostics=None if diagnostics is None else asked)
+        prompt = await Prompt.sent(parsed)
+        message = await prompt.read(files, FakeWeb(), None if diagnostics is None else asked)
+        return Given(message, prompt.parts, prompt.skipped)
 
 
 def words(text: str) -> dict[str, Any]:
@@ -50,14 +58,13 @@ def image(data: str, mime_type: str = "image/png") -> dict[str, Any]:
     return {"type": "image", "data": data, "mimeType": mime_type}
 
 
-def text_of(prompt: Prompt) -> str:
+def text_of(prompt: Given) -> str:
     return prompt.message.text
 
 
-async def test_texts_are_joined_and_the_first_one_may_hold_a_command(tmp_path: Path) -> None:
+async def test_texts_are_joined(tmp_path: Path) -> None:
     prompt = await read(tmp_path, {"type": "text", "text": "/help me"}, {"type": "text", "text": "b"})
     assert prompt.message.parts == (TextPart("/help me\nb"),)
-    assert prompt.command == "/help me"
 
 
 async def test_a_prompt_over_the_limit_is_an_invalid_request(tmp_path: Path) -> None:
@@ -241,14 +248,13 @@ async def test_what_may_not_be_read_is_not_linked_either(tmp_path: Path) -> None
     links = ["secrets", "secrets/a.txt", "src/alias.txt", "docs/a.txt", "docs", "src/a.txt"]
     blocks = [{"type": "resource_link", "uri": (tmp_path / link).as_uri(), "name": link} for link in links]
     with Roots(str(tmp_path), policy=policy) as roots:
-        prompt = await read_prompt(
-            wire.prompt_blocks({"sessionId": "s", "prompt": blocks}), LocalFileSystem(roots, ripgrep=None), FakeWeb()
-        )
+        prompt = await Prompt.sent(wire.prompt_blocks({"sessionId": "s", "prompt": blocks}))
+        message = await prompt.read(LocalFileSystem(roots, ripgrep=None), FakeWeb())
     assert [line.rpartition(": ")[2] for line in prompt.skipped] == [DENIED, DENIED, DENIED, NOT_ALLOWED]
-    assert 'name="docs" type="folder"' in text_of(prompt)
-    assert "in src" in text_of(prompt)
-    assert "in secrets" not in text_of(prompt)
-    assert "in docs" not in text_of(prompt)
+    assert 'name="docs" type="folder"' in message.text
+    assert "in src" in message.text
+    assert "in secrets" not in message.text
+    assert "in docs" not in message.text
 
 
 WINDOWS = Target(refused="a Windows path, which leads nowhere on this machine")
@@ -328,7 +334,7 @@ async def test_what_was_sent_is_kept_as_it_was_to_be_shown_again_without_secrets
     ]
     prompt = await read(tmp_path, *blocks)
     assert [content_block(part) for part in prompt.parts] == blocks
-    assert redacted(prompt.parts, lambda text: text.replace("hunter2", "[REDACTED]")) == (
+    assert await redacted(prompt.parts, lambda text: text.replace("hunter2", "[REDACTED]")) == (
         TextPart("my [REDACTED]"),
         LinkPart(str(tmp_path / "a"), "a"),
         ResourcePart("file:///b", "[REDACTED]", "text/plain"),

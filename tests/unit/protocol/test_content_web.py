@@ -1,14 +1,16 @@
 """Linked pages in prompts: read where the user put them, fenced, and never in the way of the prompt."""
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from acp_agent.core.errors import Refused
+from acp_agent.core.messages import Message
+from acp_agent.core.prompt import PromptPart
 from acp_agent.core.web import WebCaller, WebPage
 from acp_agent.protocol import wire
-from acp_agent.protocol.content import TEXT_LIMIT, Prompt, read_prompt
+from acp_agent.protocol.content import TEXT_LIMIT, Prompt
 from acp_agent.protocol.linked_pages import MAX_PAGES, read_pages
 from tests.fakes.fake_web import FakeWeb
 from tests.fakes.memory_files import MemoryFileSystem
@@ -26,9 +28,16 @@ def words(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-async def read(web: FakeWeb, *blocks: dict[str, Any]) -> Prompt:
+class Given(NamedTuple):
+    message: Message
+    parts: tuple[PromptPart, ...]
+    skipped: list[str]
+
+
+async def read(web: FakeWeb, *blocks: dict[str, Any]) -> Given:
     parsed = wire.prompt_blocks({"sessionId": "s", "prompt": list(blocks)})
-    return await read_prompt(parsed, MemoryFileSystem(), web)
+    prompt = await Prompt.sent(parsed)
+    return Given(await prompt.read(MemoryFileSystem(), web), prompt.parts, prompt.skipped)
 
 
 @pytest.fixture

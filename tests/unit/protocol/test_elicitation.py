@@ -98,6 +98,31 @@ async def test_a_form_of_a_server_names_it_and_hides_nothing():
     assert answer.content == {"pick": "hunter2"}
 
 
+async def test_no_words_of_a_question_have_an_editor_fetch_a_picture_and_values_stay_as_they_are():
+    picture, harmless = "![x](https://evil.example/p)", r"![x]\(https://evil.example/p)"
+    field: JsonObject = {
+        "type": "string",
+        "title": picture,
+        "description": picture,
+        "default": picture,
+        "oneOf": [{"const": picture, "title": picture}],
+    }
+    form = Form(picture, {"type": "object", "properties": {"p": field}}, source="jira")
+    answer, params = await asked(form, **accepts(p=picture))
+
+    assert answer.content == {"p": picture}
+    assert params["message"] == f"MCP server 'jira' asks: {harmless}"
+    assert params["requestedSchema"]["properties"]["p"] == {
+        "type": "string",
+        "title": harmless,
+        "description": harmless,
+        "default": picture,
+        "oneOf": [{"const": picture, "title": harmless}],
+    }
+    _, params = await asked(Visit(picture, "https://login.example/x", "visit-1"), result={"action": "cancel"})
+    assert harmless in params["message"]
+
+
 @pytest.mark.parametrize(
     ("answer", "meant"),
     [

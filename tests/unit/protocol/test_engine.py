@@ -1,6 +1,6 @@
 """The turn engine: which prompts the model sees, and what the user is answered instead (A12.12, A17)."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ from acp_agent.core.errors import AgentError, ToolError, ToolErrorCategory, Tool
 from acp_agent.core.events import Event, Notice, TextDelta, UserMessage
 from acp_agent.core.messages import Message, StopReason, TextPart
 from acp_agent.core.ports import Backends
+from acp_agent.core.prompt import LinkPart
 from acp_agent.core.types import CallOrigin, ToolResult
 from acp_agent.protocol.commands import ALWAYS, Name
 from acp_agent.protocol.engine import TurnEngine
@@ -29,6 +30,7 @@ class Desk:
     def __init__(self) -> None:
         self.restricted = False
         self.fails = False
+        self.told_ran: list[tuple[str, str]] = []
 
     def available(self) -> frozenset[Name]:
         return ALWAYS | {Name.MCP}
@@ -40,6 +42,9 @@ class Desk:
             yield
         finally:
             self.restricted = False
+
+    def ran(self, command: str, output: str) -> None:
+        self.told_ran.append((command, output))
 
     def status(self) -> Sequence[str]:
         return ("fine",)
@@ -71,6 +76,16 @@ class Desk:
         return f"policy {text}"
 
 
+class SlowWeb(FakeWeb):
+    def __init__(self, wait: Callable[[str], Awaitable[None]]) -> None:
+        super().__init__()
+        self.wait = wait
+
+    async def get(self, *arguments: Any, **options: Any) -> Any:
+        await self.wait("pages")
+        return await super().get(*arguments, **options)
+
+
 class Talk:
     """An engine, all that its loop was asked, and all that it told."""
 
@@ -83,18 +98,28 @@ class Talk:
         self.hangs = False
         self.toolset = FakeToolset({"bash": lambda _: bash}, mutating=["bash"])
         self.diagnosed = 0
+        self.waits = ""
+        self.waiting = anyio.Event()
+        self.begun: list[str] = []
         self.engine = TurnEngine(
             self._loop,
             self.toolset,
             self._backends,
             self._emit,
             self.desk,
+            self.begun.append,
             redact=lambda text: text.replace(SECRET, "[REDACTED]"),
             complaints=self._complaints,
         )
 
+    async def _wait(self, where: str) -> None:
+        if self.waits == where:
+            self.waiting.set()
+            await anyio.sleep_forever()
+
     async def _complaints(self) -> str:
         self.diagnosed += 1
+        await self._wait("complaints")
         return ""
 
     async def _loop(self) -> "Talk":
@@ -109,8 +134,9 @@ class Talk:
         return StopReason.END_TURN
 
     async def _backends(self) -> Backends:
+        await self._wait("backends")
         nothing: Any = None
-        return Backends(MemoryFileSystem(), nothing, programs=nothing, web=FakeWeb())
+        return Backends(MemoryFileSystem(), nothing, programs=nothing, web=SlowWeb(self._wait))
 
     async def _emit(self, event: Event) -> None:
         self.events.append(event)
@@ -175,14 +201,39 @@ async def test_every_prompt_is_told_first_as_it_was_sent_without_secrets():
     assert isinstance(talk.events[0], UserMessage)
 
 
-async def test_the_model_hears_of_what_the_user_ran_at_the_next_prompt_unless_it_is_cleared():
+async def test_what_the_user_ran_is_said_at_once_wherever_the_next_turn_runs():
     talk = Talk()
     await talk.say("/run ls")
+    assert talk.desk.told_ran == [("ls", "done")]
     await talk.say("go on")
-    await talk.say("/run pwd")
-    await talk.say("/clear")
-    await talk.say("hello")
-    assert talk.asked == [("[I ran this myself: ls]\ndone\ngo on", False), ("hello", False)]
+    assert talk.asked == [("go on", False)]
+
+
+@pytest.mark.parametrize("waits", ["backends", "pages", "complaints"])
+async def test_a_prompt_that_is_cancelled_while_it_is_read_was_said(waits: str):
+    talk = Talk()
+    talk.waits = waits
+    blocks: list[Any] = [
+        {"type": "text", "text": f"precious {SECRET} @diagnostics"},
+        {"type": "resource_link", "uri": "https://e.example/", "name": "e"},
+    ]
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(talk.engine.answer, {"sessionId": "s", "prompt": blocks})
+            await talk.waiting.wait()
+            scope.cancel()
+    [told] = talk.events
+    assert isinstance(told, UserMessage)
+    assert told.parts == (TextPart("precious [REDACTED] @diagnostics"), LinkPart("https://e.example/", "e"))
+    assert talk.begun == [f"precious {SECRET} @diagnostics\nhttps://e.example/"]
+
+
+async def test_a_prompt_that_is_cancelled_as_soon_as_it_has_come_was_said():
+    talk = Talk()
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await talk.say("precious")
+    assert [type(event) for event in talk.events] == [UserMessage]
 
 
 async def test_a_prompt_without_a_model_is_told_what_to_do():
@@ -205,8 +256,7 @@ async def test_a_review_is_a_turn_in_which_the_model_can_only_read():
     assert restricted
     assert not talk.desk.restricted
     assert "+two" in asked
-    [call] = talk.toolset.calls
-    assert call.origin is CallOrigin.USER
+    assert {call.origin for call in talk.toolset.calls} == {CallOrigin.USER}
 
 
 async def test_a_review_of_a_path_runs_nothing():

@@ -21,6 +21,8 @@ def line(message: object) -> bytes:
         (b'{"jsonrpc":"2.0","id":1,"method":"x"', -32700),
         (b'{"jsonrpc":"2.0","id":NaN,"method":"x"}', -32700),
         (b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":Infinity}}', -32700),
+        (b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":1e999}}', -32700),
+        (b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[-1.5E+400]}}', -32700),
         (b'{"a":"\xff"}', -32700),
         (b"[" * 100_000, -32700),
         (b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"method":"x"}', -32700),

@@ -123,6 +123,18 @@ def test_every_other_option_is_taken() -> None:
     assert (conduct.mode, conduct.auto_approve, conduct.readonly) == (Mode.ASK, AutoApprove.AUTO_EDIT, True)
 
 
+def test_what_the_user_chose_of_his_leave_is_remembered() -> None:
+    conduct = Conduct()
+    set_option(conduct, "mode", "code", Two())
+    set_option(conduct, "model", "b:local", Two())
+    assert conduct.chosen == (), "nothing that is another leave"
+    set_option(conduct, "autonomy_level", "full", Two())
+    assert conduct.chosen == ("auto_approve",)
+    set_option(conduct, "autonomy_level", "readonly", Two())
+    set_mode(conduct, "ask")
+    assert conduct.chosen == ("mode", "auto_approve", "readonly")
+
+
 def test_a_model_that_is_not_shown_is_taken_where_it_can_be_had() -> None:
     conduct = Conduct()
     set_option(conduct, "model", "c:late", Two(unlisted=["c:late"]))

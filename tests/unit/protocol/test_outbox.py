@@ -71,6 +71,7 @@ async def test_what_belongs_to_the_conversation_is_kept_before_it_is_sent():
     async with desk() as here:
         for event in (STARTED, FINISHED, PlanChanged(())):
             await here.outbox.tell(event)
+            await anyio.wait_all_tasks_blocked()
         assert here.sent == here.keeper.kept == [STARTED, FINISHED, PlanChanged(())]
         assert here.kept_when_sent == [1, 2, 3]
 
@@ -123,6 +124,7 @@ async def test_only_what_must_survive_a_power_cut_waits_for_the_disk():
         await here.outbox.tell(piece("a"))
         await here.outbox.tell(STARTED)
         await here.outbox.tell(FINISHED)
+        await anyio.wait_all_tasks_blocked()
         assert here.keeper.durable[-1]
         assert not any(here.keeper.durable[:-1])
 
@@ -173,6 +175,7 @@ async def test_history_and_tally_are_written_when_they_have_changed_and_only_the
         here.outbox.pen.state = lambda: states[-1]
         await here.outbox.tell(STARTED)
         await here.outbox.tell(FINISHED)
+        await anyio.wait_all_tasks_blocked()
         states.append(Change(history=HistoryState(said), tally=Tally(used=2)))
         await here.outbox.flush()
         await here.outbox.flush()
@@ -274,3 +277,17 @@ async def test_a_secret_that_came_in_pieces_does_not_stay_in_what_is_kept():
         instead = [message for change in here.keeper.changes for message in change.instead]
         assert instead == [TextDelta("my word is [REDACTED], said the user", "m1")]
         assert here.sent[:3] == [piece("my word is hun"), piece("ter2"), piece(", said the user")]
+
+
+async def test_the_end_of_a_call_holds_nobody_up_unless_it_shows_a_terminal():
+    async with desk() as here:
+        await here.outbox.tell(STARTED)
+        here.keeper.held = anyio.Event()
+        with anyio.fail_after(1):
+            await here.outbox.tell(FINISHED)
+        here.keeper.held.set()
+        await here.outbox.flush()
+        here.keeper.held = None
+        await here.outbox.tell(ToolProgress("c1", terminal_id="t1"))
+        await here.outbox.tell(FINISHED)
+        assert here.sent[-1] == FINISHED

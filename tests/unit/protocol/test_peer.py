@@ -1,11 +1,11 @@
 """JSON-RPC both ways: every request answered once, nothing blocks, nothing late counts."""
 
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
 
-from acp_agent.core.types import JsonObject
+from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol.errors import ConnectionLost, NoAnswer, RpcError
 from acp_agent.protocol.peer import Incoming
 from tests.unit.protocol.wires import connected
@@ -54,6 +54,27 @@ async def test_a_handler_that_crashes_is_answered_without_its_words() -> None:
         assert (await other.receive())["error"] == {"code": -32603, "message": "Internal error"}
         other.send(id=2, method="echo")
         assert (await other.receive())["id"] == 2
+
+
+async def test_an_answer_that_is_no_json_ends_nothing_but_its_request() -> None:
+    deep: Json = []
+    for _ in range(100_000):
+        deep = [deep]
+    answers: dict[str, Json] = {"infinite": float("inf"), "deep": deep, "odd": cast("Json", object())}
+
+    async def odd(params: JsonObject, incoming: Incoming) -> JsonObject:
+        incoming.after_response(lambda: after.append(incoming.method))
+        return {"x": answers[incoming.method]}
+
+    after: list[str] = []
+    async with connected({**dict.fromkeys(answers, odd), "echo": echo}) as (_peer, other):
+        for number, method in enumerate(answers):
+            other.send(id=number, method=method)
+            answer = await other.receive()
+            assert (answer["id"], answer["error"]["code"]) == (number, -32603)
+        other.send(id=9, method="echo")
+        assert (await other.receive())["result"] == {"echo": {}}
+    assert after == [*answers]
 
 
 async def test_a_slow_handler_holds_nobody_up() -> None:

@@ -191,7 +191,7 @@ async def test_what_is_said_of_a_session(tmp_path: Path) -> None:
         more = str(tmp_path / "more")
         session = (await here.ask("new", additionalDirectories=[more]))["sessionId"]
         await here.say(session)
-        await here.session(session).set_title("A title")
+        await here.session(session).set_title("A title ![x](https://evil.example/p)")
         await here.session(session).story.settle()
         (info,) = (await here.ask("list"))["sessions"]
         own = info.pop("_meta")["acp_agent"]
@@ -202,7 +202,7 @@ async def test_what_is_said_of_a_session(tmp_path: Path) -> None:
             "sessionId": session,
             "cwd": str(tmp_path),
             "additionalDirectories": [more],
-            "title": "A title",
+            "title": "A title ![x]\\(https://evil.example/p)",
         }
 
 

@@ -632,6 +632,8 @@ async def test_the_list_names_the_model_of_now_though_another_process_used_anoth
         await elsewhere.ask("load", session)
         await elsewhere.ask("set_config_option", session, configId="model", value="p:two")
         await elsewhere.say(session, "there")
+        await elsewhere.ask("set_config_option", session, configId="model", value="p:one")
+        await elsewhere.ask("close", session)
     await here.say(session, "two")
     (listed,) = (await here.ask("list"))["sessions"]
     assert listed["_meta"]["acp_agent"]["model"] == "p:one"

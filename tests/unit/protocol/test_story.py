@@ -53,7 +53,7 @@ async def telling(record: SessionRecord = RECORD) -> AsyncIterator[Told]:
 
         here: Any = None
         warnings: list[str] = []
-        story = Story(record, updates, send, background, warnings.append)
+        story = Story(record, updates, send, background, warnings.append, lambda: 2)
         here = Told(story, warnings=warnings)
         yield here
         await story.settle()
@@ -175,7 +175,7 @@ async def test_forgetting_removes_what_was_said_and_the_title_and_the_session_go
         await here.story.tell(ASKED)
         here.story.name("A name")
         await here.story.forget()
-        assert (here.story.record.title, here.story.record.prompts) == ("", 0)
+        assert (here.story.record.title, here.story.record.prompts) == ("", 1)
         await here.story.tell(TextDelta("new", "m"))
         await here.story.settle()
         assert [each["content"]["text"] async for each in here.story.told()] == ["new"]
@@ -214,3 +214,14 @@ async def test_a_session_that_is_not_written_yet_and_was_deleted_never_comes_to_
         assert await store.find("s") is None
         assert len(here.warnings) == 1
         assert "deleted" in here.warnings[0]
+
+
+async def test_what_the_user_sent_is_read_again_oldest_first(tmp_path: Path) -> None:
+    async with stored(tmp_path) as store, telling() as here:
+        assert [each async for each in here.story.prompts()] == []
+        here.story.keep_with(store.of("s"))
+        await here.story.tell(ASKED)
+        await here.story.tell(TextDelta("no", "a1"))
+        await here.story.tell(UserMessage((TextPart("a"), TextPart("b")), "u2"))
+        await here.story.settle()
+        assert [each async for each in here.story.prompts()] == ["go", "a\nb"]

@@ -1,5 +1,7 @@
 """What an editor is shown, event by event."""
 
+import json
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -297,3 +299,23 @@ def test_diffs_of_a_command_stand_beside_its_terminal_and_too_many_are_named() -
 def test_a_client_wants_compactions_when_its_marker_is_an_object(marker: JsonObject | bool | None, known: bool) -> None:
     client = Client.from_initialize({"clientCapabilities": {"session": {"compaction": marker}}})
     assert client.compaction is known
+
+
+PICTURE = "![x](https://evil.example/p)"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        *(Notice(severity, PICTURE) for severity in Severity),
+        PlanChanged((PlanEntry(PICTURE),)),
+        replace(started(), title=PICTURE),
+        CompactionChanged("k", CompactionStatus.FAILED, error=PICTURE),
+    ],
+)
+def test_no_words_of_a_model_or_a_server_have_an_editor_fetch_a_picture(event: Event) -> None:
+    for client in (Client(compaction=True), Client(notices=True, compaction=True)):
+        shown = json.dumps(updates(event, client=client))
+        assert r"![x]\\(https://evil.example/p)" in shown  # as JSON writes the backslash
+        assert PICTURE not in shown
+    assert PICTURE not in str(session_info(PICTURE, 0))

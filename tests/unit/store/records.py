@@ -12,12 +12,13 @@ from acp_agent.core.messages import Message
 
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=8)
 """Half surrogate pairs, zeros and all."""
+_NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
+    st.none() | st.booleans() | st.integers() | _NUMBERS | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=4,
 )
-_PLAIN = {str: TEXTS, int: st.integers(), bool: st.booleans(), float: st.floats(allow_nan=False), NoneType: st.none()}
+_PLAIN = {str: TEXTS, int: st.integers(), bool: st.booleans(), float: _NUMBERS, NoneType: st.none()}
 
 
 def any_of(hint) -> st.SearchStrategy:

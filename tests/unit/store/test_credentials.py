@@ -178,6 +178,22 @@ def test_the_keys_of_the_file_are_told_before_anybody_asks(store, told):
     assert told == [KEY]
 
 
+def test_the_keys_of_a_file_that_is_damaged_or_was_set_aside_are_told_as_well(store, told, tmp_path):
+    file_of(tmp_path).parent.mkdir()
+    file_of(tmp_path).write_text(
+        '[a]\nbase_url = ""\nkey = "fake-one-4711"\n[b]\n"key"=\'fake-two-4711\'\nkey = "cut-off-4711'
+    )
+    store.introduce()
+    assert told == ["fake-one-4711", "fake-two-4711", "cut-off-4711"]
+    told.clear()
+    store.keep("c", None, KEY)
+    assert {*told} == {KEY, "fake-one-4711", "fake-two-4711", "cut-off-4711"}
+    assert [each.name for each in file_of(tmp_path).parent.glob("*damaged*")] == ["credentials.toml.damaged-1"]
+    told.clear()
+    store.introduce()
+    assert {*told} == {KEY, "fake-one-4711", "fake-two-4711", "cut-off-4711"}
+
+
 def test_the_keyring_package_is_loaded_by_nothing_but_a_question_to_it(tmp_path):
     code = (
         "import sys; from acp_agent.store.credentials import CredentialStore as C;"

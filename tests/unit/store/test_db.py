@@ -110,6 +110,28 @@ async def test_the_last_to_close_leaves_one_whole_file(path):
     assert sorted(entry.name for entry in path.parent.iterdir()) == ["agent.db", "agent.db.lock"]
 
 
+async def test_what_was_deleted_is_neither_in_the_log_nor_in_the_file_once_the_log_is_emptied(path):
+    def holding() -> set[str]:
+        return {entry.name for entry in path.parent.iterdir() if b"obviously-secret" in entry.read_bytes()}
+
+    async with opened(path) as database:
+        await database.write(add("obviously-secret"))
+        await database.read(CONVERSATIONS)
+        await database.write(query("DELETE FROM conversations"))
+        with closing(others(path)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM conversations").fetchall()
+            await database.empty_log()
+            assert path.with_name("agent.db-wal").stat().st_size, "nobody is waited for"
+        await database.empty_log()
+        await database.write(add("b"))
+        assert await database.read(CONVERSATIONS) == [("b",)]
+        await database.empty_log()
+        assert path.with_name("agent.db-wal").stat().st_size == 0
+    await database.empty_log()
+    assert holding() == set()
+
+
 async def test_a_file_that_others_could_read_is_closed_to_them(path):
     async with opened(path) as database:
         await database.write(add("a"))

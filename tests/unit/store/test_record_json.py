@@ -87,6 +87,8 @@ def test_every_kind_of_event_has_a_name_that_stays(events):
         ("tool_started", b'{"call_id":"c","name":"n","title":"t","kind":"teleport","raw_input":{}}'),
         ("tool_started", b'{"call_id":"c","name":"n","title":"t","kind":"read","raw_input":[]}'),
         ("usage", b'{"used":true,"size":1}'),
+        ("usage", b'{"used":1,"size":1,"cost":NaN}'),
+        ("usage", b'{"used":1,"size":1,"cost":1e999}'),
     ],
 )
 def test_what_is_damaged_or_from_a_later_version_is_one_error(kind, body):
@@ -101,6 +103,12 @@ def test_members_a_later_version_added_are_passed_over():
 def test_of_a_state_with_something_unknown_in_it_the_rest_counts():
     body = loaded(b'{"mode":"oracle","auto_approve":"auto-edit","readonly":true,"model":7}')
     assert readable(Conduct, body) == Conduct(Mode.CODE, AutoApprove.AUTO_EDIT, readonly=True)
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])
+def test_a_number_no_reader_of_json_knows_is_not_written(number):
+    with pytest.raises(StoreUnavailable, match="cannot be kept"):
+        told_row(ToolStarted("c", "n", "t", ToolKind.READ, {"x": [number]}))
 
 
 def test_what_is_no_json_is_refused_and_does_no_harm():

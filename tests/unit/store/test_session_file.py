@@ -110,6 +110,32 @@ async def test_what_is_wrong_in_a_file_is_said_with_its_place(change, error):
         read_session_file(data)
 
 
+def nested(levels: int) -> JsonObject:
+    data: JsonObject = {}
+    for _ in range(levels):
+        data = {"x": data}
+    return data
+
+
+WORDS = {"role": "user", "parts": [{"type": "text", "text": "x"}]}
+
+
+@pytest.mark.parametrize(
+    ("messages", "error"),
+    [
+        ([WORDS] * (MOST_EVENTS + 1), "messages: expected at most 10,000, not 10,001"),
+        ([{"role": "user", "parts": WORDS["parts"] * 200_000}], "session: expected at most 500,000 values"),
+        ([WORDS | {"parts": [{"type": "text", "text": "x" * 2**20}]}] * 17, "session: .* 16,777,216 characters"),
+        ([WORDS | {"more": nested(100)}], "session: expected at most 100 levels"),
+    ],
+)
+async def test_more_than_anybody_could_use_is_refused_before_it_is_looked_at(messages, error):
+    data = await session_object(WHOLE, telling(at(events())))
+    with pytest.raises(NotASessionFile, match=f"^{error}"):
+        read_session_file(data | {"messages": messages, "knowledge": 0})
+    read_session_file(data | {"messages": [WORDS] * (MOST_EVENTS - 1) + [WORDS | {"more": nested(90)}], "knowledge": 0})
+
+
 KEYS = st.sampled_from(["type", "kind", "at", "body", "id", "cwd", "parts", "role", "text", "message_id"])
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

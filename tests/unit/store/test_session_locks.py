@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from acp_agent.core.errors import StoreUnavailable
+from acp_agent.store import session_locks
 from acp_agent.store.session_locks import SessionLocks, _byte
 
 PROCESS = """
@@ -132,6 +133,34 @@ def test_when_the_file_was_removed_the_new_one_has_the_same_locks(path):
         assert locks.take("b")
         assert other("take a") == "False"
         assert other("take b") == "False"
+
+
+def test_what_another_process_took_in_a_new_file_is_not_ours_any_more(path):
+    with closing(SessionLocks(path)) as locks, other_process(path) as other:
+        assert locks.take("a")
+        assert locks.take("b")
+        os.unlink(path)
+        assert other("take a") == "True", "nothing told it"
+        assert not locks.take("a")
+        assert not locks.holds("a")
+        assert locks.holds("b")
+        assert other("take b") == "False", "what nobody took is ours in the new file, too"
+        other("give_back a")
+        assert locks.take("a")
+
+
+def test_a_lock_in_a_file_that_is_removed_at_that_moment_does_not_count(path, monkeypatch):
+    before = session_locks.fcntl.lockf
+
+    def removed_first(*given):
+        monkeypatch.setattr(session_locks.fcntl, "lockf", before)
+        os.unlink(path)
+        return before(*given)
+
+    with closing(SessionLocks(path)) as locks, other_process(path) as other:
+        monkeypatch.setattr(session_locks.fcntl, "lockf", removed_first)
+        assert locks.take("a")
+        assert other("take a") == "False"
 
 
 def test_a_link_a_folder_and_a_read_only_place_are_errors_that_say_so(path, tmp_path):

@@ -158,6 +158,17 @@ def test_the_lists_use_their_indexes_and_sort_nothing():
 # ------------------------------------------------------------------------------------------ deleting
 
 
+async def test_what_was_said_is_in_no_file_once_it_is_deleted_or_forgotten(path):
+    async with opened(path) as database:
+        store = SessionStore(database)
+        for name in ("s", "t"):
+            await store.create(record(name), Conduct())
+            await store.of(name).write(Change((TextDelta("a", "m"),), HISTORY))
+        for removing in (store.of("s").forget, lambda: store.delete("t")):
+            await removing()
+            assert path.with_name("agent.db-wal").stat().st_size == 0
+
+
 async def test_a_deleted_session_takes_all_of_its_own_along_and_nobody_brings_it_back(path):
     async with opened(path) as database, opened(path) as elsewhere:
         store = SessionStore(database)

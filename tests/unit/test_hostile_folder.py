@@ -1,0 +1,37 @@
+"""`python -m acp_agent` in somebody else's folder imports none of its modules, once it is ours that runs.
+
+What Python itself imports before (`collections`, and a folder `acp_agent` for our own) only `python -P` keeps out.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import acp_agent
+
+PARENT = Path(acp_agent.__file__).parent.parent
+
+
+def test_modules_of_the_current_folder_are_not_taken_for_the_standard_librarys(tmp_path: Path) -> None:
+    hostile, deleted = tmp_path / "hostile", tmp_path / "deleted"
+    for folder in (hostile, deleted):
+        folder.mkdir()
+    for name in ("tomllib", "argparse", "json", "typing", "anyio"):
+        (hostile / f"{name}.py").write_text("raise SystemExit('the project runs')\n")
+    environment = {**os.environ, "PYTHONPATH": str(PARENT), "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(tmp_path)}
+    environment.pop("PYTHONSAFEPATH", None)
+    python = [sys.executable, "-m", "acp_agent"]
+    done = subprocess.run(
+        [*python, "config", "show"], cwd=hostile, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    gone = subprocess.run(
+        ["/bin/sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh", *python, "--version"],
+        cwd=deleted,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (gone.returncode, gone.stderr) == (0, "")
