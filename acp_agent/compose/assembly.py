@@ -90,9 +90,7 @@ class Assembly:
         if saved is not None:
             self._kept.take_up(saved.tally, saved.typed)
         self._naming = Naming(session, self._titles(), workshop.background)
-        self._notes = ProjectNotes(
-            loaded.file, lambda text: self._redactor(sanitize(text, terminal=False)), self._warn_plainly
-        )
+        self._notes = ProjectNotes(loaded.file, self._plain, self._warn_plainly)
         self._plan = ShownPlan(self._emit, self._redactor, () if saved is None else saved.plan)
         self._reformatter = self._mender()
         backends = SessionBackends(
@@ -228,6 +226,9 @@ class Assembly:
             offer(settings, self._embedder, self._mcp.servers.joining, self._warn, self._redactor),
             None if saved is None else restored(saved.history, partial(self._warn_plainly, _DAMAGED)),
         )
+
+    def _plain(self, text: str) -> str:
+        return self._redactor(sanitize(text, terminal=False))
 
     def _chosen(self, model: str) -> Chosen:
         return chosen(self._session.active, self._session.choices, model)
