@@ -94,13 +94,13 @@ def assert_harmless(page: str) -> None:
 def test_a_page_shows_a_session_from_its_title_to_its_last_answer():
     page = parsed(page_of(events()))
     assert page.findtext(".//h1") == "Mend the rounding of the total"
-    assert texts(page, "folder") == ["/home/ada/shop"]
+    assert texts(page, "folder") == ["/projects/shop"]
     figures = dict(zip((e.text for e in page.iter("dt")), (e.text_content() for e in page.iter("dd")), strict=True))
     assert figures["Begun"] == "21 Nov 2025, 07:10"
     assert figures["Model"] == "claude-sonnet-4-5"
     assert (figures["Tokens in"], figures["Tokens out"], figures["Cost"]) == ("159k", "4,310", "$0.101")
     assert len(texts(page, "typed")) == 3
-    assert texts(page, "attached")[0] == "prices.py file:///home/ada/shop/shop/prices.py"
+    assert texts(page, "attached")[0] == "prices.py file:///projects/shop/shop/prices.py"
     assert page.xpath("//img/@src") == [f"data:image/png;base64,{picture().data}"]
     assert texts(page, "thought")[0].startswith("ThoughtThe user sees a float artefact. I should look at")
     assert page.xpath("//h3/text()").count("Plan") == 3

@@ -101,7 +101,7 @@ async def test_the_text_of_a_session_has_all_that_was_said_and_done():
         "        Please mend the total, with tests.\n",
         f"        [a picture, image/png, {len(picture().data) * 3 // 4:,} bytes]\n",
         "thinks  The user sees a float artefact. I should look at `total` first, then at who\n        calls it.\n",
-        "  ✘ read  prices.py  permanent failure, 4 ms\n    │ /home/ada/shop/prices.py: there is no such file\n",
+        "  ✘ read  prices.py  permanent failure, 4 ms\n    │ /projects/shop/prices.py: there is no such file\n",
         "  ✘ bash  python -m pytest -q  exit 1, 1.8 s\n",
         "    -def total(prices, discount=0):\n    +def total(prices: Iterable[Decimal], discount: int = 0):\n",
         "plan    ● Find where the total is computed\n        ◐ Use decimals\n",

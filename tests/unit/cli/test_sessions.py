@@ -66,7 +66,7 @@ def keep(data: Path, session: Saved, told: list[Told]) -> None:
 
 
 def small(session_id: str, **record: object) -> Saved:
-    values = {"cwd": "/home/ada/site", "created_at": BEGUN, "updated_at": BEGUN, "prompts": 1} | record
+    values = {"cwd": "/projects/site", "created_at": BEGUN, "updated_at": BEGUN, "prompts": 1} | record
     return Saved(SessionRecord(session_id, **values), Conduct(), Tally(), saved().history)
 
 
@@ -89,8 +89,8 @@ def test_a_session_is_a_line_with_all_that_helps_to_find_it(data, capsys):
     keep(data, small("8aaa0000", model="ollama:qwen3"), [UserMessage((TextPart("Hello\nthere \x1b[2J"),), "u")])
     assert command("list") == 0
     assert printed(capsys).splitlines() == [
-        "7c9e6679  2025-11-21 07:44  Mend the total           /home/ada/shop  3 prompts  claude-sonnet-4-5  $0.101",
-        "8aaa0000  2025-11-21 07:10  Hello ⏎ there \\u001b[2J  /home/ada/site  1 prompt   qwen3",
+        "7c9e6679  2025-11-21 07:44  Mend the total           /projects/shop  3 prompts  claude-sonnet-4-5  $0.101",
+        "8aaa0000  2025-11-21 07:10  Hello ⏎ there \\u001b[2J  /projects/site  1 prompt   qwen3",
     ]
 
 
@@ -107,14 +107,14 @@ def test_a_command_says_nothing_of_what_a_session_is_about(data, capsys):
 
 def test_a_list_may_be_of_one_folder_or_short_or_json(one, data, capsys):
     keep(data, small("8aaa0000"), [])
-    command("list", cwd="/home/ada/site/")
+    command("list", cwd="/projects/site/")
     assert printed(capsys).split()[0] == "8aaa0000"
     command("list", number=1)
     assert printed(capsys).split()[0] == "7c9e6679"
     command("list", json=True)
     first, second = map(json.loads, printed(capsys).splitlines())
     assert (first["id"], first["cost"], first["prompts"], first["additional"]) == (ID, 0.101, 3, [])
-    assert (second["cwd"], second["cost"]) == ("/home/ada/site", None)
+    assert (second["cwd"], second["cost"]) == ("/projects/site", None)
 
 
 def test_ids_are_as_long_as_it_takes_to_tell_them_apart():
@@ -273,7 +273,7 @@ def test_at_a_terminal_the_user_is_asked(one, capsys, monkeypatch, answer, code)
         monkeypatch.setattr(sys, "stdin", stdin)
         assert command("delete", ids=[ID], yes=False) == code
     out = printed(capsys)
-    assert f"{ID}  Mend the rounding of the total  /home/ada/shop\nDelete this session for good? [y/N] " in out
+    assert f"{ID}  Mend the rounding of the total  /projects/shop\nDelete this session for good? [y/N] " in out
     assert ("deleted" in out) == (code == 0)
 
 

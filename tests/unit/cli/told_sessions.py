@@ -127,9 +127,9 @@ def events() -> list[Told]:
         return PlanChanged(tuple(PlanEntry(what, state) for what, state in zip(plan, states, strict=True)))
 
     todo, doing, done = PlanStatus.PENDING, PlanStatus.IN_PROGRESS, PlanStatus.COMPLETED
-    edit = Diff("/home/ada/shop/shop/prices.py", OLD, NEW)
-    new = Diff("/home/ada/shop/tests/test_rounding.py", None, "from decimal import Decimal\n\nfrom shop import total\n")
-    failed = ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "/home/ada/shop/prices.py: there is no such file")
+    edit = Diff("/projects/shop/shop/prices.py", OLD, NEW)
+    new = Diff("/projects/shop/tests/test_rounding.py", None, "from decimal import Decimal\n\nfrom shop import total\n")
+    failed = ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "/projects/shop/prices.py: there is no such file")
     return [
         UserMessage(
             (
@@ -137,8 +137,8 @@ def events() -> list[Told]:
                     "The checkout shows 0.30000000000000004 EUR for three stickers at ten cents. "
                     "Please mend the total, with tests.\n\nThe picture is what a customer sent us."
                 ),
-                LinkPart("file:///home/ada/shop/shop/prices.py", "prices.py"),
-                ResourcePart("file:///home/ada/shop/notes/rounding.md", "Invoices round half to even.\n"),
+                LinkPart("file:///projects/shop/shop/prices.py", "prices.py"),
+                ResourcePart("file:///projects/shop/notes/rounding.md", "Invoices round half to even.\n"),
                 picture(),
             ),
             "u1",
@@ -220,7 +220,7 @@ def saved(title: str = "Mend the rounding of the total", **record: object) -> Sa
     """All but the events."""
     values = {
         "id": ID,
-        "cwd": "/home/ada/shop",
+        "cwd": "/projects/shop",
         "title": title,
         "created_at": BEGUN,
         "updated_at": BEGUN + 2_040_000,

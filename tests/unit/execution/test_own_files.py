@@ -89,6 +89,6 @@ def test_twins_of_a_name_are_the_name() -> None:
 
 
 def test_other_names_are_not_meant() -> None:
-    own = OwnFiles(("/home/u/data",))
-    assert own("/home/u/database", Access.WRITE) is None
-    assert own("/home/u/DATA/x", Access.WRITE) is not None
+    own = OwnFiles(("/projects/u/data",))
+    assert own("/projects/u/database", Access.WRITE) is None
+    assert own("/projects/u/DATA/x", Access.WRITE) is not None
