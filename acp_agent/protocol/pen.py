@@ -56,6 +56,7 @@ class Pen:
         self._kept_back: list[Told] = []
         self._weight = 0
         self._message: list[TextDelta | ThoughtDelta] = []  # pieces of the message that is being told
+        self._looked_through = 0  # how many of them a secret was looked for in
         self._written = Change()  # what `state` gave when it was last written
         self._one_at_a_time = anyio.Lock()
         self._writing: anyio.CancelScope | None = None
@@ -96,11 +97,11 @@ class Pen:
             if self.keeper is None:
                 return
             for event in told:
-                await self._finish_message(event)
+                await self._follow(event)
                 self._kept_back.append(await as_kept(event, self.redact))
                 self._weight += _weight(event)
-            if care is not None:
-                await self._finish_message(None)
+            if care is Care.AT_THE_END:
+                await self._look_through()
             if later or (care is None and anyio.current_time() < self._next_try):
                 return
             going_on = True
@@ -109,17 +110,28 @@ class Pen:
                 whole = len(piece) == len(self._kept_back)
                 going_on = await self._write_piece(piece, care, whole=whole) and not whole
 
-    async def _finish_message(self, event: Told | None) -> None:
-        """Where a message ends, look at it as a whole: a secret may stand in it that came in several pieces (S9.6)."""
+    async def _follow(self, event: Told) -> None:
+        """Gather the pieces of a message, and look it through when something else is told."""
         piece = event if isinstance(event, TextDelta | ThoughtDelta) else None
         if self._message and (piece is None or _name(piece) != _name(self._message[0])):
-            text = "".join(each.text for each in self._message)
-            clean = self.redact(text) if len(text) <= _MOMENT else await to_thread.run_sync(self.redact, text)
-            if clean != text:
-                self.note(Change(instead=(_renewed(self._message[0], clean),)))
+            await self._look_through()
             self._message.clear()
+            self._looked_through = 0
         if piece is not None:
             self._message.append(piece)
+
+    async def _look_through(self) -> None:
+        """Look at all there is of a message: a secret may stand in it that came in several pieces (S9.6).
+
+        More of it may follow: then all of it is looked at once more, for what is written takes the place of all pieces.
+        """
+        if len(self._message) == self._looked_through:
+            return
+        self._looked_through = len(self._message)
+        text = "".join(each.text for each in self._message)
+        clean = self.redact(text) if len(text) <= _MOMENT else await to_thread.run_sync(self.redact, text)
+        if clean != text:
+            self.note(Change(instead=(_renewed(self._message[0], clean),)))
 
     async def _write_piece(self, told: Sequence[Told], care: Care | None, *, whole: bool) -> bool:
         """Write the oldest of what is kept back, with the last of it all else; whether it was."""
@@ -177,6 +189,7 @@ class Pen:
         if self._weight > _MOST_KEPT_BACK:
             self.keeper = None
             self._kept_back.clear()
+            self._weight = 0
             self._warn("this conversation is not kept any more: the database could not be written for too long")
 
     def _note_success(self) -> None:

@@ -122,7 +122,7 @@ def test_what_is_shown_of_it_loads_no_picture_hides_nothing_and_has_no_secret():
 def test_it_points_to_nothing_outside_its_folders():
     inside = (Location("/p", 1), Location("/p/a"), Location("/q/a/b", 3))
     outside = tuple(map(Location, ("/etc/passwd", "a", "../x", "/p/../etc/passwd", "/pq", "/", "", "/p/\0")))
-    diffs = (Diff("/p/a", None, "x"), Diff("/root/.bashrc", "a", "b"), Diff("b", "a", "b"))
+    diffs = (Diff("/p/a", None, "x"), Diff("/elsewhere/.bashrc", "a", "b"), Diff("b", "a", "b"))
     _, told = mended(
         ToolStarted("c", "n", "t", ToolKind.EDIT, {}, outside + inside, diffs),
         ToolFinished("c", "n", ToolResult("x", locations=outside + inside, diffs=diffs), 1.0),

@@ -291,3 +291,18 @@ async def test_the_end_of_a_call_holds_nobody_up_unless_it_shows_a_terminal():
         await here.outbox.tell(ToolProgress("c1", terminal_id="t1"))
         await here.outbox.tell(FINISHED)
         assert here.sent[-1] == FINISHED
+
+
+async def test_a_message_in_the_middle_of_which_something_else_is_kept_stays_whole():
+    async with desk() as here:
+        here.outbox.pen.redact = lambda text: text.replace("hunter2", "[REDACTED]")
+        await here.outbox.tell(piece("the beginning, "))
+        await here.outbox.flush()
+        here.outbox.pen.note(Change(title="T"))
+        await here.outbox.save()
+        await here.outbox.tell(piece("hunter2, "))
+        await here.outbox.flush()
+        await here.outbox.tell(piece("the end"))
+        await here.outbox.tell(STARTED)
+        last = [message for change in here.keeper.changes for message in change.instead][-1]
+        assert last == TextDelta("the beginning, [REDACTED], the end", "m1")
