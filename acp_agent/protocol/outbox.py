@@ -26,7 +26,10 @@ from acp_agent.protocol.pen import Care, Pen
 
 _log = Log(__name__)
 _PACE = 0.02
-"""Seconds between two writes of nothing but pieces of text. Editors draw no faster, and disks last longer."""
+"""Seconds between two writes of nothing but pieces of text. Editors draw no faster, and disks last longer.
+
+How full the window is waits as long for what comes next, to be written with it.
+"""
 _BACKLOG = 256
 """Events that wait to be sent before whoever tells more of them waits, too."""
 
@@ -79,7 +82,7 @@ class Outbox:
     def _is_awaited(self, event: Event) -> bool:
         """Whether something may follow that must not come before it: a terminal is shown first, and given back last."""
         match event:
-            case TextDelta() | ThoughtDelta():
+            case TextDelta() | ThoughtDelta() | UsageChanged():
                 return False
             case ToolProgress(call_id, terminal_id):
                 if terminal_id:
@@ -113,8 +116,8 @@ class Outbox:
         await self.pen.write((), Care.BESIDE)
 
     async def _settle(self) -> None:
-        self._urgent.set()
         while not self._idle:
+            self._urgent.set()
             await self._moved.wait()
 
     @property
@@ -131,23 +134,27 @@ class Outbox:
     async def _drain(self) -> None:
         try:
             while self._waiting:
+                if all(isinstance(event, UsageChanged) for event in self._waiting):
+                    await self._pause()
                 self._urgent = anyio.Event()
                 batch, self._waiting = self._waiting, []
                 await self._deliver(batch)
                 self._sent += len(batch)
                 self._move()
                 if all(isinstance(event, TextDelta | ThoughtDelta) for event in batch):
-                    with anyio.move_on_after(_PACE):
-                        await self._urgent.wait()
+                    await self._pause()
         finally:
             self._draining = False
             self._move()
 
+    async def _pause(self) -> None:
+        """Let more come, unless somebody waits for what there is."""
+        with anyio.move_on_after(_PACE):
+            await self._urgent.wait()
+
     async def _deliver(self, batch: Sequence[Event]) -> None:
         try:
-            told = [event for event in batch if isinstance(event, Told)]
-            # How full the window is goes with what comes next: the tally says the same.
-            await self.pen.write(told, later=all(isinstance(event, UsageChanged) for event in told))
+            await self.pen.write([event for event in batch if isinstance(event, Told)])
             for event in batch:
                 if not isinstance(event, UserMessage):  # the editor has drawn it itself
                     for update in self.translate(event):

@@ -86,12 +86,10 @@ class Pen:
         if on and self._writing is not None:
             self._writing.cancel()
 
-    async def write(self, told: Sequence[Told], care: Care | None = None, *, later: bool = False) -> None:
+    async def write(self, told: Sequence[Told], care: Care | None = None) -> None:
         """Write what was told and what has changed. Raises nothing but cancellation.
 
         What is kept back goes in pieces: to make rows of it takes time, and all sessions share the loop.
-
-        later   only with what comes next
         """
         async with self._one_at_a_time:
             if self.keeper is None:
@@ -102,7 +100,7 @@ class Pen:
                 self._weight += _weight(event)
             if care is Care.AT_THE_END:
                 await self._look_through()
-            if later or (care is None and anyio.current_time() < self._next_try):
+            if care is None and anyio.current_time() < self._next_try:
                 return
             going_on = True
             while going_on:

@@ -101,7 +101,8 @@ async def kill_and_look(folder: Path, model: StoryModel, point: Point) -> Outcom
         await second.initialize()
         told = await loaded(second, session)
         took = time.monotonic() - begun
-        assert lost(live, told, prompts) == []
+        missing = lost(live, told, prompts)
+        assert not missing, "\n".join(missing)
         _assert_told_as_said(told)
         _assert_files(second.workspace)
         left = sum(is_temporary(path.name) for path in second.workspace.rglob("*"))

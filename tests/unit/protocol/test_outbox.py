@@ -258,12 +258,23 @@ async def test_much_that_was_kept_back_goes_in_pieces_and_all_else_with_the_last
         assert [change.title for change in here.keeper.changes] == [None, None, "T"]
 
 
-async def test_how_full_the_window_is_waits_for_no_write_of_its_own():
+async def test_how_full_the_window_is_goes_with_what_comes_next_and_is_never_sent_before_it_is_kept():
     async with desk() as here:
         await here.outbox.tell(UsageChanged(1, 2))
-        assert (here.sent, here.keeper.changes) == ([UsageChanged(1, 2)], [])
+        await anyio.wait_all_tasks_blocked()
+        assert (here.sent, here.keeper.changes) == ([], [])
         await here.outbox.tell(STARTED)
-        assert here.keeper.kept == [UsageChanged(1, 2), STARTED]
+        assert [change.told for change in here.keeper.changes] == [(UsageChanged(1, 2), STARTED)]
+        assert (here.sent, here.kept_when_sent) == ([UsageChanged(1, 2), STARTED], [2, 2])
+
+
+async def test_how_full_the_window_is_is_told_also_when_nothing_follows():
+    async with desk() as here:
+        await here.outbox.tell(UsageChanged(1, 2))
+        with anyio.fail_after(1):
+            while not here.sent:
+                await anyio.lowlevel.checkpoint()
+        assert here.kept_when_sent == [1]
 
 
 async def test_a_secret_that_came_in_pieces_does_not_stay_in_what_is_kept():
