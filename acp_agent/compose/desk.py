@@ -14,7 +14,7 @@ from acp_agent.compose.memory import GateMemory
 from acp_agent.compose.models import SessionModels
 from acp_agent.config import Loaded
 from acp_agent.core.choices import Choices, model_in_force
-from acp_agent.core.conduct import AutoApprove, Conduct, Mode
+from acp_agent.core.conduct import Conduct, Mode
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import EventSink, UsageChanged
 from acp_agent.core.memory import Compaction
@@ -122,13 +122,14 @@ class SessionDesk:
     @contextmanager
     def reading(self) -> Generator[None]:
         """The running turn reads and searches only, by the gate of the mode, and reaches nobody without asking."""
-        active = self._session.active
-        before = active.mode, active.auto_approve
-        active.mode, active.auto_approve = Mode.ASK, AutoApprove.SUGGEST
+        session = self._session
+        session.reads_only = True
+        session.take_conduct()
         try:
             yield
         finally:
-            active.mode, active.auto_approve = before
+            session.reads_only = False
+            session.take_conduct()
 
     # ------------------------------------------------------------------------------------- telling
 

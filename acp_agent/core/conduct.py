@@ -1,6 +1,6 @@
 """What a user chooses for a session: what the agent may do by itself, and which model answers (A14, A15)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import TypeVar
 
@@ -66,6 +66,11 @@ class Conduct:
             self.auto_approve = AutoApprove.FULL_AUTO
         elif self.auto_approve is AutoApprove.FULL_AUTO:
             self.auto_approve = AutoApprove.SUGGEST
+
+    def become(self, other: "Conduct") -> None:
+        """Take over all that another says, for whoever holds this very object."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(other, each.name))
 
     def note_chosen(self, before: "Conduct") -> None:
         """Remember that what is another leave than before is the user's choice."""

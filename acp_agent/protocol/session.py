@@ -6,13 +6,13 @@ recently used of too many, or idle for long (A11). Whoever prompts it wakes it u
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 
 import anyio
 
 from acp_agent.core.choices import Choices, model_in_force
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import AutoApprove, Conduct, Mode
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import Event, Notice, Severity, UsageChanged
 from acp_agent.core.messages import StopReason
@@ -46,7 +46,7 @@ class Session:
     """Everything the protocol knows about one conversation.
 
     conduct    what the user chose; `active` is what the running turn obeys, taken over when a turn starts
-               (A14.2, A15.7)
+               (A14.2, A15.7), which only reads while `reads_only` holds, whatever is chosen (A17.5)
     choices    what can be chosen
     saved      what it goes on with; None when it begins
     notices    what the user should hear of at the first prompt, when somebody reads it
@@ -72,7 +72,7 @@ class Session:
         self.place = place
         self.conduct = conduct
         self.choices = choices
-        self.active = replace(conduct)
+        self.active, self.reads_only = replace(conduct), False
         self.redact: Redact = verbatim
         self.languages: EditorLanguages | None = None
         self.wake: Callable[[Session], Awaitable[None]] = _always
@@ -206,8 +206,6 @@ class Session:
     def _warn(self, problem: str) -> None:
         self._notices.append(Notice(Severity.WARNING, problem))
 
-    # ------------------------------------------------------------------------------------ conduct
-
     def begin_anew(self, conduct: Conduct) -> None:
         """Conduct oneself as another configuration lets it: `conduct` holds what the user has chosen (A7.5)."""
         self.conduct = conduct
@@ -217,8 +215,9 @@ class Session:
 
     def take_conduct(self) -> None:
         """Obey what the user has chosen. For the beginning of a turn, or while none runs."""
-        for each in fields(Conduct):  # the gates hold this very object
-            setattr(self.active, each.name, getattr(self.conduct, each.name))
+        self.active.become(self.conduct)  # the gates hold this very object
+        if self.reads_only:
+            self.active.mode, self.active.auto_approve = Mode.ASK, AutoApprove.SUGGEST
 
     def keep_conduct(self) -> None:
         """The user has chosen: whoever takes it up later finds it so (A7.5). At rest it is kept with the wake."""

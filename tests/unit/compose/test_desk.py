@@ -14,7 +14,7 @@ from acp_agent.compose.desk_memory import Notes, memory
 from acp_agent.compose.memory import GateMemory
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.tool_settings import ToolSettings
-from acp_agent.core.conduct import AutoApprove, Conduct, Mode
+from acp_agent.core.conduct import Conduct, Mode
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import Event, UsageChanged
 from acp_agent.core.messages import Usage
@@ -37,8 +37,13 @@ class Fixed:
     conduct: Conduct = field(default_factory=Conduct)
     active: Conduct = field(default_factory=Conduct)
     place: Place = field(default_factory=lambda: Place("/work"))
+    reads_only: bool = False
+    obeyed: list[bool] = field(default_factory=list)
     cleared: int = 0
     servers: tuple[str, ...] = ()
+
+    def take_conduct(self) -> None:
+        self.obeyed.append(self.reads_only)
 
     def clear(self) -> None:
         self.cleared += 1
@@ -144,12 +149,11 @@ async def test_models_are_listed_and_chosen_and_asked_for_again(configured: Conf
     assert told == ["fake:x", "fake:x"]
 
 
-def test_a_turn_that_reads_only_reaches_nobody_unasked_and_ends(configured: Configured):
+def test_a_turn_that_reads_only_does_so_to_its_end_and_no_longer(configured: Configured):
     desk, fixed, *_ = configured()
-    fixed.active.auto_approve = AutoApprove.FULL_AUTO
     with desk.reading():
-        assert (fixed.active.mode, fixed.active.auto_approve) == (Mode.ASK, AutoApprove.SUGGEST)
-    assert (fixed.active.mode, fixed.active.auto_approve) == (Mode.CODE, AutoApprove.FULL_AUTO)
+        assert fixed.obeyed == [True]
+    assert fixed.obeyed == [True, False]
 
 
 # ------------------------------------------------------------------------------------------- /clear

@@ -7,7 +7,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from acp_agent.core.conduct import Mode
+from acp_agent.core.conduct import AutoApprove, Conduct, Mode
 from tests.fakes.sessions import process
 from tests.unit.protocol.test_sessions import INVALID, METHODS, NOT_FOUND, usage
 
@@ -59,6 +59,18 @@ async def test_a_session_that_wakes_obeys_what_was_chosen_elsewhere_but_for_what
         kinds = [each["sessionUpdate"] for each in here.updates(session, start)]
         assert {"current_mode_update", "config_option_update"} <= set(kinds)
         assert await mode_of(tmp_path, session) is Mode.ASK
+
+
+async def test_a_turn_that_reads_only_does_so_whatever_is_chosen_or_configured_meanwhile(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = here.session(await here.new())
+        session.reads_only = True
+        session.begin_anew(Conduct(auto_approve=AutoApprove.FULL_AUTO, model="p:two"))
+        active = session.active
+        assert (active.mode, active.auto_approve, active.model) == (Mode.ASK, AutoApprove.SUGGEST, "p:two")
+        session.reads_only = False
+        session.take_conduct()
+        assert session.active == session.conduct == Conduct(auto_approve=AutoApprove.FULL_AUTO, model="p:two")
 
 
 async def test_what_was_chosen_at_rest_outlasts_a_load(tmp_path: Path) -> None:
