@@ -70,30 +70,33 @@ class Outbox:
         """Keep and send one event. Returns once it was sent, where anybody could depend on that."""
         self._waiting.append(event)
         self._told += 1
-        mine = self._told
-        if not self._is_awaited(event):
-            mine -= _BACKLOG
+        mine = self._told - self._lag(event)
         if self._sent < mine:  # also where there are so many pieces that it would wait itself
             self._urgent.set()
         self._drain_soon()
         while self._sent < mine:
             await self._moved.wait()
 
-    def _is_awaited(self, event: Event) -> bool:
-        """Whether something may follow that must not come before it: a terminal is shown first, and given back last."""
+    def _lag(self, event: Event) -> int:
+        """How many of the last events, this one included, may be on their way when its teller goes on.
+
+        None where something may follow that must not come before it: a terminal is shown first, and given back last.
+        """
         match event:
-            case TextDelta() | ThoughtDelta() | UsageChanged():
-                return False
+            case TextDelta() | ThoughtDelta():
+                return _BACKLOG
+            case UsageChanged():  # waits for company itself, but what was before it is out
+                return 1
             case ToolProgress(call_id, terminal_id):
                 if terminal_id:
                     self._embedding.add(call_id)
-                return bool(terminal_id)
+                return 0 if terminal_id else _BACKLOG
             case ToolFinished(call_id):
                 embeds = call_id in self._embedding
                 self._embedding.discard(call_id)
-                return embeds
+                return 0 if embeds else _BACKLOG
             case _:
-                return True
+                return 0
 
     async def flush(self, *, within: float | None = None) -> None:
         """Send and keep all there is. Afterwards nothing is under way.
