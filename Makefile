@@ -32,7 +32,7 @@ bench: $(READY)
 
 # Everything, with thousands of fresh examples for each property; takes its time.
 soak: $(READY)
-	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -m "soak or not soak" --timeout=3600
+	HYPOTHESIS_PROFILE=soak ACP_AGENT_TEST_SPAWN=1 $(BIN)/pytest -m "soak or not soak" --timeout=3600
 
 # All versions for every platform, with hashes, and nothing that says where they came from.
 lock: $(READY)

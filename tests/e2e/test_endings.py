@@ -39,7 +39,7 @@ HOW = pytest.mark.parametrize("how", ["EOF", *SIGNALS], ids=lambda how: how if i
 
 @HOW
 async def test_an_idle_agent_goes_at_once(tmp_path, how):
-    async with editing(tmp_path, [says("hi")]) as editor:
+    async with editing(tmp_path, [says("hi")], cold=True) as editor:
         await editor.open()
         await editor.updated("available_commands_update")
         code = await leaves(editor, how)
@@ -48,7 +48,7 @@ async def test_an_idle_agent_goes_at_once(tmp_path, how):
 
 @HOW
 async def test_an_agent_that_was_just_started_goes_too(tmp_path, how):
-    async with editing(tmp_path, [says("hi")]) as editor:
+    async with editing(tmp_path, [says("hi")], cold=True) as editor:
         await editor.initialize()
         await leaves(editor, how)
 

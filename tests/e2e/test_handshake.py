@@ -19,7 +19,7 @@ def initialize(request_id, **members):
 
 
 async def test_initialize_names_the_agent_and_what_it_can(tmp_path):
-    async with editing(tmp_path, [says("hi")]) as editor:
+    async with editing(tmp_path, [says("hi")], cold=True) as editor:
         result = await editor.initialize()
     assert result["protocolVersion"] == 1
     assert (result["agentInfo"]["name"], result["agentInfo"]["version"]) == ("acp-agent", __version__)
@@ -29,7 +29,7 @@ async def test_initialize_names_the_agent_and_what_it_can(tmp_path):
 
 
 async def test_the_first_line_on_stdout_is_the_answer_to_initialize(tmp_path):
-    async with editing(tmp_path, [says("hi")]) as editor:
+    async with editing(tmp_path, [says("hi")], cold=True) as editor:
         await editor.open()
         first = await editor.seen(from_agent)
     assert first.message["result"]["protocolVersion"] == 1
@@ -83,7 +83,7 @@ async def test_malformed_capabilities_count_as_absent(tmp_path):
 
 
 async def test_jetbrains_initializes_twice_opens_two_sessions_and_adds_members(tmp_path):
-    async with editing(tmp_path, [says("hi")], lawful=False) as editor:
+    async with editing(tmp_path, [says("hi")], lawful=False, cold=True) as editor:
         folder = str(editor.workspace)
         for request_id in (1, 2):
             meta = {"proxyConfig": {"password": "obviously-fake"}}
@@ -136,7 +136,7 @@ async def test_two_sessions_of_one_process_keep_the_capabilities_they_were_opene
 
 async def test_requests_before_initialize_are_invalid_requests(tmp_path):
     methods = ["session/new", "session/prompt", "session/set_mode", "session/set_config_option", "authenticate"]
-    async with editing(tmp_path, [says("hi")]) as editor:
+    async with editing(tmp_path, [says("hi")], cold=True) as editor:
         for method in methods:
             error = await editor.error_of(method, {"cwd": str(editor.workspace), "mcpServers": []})
             assert error.code == -32600, method
@@ -145,7 +145,7 @@ async def test_requests_before_initialize_are_invalid_requests(tmp_path):
 
 
 async def test_initialize_and_everything_after_it_may_come_in_one_write(tmp_path):
-    async with editing(tmp_path, [says("hi")], lawful=False) as editor:
+    async with editing(tmp_path, [says("hi")], lawful=False, cold=True) as editor:
         new = {
             "jsonrpc": "2.0",
             "id": 2,

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from anyio.abc import Process
 
 import acp_agent
 from acp_agent.cli.editor.calls import SeenCall, seen_calls
 from acp_agent.cli.editor.client import EVERYTHING, Editor
 from acp_agent.cli.editor.frames import Direction, Frame, JsonRpcError, text_at
 from tests.fakes.answers import Call, Override, allowing
+from tests.fakes.forked_agent import CAN_FORK, fork_agent
 from tests.fakes.held import PATIENCE, Fifo
 from tests.fakes.home import Home
 from tests.fakes.model_script import Script, write_script
@@ -47,6 +49,10 @@ class ScriptedEditor(Editor):
         self.overrides: dict[str, Override] = {}
         self.initialized: dict[str, Any] = {}
         self._fifos: list[Fifo] = []
+        self.forks = CAN_FORK
+
+    async def open_agent(self) -> Process:
+        return await (fork_agent(self.environment, self.cwd) if self.forks else super().open_agent())
 
     async def answer(self, request: Frame) -> None:
         override = self.overrides.get(request.method, Call.serve)
@@ -196,10 +202,12 @@ async def editing(
     config: str = "",
     environment: dict[str, str] | None = None,
     lawful: bool = True,
+    cold: bool = False,
 ) -> AsyncIterator[ScriptedEditor]:
     """An editor with a running agent; its files are below `folder` (home/ and work/).
 
     script   what the model answers; None configures no model at all
+    cold     start the interpreter and all imports anew, where a test is about starting
     lawful   check the whole conversation against the protocol's rules and schema when the test is through
     """
     home, workspace = Home(folder / "home", environment or {}), folder / "work"
@@ -215,6 +223,7 @@ async def editing(
         decide,
         EVERYTHING if capabilities is None else capabilities,
     )
+    editor.forks = CAN_FORK and not cold
     failure: BaseException | None = None
     try:
         async with editor.running():

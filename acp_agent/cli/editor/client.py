@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager
 
 import anyio
-from anyio.abc import TaskGroup
+from anyio.abc import Process, TaskGroup
 
-from acp_agent.cli.editor.connection import AgentGone, Connection, spawn
+from acp_agent.cli.editor.connection import AgentGone, Connection, connected, open_agent
 from acp_agent.cli.editor.files import read_text_file, write_text_file
 from acp_agent.cli.editor.frames import Frame, JsonRpcError, Recording, text_at
 from acp_agent.cli.editor.terminals import OnTerminalOutput, Terminals
@@ -69,10 +69,14 @@ class Editor:
     async def running(self) -> AsyncGenerator[None]:
         """Start the agent; on the way out end it and every terminal."""
         async with anyio.create_task_group() as self._terminal_tasks:
-            opened = spawn(self.command, self.environment, self.cwd, self.recording, self.answer)
-            async with opened as self._connection:
+            process = await self.open_agent()
+            async with connected(process, self.recording, self.answer) as self._connection:
                 yield
             self._terminal_tasks.cancel_scope.cancel()
+
+    async def open_agent(self) -> Process:
+        """Start the agent. Raises OSError when that cannot be."""
+        return await open_agent(self.command, self.environment, self.cwd)
 
     async def initialize(self) -> Json:
         """Open the connection; the agent's answer."""

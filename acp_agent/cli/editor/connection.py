@@ -162,22 +162,20 @@ class Connection:
             raise AgentGone("the agent does not read any more") from error
 
 
-@asynccontextmanager
-async def spawn(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    cwd: str,
-    recording: Recording,
-    on_request: OnRequest,
-) -> AsyncGenerator[Connection]:
-    """Start an agent, the leader of its own session, and end it on the way out, whatever happens.
-
-    Raises OSError when it cannot be started, and AgentGone (in a group) when it breaks the protocol.
-    """
-    process = await anyio.open_process(
+async def open_agent(command: Sequence[str], environment: Mapping[str, str], cwd: str) -> Process:
+    """An agent, the leader of its own session. Raises OSError when it cannot be started."""
+    return await anyio.open_process(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         cwd=cwd, env=environment, start_new_session=True,
     )  # fmt: skip
+
+
+@asynccontextmanager
+async def connected(process: Process, recording: Recording, on_request: OnRequest) -> AsyncGenerator[Connection]:
+    """Talk to an agent that was opened, and end it on the way out, whatever happens.
+
+    Raises AgentGone (in a group) when it breaks the protocol.
+    """
     async with process, anyio.create_task_group() as tasks:
         connection = Connection(process, recording, on_request)
         tasks.start_soon(connection.read)

@@ -1,0 +1,102 @@
+"""Agents by fork: one process imports everything once, and each agent begins as a copy of it.
+
+For tests that are not about starting: half a second of imports less for each. What such an agent does is the real
+thing, in a process of its own (and its own session), over pipes, ended by real signals. Started by forked_agent.py;
+ends when its input does.
+
+A request is one JSON object {"env", "cwd"} with three descriptors, one connection each. The answers are lines: the pid,
+and, when the agent has ended, its return code (negative: a signal).
+"""
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import selectors
+import signal
+import socket
+import sys
+from typing import Any, NoReturn
+
+REQUEST_LIMIT = 256 * 1024  # bytes
+
+
+def load_everything() -> None:
+    """Import all of the agent but its command line, and keep collections of garbage off it."""
+    import acp_agent  # noqa: PLC0415 - the agents' modules, not the tests'
+
+    for module in pkgutil.walk_packages(acp_agent.__path__, "acp_agent."):
+        if not module.name.startswith(("acp_agent.cli", "acp_agent.__main__")):
+            importlib.import_module(module.name)
+    gc.collect()
+    gc.freeze()
+
+
+def serve(listener: socket.socket) -> None:
+    """Fork agents until standard input ends."""
+    waiting = selectors.DefaultSelector()
+    waiting.register(listener, selectors.EVENT_READ)
+    waiting.register(sys.stdin.fileno(), selectors.EVENT_READ)
+    while True:
+        for key, _ in waiting.select():
+            if key.fd == sys.stdin.fileno():
+                return
+            if key.fileobj is listener:
+                client, pid = _begin(listener)
+                waiting.register(os.pidfd_open(pid), selectors.EVENT_READ, (client, pid))
+            else:
+                waiting.unregister(key.fd)
+                os.close(key.fd)
+                _tell_end(*key.data)
+
+
+def _begin(listener: socket.socket) -> tuple[socket.socket, int]:
+    client, _ = listener.accept()
+    request, descriptors, _, _ = socket.recv_fds(client, REQUEST_LIMIT, 3)
+    pid = os.fork()
+    if pid == 0:
+        _become_agent(json.loads(request), descriptors)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    client.sendall(b"%d\n" % pid)
+    return client, pid
+
+
+def _tell_end(client: socket.socket, pid: int) -> None:
+    _, status = os.waitpid(pid, 0)
+    with client, contextlib.suppress(OSError):  # whoever wanted it may be gone
+        client.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+
+
+def _become_agent(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
+    """What `python -m acp_agent` is after its imports."""
+    code = 1
+    try:
+        os.setsid()
+        for number, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, number)
+        os.closerange(3, max(descriptors) + 64)
+        os.environ.clear()
+        os.environ.update(request["env"])
+        os.chdir(request["cwd"])
+        sys.argv = ["acp-agent"]
+        from acp_agent.__main__ import main  # noqa: PLC0415 - as above
+
+        code = main()
+    except BaseException as error:  # noqa: BLE001 - as the interpreter does
+        sys.excepthook(type(error), error, error.__traceback__)
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a test run that is interrupted ends its agents itself
+    load_everything()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(sys.argv[1])
+        listening.listen(64)
+        print("ready", flush=True)
+        serve(listening)

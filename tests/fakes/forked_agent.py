@@ -1,0 +1,177 @@
+"""An agent that a fork server makes (fork_server.py), to be used like a process that was opened."""
+
+import atexit
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import anyio
+from anyio.abc import ByteReceiveStream, ByteSendStream, Process
+
+CAN_FORK = hasattr(os, "pidfd_open") and not os.environ.get("ACP_AGENT_TEST_SPAWN")
+"""Whether agents are forked: not where the system cannot, nor where somebody wants each of them started anew."""
+
+
+@cache
+def _server() -> str:
+    """The socket of this test process's fork server. It ends with this process."""
+    folder = tempfile.TemporaryDirectory(prefix="acp-fork-")
+    path = os.path.join(folder.name, "agents")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.fakes.fork_server", path],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+        cwd=Path(__file__).parents[2], env={**os.environ, "PYDANTIC_DISABLE_PLUGINS": "__all__"},
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n", "the fork server did not start"
+
+    def end() -> None:
+        process.communicate()  # closes its input
+        folder.cleanup()
+
+    atexit.register(end)
+    return path
+
+
+class PipeReader(ByteReceiveStream):
+    """The reading end of a pipe."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        while True:
+            await anyio.wait_readable(self._descriptor)
+            try:
+                data = os.read(self._descriptor, max_bytes)
+            except BlockingIOError:
+                continue
+            if not data:
+                raise anyio.EndOfStream
+            return data
+
+    async def aclose(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class PipeWriter(ByteSendStream):
+    """The writing end of a pipe."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+
+    async def send(self, item: bytes) -> None:
+        rest = memoryview(item)
+        while rest:
+            if self._descriptor < 0:
+                raise anyio.ClosedResourceError
+            try:
+                rest = rest[os.write(self._descriptor, rest) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._descriptor)
+            except BrokenPipeError as error:
+                raise anyio.BrokenResourceError from error
+
+    async def aclose(self) -> None:
+        if self._descriptor >= 0:
+            anyio.notify_closing(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class ForkedAgent(Process):
+    """A running agent. The process is a child of the fork server, and leader of its own session."""
+
+    def __init__(self, control: socket.socket, pipes: tuple[int, int, int]) -> None:
+        self._control = control
+        self._told = b""
+        self._stdin, self._stdout, self._stderr = PipeWriter(pipes[0]), PipeReader(pipes[1]), PipeReader(pipes[2])
+
+    async def begun(self) -> None:
+        """Wait until it runs."""
+        await self._heard(1)
+
+    @property
+    def pid(self) -> int:
+        return int(self._told.splitlines()[0])
+
+    @property
+    def returncode(self) -> int | None:
+        self._hear()
+        lines = self._told.splitlines()
+        return int(lines[1]) if len(lines) > 1 else None
+
+    @property
+    def stdin(self) -> ByteSendStream:
+        return self._stdin
+
+    @property
+    def stdout(self) -> ByteReceiveStream:
+        return self._stdout
+
+    @property
+    def stderr(self) -> ByteReceiveStream:
+        return self._stderr
+
+    async def wait(self) -> int:
+        await self._heard(2)
+        assert self.returncode is not None
+        return self.returncode
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def send_signal(self, signal: int) -> None:
+        os.kill(self.pid, signal)
+
+    async def aclose(self) -> None:
+        with anyio.CancelScope(shield=True):
+            for stream in (self._stdin, self._stdout, self._stderr):
+                await stream.aclose()
+            await self.wait()
+            self._control.close()
+
+    async def _heard(self, lines: int) -> None:
+        while self._told.count(b"\n") < lines:
+            await anyio.wait_readable(self._control)
+            assert self._hear(), "the fork server is gone"
+
+    def _hear(self) -> bool:
+        """Take what the server has told by now; whether more may come."""
+        if self._control.fileno() < 0:
+            return False
+        try:
+            data = self._control.recv(64)
+        except BlockingIOError:
+            return True
+        self._told += data
+        return bool(data)
+
+
+async def fork_agent(environment: Mapping[str, str], cwd: str) -> Process:
+    """A new agent, which is ended like any other process."""
+    control = socket.socket(socket.AF_UNIX)
+    control.connect(_server())
+    (stdin, to_agent), (from_agent, stdout), (from_log, stderr) = os.pipe(), os.pipe(), os.pipe()
+    request = json.dumps({"env": dict(environment), "cwd": cwd}).encode()
+    socket.send_fds(control, [request], [stdin, stdout, stderr])
+    for descriptor in (stdin, stdout, stderr):
+        os.close(descriptor)
+    control.setblocking(False)
+    agent = ForkedAgent(control, (to_agent, from_agent, from_log))
+    await agent.begun()
+    return agent
