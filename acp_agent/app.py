@@ -4,6 +4,7 @@ Whatever ends it - the editor closing the stream, SIGTERM, SIGINT, SIGHUP - turn
 killed, terminals given back if the pipe still works, and the process is gone within two seconds (A1.11).
 """
 
+import gc
 import importlib
 import os
 import signal
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn, cast
 
 import anyio
@@ -50,10 +52,12 @@ if TYPE_CHECKING:
     from acp_agent.protocol.extensions import Extensions
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_LAST_RESORT = 1.0
+_LAST_RESORT = 1.5
 """Seconds after which a process that was told to end ends, whatever still holds it."""
 _LAST_WORDS = 0.4
-"""Seconds to keep what is not kept yet when the process ends."""
+"""Seconds to send what is not sent yet when the process ends."""
+_LAST_WRITE = 1.2
+"""Seconds to wait for a database that others use, to keep what is not kept yet."""
 
 
 def main(handover: "Handover", argv: Sequence[str] = ()) -> NoReturn:
@@ -105,8 +109,7 @@ class App:
             auth = AuthState(self._forget_keys)
             server = Server(self._peer, self._sessions, self._warm_up, self._extend, auth, self._handover.initialized)
             await server.serve(self._ending)
-            with anyio.move_on_after(_LAST_WORDS):
-                await self._sessions.settle()
+            await self._sessions.settle(within=_LAST_WORDS, patience=_LAST_WRITE)
             if self._workshop is not None:
                 await self._workshop.aclose()
             if self._database is not None:
@@ -145,9 +148,7 @@ class App:
     async def _extend(self, method: str, params: JsonObject) -> JsonObject:
         """A request of our own. Few editors make any: all behind it is loaded at the first."""
         if self._extensions is None:
-            module = await anyio.to_thread.run_sync(
-                importlib.import_module, "acp_agent.compose.extension_host", abandon_on_cancel=True
-            )
+            module = await imported("acp_agent.compose.extension_host")
             self._extensions = cast("Extensions", module.extensions(self._sessions, self._configured, _now))
         return await self._extensions.request(method, params)
 
@@ -207,28 +208,38 @@ class App:
     def _warm_up(self, session: Session) -> None:
         """The session is known: load what the first prompt needs while the user types it."""
         while self._untold:
-            session.add_notice(Notice(Severity.WARNING, self._untold.pop(0)))
+            session.notices.warn(self._untold.pop(0))
         self._tasks.start_soon(session.announce)
 
     def _warn_all(self, problem: str) -> None:
         if not self._sessions.all():
             self._untold.append(problem)
         for session in self._sessions.all():
-            session.add_notice(Notice(Severity.WARNING, problem))
+            session.notices.warn(problem)
 
     async def _load_workshop(self, loaded: Loaded) -> "Workshop":
         if self._workshop is not None:
             return self._workshop
-        # In a thread, so that the editor is served meanwhile; abandoned by a cancel, which must not wait.
-        module = await anyio.to_thread.run_sync(
-            importlib.import_module, "acp_agent.compose.workshop", abandon_on_cancel=True
-        )
+        module = await imported("acp_agent.compose.workshop")
         workshop = self._workshop
         if workshop is None:  # nobody else has made one meanwhile
             workshop = self._workshop = module.Workshop(loaded, self._tasks.start_soon, self._choices, self._database)
             self._tasks.start_soon(workshop.tidy_up, loaded)
             self._tasks.start_soon(purge_unused, self._sessions)
         return workshop
+
+
+async def imported(name: str) -> ModuleType:
+    """A module, loaded in a thread: the editor is served meanwhile. Abandoned by a cancel, which must not wait."""
+
+    def load_it() -> ModuleType:
+        gc.disable()  # what is loaded stays: looking through it for garbage takes a tenth of the time
+        try:
+            return importlib.import_module(name)
+        finally:
+            gc.enable()
+
+    return await anyio.to_thread.run_sync(load_it, abandon_on_cancel=True)
 
 
 def _conduct(loaded: Loaded, saved: Saved | None, choices: ModelChoices) -> tuple[Conduct, list[str]]:

@@ -142,6 +142,11 @@ class History:
         self._start = None
 
     @property
+    def in_turn(self) -> bool:
+        """Whether a turn is under way."""
+        return self._start is not None
+
+    @property
     def turn_is_empty(self) -> bool:
         """Whether the current turn has said nothing yet."""
         return self._start is None or self._start == self._end()

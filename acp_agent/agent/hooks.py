@@ -1,6 +1,6 @@
 """What may take part in a turn beside the model and its tools. Each does nothing unless it is switched on."""
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -83,11 +83,25 @@ class _NoRoom:
         return False
 
 
+def _untold() -> None:
+    """Nobody is told."""
+
+
+def _by_the_user() -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Those of one conversation. Each has a state of its own: never share them between two."""
+    """Those of one conversation. Each has a state of its own: never share them between two.
+
+    began      told when the history has the prompt: a model may be silent for long, and nothing else is told then
+    abandoned  whether a turn that is cancelled is so because the session ends: the user did not do it
+    """
 
     offer: Offer = field(default_factory=WholeOffer)
     observer: Observer = field(default_factory=_NoObserver)
     phases: Phases = field(default_factory=_NoPhases)
     room: Room = field(default_factory=_NoRoom)
+    began: Callable[[], None] = _untold
+    abandoned: Callable[[], bool] = _by_the_user

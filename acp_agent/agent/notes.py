@@ -5,8 +5,11 @@ from acp_agent.core.errors import ProviderError, ProviderErrorKind
 CANCELLED = "[The user cancelled this turn here. Do not go on with it unless asked to.]"
 """For the model: stands in the history where a turn was cancelled."""
 
-INTERRUPTED = "[The turn above ended here without an answer. Do not go on with it unless asked to.]"
-"""For the model: stands where the process that ran a turn was gone before its end."""
+TURN_ABOVE = "[The turn above "
+"""How INTERRUPTED begins, also as it was worded before."""
+
+INTERRUPTED = f"{TURN_ABOVE}broke off here, since the session ended. Do not go on with it unless asked to.]"
+"""For the model: stands where a turn was cut off that nobody cancelled: the process or the editor was gone."""
 
 LOST = "[What was said here could not be read again.]"
 """For the model: stands where a part of a conversation that was kept is damaged."""

@@ -14,19 +14,23 @@ _INTERRUPTED = ToolFailure(
     "[interrupted] the agent was ended while this ran: what came of it is not known",
     "look at how things are before you do it again",
 )
+_MOST_SAID = 64 * 1024
+"""Characters of an answer without an end that are worth keeping."""
 
 
 def _untold() -> None:
     """Nobody is told."""
 
 
-def restored(state: HistoryState, damaged: Callable[[], None] = _untold) -> History:
+def restored(state: HistoryState, damaged: Callable[[], None] = _untold, cut: str | None = None) -> History:
     """The conversation as it was kept, and such that a model accepts it.
 
-    A call whose result was not kept is answered as interrupted; a turn without an answer says so. Where a row was
-    damaged, what cannot follow the messages before it is left out or has a note before it; what can stays.
+    A call whose result was not kept is answered as interrupted. Where a row was damaged, what cannot follow the
+    messages before it is left out or has a note before it; what can stays.
 
-    damaged   told when that was so, or rows could not be read at all
+    damaged   told when rows could not be read, or what can be read does not fit together
+    cut       where a turn broke off: what the user has seen of the answer that was being told, without secrets. It
+              joins the conversation, and behind it or the results stands a note
     """
     history = History()
     sound = state.lost == 0
@@ -41,10 +45,20 @@ def restored(state: HistoryState, damaged: Callable[[], None] = _untold) -> Hist
         history = History(unsigned(history.messages()))  # thoughts are signed for what stood before them
     if state.messages[:1] == history.messages()[:1]:
         history.took_up(state.knowledge, state.tokens if sound else history.estimate())
+    if cut is not None:
+        _break_off(history, cut)
     history.repair(_INTERRUPTED)
-    if history.awaits_reply and not _is_closed(history.messages()[-1]):
-        history.append(Message(Role.USER, (TextPart(notes.INTERRUPTED),)))
     return history
+
+
+def _break_off(history: History, said: str) -> None:
+    """End a turn as far as it came. One whose last answer is whole has ended by itself."""
+    if history.awaits_reply:
+        history.append(Message(Role.ASSISTANT, (TextPart(said[:_MOST_SAID]),)))
+    elif not history.open_calls:
+        return
+    history.repair(_INTERRUPTED)
+    history.append(Message(Role.USER, (TextPart(notes.INTERRUPTED),)))
 
 
 def _mend(history: History, message: Message) -> None:
@@ -65,9 +79,3 @@ def _appended(history: History, message: Message) -> None:
         history.append(message)
     except ValueError:
         return
-
-
-def _is_closed(message: Message) -> bool:
-    """Whether a message of the user's says by itself why no answer follows."""
-    last = message.parts[-1]
-    return isinstance(last, TextPart) and (last.text == notes.CANCELLED or last.text.startswith(notes.RAN))

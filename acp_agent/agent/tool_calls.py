@@ -93,7 +93,6 @@ class ToolCalls:
 
         When it is cancelled, `outcomes` still has an answer for every call.
         """
-        limiter = anyio.CapacityLimiter(max_parallel)
         for pending in self._pending:
             if pending.result is not None and not pending.unseen:
                 await toolset.refuse(pending.call, pending.result)
@@ -102,11 +101,12 @@ class ToolCalls:
             together = list(group)
             if alone or len(together) == 1:
                 for pending in together:
-                    await _run(pending, toolset, limiter)
+                    await _run(pending, toolset)
                 continue
+            limiter = anyio.CapacityLimiter(max_parallel)
             async with anyio.create_task_group() as tasks:
                 for pending in together:
-                    tasks.start_soon(_run, pending, toolset, limiter)
+                    tasks.start_soon(_run_beside, pending, toolset, limiter)
 
     def outcomes(self) -> list[tuple[ToolUsePart, ToolResult]]:
         """Every call with its result, in the order of the request; synthetic for those that have none."""
@@ -123,7 +123,11 @@ class ToolCalls:
         )
 
 
-async def _run(pending: _Pending, toolset: Toolset, limiter: anyio.CapacityLimiter) -> None:
+async def _run(pending: _Pending, toolset: Toolset) -> None:
+    pending.started = True
+    pending.result = await toolset.run(pending.call)
+
+
+async def _run_beside(pending: _Pending, toolset: Toolset, limiter: anyio.CapacityLimiter) -> None:
     async with limiter:
-        pending.started = True
-        pending.result = await toolset.run(pending.call)
+        await _run(pending, toolset)

@@ -32,7 +32,7 @@ from acp_agent.core.types import Json
 _SIZES = (4_000, 1_500, 500, 150)
 """Characters of one entry that are shown, from the best to what a very long conversation is given."""
 
-_OURS = (notes.CANCELLED, notes.INTERRUPTED, notes.LOST, REFLECTION, ITSELF, notes.RAN)
+_OURS = (notes.CANCELLED, notes.TURN_ABOVE, notes.LOST, REFLECTION, ITSELF, notes.RAN)
 _DATA = re.compile(
     r'^<(?:(tool-output|external-data|knowledge) id="([0-9a-f]{8})"[^<>\n]*|(resource) uri="[^"\n]*"|(diagnostics))>',
     re.MULTILINE,

@@ -100,13 +100,15 @@ class Agent:
         turn = _Turn(self)
         try:
             self.history.append(prompt)
+            self.hooks.began()
             return await turn.run(prompt)
         except ProviderError as error:
             self.failure = error
             return await turn.explain(error)
         except anyio.get_cancelled_exc_class():
             self.history.repair(NOT_RUN)
-            self.history.append(Message(Role.USER, (TextPart(notes.CANCELLED),)))
+            note = notes.INTERRUPTED if self.hooks.abandoned() else notes.CANCELLED
+            self.history.append(Message(Role.USER, (TextPart(note),)))
             raise
         finally:
             self.history.repair(NOT_RUN)

@@ -72,12 +72,20 @@ def _add_choices(parser: CommandLine) -> None:
 
 def _add_keys(new: Callable[..., CommandLine]) -> None:
     login = _add(new, "login", "store a provider's API key in the keyring, or a private file where there is none")
-    login.add_argument("--provider", metavar="NAME", type=_text, help="whose key it is; asked for if not given")
+    _add_provider(login, "whose key it is; asked for if not given")
     login.add_argument("--stdin", action="store_true", help="read the key from stdin")
     login.add_argument("--no-check", action="store_true", help="store it without asking the server whether it takes it")
     login.add_argument("--list", action="store_true", help="say which providers have a key, and from where")
     logout = _add(new, "logout", "remove stored API keys")
-    logout.add_argument("provider", metavar="PROVIDER", type=_text, nargs="?", help="whose; all of them if not given")
+    _add_provider(logout, "whose; all of them if not given")
+
+
+def _add_provider(parser: CommandLine, text: str) -> None:
+    """`PROVIDER` and `--provider NAME` mean the same."""
+    whose = parser.add_mutually_exclusive_group()
+    absent = argparse.SUPPRESS  # else, not given, it would undo the option
+    whose.add_argument("provider", metavar="PROVIDER", type=_text, nargs="?", default=absent, help=text)
+    whose.add_argument("--provider", metavar="NAME", type=_text, help="the same")
 
 
 def _add_sessions(parser: CommandLine) -> None:
@@ -92,10 +100,13 @@ def _add_sessions(parser: CommandLine) -> None:
     show.add_argument("--json", action="store_true", help="its events, one JSON object a line")
     export = _add(actions.add_parser, "export", "write a session to a file")
     for action in (show, export):
-        action.add_argument("id", metavar="ID", type=_text, help="its id, or the first 4 characters or more")
+        identity = action.add_argument("id", metavar="ID", type=_text, help="its id, or the first 4 characters or more")
+    identity.required = False  # of an export, whose `--html ID` is looked at later
+    export.set_defaults(misused=export.error)
     target = export.add_mutually_exclusive_group()
     target.add_argument("to", metavar="-", nargs="?", choices=["-"], help="an HTML page on standard output")
-    target.add_argument("--html", metavar="FILE", type=_text, help="an HTML page (acp-agent-ID.html in this folder)")
+    page = "an HTML page, as is the default (acp-agent-ID.html in this folder)"
+    target.add_argument("--html", metavar="FILE", type=_text, nargs="?", const=False, help=page)
     target.add_argument("--json", metavar="FILE", type=_text, help="JSON to import again; - for standard output")
     export.add_argument("--force", action="store_true", help="write over a file that is there")
     delete = _add(actions.add_parser, "delete", "delete sessions for good")

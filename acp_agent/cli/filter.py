@@ -11,8 +11,8 @@ from acp_agent.gates.printing import printing_commands
 from acp_agent.output.clip import measure
 from acp_agent.output.filters import CommandRun, Filtered, FilterEngine
 from acp_agent.output.pipeline import shortened, stats_line
+from acp_agent.output.redaction_note import redaction_note
 from acp_agent.output.sanitize import sanitize
-from acp_agent.output.security_notes import redaction_note
 
 
 def filtered(args: argparse.Namespace) -> int:

@@ -139,5 +139,8 @@ def _hint(provider: ProviderSettings, loaded: Loaded) -> None:
         print(f"acp-agent: {problem}", file=sys.stderr)
     if provider.api_key(os.environ):
         print(f"{provider.api_key_env} is set, too, and goes first")
-    if loaded.settings.llm.model is None:
+    model = loaded.settings.llm.model
+    if model is None:
         print(model_advice([provider], loaded.file))
+    elif model.partition(":")[0] != provider.name:
+        print(f"The model that is set is {model}: this key is not for it")

@@ -36,6 +36,17 @@ class Destination:
     force: bool
 
 
+def find_id(args: argparse.Namespace) -> None:
+    """Put the id where it belongs: `--html` may stand without a file's name, also in front of it.
+
+    `args.html` is False where it does. Exits with 2 where there is no id.
+    """
+    if args.id in (None, _STDOUT) and args.html:
+        args.to, args.id, args.html = args.id, args.html, False
+    if args.id is None:
+        args.misused("the following arguments are required: ID")
+
+
 def destination(args: argparse.Namespace, session_id: str) -> Destination:
     """What the arguments say; a page in this folder where they do not."""
     chosen = _STDOUT if args.to == _STDOUT else args.html or args.json

@@ -40,7 +40,17 @@ class Said:
     event: UserMessage | TextDelta | ThoughtDelta | PlanChanged | UsageChanged
 
 
-Item: TypeAlias = Said | Call
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """The end of a turn in which nothing was said last: it was cancelled or broke off, or it runs still.
+
+    Which of it is not kept. Every other turn ends with words, be it those of an error.
+    """
+
+
+NO_ANSWER = "No answer followed: the turn was cancelled or broke off, or it still runs."
+
+Item: TypeAlias = Said | Call | NoAnswer
 
 
 class Outcome(StrEnum):
@@ -66,6 +76,25 @@ def outcome(call: Call) -> tuple[Outcome, str]:
 
 async def story(told: AsyncIterator[ToldAt]) -> AsyncIterator[Item]:
     """The session in order, calls where they began. Holds no more than one message and the calls under way."""
+    begun = answered = False
+    async for item in _in_order(told):
+        match item:
+            case Said(event=UserMessage()):
+                if begun and not answered:
+                    yield NoAnswer()
+                begun, answered = True, False
+            case Said(event=TextDelta(words)) if words.strip():
+                answered = True
+            case Call():
+                answered = False
+            case _:
+                pass
+        yield item
+    if begun and not answered:
+        yield NoAnswer()
+
+
+async def _in_order(told: AsyncIterator[ToldAt]) -> AsyncIterator[Said | Call]:
     teller = _Teller()
     async for one in joined(told):
         teller.take(one)
@@ -80,7 +109,7 @@ class _Teller:
     """Keeps what was told behind a call until that has ended."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Item] = deque()
+        self._waiting: deque[Said | Call] = deque()
         self._open: dict[str, Call] = {}
 
     def take(self, one: ToldAt) -> None:
@@ -100,7 +129,7 @@ class _Teller:
         if len(self._waiting) > _WAITING:
             self.give_up()
 
-    def ready(self) -> Iterator[Item]:
+    def ready(self) -> Iterator[Said | Call]:
         while self._waiting and not self._is_open(self._waiting[0]):
             yield self._waiting.popleft()
 
@@ -115,5 +144,5 @@ class _Teller:
             self._waiting.append(call)
         call.finished = event
 
-    def _is_open(self, item: Item) -> bool:
+    def _is_open(self, item: Said | Call) -> bool:
         return isinstance(item, Call) and self._open.get(item.started.call_id) is item

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TextIO, assert_never
 
 from acp_agent.cli.session_diff import SIGNS, Fate, changed_lines
-from acp_agent.cli.session_story import Call, Item, Outcome, outcome, story
+from acp_agent.cli.session_story import NO_ANSWER, Call, Item, NoAnswer, Outcome, Said, outcome, story
 from acp_agent.cli.session_words import dollars, seconds, shown, tokens
 from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, UsageChanged, UserMessage
 from acp_agent.core.messages import TextPart
@@ -63,9 +63,17 @@ class _Text:
         self._line(self._paint("  ".join(filter(None, figures)), _DIM))
 
     def item(self, item: Item) -> None:
-        if isinstance(item, Call):
-            self._call(item)
-            return
+        match item:
+            case Call():
+                self._call(item)
+            case NoAnswer():
+                self._line(f"\n  {self._paint('✘', _RED)} {NO_ANSWER}")
+            case Said():
+                self._said(item)
+            case _:
+                assert_never(item)
+
+    def _said(self, item: Said) -> None:
         match item.event:
             case UserMessage(parts):
                 self._prompts += 1

@@ -9,13 +9,13 @@ from contextlib import aclosing
 
 import anyio
 
-from acp_agent.cli.session_export import destination, export
+from acp_agent.cli.session_export import destination, export, find_id
 from acp_agent.cli.session_list import Row, first_words, json_row, short_ids, table
 from acp_agent.cli.session_text import write_text
 from acp_agent.compose.output import known_secrets, redactor
 from acp_agent.config.load import Flags, load
-from acp_agent.config.places import database_file, session_locks_file
-from acp_agent.core.errors import AgentError
+from acp_agent.config.places import DATA_VARIABLE, database_file, session_locks_file
+from acp_agent.core.errors import AgentError, ConfigError
 from acp_agent.core.sessions import Saved, SessionRecord, Tally
 from acp_agent.core.types import JsonObject
 from acp_agent.store.db import Database
@@ -30,12 +30,26 @@ _SHORTEST = 4  # characters of an id that may stand for it
 
 def sessions(args: argparse.Namespace) -> int:
     """Do what `args.action` says. Exit codes: 0 done; 1 no such session, or one in use. Raises AgentError."""
+    if args.action == "export":
+        find_id(args)
     path = database_file(os.environ)
     if os.path.exists(path):
         return anyio.run(_run, args, path)
+    _look_for(os.path.dirname(path))
     if args.action == "list":  # looking makes no database
         return 0
     raise _unknown(args.ids[0] if args.action == "delete" else args.id)
+
+
+def _look_for(folder: str) -> None:
+    """Raises ConfigError for a data folder that is none, and for one somebody named that is not there."""
+    try:
+        os.stat(os.path.join(folder, ""))
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not os.environ.get(DATA_VARIABLE):
+            return  # nothing was ever kept
+        where = f"environment variable {DATA_VARIABLE}"
+        raise ConfigError(where, "", "", f"expected a folder for data: {folder}: {error.strerror}") from error
 
 
 async def _run(args: argparse.Namespace, path: str) -> int:

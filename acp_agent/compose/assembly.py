@@ -6,11 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from acp_agent.agent.reformat import Reformatter
-from acp_agent.agent.restored import restored
 from acp_agent.agent.shown_plan import ShownPlan
 from acp_agent.agent.turn import Agent
 from acp_agent.compose.choices import ModelChoices
-from acp_agent.compose.conversation import Conversation
+from acp_agent.compose.conversation import Conversation, history_of
 from acp_agent.compose.desk import Reach, SessionDesk
 from acp_agent.compose.gates import Lasting
 from acp_agent.compose.loop import SessionLoop
@@ -171,11 +170,9 @@ class Assembly:
 
     async def _refresh_models(self, provider: str) -> int:
         choices = self._choices()
-        return (
-            0
-            if choices is None
-            else await choices.refresh(self._workshop.catalog(self.in_force().settings.llm), provider)
-        )
+        if choices is None:
+            return 0
+        return await choices.refresh(self._workshop.catalog(self.in_force().settings.llm), provider)
 
     def _choices(self) -> ModelChoices | None:
         choices = self._session.choices
@@ -224,7 +221,7 @@ class Assembly:
             self._workshop.summaries(self._session),
             lambda: self.toolset,
             offer(settings, self._embedder, self._mcp.servers.joining, self._warn, self._redactor),
-            None if saved is None else restored(saved.history, partial(self._warn_plainly, _DAMAGED)),
+            None if saved is None else history_of(saved, self._redactor, partial(self._warn_plainly, _DAMAGED)),
         )
 
     def _plain(self, text: str) -> str:
@@ -293,4 +290,4 @@ class Assembly:
         self._warn_plainly(f"configuration: {problem}")
 
     def _warn_plainly(self, problem: str) -> None:
-        self._session.add_notice(Notice(Severity.WARNING, problem))
+        self._session.notices.warn(problem)

@@ -9,13 +9,21 @@ from acp_agent.agent.offer import Offer
 from acp_agent.agent.phases import PhaseCalls, RememberedSummaries
 from acp_agent.agent.reflection import Reflection
 from acp_agent.agent.reputation import Reputation
+from acp_agent.agent.restored import restored
 from acp_agent.agent.turn import Agent, Limits
 from acp_agent.compose.models import SessionModels
 from acp_agent.config.settings import Settings
-from acp_agent.core.events import EventSink, Notice, Severity
+from acp_agent.core.events import EventSink, Notice, Severity, TextDelta
 from acp_agent.core.memory import Summaries, Summary
 from acp_agent.core.ports import Provider, Toolset
 from acp_agent.core.redaction import Redact
+from acp_agent.core.sessions import Saved
+
+
+def history_of(saved: Saved, redact: Redact, damaged: Callable[[], None]) -> History:
+    """What the model knows of a session that goes on; `damaged` is told where that is not all it knew."""
+    said = "".join(each.text for each in saved.cut if isinstance(each, TextDelta))
+    return restored(saved.history, damaged, redact(said) if saved.tally.under_way else None)
 
 
 class Conversation:

@@ -16,7 +16,6 @@ from acp_agent.config import Loaded
 from acp_agent.config.audit_settings import audit_file
 from acp_agent.config.conduct import conduct_at_start
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.events import Notice, Severity
 from acp_agent.core.mcp import McpServer
 from acp_agent.core.sessions import Saved, Tally, ToldAt
 from acp_agent.core.types import JsonObject, Subject, ToolSpec
@@ -101,7 +100,7 @@ class SessionsHost:
         known = set(map(str, here.problems))
         for problem in there.problems:
             if str(problem) not in known:
-                session.add_notice(Notice(Severity.WARNING, f"configuration: {problem}"))
+                session.notices.warn(f"configuration: {problem}")
         await self._wake(session)  # it was put to rest, and is written only while it is ours
         take_up(session, there)
         session.keep_conduct()

@@ -6,6 +6,8 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import cast
 
+from anyio import to_thread
+
 from acp_agent.agent.history import History
 from acp_agent.core.messages import Message, Part, TextPart, ToolUsePart
 from acp_agent.core.sessions import HistoryState
@@ -13,6 +15,8 @@ from acp_agent.core.types import JsonObject
 from acp_agent.output.redaction import Redactor
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9-]+")
+_MOMENT = 32 * 1024
+"""Characters that nobody has to wait for."""
 
 
 class KeptHistory:
@@ -29,17 +33,41 @@ class KeptHistory:
         pairs = takewhile(lambda pair: pair[0] == pair[1], zip(history.messages(), before, strict=False))
         self._seen: tuple[Message, ...] = tuple(said for said, _ in pairs)
         self._state = HistoryState(tuple(before[: len(self._seen)]))
+        self._ready: list[tuple[Message, Message]] = []  # long ones that were looked at already, and as they are kept
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether a turn is under way."""
+        return self._history.in_turn
+
+    async def look_through(self) -> None:
+        """Look at the long ones that are new in a thread, so that `state` holds nobody up."""
+        while long := [each for each in self._new() if _length(each) > _MOMENT and self._found(each) is None]:
+            clean = await to_thread.run_sync(lambda new=long: list(map(self._redacted, new)), abandon_on_cancel=True)
+            self._ready += zip(long, clean, strict=True)
 
     def state(self) -> HistoryState:
         """As it is now; the same tuple of messages as long as nothing was said."""
         history, messages = self._history, self._history.messages()
         kept = self._state.messages
         if messages is not self._seen:
-            same = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(self._seen, messages, strict=False)))
-            kept = (*kept[:same], *map(self._redacted, messages[same:]))
+            new = self._new()
+            kept = (*kept[: len(messages) - len(new)], *(self._found(each) or self._redacted(each) for each in new))
             self._seen = messages
+            self._ready.clear()
         self._state = HistoryState(kept, history.summaries, history.estimate())
         return self._state
+
+    def _new(self) -> tuple[Message, ...]:
+        """What was said, or said otherwise, since `state` was asked for."""
+        seen, messages = self._seen, self._history.messages()
+        if messages[: len(seen)] == seen:  # looks at who they are first, and is fast
+            return messages[len(seen) :]
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(seen, messages, strict=False)))
+        return messages[same:]
+
+    def _found(self, message: Message) -> Message | None:
+        return next((clean for said, clean in self._ready if said is message), None)
 
     def _redacted(self, message: Message) -> Message:
         parts = tuple(map(self._part, message.parts))
@@ -59,3 +87,12 @@ class KeptHistory:
         """Models make names up. One that is sent to a server again has to look like a name."""
         shown = self._redactor(name)
         return name if shown == name else _NO_NAME.sub("_", shown)
+
+
+def _length(message: Message) -> int:
+    """Characters of a message that are looked at."""
+    return sum(
+        len(part.text) if isinstance(part, TextPart) else len(part.raw_arguments)
+        for part in message.parts
+        if isinstance(part, TextPart | ToolUsePart)
+    )

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from acp_agent.agent.prompt import system_prompt
 from acp_agent.agent.turn import Agent
@@ -64,11 +65,17 @@ class SessionLoop:
                 self._emit,
                 conversation.limits,
                 prompt,
-                hooks=conversation.hooks,
+                hooks=replace(conversation.hooks, began=self._began, abandoned=self._abandoned),
             )
         conversation.agent.provider = provider  # the user may have chosen another one
         conversation.agent.system_prompt = prompt
         return conversation.agent
+
+    def _began(self) -> None:
+        self._session.story.keep_soon()
+
+    def _abandoned(self) -> bool:
+        return self._session.turns.abandoned
 
     async def _system_prompt(self) -> str:
         """For the model that answered last: one that knows no tools is told of none.

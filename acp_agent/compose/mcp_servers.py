@@ -21,7 +21,6 @@ from acp_agent.config.places import PROJECT_FILE
 from acp_agent.core.conduct import AutoApprove, Conduct
 from acp_agent.core.elicitation import Elicitor
 from acp_agent.core.errors import ConfigError, ToolError
-from acp_agent.core.events import Notice, Severity
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
 from acp_agent.core.ports import Approver
 from acp_agent.gates.trust import workspace_trust
@@ -61,7 +60,7 @@ class McpOfSession:
         self._started = False
         self._wanted: tuple[McpServerSettings, ...] = ()
         connect = partial(_connection, elicitor)
-        self.servers = SessionServers(workshop.pins, workshop.background, session.add_notice, connect)
+        self.servers = SessionServers(workshop.pins, workshop.background, session.notices.add, connect)
 
     def start(self, loaded: Loaded) -> None:
         """Start, once, what needs no question. Nothing while it is not clear what the user forbids."""
@@ -135,7 +134,7 @@ class McpOfSession:
                 yield entry
 
     def _warn(self, problem: str) -> None:
-        self._session.add_notice(Notice(Severity.WARNING, problem))
+        self._session.notices.warn(problem)
 
 
 async def project_trust(

@@ -1,6 +1,7 @@
 """What answers the prompts of one session, and what is kept of it."""
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from acp_agent.agent.history import History
 from acp_agent.compose.desk import SessionDesk
@@ -20,7 +21,9 @@ from acp_agent.output.redaction import Redactor
 from acp_agent.protocol.answer import Answer
 from acp_agent.protocol.commands import Name
 from acp_agent.protocol.engine import TurnEngine
-from acp_agent.protocol.extension_host import ListedServer
+
+if TYPE_CHECKING:  # loaded for a client that asks for them
+    from acp_agent.protocol.extension_host import ListedServer
 
 
 class Kept:
@@ -55,11 +58,17 @@ class Kept:
         self._fill = (event.used, event.size)
         return UsageChanged(event.used, event.size, self._models.ledger.cost)
 
+    async def looked_through(self) -> Change:
+        """All of it, as it is now, no long text looked through on the loop."""
+        await self._history.look_through()
+        return self.state()
+
     def state(self) -> Change:
         """All of it, as it is now."""
         ledger, use = self._models.ledger, self._memory.quota.use
         used, size = self._fill
-        tally = Tally(used, size, ledger.usage, ledger.cost, ledger.complete, use.calls, use.batches)
+        under_way = self._history.in_turn
+        tally = Tally(used, size, ledger.usage, ledger.cost, ledger.complete, use.calls, use.batches, under_way)
         return Change(history=self._history.state(), tally=tally, model=self._models.in_use or None)
 
 
@@ -95,6 +104,10 @@ class SessionEngine:
         """What is to be kept now."""
         return self._kept.state()
 
+    async def kept(self) -> Change:
+        """The same; what takes a while is done beside the loop."""
+        return await self._kept.looked_through()
+
     async def answered(self, answer: Answer) -> None:
         """A conversation that has no name gets one (A18.1)."""
         await self._naming.answered(answer)
@@ -127,7 +140,7 @@ class SessionEngine:
             return Finding("deny", "", "", (why,))
         return judged(call_with(subject), gates)
 
-    def servers(self) -> Sequence[ListedServer]:
+    def servers(self) -> "Sequence[ListedServer]":
         """Its MCP servers."""
         return self._mcp.servers.listed()
 

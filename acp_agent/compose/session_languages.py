@@ -1,15 +1,18 @@
 """What an editor's language servers tell a session (A27)."""
 
+from typing import TYPE_CHECKING
+
 from acp_agent.config import Loaded
-from acp_agent.core.backends import FileSystem
 from acp_agent.core.redaction import Redact
-from acp_agent.protocol.lsp import EditorLanguages
-from acp_agent.protocol.lsp_diagnostics import KeptDiagnostics, diagnostics_block
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.session import Session
+from acp_agent.protocol.shared_languages import SharedLanguages
+
+if TYPE_CHECKING:  # loaded for the first turn
+    from acp_agent.core.backends import FileSystem
 
 
-def languages(peer: Peer, session: Session, loaded: Loaded) -> EditorLanguages | None:
+def languages(peer: Peer, session: Session, loaded: Loaded) -> SharedLanguages | None:
     """The editor's language servers; None where it does not share them, or the user does not want it (A27.6).
 
     Those the session has stay its own: they know what the editor has told, and will not tell again.
@@ -19,6 +22,9 @@ def languages(peer: Peer, session: Session, loaded: Loaded) -> EditorLanguages |
         return None
     if session.languages is not None:
         return session.languages
+    from acp_agent.protocol.lsp import EditorLanguages  # noqa: PLC0415 - few editors have any
+    from acp_agent.protocol.lsp_diagnostics import KeptDiagnostics  # noqa: PLC0415 - as above
+
     place = session.place
     return EditorLanguages(
         peer,
@@ -32,6 +38,10 @@ def languages(peer: Peer, session: Session, loaded: Loaded) -> EditorLanguages |
     )
 
 
-async def complaints(shared: EditorLanguages | None, files: FileSystem, redact: Redact) -> str:
+async def complaints(shared: SharedLanguages | None, files: "FileSystem", redact: Redact) -> str:
     """What `@diagnostics` in a prompt stands for; "" when there is nothing (A24.12)."""
-    return "" if shared is None else redact(await diagnostics_block(shared, files))
+    if shared is None:
+        return ""
+    from acp_agent.protocol.lsp_diagnostics import diagnostics_block  # noqa: PLC0415 - few editors have any
+
+    return redact(await diagnostics_block(shared, files))

@@ -31,9 +31,8 @@ from acp_agent.execution.mending import Mending
 from acp_agent.output.filters import FilterEngine
 from acp_agent.output.redacted_view import RedactedToolset
 from acp_agent.output.redaction import Redactor
-from acp_agent.protocol.lsp import EditorLanguages
 from acp_agent.protocol.session import Session
-from acp_agent.tools.lsp import LspLimits, lsp_tools
+from acp_agent.protocol.shared_languages import SharedLanguages
 from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 from acp_agent.tools.tool import Tool
 
@@ -58,7 +57,7 @@ class Helpers:
     reformatter: Reformatter | None
     notes: ProjectNotes
     elicitor: Elicitor | None
-    languages: EditorLanguages | None
+    languages: SharedLanguages | None
     plan: ShownPlan
 
 
@@ -141,7 +140,7 @@ class SessionTools:
         backends = closed.backends(self._cwd)
         return Stage(self._front_door(closed, closed.chain, backends, lambda _: False), backends)
 
-    def _languages(self, loaded: Loaded) -> EditorLanguages | None:
+    def _languages(self, loaded: Loaded) -> SharedLanguages | None:
         return self._helpers.languages if loaded.settings.acp.lsp.enabled else None
 
     def _front_door(
@@ -182,6 +181,8 @@ class SessionTools:
         languages, lsp = self._languages(loaded), settings.acp.lsp
         if languages is None:
             return own
+        from acp_agent.tools.lsp import LspLimits, lsp_tools  # noqa: PLC0415 - few editors share language servers
+
         shown = LspLimits(lsp.max_references, lsp.max_workspace_symbols, lsp.max_diagnostics_per_file)
         return (*own, *lsp_tools(languages.offers, shown))
 

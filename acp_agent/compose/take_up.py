@@ -2,7 +2,6 @@
 
 from acp_agent.config import Loaded
 from acp_agent.config.conduct import conduct_taken_up
-from acp_agent.core.events import Notice, Severity
 from acp_agent.protocol.session import Session
 
 
@@ -10,6 +9,6 @@ def take_up(session: Session, loaded: Loaded) -> None:
     """Have it conduct itself as `loaded` lets it, by what the user has chosen; he hears of what is tighter now."""
     conduct, tightened = conduct_taken_up(loaded, session.conduct)
     if tightened:
-        session.add_notice(Notice(Severity.WARNING, tightened))
+        session.notices.warn(tightened)
     if conduct != session.conduct:
         session.begin_anew(conduct)

@@ -1,12 +1,12 @@
 """What all sessions of a process share."""
 
 import os
-import tempfile
 from collections.abc import Callable
 from functools import cached_property, partial
 from weakref import WeakSet
 
 import anyio
+from anyio import to_thread
 
 from acp_agent import log
 from acp_agent.compose.assembly import Assembly
@@ -25,7 +25,6 @@ from acp_agent.config import (
 from acp_agent.config.audit_settings import audit_file
 from acp_agent.config.model_settings import ModelSettings
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.events import Notice, Severity
 from acp_agent.core.memory import Summaries
 from acp_agent.core.overflow import Overflow
 from acp_agent.core.ports import Embedder
@@ -34,6 +33,7 @@ from acp_agent.core.sessions import Saved
 from acp_agent.execution.audit import Auditor, Caller
 from acp_agent.execution.command_watchdog import CommandWatchdog
 from acp_agent.execution.process_tree import harden_process, kill_everything
+from acp_agent.execution.script_folder import ScriptFolder, remove_abandoned
 from acp_agent.gates.grants import GrantStore
 from acp_agent.llm.catalog import Catalog
 from acp_agent.protocol.peer import Peer
@@ -80,7 +80,7 @@ class Workshop:
         self._database = database or Database(database_file(os.environ), self._warn)
         self.credentials = CredentialStore(os.environ, self.secrets.add)
         self.credentials.introduce()
-        self._scripts: tempfile.TemporaryDirectory[str] | None = None
+        self._scripts = ScriptFolder()
         self.watchdog = CommandWatchdog()
         self.gate_memories = GateMemories()
 
@@ -89,8 +89,7 @@ class Workshop:
         for catalog in (*self._catalogs.values(), *self._outdated):
             await catalog.aclose()
         await self._database.aclose()
-        if self._scripts is not None:
-            self._scripts.cleanup()
+        self._scripts.close()
 
     def kill_everything(self, within: float = 1.0) -> None:
         """End every process this one started, in at most `within` seconds. For the way out."""
@@ -115,7 +114,7 @@ class Workshop:
         self.credentials.introduce()
         session.redact = self._redactor
         for problem in self._problems:
-            session.add_notice(Notice(Severity.WARNING, problem))
+            session.notices.warn(problem)
         self.background(partial(self._fetch_models, session, loaded.settings.llm))
         return Assembly(self, peer, session, loaded, reload, saved).engine()
 
@@ -153,7 +152,12 @@ class Workshop:
         return SummaryStore(self._database).of(session.id)
 
     async def tidy_up(self, loaded: Loaded) -> None:
-        """Remove outputs that were kept long enough (O5.9). For the background; trouble is only logged."""
+        """Remove what the dead left, and outputs that were kept long enough (O5.9).
+
+        For the background; trouble is only logged.
+        """
+        if folders := await to_thread.run_sync(remove_abandoned, abandon_on_cancel=True):
+            _log.info("scripts of agents that were killed are removed", folders=folders)
         if not await anyio.Path(self._database.path).exists():
             return
         try:
@@ -184,7 +188,7 @@ class Workshop:
         """Tell every session, at its next prompt, what concerns them all."""
         _log.warning("problem", problem=problem)
         for session in self._sessions:
-            session.add_notice(Notice(Severity.WARNING, problem))
+            session.notices.warn(problem)
 
     def catalog(self, settings: LlmSettings) -> Catalog:
         """The models of a configuration; one catalog, with its connections, for all sessions that have the same."""
@@ -210,16 +214,8 @@ class Workshop:
             await session.choices.fetch(self.catalog(settings))
 
     def script_folder(self) -> str:
-        """A private folder for scripts the editor's terminal runs; a new one when a tmp cleaner took the last.
-
-        Raises OSError where no folder can be made.
-        """
-        if self._scripts is not None and not os.path.isdir(self._scripts.name):
-            self._scripts.cleanup()  # nothing is there; it only ends the object's own watch over the name
-            self._scripts = None
-        if self._scripts is None:
-            self._scripts = tempfile.TemporaryDirectory(prefix="acp-agent-", ignore_cleanup_errors=True)
-        return self._scripts.name
+        """A private folder for scripts the editor's terminal runs. Raises OSError where none can be made."""
+        return self._scripts.path()
 
 
 def _unheard(problem: str) -> None:

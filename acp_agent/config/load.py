@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from acp_agent.config.credentials import credentials_file, read_credentials
 from acp_agent.config.environment import read_environment
@@ -22,8 +23,7 @@ from acp_agent.core.conduct import AutoApprove
 from acp_agent.core.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
+class Flags(NamedTuple):
     """What the command line may set. None = not given."""
 
     config: str | None = None

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from acp_agent.config.files import read_toml
 from acp_agent.config.keys import Key
@@ -31,16 +31,14 @@ class _PolicyFile(Section):
     rules: Rules = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedRule:
+class PlacedRule(NamedTuple):
     """A rule and what to call it: "tools.policy.rules[0]", "policy.toml rules[2]"."""
 
     place: str
     rule: PolicyRule
 
 
-@dataclass(frozen=True, slots=True)
-class MergedRules:
+class MergedRules(NamedTuple):
     """The rules in force in their order, and the allow rules a project's file had no right to."""
 
     rules: tuple[PlacedRule, ...]

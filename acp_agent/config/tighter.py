@@ -9,11 +9,10 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import cast
+from typing import NamedTuple, cast
 
 
-@dataclass(frozen=True, slots=True)
-class Tightened:
+class Tightened(NamedTuple):
     """The value in force after a project's wish, and the parts of the wish that were looser."""
 
     value: object

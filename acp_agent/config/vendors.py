@@ -1,8 +1,7 @@
 """Providers that need no configuration file: the usual variables of each vendor, and the scripted one."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from pydantic import ValidationError
 
@@ -12,11 +11,11 @@ from acp_agent.config.provider_settings import ProviderSettings, ProviderType
 
 _FALLBACK = "llm.fallback"
 _AVAILABLE = "acp.available_models"
+_ONE_MODEL = ("llm.model", "llm.embedding_model")
 SCRIPTED = ProviderSettings(name="scripted", type=ProviderType.SCRIPTED)
 
 
-@dataclass(frozen=True, slots=True)
-class Vendor:
+class Vendor(NamedTuple):
     """The variables by which people point a vendor's own tools at a server."""
 
     address: str
@@ -34,9 +33,11 @@ def add_vendors(reader: Reader, layer: Layer, environ: Mapping[str, str], stored
     """Complete the configured providers with their vendors' variables, and add those the environment makes.
 
     A configured provider keeps its name to itself: nothing of the same name is added. Each gets an origin of its
-    own, `llm.providers.NAME`. `stored` are the providers whose keys `acp-agent login` stored: they are there, too.
+    own, `llm.providers.NAME`. `stored` are the providers whose keys `acp-agent login` stored: they are there, too, as
+    are vendors that a model names: whoever asks that model hears that its key is missing, and how to log in.
     """
-    usual = {kind: _usual(reader, kind, vendor, environ, stored) for kind, vendor in VENDORS.items()}
+    named = _named(layer)
+    usual = {kind: _usual(reader, kind, environ, stored, named.get(kind.value)) for kind in VENDORS}
     providers: dict[str, ProviderSettings] = {}
     origin = layer.origins.get(PROVIDERS, "")
     for provider in layer.providers():
@@ -64,16 +65,30 @@ def _completed(
     return provider.model_copy(update={"base_url": address, "api_key_env": vendor.key})
 
 
-def _usual(
-    reader: Reader, kind: ProviderType, vendor: Vendor, environ: Mapping[str, str], stored: Collection[str]
-) -> tuple[ProviderSettings, str] | None:
-    """The provider a vendor's variables or a stored key make, and what made it.
+def _named(layer: Layer) -> dict[str, str]:
+    """Where the providers of the models that are named come from, by the provider's name."""
+    named: dict[str, str] = {}
+    for key in (*_ONE_MODEL, _FALLBACK, _AVAILABLE):
+        value = layer.values.get(key) or ()
+        for model in (value,) if isinstance(value, str) else cast("tuple[str, ...]", value):
+            named.setdefault(model.partition(":")[0], layer.origins[key])
+    return named
 
-    None where there is neither, and where the address is unusable.
+
+def _usual(
+    reader: Reader, kind: ProviderType, environ: Mapping[str, str], stored: Collection[str], named: str | None
+) -> tuple[ProviderSettings, str] | None:
+    """The provider a vendor's variables, a stored key or a model's name make, and what made it.
+
+    named   where a model of the vendor's is named; None where none is
+    None where there is nothing of all that, and where the address is unusable.
     """
+    vendor = VENDORS[kind]
     origins = [name for name in (vendor.address, vendor.key) if name and environ.get(name)]
     if kind.value in stored:
         origins.append("acp-agent login")
+    if not origins and named is not None:
+        origins.append(named)
     if not origins:
         return None
     address = environ.get(vendor.address) or None
@@ -92,22 +107,27 @@ def check_models(reader: Reader, layer: Layer) -> None:
     available = cast("tuple[str, ...]", layer.values.get(_AVAILABLE, ()))
     if available and "llm.model" not in layer.values:
         layer.put("llm.model", available[0], layer.origins[_AVAILABLE])
-    names = [provider.name for provider in layer.providers()]
-    expected = f"a provider that is configured ({', '.join(names)}) before the colon"
-    for key in ("llm.model", "llm.embedding_model"):
+    names = {provider.name for provider in layer.providers()}
+
+    def unknown(key: str, model: str) -> bool:
+        provider = model.partition(":")[0]
+        if provider in names:
+            return False
+        usable = ", ".join(sorted(names.union(VENDORS) - {provider}))  # a vendor may be there with a bad address
+        expected = f"a provider before the colon: {usable}, or one of your own under [[llm.providers]]"
+        reader.report(layer.origins[key], key, model, expected)
+        return True
+
+    for key in _ONE_MODEL:
         model = layer.values.get(key)
-        if isinstance(model, str) and model.partition(":")[0] not in names:
-            reader.report(layer.origins[key], key, model, expected)
+        if isinstance(model, str) and unknown(key, model):
             del layer.values[key], layer.origins[key]
     for model in available:
-        if model.partition(":")[0] not in names:
-            reader.report(layer.origins[_AVAILABLE], _AVAILABLE, model, expected)
+        unknown(_AVAILABLE, model)
     models = cast("tuple[str, ...]", layer.values.get(_FALLBACK, ()))
-    unknown = [model for model in models if model.partition(":")[0] not in names]
-    for model in unknown:
-        reader.report(layer.origins[_FALLBACK], _FALLBACK, model, expected)
-    if unknown:
-        layer.values[_FALLBACK] = tuple(model for model in models if model not in unknown)
+    known = tuple(model for model in models if not unknown(_FALLBACK, model))
+    if known != models:
+        layer.values[_FALLBACK] = known
 
 
 def model_advice(providers: Sequence[ProviderSettings], file: str) -> str:
@@ -119,7 +139,7 @@ def model_advice(providers: Sequence[ProviderSettings], file: str) -> str:
             f"{file}. Configured providers: {', '.join(ready)}."
         )
     return (
-        "No model is configured. Set ANTHROPIC_API_KEY, OPENAI_API_KEY, OPENAI_BASE_URL (any compatible server) or "
-        f"OLLAMA_HOST, and choose with ACP_AGENT_MODEL=PROVIDER:MODEL; or write both into {file} "
-        "(`acp-agent config init` starts it)."
+        "No model is configured. Store a key with `acp-agent login`, or set ANTHROPIC_API_KEY, OPENAI_API_KEY, "
+        "OPENAI_BASE_URL (any compatible server) or OLLAMA_HOST; and choose with ACP_AGENT_MODEL=PROVIDER:MODEL, or "
+        f"write it into {file} (`acp-agent config init` starts it)."
     )

@@ -39,6 +39,7 @@ class Tally:
     cost            US dollars of the calls whose price is known; None before the first of them
     complete        whether that is all of them
     calls, batches  of tools, for the quota (L7)
+    under_way       whether a turn was under way: one whose process died stays so
     """
 
     used: int = 0
@@ -48,6 +49,7 @@ class Tally:
     complete: bool = True
     calls: int = 0
     batches: int = 0
+    under_way: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class Saved:
 
     plan    what the user saw of it last
     typed   what he wrote in his prompts himself, oldest first, as far as it is not long ago
+    cut     where a turn was under way: the answer and the thought it was telling, as far as it came
     """
 
     record: SessionRecord
@@ -103,6 +106,7 @@ class Saved:
     history: HistoryState
     plan: tuple[PlanEntry, ...] = ()
     typed: tuple[str, ...] = ()
+    cut: tuple[TextDelta | ThoughtDelta, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,8 @@ network, servers, crashes - from the first few calls on.
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import anyio
 
@@ -68,8 +67,7 @@ def outcome_of(result: ToolResult) -> Outcome | None:
             assert_never(category)
 
 
-@dataclass(frozen=True, slots=True)
-class Alarm:
+class Alarm(NamedTuple):
     """A tool whose failures passed the threshold: `failures` of its last `calls`."""
 
     tool: str

@@ -11,7 +11,7 @@ The parser is a module of its own, imported when the first command is read (desi
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 MAX_BYTES = 64 * 1024
 """Longer texts are Opaque (security.md 2.1)."""
@@ -139,8 +139,7 @@ class Construct(StrEnum):
     HERE_STRING = "here-string <<<"
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(NamedTuple):
     """Everything found in a text, understood or not.
 
     commands     every simple command anywhere, in source order; nested ones are in their `runs`

@@ -3,15 +3,13 @@
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import cast
+from typing import NamedTuple, cast
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """One group; the keys are explained in `deny_groups.toml`."""
 
     name: str

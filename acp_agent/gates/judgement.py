@@ -8,6 +8,7 @@ or uses options that run programs (`programs.toml`). What the parser could not p
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 from acp_agent.gates.command import Command, Opaque, analyse, survey
 from acp_agent.gates.program_table import program_table
@@ -20,8 +21,7 @@ Granted = Callable[[str], bool | None]
 """What the user said "always" to for a prefix such as "git status": allowed, denied, or nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(NamedTuple):
     """The outcome for a whole text.
 
     action     None when no rule and no grant says anything
@@ -36,8 +36,7 @@ class Judgement:
     needed: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdict:
+class _Verdict(NamedTuple):
     """The outcome for one command. `neutral` ones neither allow nor need to be allowed."""
 
     action: Action | None

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from typing import NamedTuple
 
 from acp_agent.core.aliases import tool_id
 from acp_agent.core.phase import Phase
@@ -44,8 +45,7 @@ class Target:
     named: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CallFacts:
+class CallFacts(NamedTuple):
     """What rules judge of a call.
 
     texts     every text among the arguments

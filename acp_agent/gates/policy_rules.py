@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar, assert_never
+from typing import NamedTuple, TypeVar, assert_never
 
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.phase import Phase
@@ -32,8 +32,7 @@ class Effect(StrEnum):
     DENY = "deny"
 
 
-@dataclass(frozen=True, slots=True)
-class Miss:
+class Miss(NamedTuple):
     """Why a rule says nothing of a call. `doubtful`: it denies what the call may do unseen."""
 
     reason: str

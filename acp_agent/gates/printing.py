@@ -8,6 +8,7 @@ The module loads the parser: import it when the first command has run (design ru
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tree_sitter import Node
 
@@ -67,8 +68,7 @@ class _Part:
     redirects: list[Node] = field(default_factory=list[Node])
 
 
-@dataclass(frozen=True, slots=True)
-class _Printed:
+class _Printed(NamedTuple):
     """Words of a command that prints; `shown` unless its output goes to a file and only stderr can be seen."""
 
     words: str

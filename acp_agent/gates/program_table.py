@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import cast
+from typing import NamedTuple, cast
 
 _Table = dict[str, object]
 
@@ -43,8 +43,7 @@ class Program:
     sub: "Mapping[str, Program]" = field(default_factory=lambda: MappingProxyType({}))
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramTable:
+class ProgramTable(NamedTuple):
     """All of `programs.toml`."""
 
     programs: Mapping[str, Program]

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from acp_agent.gates.command import Command
 from acp_agent.gates.program_table import Program, ProgramTable
@@ -17,8 +18,7 @@ _PREFIX_WORD = re.compile(r"[\w@./+:=,-]+")
 _OTHER_HOST = re.compile(r"(?![\w+.-]+://)[^/]*:.*", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
+class Doubt(NamedTuple):
     """Why an allowed program is asked about after all. A rule that names `waived_by` outright has thought of it."""
 
     reason: str

@@ -11,8 +11,7 @@ Where nothing is asked (full-auto) it is refused instead. What the user types hi
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from acp_agent.core.conduct import AutoApprove, Conduct
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
@@ -29,8 +28,7 @@ _UNASKED = "full-auto does not ask, so it is refused; at another approval level 
 _SHOWN = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Protection:
+class Protection(NamedTuple):
     """Why a path is protected. `reason` continues "it is protected: "."""
 
     hard: bool

@@ -4,15 +4,14 @@ All calls of one model message are one batch and count once, whatever becomes of
 nothing is left, every call of a batch is answered with `quota_blocked` and none runs.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import Allow, CallOrigin, Deny, ToolCall, ToolResult, Verdict
 from acp_agent.core.wrapper import Gate
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaUse:
+class QuotaUse(NamedTuple):
     """What a session has used, for /status; `limit` counts batches, None is no limit."""
 
     batches: int

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import cast
+from typing import NamedTuple, cast
 
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.ports import Invocation, ToolExecutor
@@ -79,8 +79,7 @@ class ToolChoice:
         return ((name, entry) for name, given in (*lists, (SESSION_KEY, self.session or ())) for entry in given)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelChoice:
+class ModelChoice(NamedTuple):
     """What differs for models whose `provider:model` a glob matches. None: the general value holds."""
 
     pattern: str

@@ -1,6 +1,7 @@
 """What is to be done about a call, and what the user is asked when he decides (requirements A20, S3)."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Invocation
@@ -23,8 +24,7 @@ class Approved(Allow):
     by: ApprovedBy
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(NamedTuple):
     """What is to be done about a call.
 
     verdict   Ask: its reason joins `reasons` by line ends

@@ -15,7 +15,7 @@ import hashlib
 import json
 import math
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Invocation, ToolExecutor
@@ -39,8 +39,7 @@ _OTHER_GAIN = 0.5
 _NOVEL_CALLS = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Prospect:
+class Prospect(NamedTuple):
     """What is known of a call before it runs, each from 0 to 1."""
 
     gain: float

@@ -7,8 +7,7 @@ change whatever it names: it is better asked about than guessed at.
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from acp_agent.gates.command import Command
 from acp_agent.gates.command_paths import URL, candidates, path_words
@@ -22,8 +21,7 @@ from acp_agent.gates.shell.tables import tables
 from acp_agent.gates.shell.wrappers import is_runner
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """A word that names what is changed; `whole` when a folder goes or comes with all that is in it."""
 
     word: str

@@ -20,8 +20,6 @@ from acp_agent.llm.limits import ModelLimits, ModelTable, Price, load_table
 from acp_agent.llm.model_info import ModelInfo
 from acp_agent.llm.model_ref import ModelRef, parse_model
 from acp_agent.llm.provider_config import ProviderConfig, StoredKeys, endpoint_of
-from acp_agent.llm.script import load_script
-from acp_agent.llm.scripted import ScriptedProvider
 from acp_agent.llm.without_tools import WithoutTools
 
 if TYPE_CHECKING:
@@ -164,9 +162,9 @@ class Catalog:
     def _built(self, config: ProviderConfig, ref: ModelRef, limits: ModelLimits) -> Provider:
         match config.type:
             case ProviderType.SCRIPTED:
-                script = load_script(config.script or ref.model)
+                script = importlib.import_module("acp_agent.llm.script").load_script(config.script or ref.model)
                 window = config.context_window or limits.context_window
-                return ScriptedProvider(config.name, ref.model, script, window)
+                return _adapter("scripted", "ScriptedProvider")(config.name, ref.model, script, window)
             case ProviderType.ANTHROPIC:
                 adapter = _adapter("anthropic", "AnthropicProvider")
             case ProviderType.OPENAI if config.speaks_responses:

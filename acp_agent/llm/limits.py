@@ -4,6 +4,7 @@ import re
 import tomllib
 from collections.abc import Container
 from enum import StrEnum
+from functools import cache
 from importlib.resources import files
 from typing import Final
 
@@ -128,6 +129,7 @@ def _longest_prefix(prefixes: Container[str], model: str) -> str:
     return max(found, key=len)
 
 
+@cache
 def load_table() -> ModelTable:
-    """The packaged table. Reads a file."""
+    """The packaged table. Reads a file, once."""
     return ModelTable.model_validate(tomllib.loads((files("acp_agent.llm") / "models.toml").read_text("utf-8")))

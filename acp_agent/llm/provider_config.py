@@ -152,7 +152,8 @@ def endpoint_of(config: ProviderConfig, model: str, limits: ModelLimits, efforts
     variable = config.api_key_env or _KEY_VARIABLES.get(config.type, "")
     key = config.api_key.strip()
     if not key and not config.base_url and config.type in _KEY_VARIABLES:
-        raise MissingKey(where, variable, "", "an API key in this environment variable, or `acp-agent login`")
+        login = f"`acp-agent login --provider {config.name}`"
+        raise MissingKey(where, variable, "", f"an API key in this environment variable, or run {login} in a terminal")
     if key and not re.fullmatch(r"[!-~]+", key):
         raise ConfigError(where, variable or "api_key", "(not shown)", "a key of printable ASCII without spaces")
     max_tokens = config.max_tokens

@@ -3,7 +3,7 @@
 import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import anyio
 
@@ -14,8 +14,7 @@ from acp_agent.llm.closing import closing
 from acp_agent.llm.wrapper import WrapperProvider
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(NamedTuple):
     """When and how often. Times in seconds.
 
     attempts          requests in all, the first one included

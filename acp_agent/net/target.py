@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from acp_agent.core.errors import Refused
 from acp_agent.core.web import BlockReason
@@ -43,8 +43,7 @@ class Target:
         return name if self.port == 443 else f"{name}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(NamedTuple):
     """A URL that may be asked for, and the only addresses a connection may go to, in the order to try them."""
 
     target: Target

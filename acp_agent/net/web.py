@@ -8,9 +8,8 @@ What a request may cost and where it may go is decided here; the parts are
 import ssl
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
 
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from acp_agent.net.pinned import Dial
 
 
-@dataclass(frozen=True, slots=True)
-class WebLimits:
+class WebLimits(NamedTuple):
     """What a request may cost: seconds over all hops, bytes of the body, packed or decoded."""
 
     timeout: float = 15.0

@@ -1,6 +1,6 @@
 """Cuts a text that is too long to its head and tail, saying so in between (O5.3); counts what came of it (O1.14)."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from acp_agent.core.types import OutputStats
 
@@ -9,8 +9,7 @@ _RESERVED = 128  # room for the marker line, whatever the numbers in it
 _SNAP = 8  # a cut moves to a line boundary if that costs at most this part of the half
 
 
-@dataclass(frozen=True, slots=True)
-class Clipped:
+class Clipped(NamedTuple):
     """A text of at most the limit. `omitted` counts the characters left out; 0 means the text is whole."""
 
     text: str

@@ -11,14 +11,15 @@ gives is almost done: whoever can keep the whole text does so, then calls `finis
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from acp_agent.core.errors import ToolFailure
 from acp_agent.core.types import Frame, Json, JsonObject, OutputStats, ToolKind, ToolResult, ToolSpec
 from acp_agent.output.clip import SMALLEST_LIMIT, clip, measure
 from acp_agent.output.filters import CommandRun, Filtered, FilterEngine
 from acp_agent.output.redaction import Redactor
+from acp_agent.output.redaction_note import redaction_note
 from acp_agent.output.sanitize import sanitize
-from acp_agent.output.security_notes import preserved, redaction_note
 from acp_agent.output.spotlight import fence
 
 _WORTH_IT = 200
@@ -48,8 +49,7 @@ class Sizes:
             raise ValueError(f"preview = {self.preview}: expected at most the threshold, {self.threshold}")
 
 
-@dataclass(frozen=True, slots=True)
-class Speaker:
+class Speaker(NamedTuple):
     """Whose words they are.
 
     call_id   the call's UUID
@@ -179,7 +179,7 @@ class _Application:
     def _telling(self, text: str) -> str:
         """Errors and warnings between the head and the tail that a preview shows, in two fifths of its room."""
         room = self._sizes.preview * 2 // 5
-        dropped = preserved(text, clip(text, max(self._sizes.preview - room, SMALLEST_LIMIT)).text)
+        dropped = _preserved(text, clip(text, max(self._sizes.preview - room, SMALLEST_LIMIT)).text)
         return clip(dropped, room).text if room >= SMALLEST_LIMIT else ""
 
     def _filtered(self, text: str) -> Filtered | None:
@@ -233,8 +233,14 @@ def shortened(text: str, run: CommandRun, filters: FilterEngine) -> Filtered | N
     filtered = filters.apply(text, run)
     if filtered is None or not filtered.removed:
         return filtered
-    kept = preserved(text, filtered.text)
+    kept = _preserved(text, filtered.text)
     return replace(filtered, text="\n".join((filtered.text.removesuffix("\n"), kept))) if kept else filtered
+
+
+def _preserved(text: str, shown: str) -> str:
+    from acp_agent.output.security_notes import preserved  # noqa: PLC0415 - a hundred expressions, for what is shortened
+
+    return preserved(text, shown)
 
 
 def _stats(raw: str, text: str, filtered: Filtered | None) -> OutputStats:

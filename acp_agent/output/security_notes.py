@@ -1,10 +1,10 @@
-"""What is added to an output: one line about redactions (O4.2, O4.8), and lines a filter dropped that matter (O4.4).
+"""The lines of an output that matter although a filter dropped them (O4.4).
 
 This is where "loses no error" is kept: it looks at the whole output, so it does not matter which filter dropped a line.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from acp_agent.output.error_lines import ERRORS, NO_ERRORS, PLAIN_ERRORS, TELLING, WARNINGS
@@ -28,20 +28,6 @@ _TIME = re.compile(
 )
 _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _RULES = " \t=_-*│|"
-_CATEGORY = re.compile(r"[a-z0-9_-]{1,40}")
-
-
-def redaction_note(found: Mapping[str, int]) -> str:
-    """`[security] 3 secrets redacted: api-key 2, password 1`, most first; "" when there were none.
-
-    Categories are the redactor's own words: what does not look like one is not repeated.
-    """
-    counts = sorted(((name, count) for name, count in found.items() if count > 0), key=lambda one: (-one[1], one[0]))
-    if not counts:
-        return ""
-    total = sum(count for _, count in counts)
-    named = ", ".join(f"{name if _CATEGORY.fullmatch(name) else 'other'} {count}" for name, count in counts)
-    return f"[security] {total} secret{'' if total == 1 else 's'} redacted: {named}"
 
 
 def preserved(raw: str, filtered: str) -> str:

@@ -38,6 +38,10 @@ class Engine(Protocol):
         """What is to be kept of it now: history, tally, model."""
         ...
 
+    async def kept(self) -> Change:
+        """The same; what takes a while is done beside the loop."""
+        ...
+
     def commands(self) -> Collection[Name]:
         """The slash commands that make sense now."""
         ...

@@ -54,12 +54,12 @@ class EditorApprover:
             return Decision.UNANSWERED
 
     def _tool_call(self, question: Question) -> JsonObject:
+        """What there is to say of the call; not its status, which stays what it was: in progress (A19.1)."""
         lines = [*question.reasons, f"“Always” covers {question.always}"]
         update: JsonObject = {
             "toolCallId": question.call_id,
             "title": question.title,
             "kind": question.kind.value,
-            "status": "pending",
             "rawInput": bounded_input(question.raw_input),
             "content": tool_content(self._paths, question.diffs, "\n\n".join(lines)),
         }

@@ -30,15 +30,15 @@ class Name(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How a command is described; `hint` names its argument."""
+    """How a command is described; `hint` names its argument. One without a hint takes none."""
 
     name: Name
     description: str
     hint: str = ""
 
     def usage(self) -> str:
-        """How it is typed."""
-        return f"/{self.name} {self.hint}".rstrip()
+        """How it is typed, as markdown: what is typed as it stands looks otherwise than what stands for something."""
+        return f"`/{self.name}` *{self.hint}*" if self.hint else f"`/{self.name}`"
 
 
 COMMANDS = (
@@ -80,8 +80,25 @@ def parse(texts: Sequence[str]) -> tuple[Name, str] | None:
 def misspelt(texts: Sequence[str]) -> tuple[str, Name] | None:
     """A word a prompt begins with as if it were a command, and the command that is one slip away from it."""
     word = _words(next(iter(texts), ""))[0]
-    near = next((name for name in Name if word.lower() == name or _one_slip(word.lower(), name)), None)
-    return None if near is None or word == near else (word, near)
+    if not word or word in set(Name):
+        return None
+    small = word.lower()
+    near = small if small in set(Name) else next((name for name in Name if _one_slip(small, name)), None)
+    return None if near is None else (word, Name(near))
+
+
+def in_vain(name: Name, argument: str) -> str:
+    """What to tell of words behind a command that takes none; empty where it takes some, or there are none.
+
+    A sentence that begins like a command, such as "/clear the build folder", is meant for the model.
+    """
+    command = next(each for each in COMMANDS if each.name is name)
+    if command.hint or not argument:
+        return ""
+    return (
+        f"Nothing was done: `/{name}` takes no words behind it. Send it alone ({command.description}), or leave out "
+        "the slash if all this is for the model."
+    )
 
 
 def advertised(available: Collection[Name] = ALWAYS) -> JsonObject:
@@ -97,7 +114,7 @@ def advertised(available: Collection[Name] = ALWAYS) -> JsonObject:
 
 def help_text(available: Collection[Name] = ALWAYS) -> str:
     """What /help prints: the same (A17.2)."""
-    lines = (f"- `{command.usage()}`: {command.description}" for command in _chosen(available))
+    lines = (f"- {command.usage()}: {command.description}" for command in _chosen(available))
     return "\n".join(("Commands:", "", *lines))
 
 

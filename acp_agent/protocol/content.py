@@ -159,7 +159,7 @@ class Prompt:
         elif kind in _IMAGE_TYPES:
             await self._add_image(resource.blob, kind)
         else:
-            self.skipped.append(f"{shown(resource.uri)}: a binary resource")
+            self.skipped.append(f"{shown(resource.uri)} (a binary resource)")
             self._parts.append(LinkPart(resource.uri, resource.uri))
 
     def _add_link(self, link: wire.Link) -> None:
@@ -230,7 +230,8 @@ class Prompt:
         return TEXT_LIMIT - self._size + _bytes(self._texts[index])
 
     def _skip(self, link: wire.Link, why: str) -> None:
-        self.skipped.append(f"{shown(link.uri)}: {why}")
+        """Told in a form that is nobody's secret: in `…/token: …` what stands behind would be taken for one."""
+        self.skipped.append(f"{shown(link.uri)} ({why.removeprefix(f'{link.uri}: ')})")
 
 
 def _named(link: wire.Link, more: str = "") -> str:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 from uuid import uuid4
 
+from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import EventSink, Notice, Severity, TextDelta, UserMessage
 from acp_agent.core.messages import Message, Part, Role, StopReason, TextPart
@@ -87,13 +88,13 @@ class TurnEngine:
         for skipped in prompt.skipped:
             await self._emit(Notice(Severity.WARNING, f"left out of the prompt: {skipped}"))
         if command:
-            return await self._obey(*command)
+            return await self._obey(*command, backends.files)
         if slip:
             return await self._say(_did_you_mean(*slip))
         return await self._ask(message.parts)
 
-    async def _obey(self, name: Name, argument: str) -> Answer:
-        outcome = await self._slash.obey(name, argument)
+    async def _obey(self, name: Name, argument: str, files: FileSystem) -> Answer:
+        outcome = await self._slash.obey(name, argument, files)
         if isinstance(outcome, Review):
             with self._desk.reading():
                 return await self._ask((TextPart(outcome.prompt),))

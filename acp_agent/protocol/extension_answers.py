@@ -1,6 +1,6 @@
 """What the extension methods answer with: sessions, tools and servers as JSON (requirements A26)."""
 
-from datetime import UTC, datetime
+import time
 
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.mcp import HttpServer
@@ -8,6 +8,7 @@ from acp_agent.core.sessions import SessionRecord, Tally
 from acp_agent.core.types import JsonObject, ToolSpec
 from acp_agent.output.markdown_images import defused
 from acp_agent.protocol.extension_host import ListedServer
+from acp_agent.protocol.updates_stateless import iso_time
 
 
 def record_object(record: SessionRecord) -> JsonObject:
@@ -17,8 +18,8 @@ def record_object(record: SessionRecord) -> JsonObject:
         "cwd": record.cwd,
         "additionalDirectories": list(record.additional),
         "title": defused(record.title) or None,
-        "createdAt": _time(record.created_at),
-        "updatedAt": _time(record.updated_at),
+        "createdAt": iso_time(record.created_at),
+        "updatedAt": iso_time(record.updated_at),
         "prompts": record.prompts,
         "model": record.model or None,
     }
@@ -79,10 +80,6 @@ def server_object(listed: ListedServer) -> JsonObject:
     }
 
 
-def _time(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat()
-
-
 def now() -> str:
-    """The time, in ISO 8601."""
-    return datetime.now(UTC).isoformat()
+    """The time, as editors are sent it."""
+    return iso_time(int(time.time() * 1000))

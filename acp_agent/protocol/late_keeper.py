@@ -33,6 +33,7 @@ class LateKeeper:
         if not self._made:
             await self._store.create(self._record, self._conduct, patience=patience)
             self._made = True
+            await self._keeper.write(Change(), durable=False, patience=patience)  # it knows its row from now on
 
     async def begin(self, *, patience: float) -> bool:
         """Make the row if that can be done within so many seconds; whether it was."""

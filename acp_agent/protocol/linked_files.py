@@ -33,7 +33,7 @@ async def read_file(path: str, files: FileSystem, timeout: float = TIMEOUT) -> L
     except TimeoutError:
         return LinkedFile(failure=f"not read within {timeout:g} s")
     except AgentError as error:
-        return LinkedFile(failure=str(error))
+        return LinkedFile(failure=str(error).removeprefix(f"{path}: "))  # it is told with the link
 
 
 async def _read(path: str, files: FileSystem) -> LinkedFile:

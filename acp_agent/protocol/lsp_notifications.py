@@ -1,14 +1,11 @@
 """What an editor tells of its language servers without being asked (requirements A27.3, A27.4)."""
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from acp_agent.core.types import JsonObject
 from acp_agent.protocol.errors import invalid_params
 from acp_agent.protocol.peer import NotificationHandler
-
-if TYPE_CHECKING:  # loaded for the editors that tell something
-    from acp_agent.protocol.lsp import EditorLanguages
+from acp_agent.protocol.shared_languages import SharedLanguages
 
 PUBLISH = "lsp/publishDiagnostics"
 SAVED = "lsp/didSave"
@@ -17,7 +14,7 @@ _PREFIXES = ("", "_", "_acp_agent/")
 
 
 def lsp_notifications(
-    listening: Callable[[str | None], Iterable["EditorLanguages"]],
+    listening: Callable[[str | None], Iterable[SharedLanguages]],
 ) -> dict[str, NotificationHandler]:
     """What to do when the editor tells of problems and saved files, by every name it may use.
 

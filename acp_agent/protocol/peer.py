@@ -64,6 +64,7 @@ class Peer:
         self._incoming: dict[frames.RequestId, Incoming] = {}
         self._pending: dict[int, _Pending] = {}
         self._late: dict[int, Callable[[Json], None]] = {}
+        self._before: Callable[[str], Awaitable[None]] = _nothing
         self._reading = anyio.CancelScope()
         self._answered = anyio.Event()
         self._ended = False
@@ -181,6 +182,10 @@ class Peer:
 
     # -------------------------------------------------------------------------------- asking
 
+    def ask_after(self, shown: Callable[[str], Awaitable[None]]) -> None:
+        """Let every question about a session, by its id, wait until what was told in it was `shown`."""
+        self._before = shown
+
     async def request(
         self,
         method: str,
@@ -198,6 +203,8 @@ class Peer:
         that nobody waits any more (one that does not know `$/cancel_request` ignores it), `recall` also when the
         asking task is cancelled.
         """
+        if isinstance(session_id := params.get("sessionId"), str):
+            await self._before(session_id)
         if self._ended or self._writer.broken:
             raise ConnectionLost
         self._last_id += 1
@@ -255,6 +262,10 @@ class Peer:
         self._ended = True
         for pending in self._pending.values():
             pending.done.set()
+
+
+async def _nothing(session_id: str) -> None:
+    del session_id
 
 
 def _result(response: frames.Response) -> Json:

@@ -4,8 +4,10 @@ Where the store cannot be written, what was told is kept back and written with w
 once it has lasted, and when it is over.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from math import inf
 
 import anyio
 from anyio import to_thread
@@ -20,7 +22,7 @@ from acp_agent.protocol.kept_events import as_kept
 _log = Log(__name__)
 _PATIENCE = 0.5
 """Seconds a write under way waits for other processes; at the end of a turn the database's own patience holds."""
-_AGAIN = 1.0
+AGAIN = 0.5
 """Seconds after which a store that has failed is tried again."""
 _AT_ONCE = 256
 """Events in one write, of those that were kept back."""
@@ -38,6 +40,15 @@ class Care(Enum):
     BESIDE = auto()  # what goes on: nobody shall have to wait for it
 
 
+@dataclass(slots=True)
+class _Pieces:
+    """Of one message; in the first so many of `texts` a secret was looked for."""
+
+    first: TextDelta | ThoughtDelta
+    texts: list[str] = field(default_factory=list)
+    looked_through: int = 0
+
+
 class Pen:
     """Writes one session down.
 
@@ -47,7 +58,7 @@ class Pen:
     def __init__(self, warn: Callable[[str], None]) -> None:
         self.keeper: Keeper | None = None
         """What is kept of the session; None where nothing is."""
-        self.state: Callable[[], Change] | None = None
+        self.state: Callable[[], Awaitable[Change]] | None = None
         """What else there is to be kept now, besides what is told: history, tally, model."""
         self.redact: Redact = verbatim
         """Takes secrets out of what is shown with them, but kept without."""
@@ -55,10 +66,10 @@ class Pen:
         self._change = Change()
         self._kept_back: list[Told] = []
         self._weight = 0
-        self._message: list[TextDelta | ThoughtDelta] = []  # pieces of the message that is being told
-        self._looked_through = 0  # how many of them a secret was looked for in
+        self._messages: dict[tuple[type, str], _Pieces] = {}  # that are being told: thoughts may come between
+        self._telling: tuple[type, str] | None = None  # the one of them that was told last
         self._written = Change()  # what `state` gave when it was last written
-        self._one_at_a_time = anyio.Lock()
+        self._one_at_a_time = anyio.Lock(fast_acquire=True)
         self._writing: anyio.CancelScope | None = None
         self._failing_since: float | None = None
         self._told_failure = False
@@ -86,10 +97,18 @@ class Pen:
         if on and self._writing is not None:
             self._writing.cancel()
 
-    async def write(self, told: Sequence[Told], care: Care | None = None) -> None:
+    @property
+    def failing(self) -> bool:
+        """Whether something waits because the store could not be written."""
+        return self.keeper is not None and self._failing_since is not None
+
+    async def write(self, told: Sequence[Told], care: Care | None = None, *, patience: float | None = None) -> None:
         """Write what was told and what has changed. Raises nothing but cancellation.
 
         What is kept back goes in pieces: to make rows of it takes time, and all sessions share the loop.
+
+        patience   seconds to wait for other processes, also if that was in vain before; inf: as long as the database
+                   does; None: as the care says
         """
         async with self._one_at_a_time:
             if self.keeper is None:
@@ -106,34 +125,39 @@ class Pen:
             while going_on:
                 piece = self._kept_back[:_AT_ONCE]
                 whole = len(piece) == len(self._kept_back)
-                going_on = await self._write_piece(piece, care, whole=whole) and not whole
+                going_on = await self._write_piece(piece, care, patience, whole=whole) and not whole
 
     async def _follow(self, event: Told) -> None:
         """Gather the pieces of a message, and look it through when something else is told."""
         piece = event if isinstance(event, TextDelta | ThoughtDelta) else None
-        if self._message and (piece is None or _name(piece) != _name(self._message[0])):
+        name = None if piece is None else (type(piece), piece.message_id)
+        if name != self._telling:
             await self._look_through()
-            self._message.clear()
-            self._looked_through = 0
-        if piece is not None:
-            self._message.append(piece)
+        self._telling = name
+        if piece is None or name is None:
+            self._messages.clear()
+        else:
+            self._messages.setdefault(name, _Pieces(piece)).texts.append(piece.text)
 
     async def _look_through(self) -> None:
-        """Look at all there is of a message: a secret may stand in it that came in several pieces (S9.6).
+        """Look at all there is of messages: a secret may stand in one that came in several pieces (S9.6).
 
         More of it may follow: then all of it is looked at once more, for what is written takes the place of all pieces.
         """
-        if len(self._message) == self._looked_through:
-            return
-        self._looked_through = len(self._message)
-        text = "".join(each.text for each in self._message)
-        clean = self.redact(text) if len(text) <= _MOMENT else await to_thread.run_sync(self.redact, text)
-        if clean != text:
-            self.note(Change(instead=(_renewed(self._message[0], clean),)))
+        for message in self._messages.values():
+            if len(message.texts) > message.looked_through:
+                message.looked_through = len(message.texts)
+                text = "".join(message.texts)
+                clean = self.redact(text) if len(text) <= _MOMENT else await to_thread.run_sync(self.redact, text)
+                if clean != text:
+                    self.note(Change(instead=(replace(message.first, text=clean),)))
 
-    async def _write_piece(self, told: Sequence[Told], care: Care | None, *, whole: bool) -> bool:
+    async def _write_piece(
+        self, told: Sequence[Told], care: Care | None, patience: float | None, *, whole: bool
+    ) -> bool:
         """Write the oldest of what is kept back, with the last of it all else; whether it was."""
-        state, pending = (self._news(), self._change) if whole else (Change(), Change())
+        state = await self._news() if whole else Change()
+        pending = self._change if whole else Change()
         change = _merged(_merged(pending, state), Change(told=told))
         if change == Change() or self.keeper is None:
             return True
@@ -142,7 +166,9 @@ class Pen:
         writing = self._writing = anyio.CancelScope()
         try:
             with writing:
-                await self.keeper.write(change, durable=_is_durable(told, care), patience=self._patience(care))
+                await self.keeper.write(
+                    change, durable=_is_durable(told, care), patience=self._patience(care, patience)
+                )
         except StoreUnavailable as error:
             self._change = _merged(pending, self._change)
             self._note_failure(error, lasting=care is Care.AT_THE_END and not self._hurried)
@@ -158,17 +184,19 @@ class Pen:
         self._note_success()
         return True
 
-    def _patience(self, care: Care | None) -> float | None:
+    def _patience(self, care: Care | None, asked: float | None) -> float | None:
         """Seconds to wait for other processes; None for as long as the database does. Who has failed waits no more."""
+        if asked is not None:
+            return None if asked == inf else asked
         if self._hurried or self._failing_since is not None:
             return 0.0
         return None if care is Care.AT_THE_END else _PATIENCE
 
-    def _news(self) -> Change:
+    async def _news(self) -> Change:
         """What has changed of what `state` gives since it was last written."""
         if self.state is None:
             return Change()
-        now, before = self.state(), self._written
+        now, before = await self.state(), self._written
         return Change(
             history=None if _same(now.history, before.history) else now.history,
             tally=None if now.tally == before.tally else now.tally,
@@ -177,7 +205,7 @@ class Pen:
 
     def _note_failure(self, error: StoreUnavailable, *, lasting: bool) -> None:
         now = anyio.current_time()
-        self._next_try = now + _AGAIN
+        self._next_try = now + AGAIN
         if self._failing_since is None:
             _log.warning("conversation not kept for now", reason=str(error))
             self._failing_since = now
@@ -194,14 +222,6 @@ class Pen:
         if self._told_failure:
             self._warn("this conversation is being kept again, and nothing of it was lost")
         self._failing_since, self._told_failure, self._next_try = None, False, 0.0
-
-
-def _name(piece: TextDelta | ThoughtDelta) -> tuple[type, str]:
-    return type(piece), piece.message_id
-
-
-def _renewed(piece: TextDelta | ThoughtDelta, text: str) -> TextDelta | ThoughtDelta:
-    return type(piece)(text, piece.message_id)
 
 
 def _weight(event: Told) -> int:

@@ -4,33 +4,18 @@ import re
 from dataclasses import dataclass
 from uuid import uuid4
 
+from acp_agent.core.backends import FileSystem
 from acp_agent.core.ports import Toolset
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
-from acp_agent.tools.visible import visible
+from acp_agent.protocol.reviewed_repository import GIT, LOOK, links_objection, list_links, objection
 
 _PATH = re.compile(r"[A-Za-z0-9_./ -]{1,512}")
-_GIT = (
-    "GIT_ALLOW_PROTOCOL= git --no-pager --no-optional-locks"
-    " -c color.ui=false -c core.fsmonitor=false -c core.hooksPath=/dev/null"
-)
 _CHANGES = (
-    f"{_GIT} status --short --ignore-submodules=all"
-    f" && {_GIT} diff --no-ext-diff --no-textconv --ignore-submodules=all HEAD"
+    f"{GIT} status --short --ignore-submodules=all -- ."
+    f" && {GIT} diff --no-color --no-ext-diff --no-textconv --ignore-submodules=all HEAD -- ."
 )
-"""What git shows by itself: no program of the repository's configuration is to draw the differences.
-
-No hook, and none of what submodules name. No protocol either: from a partial clone git fetches what is not there, and
-its configuration says by which program.
-"""
-_PROGRAMS = (
-    f"{_GIT} config --includes --show-scope --name-only"
-    " --get-regexp '^(filter[.].*[.](clean|process|smudge)|hook[.].*[.]command)$'"
-)
-"""What git would run all the same, one `SCOPE KEY` a line: no option switches filters off."""
-_OF_THE_REPOSITORY = frozenset(("local", "worktree"))
-"""Scopes of a configuration that came with the files. What the user has set for all repositories is his own choice."""
-_MOST_NAMED = 3
-_LONGEST_KEY = 80  # characters
+"""What git shows by itself of the session's folder: no program of the repository's configuration, and none of what
+submodules name, is to draw the differences."""
 
 _HOW = """\
 Look for what is wrong before what is ugly: bugs, security holes, broken promises to callers, errors nobody handles,
@@ -46,20 +31,36 @@ class Review:
     prompt: str
 
 
-async def review(argument: str, toolset: Toolset) -> Review | str:
-    """The prompt, or why there is none, for the user.
+async def review_path(argument: str, files: FileSystem) -> Review | str:
+    """The prompt about what is at a path, or at several with blanks between, or why there is none, for the user.
 
-    The changes are git's answer to commands the user gave: they show, pass the gates and are recorded as `/run` is.
+    Raises AgentError for a path that may not be read.
     """
-    if argument:
-        if not _PATH.fullmatch(argument):
-            return "Usage: `/review PATH`, of at most 512 letters, digits, blanks and any of `. / _ -`"
-        return Review(f"Review what is at `{argument.strip()}`.\n\n{_HOW}")
-    if problem := _programs(await _run(toolset, _PROGRAMS)):
+    if not _PATH.fullmatch(argument):
+        return "Usage: `/review PATH`, of at most 512 letters, digits, blanks and any of `. / _ -`"
+    if await files.kind(argument) is None:
+        for path in argument.split():
+            if await files.kind(path) is None:
+                return f"There is nothing at `{path}`: `/review PATH` expects a path below the folder of this session."
+    return Review(f"Review what is at `{argument}`.\n\n{_HOW}")
+
+
+async def review_changes(toolset: Toolset) -> Review | str:
+    """The prompt about the uncommitted changes, or why there is none, for the user.
+
+    They are git's answer to commands the user gave: these show, pass the gates and are recorded as `/run` is.
+    """
+    look = await _run(toolset, LOOK)
+    if problem := _problem(look) or objection(_stdout(look)):
+        return _unseen(problem)
+    links = await _run(toolset, list_links(_stdout(look)))
+    if problem := _problem(links) or links_objection(_stdout(look), _stdout(links)):
         return _unseen(problem)
     result = await _run(toolset, _CHANGES)
-    if reason := _no_changes(result):
-        return reason
+    if problem := _problem(result):
+        return _unseen(problem)
+    if not _stdout(result):
+        return "There are no uncommitted changes. Name what to review: `/review PATH`."
     return Review(f"Review the uncommitted changes, which git shows as follows.\n\n{result.text}\n\n{_HOW}")
 
 
@@ -67,32 +68,16 @@ async def _run(toolset: Toolset, command: str) -> ToolResult:
     return await toolset.run(ToolCall(str(uuid4()), "bash", {"command": command}, origin=CallOrigin.USER))
 
 
-def _programs(result: ToolResult) -> str:
-    """Why git's own commands would run programs nobody has agreed to, or why nobody knows; empty where they do not."""
-    envelope = result.envelope or {}
-    if result.failure is not None or envelope.get("exit_code") not in (0, 1):  # 1: there is no such key
-        return _problem(result)
-    lines = map(str.split, str(envelope.get("stdout") or "").splitlines())
-    keys = [
-        visible(" ".join(words[1:])[:_LONGEST_KEY]) for words in lines if words[:1] and words[0] in _OF_THE_REPOSITORY
-    ]
-    if not keys:
-        return ""
-    named = ", ".join(f"`{key}`" for key in keys[:_MOST_NAMED]) + (" and more" if len(keys) > _MOST_NAMED else "")
-    return f"git would run programs this repository's own configuration names ({named})"
-
-
-def _no_changes(result: ToolResult) -> str:
-    """Why there is nothing to review; empty where there is."""
-    envelope = result.envelope or {}
-    if result.failure is not None or envelope.get("exit_code") != 0:
-        return _unseen(_problem(result))
-    return "" if envelope.get("stdout") else "There are no uncommitted changes. Name what to review: `/review PATH`."
+def _stdout(result: ToolResult) -> str:
+    return str((result.envelope or {}).get("stdout") or "")
 
 
 def _problem(result: ToolResult) -> str:
+    """Why a command told nothing; empty where it did."""
     code = (result.envelope or {}).get("exit_code")
-    return result.failure.message if result.failure else f"git exited with code {code}"
+    if result.failure is not None:
+        return result.failure.message
+    return "" if code == 0 else f"git exited with code {code}"
 
 
 def _unseen(why: str) -> str:

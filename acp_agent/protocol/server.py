@@ -8,12 +8,12 @@ from acp_agent.core.types import JsonObject
 from acp_agent.protocol.authentication import AuthState
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.errors import invalid_request
-from acp_agent.protocol.lsp import EditorLanguages
 from acp_agent.protocol.lsp_notifications import lsp_notifications
 from acp_agent.protocol.peer import Incoming, Peer, RequestHandler
 from acp_agent.protocol.session import Session
 from acp_agent.protocol.session_methods import SessionMethods
 from acp_agent.protocol.sessions import Sessions
+from acp_agent.protocol.shared_languages import SharedLanguages
 
 Extend = Callable[[str, JsonObject], Awaitable[JsonObject]]
 
@@ -42,6 +42,7 @@ class Server:
         self._auth = auth
         self._client = None if initialized is None else Client.from_initialize(initialized)
         self._fork = fork_offered(os.environ)
+        peer.ask_after(self._shown)
         self._methods = SessionMethods(sessions, self._known_client, warm_up, fork=self._fork)
 
     async def serve(self, on_end: Callable[[], None]) -> None:
@@ -60,6 +61,11 @@ class Server:
         }
         notifications = {**self._methods.notifications, **lsp_notifications(self._languages)}
         await self._peer.serve(requests, notifications, self._admit, on_end=end)
+
+    async def _shown(self, session_id: str) -> None:
+        """Editors must know of a call before they are asked about it."""
+        if session := self._sessions.find(session_id):
+            await session.story.shown()
 
     def _admit(self, method: str) -> None:
         """Whatever the method: nothing is served before `initialize` (A3.10), and little to who is logged out."""
@@ -89,7 +95,7 @@ class Server:
     async def _extension(self, params: JsonObject, incoming: Incoming) -> JsonObject:
         return await self._extend(incoming.method, params)
 
-    def _languages(self, session_id: str | None) -> Iterator[EditorLanguages]:
+    def _languages(self, session_id: str | None) -> Iterator[SharedLanguages]:
         """Whom news of the editor's language servers concern; everybody for None."""
         for session in self._sessions.all():
             if session.languages is not None and session_id in (None, session.id):

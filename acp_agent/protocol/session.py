@@ -8,6 +8,7 @@ recently used of too many, or idle for long (A11). Whoever prompts it wakes it u
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from math import inf
 
 import anyio
 
@@ -24,11 +25,12 @@ from acp_agent.protocol.announcer import Announcer
 from acp_agent.protocol.answer import Answer, Engine
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.conduct_at_rest import ConductAtRest
-from acp_agent.protocol.lsp import EditorLanguages
+from acp_agent.protocol.notices import Notices
 from acp_agent.protocol.options import config_options
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Incoming
 from acp_agent.protocol.place import Place
+from acp_agent.protocol.shared_languages import SharedLanguages
 from acp_agent.protocol.story import Story
 from acp_agent.protocol.surroundings import Surroundings
 from acp_agent.protocol.turn_slot import TurnSlot
@@ -38,8 +40,7 @@ from acp_agent.protocol.updates_stateless import session_info
 _log = Log(__name__)
 _CANCELLED_FLUSH = 0.2
 """Seconds the store may hold up the answer to a turn that was cancelled (A13)."""
-_TURN_ENDS = 5.0
-"""Seconds a turn that was told to end may take, before what it holds is taken from it (A10.1)."""
+_LOST = "the end of this conversation is not kept: the database cannot be written"
 
 
 class Session:
@@ -49,10 +50,10 @@ class Session:
                (A14.2, A15.7), which only reads while `reads_only` holds, whatever is chosen (A17.5)
     choices    what can be chosen
     saved      what it goes on with; None when it begins
-    notices    what the user should hear of at the first prompt, when somebody reads it
+    notices    what the user should hear of when a turn begins or ends
     redact     takes secrets out of notices, reasons and what is kept; whoever makes the engine puts it here first
     languages  what the editor's language servers tell; whoever makes the engine puts it here
-    wake       makes sure that the session may have an engine, before it gets one. Raises RpcError
+    wake       makes sure that the session may have an engine, before it gets one; None: it may. Raises RpcError
     awake      whether it may; whoever says no has seen to it that no turn runs
     """
 
@@ -74,15 +75,15 @@ class Session:
         self.choices = choices
         self.active, self.reads_only = replace(conduct), False
         self.redact: Redact = verbatim
-        self.languages: EditorLanguages | None = None
-        self.wake: Callable[[Session], Awaitable[None]] = _always
+        self.languages: SharedLanguages | None = None
+        self.wake: Callable[[Session], Awaitable[None]] | None = None
         self.awake = True
         self.paths = EditorPaths(place.cwd)
         self.turns = TurnSlot()
-        self.story = Story(record, self._translator, self.update, around.background, self._warn, around.clock)
+        self.notices = Notices(notices)
+        self.story = Story(record, self._translator, self.update, around.background, self.notices.warn, around.clock)
         self._around = around
         self._saved = saved
-        self._notices = list(notices)
         self._engine: Engine | None = None
         self._engine_lock = anyio.Lock()
         self._announcer = Announcer(self.update, lambda: self.turns.closed)
@@ -99,7 +100,9 @@ class Session:
                 saved = await self.story.before() if self._saved is None and self._rested else self._saved
                 self._engine = await self._around.make_engine(self, saved)
                 self._saved = None  # not before: who could not make it goes on with it the next time
-                self.story.follow(self._engine.state, self.redact)
+                self.story.follow(self._engine.kept, self.redact)
+                if saved is not None and saved.cut:
+                    await self.story.look_through(saved.cut, self.redact)
             return self._engine
 
     @property
@@ -147,17 +150,19 @@ class Session:
         tell   whether the editor hears what it took in all
         """
         with anyio.CancelScope(shield=True):
-            await self.turns.close(_TURN_ENDS)
+            await self.turns.close()
             if tell and (took := self._took if self._engine is None else self._engine.state().tally) and took.size:
-                for update in self._translator().translate(UsageChanged(took.used, took.size, took.cost)):
-                    await self.update(update)
+                await self._tell_at_once(UsageChanged(took.used, took.size, took.cost))
             await self._let_go()
+            if tell and self.client.notices and self.story.failing:
+                await self._tell_at_once(Notice(Severity.WARNING, _LOST))
+            self.story.end()
 
     async def _let_go(self) -> Change | None:
         """End the engine; what is to be kept of it."""
         async with self._engine_lock:
             engine, self._engine = self._engine, None
-        await self.story.settle()
+        await self.story.settle(patience=inf)
         self.story.follow(None)
         if engine is None:
             return None
@@ -176,21 +181,21 @@ class Session:
         return answer.to_wire(self.redact)
 
     async def _turn(self, params: JsonObject) -> Answer:
-        await self.wake(self)
+        if self.wake is not None:
+            await self.wake(self)
         self.take_conduct()
         try:
             engine = await self.engine()
         except AgentError as error:
             await self.emit(Notice(Severity.ERROR, self.redact(str(error))))
             return Answer(StopReason.END_TURN, error)
-        while self._notices:
-            notice = self._notices.pop(0)
-            await self.emit(replace(notice, text=self.redact(notice.text)))
+        await self.notices.tell(self.emit, self.redact)
         return await engine.answer(params)
 
     async def _settle(self, cancelled: bool) -> None:  # noqa: FBT001 - a callback
         """All that was told is sent before the answer (A12.16)."""
         await self.story.settle(within=_CANCELLED_FLUSH if cancelled else None, touch=True)
+        await self.notices.tell(self.emit, self.redact)  # of what has come up meanwhile
 
     def _after(self, engine: Engine, answer: Answer) -> None:
         async def answered() -> None:
@@ -198,13 +203,6 @@ class Session:
             await self.tell_commands()
 
         self._around.background(answered)
-
-    def add_notice(self, notice: Notice) -> None:
-        """Keep something to be told at the next prompt."""
-        self._notices.append(notice)
-
-    def _warn(self, problem: str) -> None:
-        self._notices.append(Notice(Severity.WARNING, problem))
 
     def begin_anew(self, conduct: Conduct) -> None:
         """Conduct oneself as another configuration lets it: `conduct` holds what the user has chosen (A7.5)."""
@@ -220,20 +218,20 @@ class Session:
             self.active.mode, self.active.auto_approve = Mode.ASK, AutoApprove.SUGGEST
 
     def keep_conduct(self) -> None:
-        """The user has chosen: whoever takes it up later finds it so (A7.5). At rest it is kept with the wake."""
+        """The user has chosen: whoever takes it up later finds it so (A7.5). At rest others may have it; see `woke`."""
         if self.awake:
             self.story.keep(Change(conduct=self._at_rest.kept(self.conduct)))
 
     @property
     def chosen_at_rest(self) -> bool:
-        """Whether the user has chosen something that waits to be kept until the session wakes."""
+        """Whether the user has chosen something that is not kept, since the session rests."""
         return not self.awake and self._at_rest.has_changed(self.conduct)
 
     def woke(self, stored: Conduct | None = None) -> None:
         """It may have an engine, and is written here alone. `stored` is its conduct if others can have changed that."""
         self.awake, before, chosen = True, replace(self.conduct), self._at_rest.has_changed(self.conduct)
         if stored is not None and (gone := self._at_rest.take_over(self.conduct, stored, self.choices)):
-            self._warn(gone)
+            self.notices.warn(gone)
         if chosen:
             self.keep_conduct()
         if self.conduct != before:
@@ -290,9 +288,9 @@ class Session:
         """The same without waiting, for callbacks."""
         self._around.peer.post_notification("session/update", {"sessionId": self.id, "update": update})
 
+    async def _tell_at_once(self, event: Event) -> None:
+        for update in self._translator().translate(event):
+            await self.update(update)
+
     def _translator(self) -> Updates:
         return Updates(self.client, self.place.cwd, self.paths)
-
-
-async def _always(session: Session) -> None:
-    del session

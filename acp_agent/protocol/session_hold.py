@@ -92,6 +92,6 @@ async def asked(question: Awaitable[T]) -> T:
 
 
 def unreadable(error: StoreUnavailable) -> RpcError:
-    """What is wrong with the store is for the log; the editor hears that it is (A5.6)."""
+    """The cause in words for people, as in the notices of open sessions; none of what is stored is in it (A5.6)."""
     _log.error("sessions cannot be read or written", reason=str(error))
-    return RpcError(INTERNAL_ERROR, "the sessions kept on this machine cannot be read now; the log says why")
+    return RpcError(INTERNAL_ERROR, f"the sessions kept on this machine cannot be read now: {error}")

@@ -5,7 +5,6 @@ import binascii
 import json
 import os
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.sessions import SessionRecord
@@ -13,7 +12,9 @@ from acp_agent.core.types import Json, JsonObject
 from acp_agent.log import Log
 from acp_agent.output.markdown_images import defused
 from acp_agent.protocol.errors import invalid_params
+from acp_agent.protocol.session_hold import unreadable
 from acp_agent.protocol.sessions import Sessions
+from acp_agent.protocol.updates_stateless import iso_time
 
 _log = Log(__name__)
 PAGE = 50
@@ -26,31 +27,33 @@ async def listed(sessions: Sessions, params: JsonObject) -> JsonObject:
     """The answer to `session/list`. Raises RpcError for a cwd that is no absolute path and a cursor of nobody's.
 
     Those that were never prompted are listed while this process has them open only: editors open many for nothing.
+    While the store cannot be read, what is open here is listed, and `_meta` says what is wrong. Where nothing was said
+    in any of it, that is an error (RpcError -32603): such a list would say that there is no history.
     """
     cwd, after = _cwd(params.get("cwd")), _position(params.get("cursor"))
-    kept = await _kept(sessions, cwd, after)
-    found = kept or ()
+    found: Sequence[SessionRecord] = ()
+    trouble: StoreUnavailable | None = None
+    if sessions.store is not None:
+        try:
+            found = await sessions.store.page(cwd=cwd, after=after, limit=PAGE, prompted=True)
+        except StoreUnavailable as error:
+            trouble = error
     begun: list[SessionRecord] = []
     if after is None:
         ids = {record.id for record in found}
+        readable = sessions.store is not None and trouble is None
         open_here = (session.story.record for session in sessions.all())
-        begun = [each for each in open_here if each.id not in ids and _wanted(each, cwd, listed=kept is not None)]
+        begun = [each for each in open_here if each.id not in ids and _wanted(each, cwd, listed=readable)]
+    if trouble is not None and not any(each.prompts for each in begun):
+        raise unreadable(trouble)
     newest_first = sorted((*reversed(begun), *found), key=lambda each: each.updated_at, reverse=True)
     answer: JsonObject = {"sessions": [_info(record) for record in newest_first]}
+    if trouble is not None:
+        _log.warning("kept sessions cannot be listed", reason=str(trouble))
+        answer["_meta"] = {"acp_agent": {"incomplete": str(trouble)}}
     if len(found) == PAGE:
         answer["nextCursor"] = _cursor((found[-1].updated_at, found[-1].id))
     return answer
-
-
-async def _kept(sessions: Sessions, cwd: str | None, after: Position | None) -> Sequence[SessionRecord] | None:
-    """Those in the store; None where there is none that can be read."""
-    if sessions.store is None:
-        return None
-    try:
-        return await sessions.store.page(cwd=cwd, after=after, limit=PAGE, prompted=True)
-    except StoreUnavailable as error:  # what is open here can be told all the same
-        _log.warning("kept sessions cannot be listed", reason=str(error))
-        return None
 
 
 def _wanted(record: SessionRecord, cwd: str | None, *, listed: bool) -> bool:
@@ -61,20 +64,15 @@ def _wanted(record: SessionRecord, cwd: str | None, *, listed: bool) -> bool:
 
 def _info(record: SessionRecord) -> JsonObject:
     """ACP `SessionInfo`."""
-    info: JsonObject = {"sessionId": record.id, "cwd": record.cwd, "updatedAt": timestamp(record.updated_at)}
+    info: JsonObject = {"sessionId": record.id, "cwd": record.cwd, "updatedAt": iso_time(record.updated_at)}
     if record.additional:
         info["additionalDirectories"] = list(record.additional)
     if record.title:
         info["title"] = defused(record.title)
-    meta: JsonObject = {"createdAt": timestamp(record.created_at), "prompts": record.prompts}
+    meta: JsonObject = {"createdAt": iso_time(record.created_at), "prompts": record.prompts}
     if record.model:
         meta["model"] = record.model
     return {**info, "_meta": {"acp_agent": meta}}
-
-
-def timestamp(milliseconds: int) -> str:
-    """RFC 3339, in UTC."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _cwd(value: Json) -> str | None:

@@ -5,7 +5,6 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.events import Notice, Severity
 from acp_agent.core.messages import StopReason
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.log import Log
@@ -73,7 +72,7 @@ class SessionMethods:
                         await session.update(update)
             except StoreUnavailable as error:
                 _log.error("session not replayed to its end", session=session.id, reason=str(error))
-                session.add_notice(Notice(Severity.WARNING, f"what was said before cannot be shown in full: {error}"))
+                session.notices.warn(f"what was said before cannot be shown in full: {error}")
             if session.story.record.title:
                 await session.update(session.info())
             return self._opened(session, problems, incoming)
@@ -90,7 +89,7 @@ class SessionMethods:
 
     def _opened(self, session: Session, problems: tuple[str, ...], incoming: Incoming) -> JsonObject:
         for problem in problems:
-            session.add_notice(Notice(Severity.WARNING, problem))
+            session.notices.warn(problem)
         incoming.after_response(lambda: self._warm_up(session))
         return {"modes": options.modes(session.conduct), "configOptions": session.options()}
 
@@ -104,8 +103,10 @@ class SessionMethods:
         return {}
 
     async def _delete(self, params: JsonObject, _incoming: Incoming) -> JsonObject:
-        """One nobody knows is gone already (ACP "Session Delete")."""
-        await self._sessions.delete(_id(params))
+        """One nobody knows is gone already (ACP "Session Delete"), and so is one that cannot be."""
+        session_id = _given_id(params)
+        if _can_be(session_id):
+            await self._sessions.delete(session_id)
         return {}
 
     # -------------------------------------------------------------------------------------- turns
@@ -130,7 +131,7 @@ class SessionMethods:
         before = replace(session.conduct)
         options.set_mode(session.conduct, params.get("modeId"))
         if session.conduct != before:
-            session.keep_conduct()
+            await self._sessions.keep_choice(session)
             incoming.after_response(session.post_mode)
             incoming.after_response(session.post_options)
         return {}
@@ -142,18 +143,27 @@ class SessionMethods:
         before = replace(session.conduct)
         options.set_option(session.conduct, params.get("configId"), params.get("value"), session.choices)
         if session.conduct != before:
-            session.keep_conduct()
             if session.conduct.mode is not before.mode:
                 incoming.after_response(session.post_mode)
             if session.conduct.model != before.model:
                 incoming.after_response(lambda: session.post_update(session.info()))
+            await self._sessions.keep_choice(session)
         return {"configOptions": session.options()}
 
 
 def _id(params: JsonObject) -> str:
+    session_id = _given_id(params)
+    if not _can_be(session_id):
+        raise session_not_found(session_id[:128])
+    return session_id
+
+
+def _given_id(params: JsonObject) -> str:
     session_id: Json = params.get("sessionId")
     if not isinstance(session_id, str):
         raise invalid_params("sessionId", "expected a string")
-    if not session_id or len(session_id) > 128:
-        raise session_not_found(session_id[:128])
     return session_id
+
+
+def _can_be(session_id: str) -> bool:
+    return 0 < len(session_id) <= 128

@@ -12,13 +12,12 @@ What happens to one session happens one after another: a load waits until the lo
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from uuid import uuid4
 
 import anyio
 
-from acp_agent.core.conduct import Conduct
-from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.events import Notice, Severity
+from acp_agent.core.errors import AgentError, StoreUnavailable
 from acp_agent.core.sessions import Change, SessionRecord
 from acp_agent.log import Log
 from acp_agent.protocol.client import Client
@@ -30,6 +29,7 @@ from acp_agent.protocol.place import Place
 from acp_agent.protocol.session import Session
 from acp_agent.protocol.session_hold import SessionHold, asked
 from acp_agent.protocol.session_opening import Opening, SessionLimits
+from acp_agent.protocol.session_rest import SessionRest
 from acp_agent.protocol.session_room import SessionRoom
 from acp_agent.protocol.take_ups import TakeUps
 from acp_agent.store.session_locks import SessionLocks
@@ -38,6 +38,7 @@ from acp_agent.store.sessions import SessionStore
 _log = Log(__name__)
 _MOST_KNOWN = 1000
 """Sessions that stay known while they rest; those beyond are forgotten here, and can be loaded."""
+_NOT_KEPT = "the session is open, but it is not kept: only what is kept can be forked"
 
 
 class Sessions:
@@ -68,7 +69,8 @@ class Sessions:
         self._known: dict[str, Session] = {}
         self._acts = OneAtATime()
         self.take_ups = TakeUps()
-        self._room = SessionRoom(self._known, limits, self._lay_down, self._acts)
+        self._rest = SessionRest(self._known, store, self._hold)
+        self._room = SessionRoom(self._known, limits, self._rest.lay_down, self._acts)
 
     # -------------------------------------------------------------------------------------- opening
 
@@ -79,7 +81,7 @@ class Sessions:
         async with self._acts.of(record.id), self._room.made():
             session = self._open_session(Opening(record, place, client))
             if self.store is None:
-                session.add_notice(Notice(Severity.WARNING, f"this conversation is not kept: {self._trouble}"))
+                session.notices.warn(f"this conversation is not kept: {self._trouble}")
             else:
                 await begin_to_keep(session, LateKeeper(self.store, record, session.conduct), self._hold)
             self._take(session)
@@ -121,7 +123,7 @@ class Sessions:
                 yield session
             except BaseException:
                 with anyio.CancelScope(shield=True):
-                    await self._lay_down(session)  # nobody knows whether anyone wants it still
+                    await self._rest.lay_down(session)  # nobody knows whether anyone wants it still
                 raise
             session.woke()
 
@@ -133,7 +135,7 @@ class Sessions:
                 await source.story.settle()
             saved = None if self.store is None else await asked(self.store.of(source_id).saved())
             if self.store is None or saved is None:
-                raise session_not_found(source_id)
+                raise session_not_found(source_id) if source is None else invalid_request(_NOT_KEPT)
             now = self._clock()
             record = replace(saved.record, id=str(uuid4()), created_at=now, updated_at=now)
             made = replace(record, cwd=place.cwd, additional=place.additional)
@@ -158,6 +160,9 @@ class Sessions:
             session = self._open_session(Opening(record, place, client, saved))
             session.story.keep_with(keeper)
             self._take(session)
+            if saved.cut:
+                with suppress(AgentError):  # the first prompt meets the same and tells
+                    await session.engine()  # it mends what was told, before that is told again
             return session
 
     # -------------------------------------------------------------------------------------- finding
@@ -214,18 +219,18 @@ class Sessions:
             _must_be_idle(session)
             await self._hold.take(session_id)  # it may rest, and another process have it
             session.move(cwd)
-            await self._lay_down(session)
+            await self._rest.lay_down(session)
 
     def cancel_all(self) -> None:
         """The editor is gone: end every turn."""
         for session in self._known.values():
-            session.turns.cancel()
+            session.turns.abandon()
 
-    async def settle(self) -> None:
-        """Keep all that is not kept yet."""
+    async def settle(self, *, within: float | None = None, patience: float | None = None) -> None:
+        """Keep all that is not kept yet; both as Outbox.flush has them."""
         async with anyio.create_task_group() as group:
             for session in self._known.values():
-                group.start_soon(session.story.settle)
+                group.start_soon(partial(session.story.settle, within=within, patience=patience))
 
     async def rest_idle(self, seconds: float) -> None:
         """Put sessions to rest that nobody has used for so long (A11.4)."""
@@ -255,18 +260,17 @@ class Sessions:
             if session.awake:
                 return
             async with self._room.made(session.id):
-                # What is not kept is only here: nobody else can have gone on with it.
-                session.woke(await self._reclaimed(session) if session.story.kept else None)
+                await self._rest.end(session)
 
-    async def _reclaimed(self, session: Session) -> Conduct:
-        """Hold one that rested, while others could do with it what they liked; what is chosen now. Raises RpcError."""
-        assert self.store is not None, "it is kept"
-        async with self._hold.taken(session.id):
-            conduct = await asked(self.store.of(session.id).conduct())
-            if conduct is None:
-                del self._known[session.id]
-                raise session_not_found(session.id)
-            return conduct
+    async def keep_choice(self, session: Session) -> None:
+        """Keep what the user has just chosen for a session, also where it rests, before he hears that it was (A7.5)."""
+        session.keep_conduct()
+        if session.awake:
+            await session.story.save()
+            return
+        async with self._acts.of(session.id):
+            if self._known.get(session.id) is session:
+                await self._rest.keep_choice(session)
 
     def _take(self, session: Session) -> None:
         session.wake = self.wake
@@ -279,7 +283,7 @@ class Sessions:
         """End what was known of a session, all of which is kept. Raises RpcError, and then it is as it was."""
         async with self._hold.taken(before.id):  # one that rests may be open elsewhere
             if before.chosen_at_rest and before.story.kept:
-                before.woke(await self._reclaimed(before))
+                await self._rest.end(before)
             await before.story.settle()
             _must_be_idle(before)
             if not before.story.kept:
@@ -287,12 +291,6 @@ class Sessions:
             del self._known[before.id]
             await before.close(tell=False)
         self._hold.give_back(before.id)  # for who takes it at once
-
-    async def _lay_down(self, session: Session) -> None:
-        """One that is not kept remembers all of it, and stays ours."""
-        if await session.rest() and self.store is not None:
-            session.story.keep_with(self.store.of(session.id))  # the former holds the conversation in memory
-            self._hold.give_back(session.id)
 
 
 def _must_be_idle(session: Session | None) -> None:

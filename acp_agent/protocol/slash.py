@@ -5,12 +5,13 @@ from contextlib import AbstractContextManager
 from typing import Protocol, assert_never
 from uuid import uuid4
 
+from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import AgentError
 from acp_agent.core.ports import Toolset
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
 from acp_agent.protocol import commands
 from acp_agent.protocol.commands import Name
-from acp_agent.protocol.review import Review, review
+from acp_agent.protocol.review import Review, review_changes, review_path
 
 
 class Desk(Protocol):
@@ -75,14 +76,18 @@ class Slash:
         self._desk = desk
         self._toolset = toolset
 
-    async def obey(self, name: Name, argument: str) -> str | Review:
-        """What the user is told, or the model is asked."""
+    async def obey(self, name: Name, argument: str, files: FileSystem) -> str | Review:
+        """What the user is told, or the model is asked. A command that takes no argument does nothing with one."""
+        if told := commands.in_vain(name, argument):
+            return told
         try:
-            return await self._obey(name, argument)
+            return await self._obey(name, argument, files)
         except AgentError as error:
             return str(error)
 
-    async def _obey(self, name: Name, argument: str) -> str | Review:  # noqa: C901, PLR0911, PLR0912 - the table
+    async def _obey(  # noqa: C901, PLR0911, PLR0912 - the table
+        self, name: Name, argument: str, files: FileSystem
+    ) -> str | Review:
         match name:
             case Name.HELP:
                 return commands.help_text(self._desk.available())
@@ -95,7 +100,7 @@ class Slash:
             case Name.COMPACT:
                 return await self._desk.compact(argument)
             case Name.REVIEW:
-                return await review(argument, self._toolset)
+                return await (review_path(argument, files) if argument else review_changes(self._toolset))
             case Name.RUN:
                 return await self._run_command(argument)
             case Name.TOOLS:

@@ -1,11 +1,14 @@
 """What is told and kept of one session: its record, and its conversation."""
 
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from acp_agent.core.events import Event, UserMessage
+import anyio
+from anyio import to_thread
+
+from acp_agent.core.events import Event, TextDelta, ThoughtDelta, UserMessage
 from acp_agent.core.messages import TextPart
 from acp_agent.core.redaction import Redact
 from acp_agent.core.sessions import Change, Keeper, Saved, SessionRecord
@@ -13,6 +16,9 @@ from acp_agent.core.types import JsonObject
 from acp_agent.protocol.outbox import Outbox, Send
 from acp_agent.protocol.replay import replayed
 from acp_agent.protocol.updates import Updates
+
+_MOMENT = 0.25
+"""Seconds in which a fast model has begun to answer."""
 
 
 class Story:
@@ -50,7 +56,12 @@ class Story:
         """Whether all there is to keep is in the store, as far as anybody knows."""
         return self._outbox.pen.done
 
-    def follow(self, state: Callable[[], Change] | None, redact: Redact | None = None) -> None:
+    @property
+    def failing(self) -> bool:
+        """Whether something is not kept because the store could not be written."""
+        return self._outbox.pen.failing
+
+    def follow(self, state: Callable[[], Awaitable[Change]] | None, redact: Redact | None = None) -> None:
         """Keep this, too, whenever it has changed: history, tally, model; `redact` takes the secrets out of diffs."""
         self._outbox.pen.state = state
         self._outbox.pen.redact = redact or self._outbox.pen.redact
@@ -67,11 +78,38 @@ class Story:
         self._outbox.pen.note(change)
         self._background(self._outbox.save)
 
-    async def settle(self, *, within: float | None = None, touch: bool = False) -> None:
+    async def save(self) -> None:
+        """Write what is to be kept now, beside whatever goes on, if that can be done within a moment."""
+        await self._outbox.save()
+
+    def keep_soon(self) -> None:
+        """Keep what changes just now, though nothing may be told for long; what is told takes it along for nothing."""
+
+        async def keep() -> None:
+            await anyio.sleep(_MOMENT)
+            await self._outbox.save()
+
+        self._background(keep)
+
+    async def shown(self) -> None:
+        """Wait until all that was told so far was sent."""
+        await self._outbox.shown()
+
+    async def settle(self, *, within: float | None = None, patience: float | None = None, touch: bool = False) -> None:
         """Send and keep all there is; see Outbox.flush."""
         if touch:
             self._touch(Change(touch=True))
-        await self._outbox.flush(within=within)
+        await self._outbox.flush(within=within, patience=patience)
+
+    def end(self) -> None:
+        """Nothing more is told or kept."""
+        self._outbox.end()
+
+    async def look_through(self, cut: Sequence[TextDelta | ThoughtDelta], redact: Redact) -> None:
+        """Take the secrets out of messages that were cut off: nobody has looked at more than pieces of them (S9.6)."""
+        clean = await to_thread.run_sync(lambda: [replace(each, text=redact(each.text)) for each in cut])
+        self._outbox.pen.note(Change(instead=tuple(new for new, old in zip(clean, cut, strict=True) if new != old)))
+        await self._outbox.flush()
 
     def _touch(self, change: Change) -> None:
         """It is used just now, and moves to the head of the list."""

@@ -10,12 +10,19 @@ from acp_agent.protocol.answer import Answer
 from acp_agent.protocol.errors import RpcError, internal_error, invalid_request
 
 _log = Log(__name__)
+_ENDS = 5.0
+"""Seconds a turn that was told to end may take, before what it holds is taken from it (A10.1)."""
 
 
 class TurnSlot:
-    """Runs turns. `used_at` is when one last began or ended, on the clock of the event loop (A11.3)."""
+    """Runs turns.
+
+    used_at     when one last began or ended, on the clock of the event loop (A11.3)
+    abandoned   whether the last was ended since the session ends, and not by the user
+    """
 
     def __init__(self) -> None:
+        self.abandoned = False
         self.used_at = anyio.current_time()
         self._scope: anyio.CancelScope | None = None
         self._over = anyio.Event()
@@ -37,7 +44,7 @@ class TurnSlot:
         if self._scope is not None:
             raise invalid_request("prompt already in progress")
         scope = self._scope = anyio.CancelScope()
-        self.used_at = anyio.current_time()
+        self.used_at, self.abandoned = anyio.current_time(), False
         answer = Answer(StopReason.CANCELLED)
         try:
             with scope:
@@ -61,10 +68,16 @@ class TurnSlot:
         if self._scope is not None:
             self._scope.cancel()
 
-    async def close(self, within: float) -> None:
+    def abandon(self) -> None:
+        """The same, where nobody is there any more who could want an answer."""
+        if self._scope is not None and not self._scope.cancel_called:
+            self.abandoned = True
+            self._scope.cancel()
+
+    async def close(self, within: float = _ENDS) -> None:
         """No turn begins any more; the running one is cancelled, and waited for so many seconds (A10.2, A12.14)."""
         self._closed = True
-        self.cancel()
+        self.abandon()
         with anyio.move_on_after(within):
             while self._scope is not None:
                 await self._over.wait()

@@ -127,5 +127,5 @@ def session_info(title: str, updated_at_ms: int, model: str = "") -> JsonObject:
 
 
 def iso_time(at_ms: int) -> str:
-    """Milliseconds since 1970 as ISO 8601, in UTC."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    """Milliseconds since 1970 as RFC 3339, in UTC: the one form of times that editors are sent."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -169,41 +169,49 @@ def prompt_blocks(params: JsonObject) -> Sequence[Block]:
     try:
         return _Prompt.model_validate(params).prompt
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-        raise invalid_params(".".join(str(part) for part in first["loc"]), first["msg"]) from None
+        raise invalid_params(*_first(error)) from None
 
 
-def answer(model: type[Model], value: Json) -> Model:
+def _first(error: ValidationError) -> tuple[str, str]:
+    """Where something does not fit, and what was expected there; never what was found."""
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    expected = first["msg"].partition(" or instance of ")[0]  # of a class of ours
+    return ".".join(str(part) for part in first["loc"]), expected
+
+
+def _answer(method: str, model: type[Model], value: Json) -> Model:
     """A client's answer as its schema model. Raises RpcError (-32603) when it has another shape."""
     try:
         return model.model_validate(value if value is not None else {})
-    except ValidationError:
-        raise RpcError(frames.INTERNAL_ERROR, f"the client's answer is not a {model.__name__}") from None
+    except ValidationError as error:
+        where, expected = _first(error)
+        found = f"the editor's answer to {method} does not fit the protocol: {where or 'all of it'}: {expected}"
+        raise RpcError(frames.INTERNAL_ERROR, found) from None
 
 
 def file_text(value: Json) -> str:
     """The answer of `fs/read_text_file`."""
-    return answer(_FileText, value).content
+    return _answer("fs/read_text_file", _FileText, value).content
 
 
 def terminal_id(value: Json) -> str:
     """The answer of `terminal/create`."""
-    return answer(_TerminalCreated, value).terminal_id
+    return _answer("terminal/create", _TerminalCreated, value).terminal_id
 
 
 def terminal_output(value: Json) -> TerminalOutput:
     """The answer of `terminal/output`."""
-    return answer(TerminalOutput, value)
+    return _answer("terminal/output", TerminalOutput, value)
 
 
 def exit_status(value: Json) -> ExitStatus:
     """The answer of `terminal/wait_for_exit`."""
-    return answer(ExitStatus, value)
+    return _answer("terminal/wait_for_exit", ExitStatus, value)
 
 
 def decision(value: Json) -> Decision:
     """The answer of `session/request_permission`: only a known option grants (A20.3, security.md 16)."""
-    outcome = answer(_Permission, value).outcome
+    outcome = _answer("session/request_permission", _Permission, value).outcome
     if isinstance(outcome, _Cancelled):
         return Decision.CANCELLED
     offered = (Decision.ALLOW_ONCE, Decision.ALLOW_ALWAYS, Decision.REJECT_ONCE, Decision.REJECT_ALWAYS)

@@ -2,8 +2,8 @@
 
 import json
 import os
-from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import BinaryIO
 
 from acp_agent.core.types import JsonObject
@@ -43,25 +43,46 @@ def tail(path: str, count: int, wait: Callable[[], None] | None = None) -> Itera
 def last_of(path: str, caller_id: str, count: int) -> tuple[JsonObject, ...]:
     """The last `count` records of one session, oldest first, also of files this one continues; () without a file.
 
-    Raises OSError.
+    Of a file only as much is read as it takes, from its end. Raises OSError.
     """
+    newest_first = (each for each in _backwards(path, caller_id) if each.get("caller_id") == caller_id)
+    return tuple(islice(newest_first, count))[::-1]
+
+
+def _backwards(path: str, caller_id: str) -> Iterator[JsonObject]:
+    """The records of a file and of those it continues that can be of a session, the last first."""
     mark = f'"caller_id":{json.dumps(caller_id)}'.encode()
-    found: tuple[JsonObject, ...] = ()
     seen: set[str] = set()
-    while len(found) < count and path not in seen and os.path.isfile(path):
+    while path not in seen and os.path.isfile(path):
         seen.add(path)
-        last, older = deque[JsonObject](maxlen=count - len(found)), ""
+        older = ""
         with open(path, "rb") as file:
-            while line := file.readline(MAX_LINE):
+            for line in _lines_backwards(file):
                 if mark not in line and _CONTINUES not in line:  # most are others': a fifth of the time
                     continue
                 record = _whole(line)
                 if record.get("kind") == "continues":
                     older = _older(path, record)
-                elif record.get("caller_id") == caller_id:
-                    last.append(record)
-        found, path = (*last, *found), older
-    return found
+                yield record
+        path = older
+
+
+def _lines_backwards(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file without their ends, the last first; none that is too long for a record."""
+    at, rest, too_long = file.seek(0, os.SEEK_END), b"", False
+    while at > 0:
+        start = max(0, at - _BLOCK)
+        file.seek(start)
+        block, at = file.read(at - start), start
+        rest, *lines = (block + rest).split(b"\n")
+        if lines and too_long:  # the last is what it ends with
+            del lines[-1]
+            too_long = False
+        yield from reversed(lines)
+        if len(rest) >= MAX_LINE:
+            rest, too_long = b"", True
+    if not too_long:
+        yield rest
 
 
 def _whole(line: bytes) -> JsonObject:
@@ -105,11 +126,11 @@ def _start_of_last(file: BinaryIO, count: int) -> int:
         start = max(0, at - _BLOCK)
         file.seek(start)
         block = file.read(at - start)
-        for place in range(len(block) - 1, -1, -1):
-            if block[place] == 0x0A:
-                wanted -= 1
-                if wanted == 0:
-                    return start + place + 1
+        place = len(block)
+        while (place := block.rfind(b"\n", 0, place)) >= 0:
+            wanted -= 1
+            if wanted == 0:
+                return start + place + 1
         at = start
     return 0
 

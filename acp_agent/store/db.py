@@ -46,7 +46,7 @@ class _Lane:
     def __init__(self, path: str, *, reading: bool) -> None:
         self.path = path
         self.reading = reading
-        self.turn = anyio.Lock()
+        self.turn = anyio.Lock(fast_acquire=True)
         self._connection: aiosqlite.Connection | None = None
         self._made: Connection | None = None  # what `_connection` hands its work to
         self._file: tuple[int, int] | None = None
@@ -71,7 +71,10 @@ class _Lane:
         assert self._connection is not None, "a shielded scope ends only with what was awaited"
         self._file = opening.file
         if lost and opening.made:
-            warn(f"the database {self.path} was removed while it was in use; a new one was made")
+            warn(
+                f"the database {self.path} was removed while it was in use; a new one was made. What was told before "
+                "is lost; sessions that are open are kept from here on"
+            )
         return self._connection
 
     async def begin(self, begin: str, *, durable: bool, wait: float) -> None:

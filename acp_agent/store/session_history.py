@@ -23,12 +23,17 @@ class StoredHistory:
 
     def write(self, connection: sqlite3.Connection, messages: Sequence[Message]) -> None:
         """Make the stored messages these. Raises sqlite3.Error, StoreUnavailable."""
-        same = self._same(connection, messages)
-        connection.execute("DELETE FROM messages WHERE conversation_id = ? AND seq >= ?", (self._session, same))
+        count, same = self._same(connection, messages)
+        if same < count:
+            connection.execute("DELETE FROM messages WHERE conversation_id = ? AND seq >= ?", (self._session, same))
         connection.executemany(
             "INSERT INTO messages (conversation_id, seq, role, body) VALUES (?, ?, ?, ?)",
             [(self._session, seq, *message_row(message)) for seq, message in enumerate(messages[same:], same)],
         )
+
+    def put_back(self, connection: sqlite3.Connection) -> None:
+        """Write all that was stored into a database that was made anew. Raises sqlite3.Error, StoreUnavailable."""
+        self.write(connection, self._stored or ())
 
     def written(self, messages: Sequence[Message]) -> None:
         """The stored messages are these now."""
@@ -49,13 +54,13 @@ class StoredHistory:
         self._stored = None if damaged else tuple(messages)
         return tuple(messages), len(damaged)
 
-    def _same(self, connection: sqlite3.Connection, messages: Sequence[Message]) -> int:
-        """How many messages from the first on are stored as they are."""
+    def _same(self, connection: sqlite3.Connection, messages: Sequence[Message]) -> tuple[int, int]:
+        """How many messages are stored, and how many of them, from the first on, are as they are to be."""
         end = "SELECT coalesce(max(seq) + 1, 0) FROM messages WHERE conversation_id = ?"
         (count,) = connection.execute(end, (self._session,)).fetchone()
         if self._stored is None or len(self._stored) != count:  # such as in a database that was made anew
-            return 0
+            return count, 0
+        if tuple(messages[:count]) == self._stored:  # looks at who they are first, and is fast
+            return count, count
         pairs = zip(self._stored, messages, strict=False)
-        return next(
-            (seq for seq, (one, two) in enumerate(pairs) if one is not two and one != two), min(count, len(messages))
-        )
+        return count, next((seq for seq, (one, two) in enumerate(pairs) if one != two), min(count, len(messages)))

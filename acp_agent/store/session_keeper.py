@@ -1,14 +1,14 @@
 """What is kept of one session: a core.sessions.Keeper."""
 
 import sqlite3
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.sessions import Change, HistoryState, Saved, Tally, ToldAt
 from acp_agent.log import Log
 from acp_agent.store import session_told
-from acp_agent.store.conversations import gone, record_of
+from acp_agent.store.conversations import gone, hold, record_of, was_deleted
 from acp_agent.store.db import Database
 from acp_agent.store.record_json import Dataclass, dumped, loaded, readable, written
 from acp_agent.store.session_history import StoredHistory
@@ -17,23 +17,12 @@ from acp_agent.store.told_json import told_of
 
 _log = Log(__name__)
 
-_SAVED = """
-    SELECT knowledge, tokens, conduct, tally, id, cwd, additional, title, created_at, updated_at, prompts, model
-    FROM conversations WHERE id = ? AND cwd IS NOT NULL
-"""
+_COLUMNS = "cwd, additional, title, created_at, updated_at, prompts, model, conduct, tally, knowledge, tokens"
+_ROW = f"SELECT {_COLUMNS} FROM conversations WHERE id = ? AND cwd IS NOT NULL"  # noqa: S608 - ours
+_PUT_BACK = f"UPDATE conversations SET ({_COLUMNS}) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE id = ?"  # noqa: S608 - ours
+_SET = f"UPDATE conversations SET {{}} WHERE id = ? AND cwd IS NOT NULL RETURNING {_COLUMNS}"  # noqa: S608 - ours
 _CHOSEN = "SELECT conduct FROM conversations WHERE id = ? AND cwd IS NOT NULL"
-_THERE = "SELECT 1 FROM conversations WHERE id = ? AND cwd IS NOT NULL"
-_PROMPTED = "UPDATE conversations SET prompts = prompts + ? WHERE id = ?"
-_TOUCHED = "UPDATE conversations SET updated_at = max(updated_at, ?) WHERE id = ?"  # the list never moves backwards
-_FORGOTTEN = "UPDATE conversations SET title = '', knowledge = 0, tokens = 0 WHERE id = ?"
-_TITLE = "UPDATE conversations SET title = ? WHERE id = ?"
-_MODEL = "UPDATE conversations SET model = ? WHERE id = ?"
-_CWD = "UPDATE conversations SET cwd = ? WHERE id = ?"
-_ADDITIONAL = "UPDATE conversations SET additional = ? WHERE id = ?"
-_CONDUCT = "UPDATE conversations SET conduct = ? WHERE id = ?"
-_TALLY = "UPDATE conversations SET tally = ? WHERE id = ?"
-_KNOWLEDGE = "UPDATE conversations SET knowledge = ? WHERE id = ?"
-_TOKENS = "UPDATE conversations SET tokens = ? WHERE id = ?"
+_FORGOTTEN = {"title = ?": "", "knowledge = ?": 0, "tokens = ?": 0}
 
 T = TypeVar("T", bound=Dataclass)
 
@@ -41,7 +30,8 @@ T = TypeVar("T", bound=Dataclass)
 class SessionKeeper:
     """A core.sessions.Keeper. `now` gives milliseconds since 1970.
 
-    It knows what messages it wrote or read last, and holds on to them: drop it with the conversation.
+    It knows what messages it wrote or read last, and holds on to them: drop it with the conversation. From them and
+    the row it saw last it puts the session back in a database that was made anew; what was told before is lost.
     """
 
     def __init__(self, database: Database, session_id: str, now: Callable[[], int]) -> None:
@@ -50,25 +40,47 @@ class SessionKeeper:
         self._column = to_column(session_id)
         self._now = now
         self._history = StoredHistory(self._column)
+        self._row: tuple[Any, ...] | None = None  # as it is or was, without the id
 
     async def write(self, change: Change, *, durable: bool = True, patience: float | None = None) -> None:
         """See core.sessions.Keeper.write. When cancelled, nothing was written."""
         now = self._now()
-        updates, rows = list(_updates(change, now)), session_told.rows_of(change.told)  # conduct may change any moment
+        updates, rows = dict(_updates(change, now)), session_told.rows_of(change.told)  # conduct may change any moment
 
-        def step(connection: sqlite3.Connection) -> None:
-            if connection.execute(_THERE, (self._column,)).fetchone() is None:
-                raise gone(connection, self._id)
-            for statement, value in updates:
-                connection.execute(statement, (value, self._column))
+        def step(connection: sqlite3.Connection) -> tuple[Any, ...]:
+            row = self._set(connection, updates) or self._put_back(connection, updates)
             session_told.append(connection, self._column, rows, now)
             session_told.replace_messages(connection, self._column, change.instead)
             if change.history is not None:
                 self._history.write(connection, change.history.messages)
+            return row
 
-        await self._database.write_at_once(step, durable=durable, patience=patience)
+        self._row = await self._database.write_at_once(step, durable=durable, patience=patience)
         if change.history is not None:
             self._history.written(change.history.messages)
+
+    def _set(self, connection: sqlite3.Connection, values: Mapping[str, int | str | bytes]) -> tuple[Any, ...] | None:
+        """Set columns of its row, at one go: the fewer statements, the less our thread and the loop's take turns.
+
+        The row as it is then; None where there is none.
+        """
+        if not values:
+            return connection.execute(_ROW, (self._column,)).fetchone()
+        rows = connection.execute(_SET.format(", ".join(values)), (*values.values(), self._column)).fetchall()
+        return rows[0] if rows else None
+
+    def _put_back(self, connection: sqlite3.Connection, values: Mapping[str, int | str | bytes]) -> tuple[Any, ...]:
+        """Give the session its row and messages again, and set columns. Raises StoreUnavailable for a deleted one."""
+        if was_deleted(connection, self._id):
+            self._row = None
+        if self._row is None:
+            raise gone(connection, self._id)
+        hold(connection, self._id, 0)
+        connection.execute(_PUT_BACK, (*self._row, self._column))
+        self._history.put_back(connection)
+        row = self._set(connection, values)
+        assert row is not None, "it was put there just now"
+        return row
 
     async def saved(self) -> Saved | None:
         """See core.sessions.Keeper.saved. What cannot be read of conduct and tally is as in a new session."""
@@ -84,14 +96,15 @@ class SessionKeeper:
     async def forget(self) -> None:
         """See core.sessions.Keeper.forget. What it took stays counted, and so do its prompts: it stays listed."""
 
-        def step(connection: sqlite3.Connection) -> None:
-            if connection.execute(_THERE, (self._column,)).fetchone() is None:
+        def step(connection: sqlite3.Connection) -> tuple[Any, ...]:
+            row = self._set(connection, _FORGOTTEN)
+            if row is None:
                 raise gone(connection, self._id)
             for table in ("told", "messages", "summaries", "tool_overflow"):
                 connection.execute(f"DELETE FROM {table} WHERE conversation_id = ?", (self._column,))  # noqa: S608 - ours
-            connection.execute(_FORGOTTEN, (self._column,))
+            return row
 
-        await self._database.write_at_once(step)
+        self._row = await self._database.write_at_once(step)
         self._history = StoredHistory(self._column)
         await self._database.empty_log()
 
@@ -114,18 +127,21 @@ class SessionKeeper:
         return await self._database.read_at_once(lambda connection: session_told.page(connection, self._column, after))
 
     def _read(self, connection: sqlite3.Connection) -> Saved | None:
-        row = connection.execute(_SAVED, (self._column,)).fetchone()
+        row = connection.execute(_ROW, (self._column,)).fetchone()
         if row is None:
             return None
-        knowledge, tokens, conduct, tally, *record = row
+        self._row = row
+        *record, conduct, tally, knowledge, tokens = row
         messages, lost = self._history.read(connection)
+        took = self._readable(Tally(), tally)
         return Saved(
-            record_of(record),
+            record_of((self._column, *record)),
             self._readable(Conduct(), conduct),
-            self._readable(Tally(), tally),
+            took,
             HistoryState(messages, knowledge, tokens, lost),
             session_told.last_plan(connection, self._column),
             session_told.typed_last(connection, self._column),
+            session_told.told_last(connection, self._column) if took.under_way else (),
         )
 
     def _readable(self, default: T, body: object) -> T:
@@ -137,20 +153,20 @@ class SessionKeeper:
 
 
 def _updates(change: Change, now: int) -> Iterator[tuple[str, int | str | bytes]]:
-    """Statements that set the columns of a session's row, and the value of each."""
+    """What a change sets in a session's row, and to which value."""
     if change.prompted:
-        yield _PROMPTED, 1
+        yield "prompts = prompts + ?", 1
     if change.touch:
-        yield _TOUCHED, now
-    for statement, text in ((_TITLE, change.title), (_MODEL, change.model), (_CWD, change.cwd)):
+        yield "updated_at = max(updated_at, ?)", now  # the list never moves backwards
+    for setting, text in (("title = ?", change.title), ("model = ?", change.model), ("cwd = ?", change.cwd)):
         if text is not None:
-            yield statement, to_column(text)
+            yield setting, to_column(text)
     if change.additional is not None:
-        yield _ADDITIONAL, dumped(list(change.additional))
+        yield "additional = ?", dumped(list(change.additional))
     if change.conduct is not None:
-        yield _CONDUCT, dumped(written(change.conduct))
+        yield "conduct = ?", dumped(written(change.conduct))
     if change.tally is not None:
-        yield _TALLY, dumped(written(change.tally))
+        yield "tally = ?", dumped(written(change.tally))
     if change.history is not None:
-        yield _KNOWLEDGE, change.history.knowledge
-        yield _TOKENS, change.history.tokens
+        yield "knowledge = ?", change.history.knowledge
+        yield "tokens = ?", change.history.tokens

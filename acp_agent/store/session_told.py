@@ -18,11 +18,16 @@ _PAGE_BYTES = 1024 * 1024
 _PAGE = """
     SELECT seq, at, kind, CAST(body AS BLOB) FROM told WHERE conversation_id = ? AND seq > ? ORDER BY seq LIMIT ?
 """
+_APPEND = """
+    INSERT INTO told (conversation_id, seq, at, kind, body)
+    SELECT ?1, coalesce(max(seq), 0) + 1, ?2, ?3, ?4 FROM told WHERE conversation_id = ?1
+"""
 _LATEST = "SELECT CAST(body AS BLOB) FROM told WHERE conversation_id = ? AND kind = ? ORDER BY seq DESC"
 _MOST_TYPED = 256 * 1024
 """Characters of the user's own words that are read for what they allow."""
 _MOST_READ = 8 * 1024 * 1024
 """Bytes of prompts that are looked at for them: pictures lie in between."""
+_BACKWARDS = "SELECT kind, CAST(body AS BLOB) FROM told WHERE conversation_id = ? ORDER BY seq DESC"
 _NEWEST = "SELECT seq, CAST(body AS BLOB) FROM told WHERE conversation_id = ? AND kind = ? ORDER BY seq DESC"
 _RENEW = "UPDATE told SET body = ? WHERE conversation_id = ? AND seq = ?"
 _REMOVE = "DELETE FROM told WHERE conversation_id = ? AND seq = ?"
@@ -38,14 +43,8 @@ def rows_of(told: Iterable[Told]) -> list[tuple[str, bytes]]:
 
 def append(connection: sqlite3.Connection, session: str | bytes, rows: Sequence[tuple[str, bytes]], now: int) -> None:
     """Put rows behind those of a session. Raises sqlite3.Error."""
-    if not rows:
-        return
-    greatest = "SELECT coalesce(max(seq), 0) FROM told WHERE conversation_id = ?"
-    (last,) = connection.execute(greatest, (session,)).fetchone()
-    connection.executemany(
-        "INSERT INTO told (conversation_id, seq, at, kind, body) VALUES (?, ?, ?, ?, ?)",
-        [(session, seq, now, kind, body) for seq, (kind, body) in enumerate(rows, last + 1)],
-    )
+    if rows:
+        connection.executemany(_APPEND, [(session, now, kind, body) for kind, body in rows])
 
 
 def replace_messages(
@@ -121,6 +120,21 @@ def typed_last(connection: sqlite3.Connection, session: str | bytes) -> tuple[st
             if sum(map(len, texts)) > _MOST_TYPED:
                 break
     return tuple(reversed(texts))
+
+
+def told_last(connection: sqlite3.Connection, session: str | bytes) -> tuple[TextDelta | ThoughtDelta, ...]:
+    """The messages behind all else that was told, each whole, in their order. Raises sqlite3.Error."""
+    pieces: list[TextDelta | ThoughtDelta] = []
+    with closing(connection.execute(_BACKWARDS, (session,))) as cursor:
+        for kind, body in cast("Iterator[tuple[str, bytes]]", cursor):
+            event = _readable(kind, body)
+            if event is None:
+                break
+            pieces.append(event)
+    messages: dict[object, list[Told]] = {}
+    for piece in reversed(pieces):
+        messages.setdefault(_message(piece), []).append(piece)
+    return tuple(each for run in messages.values() if isinstance(each := _joined(run), TextDelta | ThoughtDelta))
 
 
 def _latest(connection: sqlite3.Connection, session: str | bytes, kind: type[Told]) -> Generator[Told | None]:

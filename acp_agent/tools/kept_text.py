@@ -1,15 +1,14 @@
 """A long text by lines: any stretch of it, and the lines that match, in time linear in its length."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from acp_agent.linear_regex import LinearRegex
 
 _BLOCK = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A line without its end. `number` counts from 0, `start` is its offset in the text's bytes."""
 
     number: int
@@ -17,8 +16,7 @@ class Line:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A line with a match, and the character of it (from 0) where the match begins."""
 
     line: Line

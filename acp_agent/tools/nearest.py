@@ -7,7 +7,7 @@ shares with them. Blanks are no words, so wrong indentation is found as the same
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.redaction import placeholders
@@ -21,8 +21,7 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 _NUMBERED = re.compile(r" *\d+\t")
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
+class _Window(NamedTuple):
     """Some lines of the file: how much they are like the wanted ones (0..1), and the index of the first."""
 
     likeness: float

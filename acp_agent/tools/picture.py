@@ -6,8 +6,7 @@ Nothing is unpacked: what is checked is that all of it is there.
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 MAX_PICTURE: Final = 3_932_160
 """Bytes of a picture: 5 MiB of base64, the smallest limit of the big model APIs."""
@@ -22,8 +21,7 @@ _MAGIC: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(NamedTuple):
     """What the bytes say; width and height are 0 where the header makes no sense, or the end is missing.
 
     An API refuses such a picture, and with it every later request of the conversation.

@@ -1,18 +1,15 @@
 """From a name and raw arguments to a tool that understands them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 from acp_agent.core.aliases import ALIASES
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import ToolCall, ToolKind, ToolSpec
-from acp_agent.tools.ask_user import AskUser
 from acp_agent.tools.bash import Bash
-from acp_agent.tools.compress_context import CompressContext
 from acp_agent.tools.copy_path import CopyPath
 from acp_agent.tools.create_directory import CreateDirectory
 from acp_agent.tools.delete_path import DeletePath
@@ -34,8 +31,7 @@ from acp_agent.tools.web_scrape import WebScrape
 from acp_agent.tools.write import Write
 
 
-@dataclass(frozen=True, slots=True)
-class ToolLimits:
+class ToolLimits(NamedTuple):
     """How far the built-in tools go.
 
     command_seconds             most seconds a command may ask for
@@ -97,10 +93,22 @@ def default_tools(
         Diagnostics(max_diagnostics=limits.diagnostics, seconds=limits.checker_seconds),
         ReadOverflow(max_chars=limits.overflow_chars),
         UpdatePlan(),
-        *((AskUser(),) if questions else ()),
-        *((MemorySearch(), MemorySave()) if memory else ()),
-        *((CompressContext(),) if compression else ()),
+        *_optional(memory=memory, compression=compression, questions=questions),
     )
+
+
+def _optional(*, memory: bool, compression: bool, questions: bool) -> Iterator[Tool[Any]]:
+    if questions:
+        from acp_agent.tools.ask_user import AskUser  # noqa: PLC0415 - few editors show forms
+
+        yield AskUser()
+    if memory:
+        yield MemorySearch()
+        yield MemorySave()
+    if compression:
+        from acp_agent.tools.compress_context import CompressContext  # noqa: PLC0415 - off by default
+
+        yield CompressContext()
 
 
 class Registry:

@@ -8,7 +8,7 @@ replacement: that is how line ends themselves are edited.
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.tools.nearest import no_match
@@ -18,8 +18,7 @@ _MAX_LISTED = 10
 _LONE_LF = re.compile(r"(?<!\r)\n")
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
+class _Span(NamedTuple):
     """Where a match stands in the text itself: first offset, and the one behind the last."""
 
     start: int

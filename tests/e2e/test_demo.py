@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from acp_agent.cli.demo.steps import STEPS, Evidence
+from acp_agent.cli.demo.story import server_start
 from acp_agent.cli.editor.frames import Recording
 from acp_agent.cli.paragraph import Paragraph
 from tests.fakes.editor import AGENT_CWD
@@ -51,6 +52,20 @@ def test_the_demo_tells_the_whole_story_and_succeeds(played):
         position = played.stdout.index(part, position)
     for step, _ in STEPS:
         assert f"✔ {step}" in played.stdout
+
+
+def test_no_module_of_a_folder_nobody_named_stands_in_for_another(tmp_path):
+    bait = tmp_path / "bait"
+    bait.mkdir()
+    for name in ("json", "uuid", "acp_agent"):
+        (bait / f"{name}.py").write_text("raise SystemExit('taken in')")
+    command = [sys.executable, "-P", *COMMAND[1:]]  # as the script does that is installed
+    variables = environment(tmp_path, PYTHONPATH=AGENT_CWD)
+    done = subprocess.run(command, check=False, cwd=bait, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert server_start("/usr/bin", "/home") == ([sys.executable, "-P", "-m", "acp_agent"], "/home")
+    for first in ("", AGENT_CWD):
+        assert server_start(first, "/home") == ([sys.executable, "-m", "acp_agent"], AGENT_CWD)
 
 
 def test_the_demo_in_a_pipe_is_plain_and_fits_a_screen(played):

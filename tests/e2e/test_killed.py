@@ -4,11 +4,13 @@ import contextlib
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 import anyio
 import psutil
 import pytest
 
+from tests.fakes.answers import never
 from tests.fakes.editor import NOTHING, editing
 from tests.fakes.held import PATIENCE, processes_ended
 from tests.fakes.model_script import says, uses
@@ -67,3 +69,25 @@ async def test_an_agent_that_ends_as_it_should_takes_its_watchdog_with_it(tmp_pa
         with anyio.fail_after(PATIENCE):
             assert await editor.agent.wait() == 0
         await processes_ended([watchdog.pid], within=WITHIN)
+
+
+async def test_scripts_that_a_killed_agent_left_for_a_terminal_of_the_editor_go_with_the_next(tmp_path):
+    (temporary := tmp_path / "tmp").mkdir()
+    script = [uses(("bash", {"command": "echo first"})), says("never said")]
+    where = {"TMPDIR": str(temporary)}
+    async with editing(tmp_path, script, environment=where, lawful=False, cold=True) as editor:
+        editor.overrides["terminal/create"] = never
+        session = await editor.open()
+        prompt = editor.prompt_params(session, "go")
+        await editor.send_line({"jsonrpc": "2.0", "id": "p", "method": "session/prompt", "params": prompt})
+        (left,) = (await editor.requested("terminal/create")).params["args"]
+        os.kill(editor.agent.pid, signal.SIGKILL)
+        await editor.agent.wait()
+    assert "echo first" in Path(left).read_text()
+    async with editing(tmp_path, script, environment=where, cold=True) as editor:
+        await editor.open()
+        with anyio.fail_after(PATIENCE):
+            while True:
+                if not any(temporary.iterdir()):
+                    break
+                await anyio.sleep(0.01)  # nothing tells

@@ -12,8 +12,29 @@ pytestmark = pytest.mark.anyio
 async def test_a_prompt_without_a_model_says_how_to_set_one_up(tmp_path):
     async with editing(tmp_path, None) as editor:
         assert await editor.say(await editor.open(), "hello") == "end_turn"
-    for hint in ("ACP_AGENT_MODEL", "ANTHROPIC_API_KEY"):
+    for hint in ("ACP_AGENT_MODEL", "ANTHROPIC_API_KEY", "acp-agent login"):
         assert hint in editor.text
+
+
+LOGS_IN = {"auth": {"terminal": True}}
+NAMED = {"ACP_AGENT_MODEL": "anthropic:some-model"}
+
+
+async def test_an_editor_that_can_log_in_is_asked_to_where_the_models_key_is_missing(tmp_path):
+    """The README's way: a model is named, and nothing else (acp.md 1.4)."""
+    async with editing(tmp_path, None, capabilities=LOGS_IN, environment=NAMED) as editor:
+        session = await editor.open()
+        error = await editor.error_of("session/prompt", editor.prompt_params(session, "hello"))
+    assert error.code == -32000
+    assert "`acp-agent login --provider anthropic`" in error.message
+    assert "ANTHROPIC_API_KEY" in error.message
+    assert not editor.text
+
+
+async def test_an_editor_that_cannot_log_in_is_told_how_the_user_does(tmp_path):
+    async with editing(tmp_path, None, capabilities=NOTHING, environment=NAMED) as editor:
+        assert await editor.say(await editor.open(), "hello") == "end_turn"
+    assert "`acp-agent login --provider anthropic`" in editor.told
 
 
 async def test_help_tools_and_run_need_no_model(tmp_path):

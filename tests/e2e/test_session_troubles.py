@@ -81,7 +81,7 @@ async def test_with_a_database_nobody_can_use_sessions_work_rest_and_go_on_and_t
         assert list(file.parent.glob(f"{DATABASE}.corrupt-*"))
 
 
-async def test_a_database_that_is_removed_in_use_costs_no_turn_and_new_sessions_are_kept(tmp_path: Path) -> None:
+async def test_a_database_that_is_removed_in_use_costs_no_turn_and_all_is_kept_from_there_on(tmp_path: Path) -> None:
     async with editing(tmp_path, [says("answer")]) as editor:
         old = await editor.open()
         await editor.say(old, "one")
@@ -92,9 +92,13 @@ async def test_a_database_that_is_removed_in_use_costs_no_turn_and_new_sessions_
             assert await editor.say(old, "three") == "end_turn"
         new = await editor.new_session(str(editor.workspace))
         assert await editor.say(new, "one") == "end_turn"
-        assert "was removed while it was in use" in editor.told
+        assert editor.told.count("was removed while it was in use") == 1
+        assert "not being kept" not in editor.told
     async with editing(tmp_path, [says("x")]) as editor:
         await editor.initialize()
         assert new in await listed(editor)
         await editor.ask("session/load", place(editor, new))
         assert shown(editor)[0] == "one"
+        start = len(editor.recording.frames)
+        await editor.ask("session/load", place(editor, old))
+        assert shown(editor, start) == ["two", "answer", "three", "answer"]

@@ -31,9 +31,10 @@ def _server() -> str:
     )  # fmt: skip
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n", "the fork server did not start"
+    process.wait()  # the server itself is nobody's child
 
     def end() -> None:
-        process.communicate()  # closes its input
+        process.communicate()  # closes the server's input, and reads until it is gone
         folder.cleanup()
 
     atexit.register(end)

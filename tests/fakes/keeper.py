@@ -10,15 +10,17 @@ from acp_agent.core.sessions import Change, Saved, ToldAt
 
 
 class FakeKeeper:
-    """Keeps changes in memory. `broken` refuses them; `held` lets them wait until it is set."""
+    """Keeps changes in memory. `broken` refuses them; `held` lets them wait for it; `wrote` is set by the first."""
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
         self.durable: list[bool] = []
         self.broken = False
+        self.patience: list[float | None] = []
         self.tries = 0
         self.held: anyio.Event | None = None
         self.waiting = anyio.Event()
+        self.wrote = anyio.Event()
 
     @property
     def kept(self) -> list[Told]:
@@ -26,7 +28,7 @@ class FakeKeeper:
         return [event for change in self.changes for event in change.told]
 
     async def write(self, change: Change, *, durable: bool = True, patience: float | None = None) -> None:
-        del patience
+        self.patience.append(patience)
         self.tries += 1
         if self.held is not None:
             self.waiting.set()
@@ -34,6 +36,7 @@ class FakeKeeper:
         if self.broken:
             raise StoreUnavailable("the disk is gone")
         self.changes.append(change)
+        self.wrote.set()
         self.durable.append(durable)
 
     async def saved(self) -> Saved | None:

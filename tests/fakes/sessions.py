@@ -126,6 +126,9 @@ class Engine:
         tally = Tally(len(self.messages), 1000, cost=self.calls / 100, calls=self.calls)
         return Change(history=HistoryState(self.messages), tally=tally, model=self.session.conduct.model or "p:one")
 
+    async def kept(self) -> Change:
+        return self.state()
+
     def commands(self) -> frozenset[Any]:
         return frozenset(ALWAYS)
 

@@ -6,8 +6,6 @@ Cache marks stand where "Prompt caching" puts them: on the system prompt, the la
 import copy
 from typing import Any
 
-import anthropic
-
 from tests.oracle.conversations import Answer, Conversation, Results, Say
 
 _MARK = {"cache_control": {"type": "ephemeral"}}
@@ -15,6 +13,8 @@ _MARK = {"cache_control": {"type": "ephemeral"}}
 
 async def converse(conversation: Conversation, url: str, model: str, max_tokens: int) -> None:
     """Have it, with the server at `url`."""
+    import anthropic  # noqa: PLC0415 - takes three seconds, which only who runs these tests need spend
+
     messages: list[dict[str, Any]] = []
     settings: dict[str, Any] = {"model": model, "max_tokens": conversation.max_tokens or max_tokens}
     if conversation.system:

@@ -1,15 +1,18 @@
 """Conversations as somebody has them who writes against OpenAI's own SDK: Chat Completions and Responses."""
 
 import json
-from typing import Any
-
-import openai
+from typing import TYPE_CHECKING, Any
 
 from acp_agent.core.types import ImagePart
 from tests.oracle.conversations import Answer, Conversation, Results, Say
 
+if TYPE_CHECKING:
+    import openai
 
-def _client(url: str) -> openai.AsyncOpenAI:
+
+def _client(url: str) -> "openai.AsyncOpenAI":
+    import openai  # noqa: PLC0415 - takes a second, which only who runs these tests need spend
+
     http = openai.DefaultAsyncHttpxClient(verify=False)  # or each would read all authorities there are
     return openai.AsyncOpenAI(base_url=url, api_key="sk-fake-000000000000", max_retries=0, http_client=http)
 

@@ -25,7 +25,7 @@ PROMPT = "A test of this inventory fails. Find out why, mend it, and show me tha
 MODEL = "scripted:demo"
 
 _LIMIT = 60.0  # seconds; something hangs
-_PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "VIRTUAL_ENV")
+_PASSED_ON = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "VIRTUAL_ENV")
 
 
 def demo(args: argparse.Namespace) -> int:
@@ -46,10 +46,11 @@ class Performance:
         self.problem = ""
         self._screen = screen
         self._project = str(project)
+        command, cwd = server_start(sys.path[0], str(home))
         self.editor = Editor(
-            [sys.executable, "-m", "acp_agent"],
+            command,
             _environment(home),
-            str(Path(acp_agent.__file__).parents[1]),  # so that it is this very package that starts
+            cwd,
             self._decide,
             on_output=screen.terminal_output,
             recording=Recording(screen.frame),
@@ -99,6 +100,18 @@ def _play(home: Path, project: Path) -> int:
         why = performance.problem or "the turn ended without it"
         print(f"{performance.editor.log}acp-agent demo: did not happen: {'; '.join(missing)}: {why}", file=sys.stderr)
     return 1 if missing else 0
+
+
+def server_start(first: str, home: str) -> tuple[list[str], str]:
+    """The command that starts this very package, and the folder to start it in: `home`, which is the demo's own.
+
+    No folder may hold modules that stand in for others, unless it is the package's own and `first`, where this Python
+    looks first: then it was started there, and may find the package nowhere else.
+    """
+    own = str(Path(acp_agent.__file__).parents[1])
+    if first in ("", own):
+        return [sys.executable, "-m", "acp_agent"], own
+    return [sys.executable, "-P", "-m", "acp_agent"], home
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

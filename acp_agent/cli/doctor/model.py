@@ -15,6 +15,7 @@ from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ModelEvent
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.llm.catalog import Catalog, parse_model
+from acp_agent.store.credentials import CredentialStore
 
 _PATIENCE = 20.0  # seconds for the server to say something
 _LATER = (ProviderErrorKind.RATE_LIMITED, ProviderErrorKind.OVERLOADED)
@@ -27,7 +28,7 @@ async def check_model(loaded: Loaded, environ: Mapping[str, str]) -> list[Findin
         return [Finding(Level.FAIL, "model", "none is chosen", model_advice(llm.providers, loaded.file))]
     reference = parse_model(llm.model)
     provider = next(provider for provider in llm.providers if provider.name == reference.provider)
-    catalog = Catalog.of(llm, environ)
+    catalog = Catalog.of(llm, environ, CredentialStore(environ))
     try:
         model = await anyio.to_thread.run_sync(catalog.build, reference)
         if provider.type is ProviderType.SCRIPTED:

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from importlib.resources import files
+from typing import assert_never
 
 from acp_agent import __version__
 from acp_agent.cli.page.card import card_html
@@ -17,7 +18,7 @@ from acp_agent.cli.page.escaped import text
 from acp_agent.cli.page.markdown import markdown
 from acp_agent.cli.page.picture import Pictures
 from acp_agent.cli.page.user import user_html
-from acp_agent.cli.session_story import Call, Item, Said, story
+from acp_agent.cli.session_story import NO_ANSWER, Call, Item, NoAnswer, Said, story
 from acp_agent.cli.session_words import clipped, dollars, tokens
 from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, UsageChanged, UserMessage
 from acp_agent.core.messages import TextPart
@@ -92,9 +93,20 @@ class _Page:
     def piece(self, item: Item) -> str:
         """The next part of the conversation."""
         pictures, had_room = self._pictures.room, not self._brief
-        html = card_html(item, self._pictures, brief=self._brief) if isinstance(item, Call) else self._said(item)
+        html = self._html(item)
         self._room -= len(html) - (pictures - self._pictures.room)
         return html + _FULL if had_room and self._brief else html
+
+    def _html(self, item: Item) -> str:
+        match item:
+            case Call():
+                return card_html(item, self._pictures, brief=self._brief)
+            case NoAnswer():
+                return f'<p class="note">{NO_ANSWER}</p>\n'
+            case Said():
+                return self._said(item)
+            case _:
+                assert_never(item)
 
     def _said(self, said: Said) -> str:
         limit = _BRIEF if self._brief else _MESSAGE

@@ -1,7 +1,7 @@
 """Options of wrappers and shells, taken off to find what they start."""
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from acp_agent.gates.shell.tables import Tables, Wrapper
 
@@ -15,8 +15,7 @@ MAX_SHIFTS = 64
 """Words that may be shifted away; a text that shifts among more counts as unread."""
 
 
-@dataclass(frozen=True, slots=True)
-class Peeled:
+class Peeled(NamedTuple):
     """Options of a wrapper taken off: the rest, what they said, or why they could not be read."""
 
     argv: tuple[str, ...] = ()
@@ -96,8 +95,7 @@ def _bundle(wrapper: Wrapper, option: str) -> tuple[str, str | None] | None:
     return "flag", None
 
 
-@dataclass(frozen=True, slots=True)
-class ShellCall:
+class ShellCall(NamedTuple):
     """A shell's arguments: the texts it runs, else a script and its operands, else (`stdin`) its input."""
 
     texts: tuple[str, ...] = ()

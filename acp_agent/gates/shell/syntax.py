@@ -2,8 +2,8 @@
 
 import re
 import time
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
@@ -20,8 +20,7 @@ MAX_TREE_DEPTH = 100
 """Nodes inside one another that are still walked; deeper texts count as unread."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(NamedTuple):
     """A tree and the bytes it was made from (nodes carry byte offsets)."""
 
     root: Node

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import cast
+from typing import NamedTuple, cast
 
 _Table = dict[str, object]
 
@@ -30,8 +30,7 @@ class Wrapper:
     vague: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
+class Tables(NamedTuple):
     """All of `tables.toml`.
 
     wrappers      by program name

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice, product
 from math import prod
+from typing import NamedTuple
 
 from tree_sitter import Node
 
@@ -28,8 +28,7 @@ _ANSI = re.compile(
 _ANSI_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """A part of a word: literal text, or a variable (then `text` is what stands for an unknown value)."""
 
     text: str

@@ -3,6 +3,7 @@
 import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from acp_agent.gates.command import MAX_DEPTH, Command
 from acp_agent.gates.shell.options import option_texts, parameters, peel, shell_call
@@ -19,8 +20,7 @@ MAX_WRAPPERS = 2 * MAX_DEPTH
 """Wrappers around wrappers that are still peeled."""
 
 
-@dataclass(frozen=True, slots=True)
-class Nested:
+class Nested(NamedTuple):
     """A text inside the text, read: its commands, or why they cannot be told."""
 
     commands: tuple[Command, ...] = ()

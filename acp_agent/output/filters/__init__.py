@@ -1,8 +1,7 @@
 """The filter engine: what a command printed, without what nobody needs (requirements O1-O3)."""
 
 from acp_agent.output.filters.engine import FilterEngine
-from acp_agent.output.filters.rule_model import filter_rules_schema
 from acp_agent.output.filters.rule_source import RuleSource
 from acp_agent.output.filters.run import CommandRun, Filtered
 
-__all__ = ["CommandRun", "FilterEngine", "Filtered", "RuleSource", "filter_rules_schema"]
+__all__ = ["CommandRun", "FilterEngine", "Filtered", "RuleSource"]

@@ -5,15 +5,15 @@ so its lines can stay, and the rest be treated as the output of the one command 
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from acp_agent.output.filters.run import CommandRun
 
 _NOT_LITERAL = re.compile(r"[$\\*?\[\n]|^-|`")
 
 
-@dataclass(frozen=True, slots=True)
-class Apart:
+class Apart(NamedTuple):
     """A text in three parts; `run` names the commands that printed `body`."""
 
     before: str

@@ -1,12 +1,16 @@
 """The filter engine: the rules that match a command, applied to what it printed one after another (requirements O1)."""
 
+from typing import TYPE_CHECKING
+
 from acp_agent.core.types import Confidence
 from acp_agent.output.filters.echoes import set_apart
 from acp_agent.output.filters.metrics import FilterMetrics
-from acp_agent.output.filters.rule import CompiledRule
 from acp_agent.output.filters.rule_source import RuleSource
 from acp_agent.output.filters.run import CommandRun, Filtered
 from acp_agent.output.filters.truncate import lines_of
+
+if TYPE_CHECKING:  # loaded for the first command
+    from acp_agent.output.filters.rule import CompiledRule
 
 _FROM_BEST = tuple(Confidence)
 
@@ -21,7 +25,7 @@ class FilterEngine:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is wrong with the user's rules now, a sentence each."""
-        return self._source.current().warnings
+        return self._source.warnings
 
     def apply(self, text: str, run: CommandRun) -> Filtered | None:
         """The text after every rule that matches the command; None when none does. Never raises (O1.12).
@@ -40,7 +44,7 @@ class FilterEngine:
         return filtered
 
 
-def _composed(text: str, run: CommandRun, rules: list[CompiledRule]) -> tuple[str, Confidence]:
+def _composed(text: str, run: CommandRun, rules: "list[CompiledRule]") -> tuple[str, Confidence]:
     """The text after all rules, and the worst of their confidences (O1.9)."""
     worst = Confidence.FULL
     for rule in rules:

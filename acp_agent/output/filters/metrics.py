@@ -3,7 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from acp_agent.core.types import Confidence
 from acp_agent.log import Log
@@ -13,8 +13,7 @@ _LOG_EVERY = 50
 _LOG = Log(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class FilterTotals:
+class FilterTotals(NamedTuple):
     """Counts since the start.
 
     commands         whose output was offered to the filters

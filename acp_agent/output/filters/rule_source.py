@@ -2,11 +2,15 @@
 
 import os
 import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from acp_agent.config.files import Stamp, stamp
 from acp_agent.core.errors import ConfigError
 from acp_agent.log import Log
-from acp_agent.output.filters.rule_file import RuleSet, built_in, read_rules
+
+if TYPE_CHECKING:
+    from acp_agent.output.filters.rule_file import RuleSet
 
 FILE_NAME = "filters.toml"
 
@@ -25,26 +29,34 @@ class RuleSource:
         self._required = required
         self._lock = threading.Lock()
         self._seen: tuple[str, Stamp] | None = None
-        self._rules: RuleSet | None = None
+        self._users: RuleSet | None = None
 
-    def current(self) -> RuleSet:
+    def current(self) -> "RuleSet":
         """The rules now, with what is wrong with them. Costs a look at the file; what is new is logged once.
 
         A file that cannot be used leaves the rules as they were before: the built-in ones at first.
         """
+        return self._users_now() or _built_in()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with the user's rules now. Where there are none, no rule is read for it."""
+        users = self._users_now()
+        return () if users is None else users.warnings
+
+    def _users_now(self) -> "RuleSet | None":
+        """The user's rules, or what is wrong with them; None where the built-in ones are in force, as they should."""
         seen = self._state()
-        rules = self._rules
-        if rules is not None and seen == self._seen:
-            return rules
+        if seen == self._seen:
+            return self._users
         with self._lock:
-            before = self._rules
-            if before is None or seen != self._seen:
+            if seen != self._seen:
+                before, self._users = self._users, self._read(*seen)
                 self._seen = seen
-                self._rules = self._read(seen[0])
-                for warning in self._rules.warnings:
+                for warning in self._users.warnings if self._users else ():
                     if before is None or warning not in before.warnings:
                         _LOG.warning("filter rules", problem=warning)
-            return self._rules or built_in()
+            return self._users
 
     def _state(self) -> tuple[str, Stamp]:
         """The file the rules are in, and its state."""
@@ -54,15 +66,23 @@ class RuleSource:
         found = stamp(inside)
         return (self._path, stamp(self._path)) if found is None else (inside, found)
 
-    def _read(self, path: str) -> RuleSet:
-        if not path:
-            return built_in()
-        kept = self._rules or built_in()
+    def _read(self, path: str, state: Stamp) -> "RuleSet | None":
+        if not path or (state is None and not self._required):
+            return None
+        from acp_agent.output.filters.rule_file import read_rules  # noqa: PLC0415 - see `_built_in`
+
         try:
             rules = read_rules(path)
         except (ConfigError, ValueError) as error:  # ValueError: no name a file can have
-            return RuleSet(kept.rules, kept.source, (f"{error}; {kept.source} stay in force",))
+            kept = self._users or _built_in()
+            return replace(kept, warnings=(f"{error}; {kept.source} stay in force",))
         if rules is not None:
             return rules
-        missing = f"{path}: expected a file of filter rules; {built_in().source} are in force"
-        return RuleSet(built_in().rules, built_in().source, (missing,) if self._required else ())
+        missing = f"{path}: expected a file of filter rules; {_built_in().source} are in force"
+        return replace(_built_in(), warnings=(missing,) if self._required else ())
+
+
+def _built_in() -> "RuleSet":
+    from acp_agent.output.filters.rule_file import built_in  # noqa: PLC0415 - rules wait for the first command
+
+    return built_in()

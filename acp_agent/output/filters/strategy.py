@@ -1,14 +1,12 @@
 """What each of the nine filter strategies is: text in, text out, and how sure it is (requirements O2)."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from acp_agent.core.types import Confidence
 from acp_agent.output.filters.run import CommandRun
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(NamedTuple):
     """What a strategy made of a text.
 
     Full: everything that matters is kept. Partial: something that matters may be gone. Fallback: nothing was

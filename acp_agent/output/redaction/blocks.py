@@ -6,7 +6,7 @@ file before them, as our own `read` and `grep` write them, `cat -n`, `grep -n` a
 """
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _FOOTER = re.compile(rb"-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
 _HEADER = re.compile(
@@ -28,8 +28,7 @@ _WORDS = 3  # short lines in a row that may belong to a body
 _ASIDE = 40  # bytes beside the base64 on a line of a block that has lost its header: a timestamp, a line number
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """A block at `start:end`; `end` is `start` while nothing secret was seen. `is_open`: the text ends inside."""
 
     start: int

@@ -7,11 +7,10 @@ secret; without a group the whole match is.
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, cached_property
 from importlib.resources import files
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from acp_agent.output.redaction.assignments import assigned, pairs
 from acp_agent.output.redaction.blocks import block_at
@@ -48,8 +47,7 @@ class Reads(StrEnum):
     BLOCK = "block"
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """One kind of secret.
 
     starts    the expression each match begins with, RE2 syntax, within one line

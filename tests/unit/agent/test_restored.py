@@ -57,7 +57,7 @@ def test_nothing_is_an_empty_conversation() -> None:
 
 @pytest.mark.parametrize("count", range(1, len(WHOLE)))
 def test_wherever_it_was_killed_the_next_prompt_can_be_sent(count: int) -> None:
-    history = restored(HistoryState(WHOLE[:count], 2, 100))
+    history = restored(HistoryState(WHOLE[:count], 2, 100), cut="")
     assert_acceptable(history.messages())
     assert history.messages()[: count - 1] == WHOLE[: count - 1], "what was said stays"
     assert history.messages()[-1].parts[-1] == TextPart(notes.INTERRUPTED)
@@ -67,7 +67,7 @@ def test_wherever_it_was_killed_the_next_prompt_can_be_sent(count: int) -> None:
 
 
 def test_calls_without_results_are_answered_as_interrupted() -> None:
-    history = restored(HistoryState(WHOLE[:2], 0, 100))
+    history = restored(HistoryState(WHOLE[:2], 0, 100), cut="")
     one, two, note = history.messages()[-1].parts
     for answer, name in ((one, "1"), (two, "2")):
         assert isinstance(answer, ToolResultPart)
@@ -78,21 +78,49 @@ def test_calls_without_results_are_answered_as_interrupted() -> None:
     assert history.open_calls == ()
 
 
-def test_a_turn_that_was_cancelled_is_not_called_interrupted_as_well() -> None:
-    messages = (user("go"), agent(use("1")), user(result("1"), notes.CANCELLED))
+@pytest.mark.parametrize("shown", ["", " \n", "I will lo"])
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_the_model_has_what_the_user_saw_of_an_answer_that_was_cut_off(count: int, shown: str) -> None:
+    history = restored(HistoryState(WHOLE[:count], 2, 100), cut=shown)
+    assert_acceptable(history.messages())
+    if shown.strip():
+        assert history.messages() == (*WHOLE[:count], agent(shown), user(notes.INTERRUPTED))
+    else:
+        assert history.messages()[:-1] == WHOLE[: count - 1]
+        assert history.messages()[-1].parts == (*WHOLE[count - 1].parts, TextPart(notes.INTERRUPTED))
+    assert history.summaries == 2
+
+
+def test_of_an_endless_answer_the_model_has_what_fits() -> None:
+    history = restored(HistoryState(WHOLE[:1], 0, 100), cut="la " * 100_000)
+    assert len(history.messages()[1].text) == 64 * 1024
+
+
+def test_an_answer_that_came_to_its_end_before_the_agent_did_is_there_once_and_without_a_note() -> None:
+    assert restored(HistoryState(WHOLE, 2, 100), cut="Done.").messages() == WHOLE
+
+
+@pytest.mark.parametrize("messages", [
+    WHOLE[:1],  # the model could not be reached
+    WHOLE[:3],  # it was stopped by a limit
+    (user("go"), agent(use("1")), user(result("1"), notes.CANCELLED)),
+    (user("a summary"),),  # all was summed up
+    (user("go"), agent("Done."), user(notes.ran("ls", "a b"))),
+], ids=["failed", "stopped", "cancelled", "summed up", "ran"])  # fmt: skip
+def test_nothing_is_called_interrupted_that_was_not(messages: tuple[Message, ...]) -> None:
     assert restored(HistoryState(messages, 0, 9)).messages() == messages
 
 
-def test_it_can_be_restored_any_number_of_times() -> None:
-    once = restored(HistoryState(WHOLE[:2], 2, 100))
+@pytest.mark.parametrize("count", range(1, len(WHOLE)))
+def test_what_was_taken_up_once_is_taken_up_again_as_it_is(count: int) -> None:
+    once = restored(HistoryState(WHOLE[:count], 2, 100), cut="I wi")
     twice = restored(HistoryState(once.messages(), once.summaries, once.estimate()))
-    assert twice.messages()[:-1] == once.messages()[:-1]
-    assert texts(twice).count(notes.INTERRUPTED) <= 2
-    assert_acceptable(twice.messages())
+    assert twice.messages() == once.messages()
+    assert texts(twice).count(notes.INTERRUPTED) == 1
 
 
 def test_what_was_measured_counts_and_what_was_added_since() -> None:
-    whole, killed = restored(HistoryState(WHOLE, 0, 5000)), restored(HistoryState(WHOLE[:4], 0, 5000))
+    whole, killed = restored(HistoryState(WHOLE, 0, 5000)), restored(HistoryState(WHOLE[:4], 0, 5000), cut="")
     assert whole.estimate() == 5000
     assert 5000 < killed.estimate() < 5200
 
@@ -122,11 +150,16 @@ def test_around_a_damaged_row_what_is_left_is_sound_and_begins_as_it_did(lost: i
     assert_acceptable(history.messages())
 
 
-@given(messages=st.lists(MESSAGES, max_size=6), knowledge=st.integers(), tokens=st.integers(0, 10**6))
+@given(
+    messages=st.lists(MESSAGES, max_size=6),
+    knowledge=st.integers(),
+    tokens=st.integers(0, 10**6),
+    cut=st.none() | st.text(max_size=9),
+)
 def test_whatever_is_in_the_store_a_model_accepts_what_comes_of_it(
-    messages: list[Message], knowledge: int, tokens: int
+    messages: list[Message], knowledge: int, tokens: int, cut: str | None
 ) -> None:
-    history = restored(HistoryState(tuple(messages), knowledge, tokens))
+    history = restored(HistoryState(tuple(messages), knowledge, tokens), cut=cut)
     history.append(user("go on"))
     assert_acceptable(history.messages())
 
@@ -167,8 +200,3 @@ def test_behind_a_damaged_row_no_thought_is_signed_for_what_stood_before_it() ->
     thought = ThoughtPart("hm", "anthropic", {"signature": "abc=="})
     history = restored(HistoryState((user("go"), agent(thought, "Done.")), 0, 5, lost=1))
     assert history.messages() == (user("go"), agent("Done."))
-
-
-def test_what_the_user_ran_since_the_last_turn_is_no_turn_that_was_interrupted() -> None:
-    messages = (user("go"), agent("Done."), user(notes.ran("ls", "a b")))
-    assert restored(HistoryState(messages, 0, 5)).messages() == messages

@@ -33,7 +33,7 @@ def environment(home: Path) -> dict[str, str]:
 def in_process(
     environment: dict[str, str], home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Run:
-    """The same as `acp_agent` below without the process, for what ends before anything runs: a tenth of its time."""
+    """The same as `acp_agent` below without the process: a tenth of its time. At most a loop of its own runs there."""
 
     def run(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
         with monkeypatch.context() as patch:

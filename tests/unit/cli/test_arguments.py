@@ -21,6 +21,9 @@ INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"pro
         (["bogus"], ["'bogus'", "demo", "doctor"]),
         (["acp", "extra"], ["extra"]),
         (["--vers"], ["--vers"]),
+        (["sessions", "export"], ["ID"]),
+        (["sessions", "export", "--html"], ["ID"]),
+        (["login", "openai", "--provider", "openai"], ["--provider", "PROVIDER"]),
         (["run"], ["PROMPT"]),
         (["run", ""], ["PROMPT", "not nothing"]),
         (["run", " \n"], ["PROMPT", "not nothing"]),
@@ -97,17 +100,17 @@ def test_the_server_takes_the_mode_from_the_flag(environment, home):
 
 
 @pytest.mark.parametrize("position", ["before", "after"])
-def test_the_file_may_be_named_on_either_side_of_the_command(acp_agent, home, position):
+def test_the_file_may_be_named_on_either_side_of_the_command(in_process, home, position):
     (home / "c.toml").write_text("[logging]\nlevel = 'debug'")
     flag, command = ["--config", "c.toml"], ["config", "show"]
-    done = acp_agent(*(flag + command if position == "before" else command + flag))
+    done = in_process(*(flag + command if position == "before" else command + flag))
     assert f'logging.level = "debug" # {home}/c.toml\n' in done.stdout
-    assert acp_agent("config", "path", "--config", "~/c.toml").stdout == f"{home}/c.toml\n"
+    assert in_process("config", "path", "--config", "~/c.toml").stdout == f"{home}/c.toml\n"
 
 
 @pytest.mark.parametrize("name", ["config", "tools"])
-def test_a_schema_is_json(acp_agent, name):
-    done = acp_agent("schema", name)
+def test_a_schema_is_json(in_process, name):
+    done = in_process("schema", name)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)
 

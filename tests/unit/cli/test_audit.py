@@ -173,31 +173,31 @@ def test_a_reader_that_goes_away_is_no_trouble_with_the_file(file):
 # ----------------------------------------------------------------------------- as people run it
 
 
-def test_the_file_is_the_configured_one(acp_agent, home):
+def test_the_file_is_the_configured_one(acp_agent, in_process, home):
     for name in ("a", "b"):
         log_at(home / f"{name}.jsonl").append(call(command=name))
     (home / "c.toml").write_text(f"[audit]\nfile = '{home}/a.jsonl'\n")
     assert acp_agent("audit", "tail", "--config", "c.toml").stdout.endswith("ms  a\n")
-    assert acp_agent("audit", "tail", "--config", "c.toml", "--file", "b.jsonl").stdout.endswith("ms  b\n")
-    done = acp_agent("audit", "verify", ACP_AGENT_DATA_DIR=str(home / "data"))
+    assert in_process("audit", "tail", "--config", "c.toml", "--file", "b.jsonl").stdout.endswith("ms  b\n")
+    done = in_process("audit", "verify", ACP_AGENT_DATA_DIR=str(home / "data"))
     assert (done.returncode, done.stderr) == (1, f"acp-agent: {home}/data/audit.jsonl: there is no audit file\n")
 
 
-def test_a_project_has_no_say_in_the_audit(acp_agent, home):
+def test_a_project_has_no_say_in_the_audit(in_process, home):
     (home / ".acp-agent").mkdir()
     (home / ".acp-agent" / "config.toml").write_text("[audit]\nenabled = false\n")
-    done = acp_agent("config", "show")
+    done = in_process("config", "show")
     assert "audit.enabled = true # default" in done.stdout
     assert "audit.enabled" in done.stderr
 
 
 @pytest.mark.parametrize("words", [["tail", "-n", "0"], ["tail", "-n", "x"], ["show"], ["erase"], []])
-def test_wrong_usage_is_one_line_and_exit_code_2(acp_agent, words):
-    done = acp_agent("audit", *words)
+def test_wrong_usage_is_one_line_and_exit_code_2(in_process, words):
+    done = in_process("audit", *words)
     assert done.returncode == 2
     assert done.stderr.startswith("acp-agent: ")
 
 
-def test_the_schema_is_printed_as_committed(acp_agent):
+def test_the_schema_is_printed_as_committed(in_process):
     committed = Path(__file__).parents[3] / "schemas" / "audit.schema.json"
-    assert acp_agent("schema", "audit").stdout == committed.read_text()
+    assert in_process("schema", "audit").stdout == committed.read_text()

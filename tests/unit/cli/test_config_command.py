@@ -40,15 +40,15 @@ def test_path_is_the_platforms_unless_a_variable_or_flag_names_another(in_proces
     assert in_process("--config", "d.toml", "config", "path", ACP_AGENT_CONFIG="c.toml").stdout == f"{home}/d.toml\n"
 
 
-def test_init_writes_a_private_file_once(acp_agent, home):
-    done = acp_agent("config", "init")
+def test_init_writes_a_private_file_once(in_process, home):
+    done = in_process("config", "init")
     file = home / ".config" / "acp-agent" / "config.toml"
     assert done.stdout == f"Wrote {file}\n"
     assert file.read_text() == template()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [path.name for path in file.parent.iterdir()] == ["config.toml"]
     file.write_text("# mine\n")
-    again = acp_agent("config", "init")
+    again = in_process("config", "init")
     assert again.returncode == 1
     assert again.stderr == f"acp-agent: {file}: exists already; edit it, or name another file with --config\n"
     assert file.read_text() == "# mine\n"

@@ -2,8 +2,10 @@
 
 import json
 import os
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -98,8 +100,8 @@ def test_when_all_is_well_every_line_is_ok_and_the_exit_code_0(acp_agent, home, 
     assert done.returncode == 0
 
 
-def test_without_a_model_it_says_how_to_get_one(acp_agent, home):
-    done = acp_agent("doctor")
+def test_without_a_model_it_says_how_to_get_one(in_process, home):
+    done = in_process("doctor")
     assert done.returncode == 1
     (line,) = lines(done, "model")
     assert line.startswith("FAIL  model     none is chosen -> ")
@@ -158,27 +160,28 @@ async def test_the_other_wire_formats_are_asked_in_their_own_way(asking, model_s
     assert model_server.asked[1][2]["model"] == "m:8b"
 
 
-def test_a_server_that_is_not_there(acp_agent, model_server):
+def test_a_server_that_is_not_there(in_process, model_server):
     address = f"{model_server.address}/v1"
-    model_server.http.socket.close()
-    done = acp_agent("doctor", OPENAI_BASE_URL=address, ACP_AGENT_MODEL="openai:m")
+    model_server.http.shutdown()  # a socket somebody polls still takes connections after its end
+    model_server.http.server_close()
+    done = in_process("doctor", OPENAI_BASE_URL=address, ACP_AGENT_MODEL="openai:m")
     (line,) = lines(done, "model")
     assert line.startswith(f"FAIL  model     cannot reach openai at {model_server.address} (Connection refused)")
 
 
-def test_a_key_that_is_missing_is_named_by_its_variable(acp_agent, home):
+def test_a_key_that_is_missing_is_named_by_its_variable(in_process, home):
     (home / "c.toml").write_text("[llm]\nmodel = 'a:m'\n[[llm.providers]]\nname = 'a'\ntype = 'anthropic'\n")
-    done = acp_agent("doctor", "--config", "c.toml")
+    done = in_process("doctor", "--config", "c.toml")
     (line,) = lines(done, "model")
     assert line.startswith("FAIL")
     assert "ANTHROPIC_API_KEY" in line
     assert done.returncode == 1
 
 
-def test_programs_that_are_missing_or_broken(acp_agent, programs):
+def test_programs_that_are_missing_or_broken(in_process, programs):
     (programs / "rg").unlink()
     (programs / "git").write_text("#!/bin/bash\nexit 1\n")
-    done = acp_agent("doctor", PATH=str(programs), **SCRIPTED)
+    done = in_process("doctor", PATH=str(programs), **SCRIPTED)
     assert lines(done, "rg") == ["warn  rg        not found -> install ripgrep; until then searches are slower"]
     assert lines(done, "git") == [
         f"warn  git       {programs}/git does not start -> install git; most projects need it"
@@ -186,46 +189,86 @@ def test_programs_that_are_missing_or_broken(acp_agent, programs):
     assert done.returncode == 0, "both can be done without"
 
 
-def test_without_a_shell_there_are_no_commands(acp_agent, programs):
+def test_without_a_shell_there_are_no_commands(in_process, programs):
     (programs / "bash").unlink()
-    done = acp_agent("doctor", PATH=str(programs), **SCRIPTED)
+    done = in_process("doctor", PATH=str(programs), **SCRIPTED)
     assert lines(done, "bash")[0].startswith("FAIL  bash      not found -> install bash")
     assert lines(done, "terminal")[0].startswith("FAIL  terminal  neither bash nor sh is on PATH -> ")
     assert done.returncode == 1
 
 
-def test_every_problem_of_the_configuration_is_a_line(acp_agent, home):
+def test_every_problem_of_the_configuration_is_a_line(in_process, home):
     (home / ".acp-agent").mkdir()
     (home / ".acp-agent" / "config.toml").write_text("[acp]\nauto_approve = 'full-auto'\n")
-    done = acp_agent("doctor", **SCRIPTED)
+    done = in_process("doctor", **SCRIPTED)
     (line,) = lines(done, "config")
     assert line.startswith("warn")
     assert "acp.auto_approve" in line
     (home / "c.toml").write_text("[acp]\nmode = 'x'\n[agent]\nmax_tool_iterations = 0\n")
-    done = acp_agent("doctor", "--config", "c.toml", **SCRIPTED)
+    done = in_process("doctor", "--config", "c.toml", **SCRIPTED)
     assert [line.split()[0] for line in lines(done, "config")] == ["FAIL", "FAIL", "warn"]
     assert done.returncode == 1
 
 
-def test_a_configuration_that_others_may_write_is_told(acp_agent, home):
+def test_a_configuration_that_others_may_write_is_told(in_process, home):
     (home / "c.toml").touch(0o666)
     (home / "c.toml").chmod(0o666)
-    done = acp_agent("doctor", "--config", "c.toml", **SCRIPTED)
+    done = in_process("doctor", "--config", "c.toml", **SCRIPTED)
     assert lines(done, "config") == [f"warn  config    others may write {home}/c.toml -> chmod 600 {home}/c.toml"]
 
 
 @pytest.mark.parametrize(
     ("folder", "words"), [("relative", ["absolute path"]), ("{home}/file", ["File exists"]), ("/proc/x", ["data"])]
 )
-def test_a_data_folder_that_cannot_be_used(acp_agent, home, folder, words):
+def test_a_data_folder_that_cannot_be_used(in_process, home, folder, words):
     (home / "file").touch()
-    done = acp_agent("doctor", ACP_AGENT_DATA_DIR=folder.format(home=home), **SCRIPTED)
+    done = in_process("doctor", ACP_AGENT_DATA_DIR=folder.format(home=home), **SCRIPTED)
     (line,) = lines(done, "data")
     assert line.startswith("FAIL")
     assert line.endswith("-> choose another folder with ACP_AGENT_DATA_DIR")
     for word in words:
         assert word in line
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "content", "words"),
+    [
+        (99, None, ["format 99", "of a newer acp-agent"]),
+        (0, b"this was a database once" * 1000, ["cannot be used: it is no database"]),
+        (1, None, []),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_told_and_left_as_it_is(in_process, home, version, content, words):
+    file = home / "data" / "acp-agent.db"
+    file.parent.mkdir(mode=0o700)
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA journal_mode = wal")
+        database.execute(f"PRAGMA user_version = {version}")
+    if content:
+        file.write_bytes(content)
+    before = file.read_bytes()
+    done = in_process("doctor", ACP_AGENT_DATA_DIR=str(file.parent), **SCRIPTED)
+    (line,) = lines(done, "data")
+    assert line.startswith("FAIL" if words else "ok")
+    for word in words:
+        assert word in line
+    assert file.read_bytes() == before
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_a_key_that_was_stored_by_login_is_used(in_process, home, model_server):
+    (home / "data").mkdir(mode=0o700)
+    stored = home / "data" / "credentials.toml"
+    stored.write_text(f'[openai]\nbase_url = "{model_server.address}/v1"\nkey = "{KEY}"\n')
+    stored.chmod(0o600)
+    in_process(
+        "doctor",
+        ACP_AGENT_DATA_DIR=str(home / "data"),
+        ACP_AGENT_MODEL="openai:m",
+        OPENAI_BASE_URL=f"{model_server.address}/v1",
+    )
+    assert model_server.asked[0][1]["authorization"] == f"Bearer {KEY}"
 
 
 def test_a_data_folder_on_the_network_is_told(tmp_path):

@@ -18,6 +18,7 @@ import keyring
 import pytest
 from keyring.backends import fail
 
+from acp_agent.cli.arguments import command_line
 from acp_agent.cli.login import login
 from acp_agent.cli.stored_keys import logout
 from acp_agent.core.errors import ConfigError
@@ -99,6 +100,12 @@ def test_a_model_that_waited_for_its_key_is_no_problem_any_more(run, monkeypatch
     assert (len(done.out), done.err) == (1, "")
 
 
+def test_a_key_that_is_not_for_the_model_that_is_set_is_told(run, monkeypatch):
+    monkeypatch.setenv("ACP_AGENT_MODEL", "openai:m")
+    done = run(login, KEY, provider="anthropic", stdin=True, no_check=True)
+    assert done.out[1:] == ["The model that is set is openai:m: this key is not for it"]
+
+
 def test_a_keyring_that_lets_nothing_go_makes_logout_fail(run):
     run(login, KEY, provider="openai", stdin=True, no_check=True)
     keyring.set_keyring(LockedKeyring())
@@ -106,6 +113,13 @@ def test_a_keyring_that_lets_nothing_go_makes_logout_fail(run):
     assert (done.code, done.out) == (1, ["Removed the key of openai"])
     assert "still in the keyring" in done.err
     assert "openai       none" in run(login, list=True).out
+
+
+@pytest.mark.parametrize("command", ["login", "logout"])
+def test_whose_key_it_is_may_be_said_either_way(command):
+    parse = command_line().parse_args
+    assert parse([command, "openai"]) == parse([command, "--provider", "openai"])
+    assert parse([command]).provider is None
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.cli.page import write_page
+from acp_agent.cli.session_story import NO_ANSWER
 from acp_agent.cli.session_words import shown
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import (
@@ -163,6 +164,12 @@ def test_a_session_in_which_nothing_was_said_has_a_page_too():
     page = page_of([], saved("", created_at=-1, updated_at=10**30, model=""))
     assert parsed(page).findtext(".//h1") == "A session"
     assert_harmless(page)
+
+
+def test_a_page_says_where_no_answer_followed():
+    prompt = UserMessage((TextPart("hello"),), "u")
+    assert texts(parsed(page_of([prompt])), "note") == [NO_ANSWER]
+    assert texts(parsed(page_of([prompt, TextDelta("good day", "m")])), "note") == []
 
 
 def test_a_cost_that_is_not_the_whole_is_said_to_be_the_least():

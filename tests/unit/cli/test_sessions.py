@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from acp_agent.cli.arguments import command_line
 from acp_agent.cli.session_list import short_ids
 from acp_agent.cli.sessions import sessions
 from acp_agent.core.conduct import Conduct
@@ -127,11 +128,25 @@ def test_ids_are_as_long_as_it_takes_to_tell_them_apart():
     }
 
 
-def test_where_there_is_no_database_there_are_no_sessions_and_none_is_made(data, capsys):
+def test_where_there_is_no_database_there_are_no_sessions_and_none_is_made(data, capsys, monkeypatch):
+    monkeypatch.delenv("ACP_AGENT_DATA_DIR")
+    monkeypatch.setenv("XDG_DATA_HOME", str(data))
     assert command("list") == 0
     assert printed(capsys) == ""
     with pytest.raises(AgentError, match=r"^there is no session 7c9e$"):
         command("show", id="7c9e")
+    assert not data.exists()
+
+
+@pytest.mark.parametrize(("folder", "why"), [("missing", "No such file"), ("file", "Not a directory")])
+@pytest.mark.parametrize(("action", "given"), [("list", {}), ("show", {"id": "7c9e"}), ("delete", {"ids": ["7c9e"]})])
+def test_a_data_folder_that_was_named_and_is_none_is_told(data, monkeypatch, action, given, folder, why):
+    """Nothing to list would mean that nothing was ever kept."""
+    path = data.parent / folder
+    (data.parent / "file").touch()
+    monkeypatch.setenv("ACP_AGENT_DATA_DIR", str(path))
+    with pytest.raises(AgentError, match=f"ACP_AGENT_DATA_DIR: expected a folder for data: {path}: {why}"):
+        command(action, **given)
     assert not data.exists()
 
 
@@ -192,6 +207,23 @@ def test_an_export_is_a_page_in_this_folder_that_only_its_owner_reads(one, capsy
     assert page.read_text("utf-8").startswith("<!doctype html>")
     assert page.read_text("utf-8").endswith("</html>\n")
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("arguments", "file"),
+    [
+        (["--html", "7c9e"], "acp-agent-7c9e6679.html"),
+        (["7c9e", "--html"], "acp-agent-7c9e6679.html"),
+        (["--force", "--html", "7c9e"], "acp-agent-7c9e6679.html"),
+        (["--html", "mine.html", "7c9e"], "mine.html"),
+        (["7c9e", "--html", "mine.html"], "mine.html"),
+        (["--html", "7c9e", "-"], ""),
+    ],
+)
+def test_html_may_be_said_without_a_files_name_on_either_side_of_the_id(one, capfd, arguments, file):
+    assert sessions(command_line().parse_args(["sessions", "export", *arguments])) == 0
+    assert [path.name for path in Path().iterdir()] == ([file] if file else [])
+    assert capfd.readouterr().out.startswith(f"{file}\n" if file else "<!doctype")
 
 
 def test_a_page_has_no_secrets_and_json_has_all(data, capfd):

@@ -94,6 +94,9 @@ class Kept:
     def state(self) -> Change:
         return Change(tally=Tally(used=1, size=2))
 
+    async def looked_through(self) -> Change:
+        return self.state()
+
 
 @dataclass
 class World:
@@ -142,7 +145,7 @@ class World:
         approver: Any = None
         shop: Any = self
         mcp = McpOfSession(shop, session, approver, session.place.cwd, lambda _: None, lambda: None)
-        mcp.servers = SessionServers(self.pins, self.background, session.add_notice, self._connect)
+        mcp.servers = SessionServers(self.pins, self.background, session.notices.add, self._connect)
         mcp.start(loaded)
         parts: Any = (Turns(mcp.servers), Kept(), Unnamed(), Desk(session), Tools(loaded), mcp)
         return SessionEngine(*parts)

@@ -31,8 +31,8 @@ from acp_agent.core.types import Diff, ImagePart, JsonObject, Location, ToolKind
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.replay import replayed
-from acp_agent.protocol.session_list import timestamp
 from acp_agent.protocol.updates import Updates
+from acp_agent.protocol.updates_stateless import iso_time
 from tests.wire import schema
 
 NOW = 1_000_000
@@ -68,7 +68,7 @@ def test_it_can_be_listed_and_shown_and_what_is_shown_is_of_the_protocol(told, c
 
     saved, mended = sound(foreign, [ToldAt(1, at, event) for event in told], Conduct(), NOW)
 
-    timestamp(saved.record.created_at)
+    iso_time(saved.record.created_at)
     assert 0 <= saved.tally.size < 2**53
     recording = Recording()
     for update in anyio.run(shown, mended):

@@ -1,5 +1,8 @@
 """The conversation as the store has it: no secret of the user's in it, and nothing written twice."""
 
+import threading
+
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -172,3 +175,46 @@ def test_what_became_of_damaged_messages_is_kept_anew() -> None:
     assert state.messages[0] is before[0]
     assert len(state.messages) == len(history.messages())
     assert state.messages[-1] == before[-1]
+
+
+class Watched(Redactor):
+    """Remembers which thread looked at long texts."""
+
+    def __init__(self) -> None:
+        secrets = KnownSecrets()
+        secrets.add([SECRET])
+        super().__init__(secrets)
+        self.threads: list[int] = []
+
+    def __call__(self, text: str) -> str:
+        if len(text) > 30_000:
+            self.threads.append(threading.get_ident())
+        return super().__call__(text)
+
+
+@pytest.mark.anyio
+async def test_long_messages_are_looked_at_once_and_in_a_thread() -> None:
+    redactor, long = Watched(), "word " * 10_000 + SECRET
+    history = History([user(TextPart(long)), agent(ToolUsePart("1", "write", {"text": long}, f'{{"text": "{long}"}}'))])
+    kept = KeptHistory(history, redactor)
+    await kept.look_through()
+    looked = len(redactor.threads)
+    assert looked >= 3
+    assert threading.get_ident() not in redactor.threads
+    state = kept.state()
+    await kept.look_through()
+    assert kept.state().messages is state.messages
+    assert len(redactor.threads) == looked
+    assert SECRET not in repr(state)
+
+
+@pytest.mark.anyio
+async def test_what_is_said_while_long_messages_are_looked_at_is_kept_too() -> None:
+    history = History([user(TextPart("word " * 100_000))])
+    kept = KeptHistory(history, redactor())
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(kept.look_through)
+        await anyio.lowlevel.checkpoint()
+        history.append(agent(TextPart(f"I use {SECRET}.")))
+    assert len(kept.state().messages) == 2
+    assert SECRET not in repr(kept.state())

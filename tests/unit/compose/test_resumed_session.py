@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from acp_agent.agent import notes
 from acp_agent.compose.session_languages import languages
 from acp_agent.core.conduct import Conduct
+from acp_agent.core.events import TextDelta, ThoughtDelta
 from acp_agent.core.messages import Message, Role, TextPart
 from acp_agent.core.sessions import HistoryState, Saved, SessionRecord, Tally
 from acp_agent.protocol.client import Client
@@ -15,10 +17,12 @@ from tests.unit.compose.live_session import LiveSession
 pytestmark = pytest.mark.anyio
 
 MESSAGES = (Message(Role.USER, (TextPart("go"),)), Message(Role.ASSISTANT, (TextPart("Done."),)))
+TOKEN = "ghp_" + "a1B2" * 9
 
 
 def saved(history: HistoryState | None = None, **more: Any) -> Saved:
-    return Saved(SessionRecord("live", "/"), Conduct(), Tally(), history or HistoryState(MESSAGES), **more)
+    tally = more.pop("tally", Tally())
+    return Saved(SessionRecord("live", "/"), Conduct(), tally, history or HistoryState(MESSAGES), **more)
 
 
 class Turns:
@@ -27,6 +31,7 @@ class Turns:
     def __init__(self, root: Path, before: Saved | None, config: str = "") -> None:
         self.live = LiveSession(root).open(config, before)
         self.session, self.engine = self.live.session, self.live.assembly.engine()
+        self.history = self.live.assembly._conversation.history.messages()
 
 
 async def test_a_url_that_was_typed_before_may_be_reached(tmp_path: Path):
@@ -42,7 +47,7 @@ async def test_a_conversation_that_is_damaged_is_told(tmp_path: Path):
         (HistoryState(MESSAGES[1:]), 1),
     ):
         turns = Turns(tmp_path, saved(state))
-        damaged = [each for each in turns.session._notices if "could not be read" in each.text]
+        damaged = [each for each in turns.session.notices._waiting if "could not be read" in each.text]
         assert len(damaged) == told
 
 
@@ -54,3 +59,11 @@ async def test_what_the_editor_told_of_its_languages_outlasts_an_engine(tmp_path
     session.languages = languages(anyone, session, loaded)
     assert session.languages is not None
     assert languages(anyone, session, loaded) is session.languages
+
+
+async def test_the_model_goes_on_from_what_the_user_saw_of_a_turn_that_broke_off(tmp_path: Path):
+    asked = HistoryState(MESSAGES[:1])
+    cut = (ThoughtDelta("hm", "t"), TextDelta(f"The key is {TOKEN}, and", "a"))
+    history = Turns(tmp_path, saved(asked, cut=cut, tally=Tally(under_way=True))).history
+    assert [message.text for message in history] == ["go", "The key is [REDACTED:token], and", notes.INTERRUPTED]
+    assert Turns(tmp_path, saved(asked)).history == MESSAGES[:1], "nothing broke off"

@@ -125,3 +125,13 @@ def test_as_long_as_nothing_happens_there_is_nothing_new_to_keep() -> None:
     assert one.history is not None
     assert two.history is not None
     assert one.history.messages is two.history.messages
+
+
+def test_whether_a_turn_is_under_way_is_kept() -> None:
+    rig = Rig()
+    assert not rig.tally.under_way
+    rig.history.begin_turn()
+    assert rig.tally.under_way
+    rig.history.append(Message(Role.USER, (TextPart("go"),)))
+    rig.history.end_turn()
+    assert not rig.tally.under_way

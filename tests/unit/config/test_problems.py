@@ -46,7 +46,7 @@ GOOD = "[logging]\nlevel = 'debug'\n"
         ("[llm]\nmodel = 'gpt'", 'llm.model = "gpt": expected "PROVIDER:MODEL"'),
         (
             "[llm]\nmodel = 'nowhere:gpt'",
-            'llm.model = "nowhere:gpt": expected a provider that is configured (scripted)',
+            'llm.model = "nowhere:gpt": expected a provider before the colon: anthropic, ollama, openai, scripted, or',
         ),
         ("[llm]\nproviders = 3", "llm.providers = 3: expected a list of tables"),
         ("[[llm.providers]]\nname = 'x'", "llm.providers[0].type: expected it to be set"),

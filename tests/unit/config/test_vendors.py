@@ -98,6 +98,12 @@ def test_a_user_may_configure_another_scripted_provider(loading):
     assert [p.script for p in loaded.settings.llm.providers] == ["/s.toml"]
 
 
+EXPECTED = (
+    "expected a provider before the colon: anthropic, ollama, openai, scripted, or one of your own under "
+    "[[llm.providers]]"
+)
+
+
 def test_models_of_unknown_providers_are_told_and_left_out():
     layer, reader = Layer(), Reader()
     for name, value in {
@@ -109,12 +115,38 @@ def test_models_of_unknown_providers_are_told_and_left_out():
     add_vendors(reader, layer, {})
     check_models(reader, layer)
     assert [str(problem) for problem in reader.problems] == [
-        '~/config.toml: llm.model = "x:a": expected a provider that is configured (scripted) before the colon',
-        '~/config.toml: llm.fallback = "y:c": expected a provider that is configured (scripted) before the colon',
+        f'~/config.toml: llm.model = "x:a": {EXPECTED}',
+        f'~/config.toml: llm.fallback = "y:c": {EXPECTED}',
     ]
     assert "llm.model" not in layer.values
     assert layer.values["llm.embedding_model"] == "scripted:e"
     assert layer.values["llm.fallback"] == ("scripted:b", "scripted:d")
+
+
+@pytest.mark.parametrize("vendor", ["anthropic", "openai", "ollama"])
+@pytest.mark.parametrize("key", ["llm.model", "llm.embedding_model", "llm.fallback", "acp.available_models"])
+def test_a_vendor_that_a_model_names_is_there_without_a_key(vendor, key):
+    """Who asks it hears that its key is missing, and editors offer their login (acp.md 1.4)."""
+    layer, reader = Layer(), Reader()
+    model = f"{vendor}:a"
+    layer.put(key, model if key.endswith("model") else (model,), "~/config.toml")
+    add_vendors(reader, layer, {})
+    check_models(reader, layer)
+    assert not reader.problems
+    assert [provider.name for provider in layer.providers()] == [vendor, "scripted"]
+    assert layer.origins[f"llm.providers.{vendor}"] == "~/config.toml"
+
+
+def test_a_vendor_whose_address_is_unusable_is_not_asked_at_its_own(loading):
+    loaded = loading(environ={"OPENAI_BASE_URL": "http://user:geheim@h/v1", "ACP_AGENT_MODEL": "openai:m"})
+    assert names(loaded) == ["scripted"]
+    assert loaded.settings.llm.model is None
+    unusable, unknown = told(loaded)
+    assert "OPENAI_BASE_URL" in unusable
+    assert unknown.startswith(
+        'ACP_AGENT_MODEL: llm.model = "openai:m": expected a provider before the colon: anthropic'
+    )
+    assert "openai," not in unknown
 
 
 def test_no_model_is_guessed_even_when_only_one_provider_is_there(loading):
@@ -127,5 +159,5 @@ def test_no_model_is_guessed_even_when_only_one_provider_is_there(loading):
 
 def test_without_a_provider_the_advice_names_the_variables():
     advice = model_advice((), "/c.toml")
-    for word in ("ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "OLLAMA_HOST", "/c.toml", "config init"):
+    for word in ("acp-agent login", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "OLLAMA_HOST", "/c.toml", "config init"):
         assert word in advice

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import anyio.from_thread
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.backends import Lines
@@ -38,7 +38,6 @@ TEXTS = st.text(st.sampled_from("\n\n\n\r\r\x0c\u2028\x85\x1cxé日😀\ufeff"),
 OFFSETS = st.integers(-15, 15) | st.sampled_from([-(10**9), 10**9])
 
 
-@settings(max_examples=250, deadline=None)
 @given(text=TEXTS, offset=OFFSETS, limit=st.integers(0, 12) | st.just(10**9), chunk=st.integers(1, 50))
 def test_a_file_gives_the_lines_its_text_would(
     tmp_path_factory: pytest.TempPathFactory, text: str, offset: int, limit: int, chunk: int

@@ -265,7 +265,6 @@ async def both_ways(folder: Path, query: GrepQuery, largest: int = 1000) -> tupl
 
 
 @needs_ripgrep
-@settings(max_examples=150, deadline=None)
 @given(pattern=patterns, files=bodies, case_sensitive=st.booleans(), context=st.integers(0, 2))
 @example(pattern=r"\ba", files=[b"\xc3\xa9a"], case_sensitive=True, context=0)
 @example(pattern="^a$", files=[b"\xef\xbb\xbfa\r\n"], case_sensitive=True, context=0)

@@ -156,7 +156,6 @@ far_places = st.sampled_from(["OUTSIDE", "OUTSIDE/a", "OUTSIDE/secret", "../outs
 changes = st.tuples(st.sampled_from(["make", "delete", "move", "copy", "copy", "write"]), near_paths, near_paths)
 
 
-@settings(max_examples=150)
 @given(
     links=st.lists(st.tuples(st.just("link"), near_paths, far_places), min_size=1, max_size=4),
     sequence=st.lists(changes, min_size=1, max_size=8),

@@ -14,14 +14,13 @@ pytestmark = pytest.mark.anyio
 DEFAULT = BlocklistPolicy()
 
 
-@pytest.mark.parametrize("text", hostile.U, ids=lambda text: text[:60])
-def test_what_must_never_run_is_refused(text: str):
-    assert isinstance(judge(text, DEFAULT), Deny)
+def test_what_must_never_run_is_refused():
+    assert not (broken := [text for text in hostile.U if not isinstance(judge(text, DEFAULT), Deny)]), str(broken)
 
 
-@pytest.mark.parametrize("text", [*everyday.COMMANDS, *everyday.CONSTRUCTS], ids=lambda text: text[:60])
-def test_everyday_commands_are_not_refused(text: str):
-    assert judge(text, DEFAULT) == Allow()
+def test_everyday_commands_are_not_refused():
+    judged = {text: judge(text, DEFAULT) for text in (*everyday.COMMANDS, *everyday.CONSTRUCTS)}
+    assert not (broken := {text: verdict for text, verdict in judged.items() if verdict != Allow()}), str(broken)
 
 
 @pytest.mark.parametrize(

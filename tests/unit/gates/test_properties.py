@@ -2,7 +2,6 @@
 
 import random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +19,8 @@ HOSTILE = [text for text in hostile.U if len(text) < 200]
 SENSITIVE = (*everyday.COMMANDS, *(text for table in (hostile.A, hostile.B, hostile.C) for text, _ in table))
 PATTERNS = st.sampled_from([*everyday.RULES, "*", "git push*", "rm *", "sudo *", "*rm*", "ls", "cat *.py"])
 WORDS = st.sampled_from(["git", "ls", "sudo", "rm", "curl", "x", "-rf", "/", "terraform", "push --force"])
+EVERYDAY = rules(*everyday.RULES)
+WAIVED = ("pip install -r requirements.txt",)  # allowed by a rule that names -r, which brings in what the file says
 RANK = {Action.ALLOW: 0, None: 1, Action.ASK: 1, Action.DENY: 2}
 
 
@@ -36,7 +37,7 @@ LIFTED = ("curl", "wget", "wget2", "aria2c", "nc", "ncat", "netcat", "socat", "t
     st.lists(WORDS, max_size=3),
     st.sampled_from(Substitution),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2, deadline=None)
 def test_no_configuration_weakens_the_fixed_part_of_the_blocklist(text, blocked_words, allowed_words, substitution):
     plain = BlocklistPolicy(allowed=LIFTED, substitution=substitution)
     policy = BlocklistPolicy(tuple(blocked_words), (*LIFTED, *allowed_words), substitution)
@@ -45,14 +46,14 @@ def test_no_configuration_weakens_the_fixed_part_of_the_blocklist(text, blocked_
 
 
 @given(st.sampled_from([*SENSITIVE, *HOSTILE]), st.lists(WORDS, max_size=4), WORDS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2, deadline=None)
 def test_blocking_more_never_blocks_less(text, words, more):
     if isinstance(blocked(text, BlocklistPolicy(tuple(words))), Deny):
         assert isinstance(blocked(text, BlocklistPolicy((*words, more))), Deny)
 
 
 @given(st.sampled_from(SENSITIVE), st.lists(PATTERNS, max_size=4), PATTERNS, st.integers(0, 4))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2, deadline=None)
 def test_adding_a_deny_anywhere_never_loosens(text, patterns, denied, place):
     given_rules = rules(*patterns)
     more = (*given_rules[:place], *rules(denied, action=Action.DENY), *given_rules[place:])
@@ -61,7 +62,7 @@ def test_adding_a_deny_anywhere_never_loosens(text, patterns, denied, place):
 
 
 @given(st.sampled_from(SENSITIVE), st.lists(PATTERNS, max_size=4), PATTERNS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2, deadline=None)
 def test_an_allow_behind_other_rules_never_lifts_a_denial(text, patterns, allowed):
     given_rules = rules(*patterns, action=Action.DENY)
     if judge(text, given_rules, nothing).action is Action.DENY:
@@ -82,7 +83,7 @@ def _quoted(word: str, choose: random.Random) -> str:
 
 
 @given(st.sampled_from(everyday.COMMANDS), st.integers(0, 2**32))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2, deadline=None)
 def test_a_verdict_depends_on_the_words_not_on_quotes_blanks_or_wrappers(text, seed):
     verdict = analyse(text)
     assert isinstance(verdict, Plain), text
@@ -94,8 +95,16 @@ def test_a_verdict_depends_on_the_words_not_on_quotes_blanks_or_wrappers(text, s
     wrapper = choose.choice(["", "", "nice ", "timeout 5 ", "nohup ", "stdbuf -oL nice -n 3 ", "command "])
     words = blanks.join(_quoted(word, choose) for word in command.argv)
     other = choose.choice(["", " ", "\n"]) + wrapper + words + choose.choice(["", " ", "\n", ";"])
-    given_rules = rules(*everyday.RULES)
-    assert judge(other, given_rules, nothing).action == judge(text, given_rules, nothing).action, other
+    if wrapper and text in WAIVED:
+        assert judge(other, EVERYDAY, nothing).action is None, other
+    else:
+        assert judge(other, EVERYDAY, nothing).action == judge(text, EVERYDAY, nothing).action, other
+
+
+def test_what_a_rule_waives_is_not_waived_inside_a_wrapper():
+    for text in WAIVED:
+        assert judge(text, EVERYDAY, nothing).action is Action.ALLOW
+        assert judge(f"nice {text}", EVERYDAY, nothing).action is None
 
 
 WRAPPERS = (
@@ -110,7 +119,7 @@ REFUSED = st.sampled_from(["sudo ls", "rm -rf /", "reboot", "mkfs.ext4 x", "curl
 
 
 @given(REFUSED, st.integers(0, 2**32))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2, deadline=None)
 def test_a_refusal_does_not_depend_on_quotes_blanks_or_wrappers(text, seed):
     choose = random.Random(seed)
     program, *rest = text.split()
@@ -125,7 +134,7 @@ def test_a_refusal_does_not_depend_on_quotes_blanks_or_wrappers(text, seed):
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2, deadline=None)
 def test_no_text_breaks_the_readers(text):
     analyse(text)
     blocked(text, BlocklistPolicy())
@@ -140,6 +149,5 @@ def test_whatever_is_plain_is_also_surveyed():
             assert {each.name for command in verdict.commands for each in command.walk()} <= found, text
 
 
-@pytest.mark.parametrize("text", SENSITIVE)
-def test_no_rule_at_all_allows_nothing(text: str):
-    assert judge(text, (), nothing).action is not Action.ALLOW
+def test_no_rule_at_all_allows_nothing():
+    assert not (broken := [text for text in SENSITIVE if judge(text, (), nothing).action is Action.ALLOW]), str(broken)

@@ -46,7 +46,7 @@ def test_a_stored_key_stands_in_and_messages_say_where_it_comes_from():
 def test_a_key_stored_after_the_provider_was_configured_is_found():
     drawer = Drawer({})
     configured = config(drawer)
-    with pytest.raises(ConfigError, match=r"A_KEY: expected an API key .*, or `acp-agent login`"):
+    with pytest.raises(ConfigError, match=r"A_KEY: expected an API key .*, or run `acp-agent login --provider a` "):
         endpoint_of(configured, "m", LIMITS)
     drawer.keys["a", ""] = STORED
     assert endpoint_of(configured, "m", LIMITS).api_key == STORED

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.output.clip import clip, measure
@@ -23,7 +23,6 @@ def test_a_text_within_the_limit_is_left_alone() -> None:
     ).map("".join),
     st.integers(256, 2000),
 )
-@settings(max_examples=300)
 def test_head_and_tail_are_the_texts_own_and_the_marker_counts_right(text: str, limit: int) -> None:
     clipped = clip(text, limit)
     assert len(clipped.text) <= limit

@@ -1,6 +1,7 @@
 """What a text may not make an editor fetch."""
 
 import re
+import threading
 
 import pytest
 from hypothesis import given
@@ -71,6 +72,26 @@ def test_however_a_stream_is_cut_it_comes_out_the_same(text: str, data: st.DataO
         out += guard.feed(rest[:size])
         rest = rest[size:]
     assert out + guard.finish() == defused(text)
+
+
+def test_other_threads_get_their_turn_while_a_long_text_is_looked_through():
+    text, over, turns = "a line like any other of a log\n" * 150_000, threading.Event(), 0
+
+    def look() -> None:
+        assert defused(text) == text
+        over.set()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    while not over.wait(0.001):
+        turns += 1
+    thread.join()
+    assert turns > 5
+
+
+@pytest.mark.parametrize("before", range(64 * 1024 - 24, 64 * 1024 + 2))
+def test_what_stands_across_two_pieces_of_a_long_text_is_broken(before: int):
+    assert defused("x" * before + "![a](https://e.example)") == "x" * before + r"![a]\(https://e.example)"
 
 
 @given(st.lists(PIECES, max_size=40).map("".join))

@@ -47,7 +47,7 @@ def in_chunks(text: str, cuts: list[int], *, terminal: bool) -> str:
 
 
 @given(TEXTS, st.lists(st.integers(0, 1 << 20), max_size=12), st.booleans())
-@settings(max_examples=1000)
+@settings(max_examples=settings.default.max_examples * 3)
 @example(f"{LONG}\rab\n", [8192], True)
 @example("  \n\n", [2], True)
 @example("\x1b]0;t\x1b\\", [5, 6], True)
@@ -60,13 +60,12 @@ def test_any_chunking_gives_the_same_text(text: str, cuts: list[int], terminal: 
 
 
 @given(TEXTS.filter(lambda text: len(text) < 200), st.booleans())
-@settings(max_examples=300)
 def test_character_by_character_gives_the_same_text(text: str, terminal: bool) -> None:
     assert in_chunks(text, list(range(len(text))), terminal=terminal) == sanitize(text, terminal=terminal)
 
 
 @given(st.one_of(TEXTS, st.text()), st.booleans())
-@settings(max_examples=500)
+@settings(max_examples=settings.default.max_examples * 2)
 def test_nothing_harmful_is_left_and_the_text_encodes(text: str, terminal: bool) -> None:
     cleaned = sanitize(text, terminal=terminal)
     assert FORBIDDEN.isdisjoint(cleaned)
@@ -74,7 +73,7 @@ def test_nothing_harmful_is_left_and_the_text_encodes(text: str, terminal: bool)
 
 
 @given(st.one_of(TEXTS, st.text()), st.booleans())
-@settings(max_examples=500)
+@settings(max_examples=settings.default.max_examples * 2)
 def test_what_is_clean_stays_as_it_is(text: str, terminal: bool) -> None:
     once = sanitize(text, terminal=terminal)
     assert sanitize(once, terminal=terminal) == once

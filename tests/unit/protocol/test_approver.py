@@ -66,6 +66,16 @@ async def test_a_question_nobody_answers_in_time_is_refused_with_the_time_in_the
         assert caught.value.failure.category is ToolErrorCategory.CONFIRMATION_REQUIRED
 
 
+async def test_a_question_leaves_the_status_of_its_call_alone():
+    """The call was told as in progress, and nothing follows an answer that allows it (A19.1)."""
+    async with connected() as (peer, other):
+        with pytest.raises(ToolError):
+            await approver(peer, 0.01).ask(QUESTION)
+        request = await other.receive()
+        assert request["params"]["toolCall"]["title"]
+        assert "status" not in request["params"]["toolCall"]
+
+
 async def test_a_question_that_ran_out_is_withdrawn_and_one_that_was_answered_is_not():
     async with connected() as (peer, other):
         assert await answered(peer, other, 60, **selected("reject_once")) is Decision.REJECT_ONCE

@@ -13,6 +13,7 @@ from acp_agent.protocol.commands import (
     Name,
     advertised,
     help_text,
+    in_vain,
     misspelt,
     parse,
 )
@@ -56,6 +57,8 @@ def test_only_the_very_beginning_of_a_prompt_is_a_command_but_for_the_note_of_ju
         ("/costs", Name.COST),
         ("/Help", Name.HELP),
         ("/revieu src", Name.REVIEW),
+        ("/MODE ask", Name.MODE),
+        ("/Cost", Name.COST),
     ],
 )
 def test_a_slip_of_the_keyboard_is_seen(text: str, name: Name):
@@ -81,9 +84,17 @@ def test_help_and_the_editor_are_told_the_same(available: set[Name]):
     update: Any = advertised(available)
     listed = [entry["name"] for entry in update["availableCommands"]]
     assert set(listed) == available
-    assert [line.split("`")[1].split()[0] for line in help_text(available).splitlines()[2:]] == [
-        f"/{n}" for n in listed
-    ]
+    assert [line.split("`")[1] for line in help_text(available).splitlines()[2:]] == [f"/{n}" for n in listed]
+
+
+@pytest.mark.parametrize("name", sorted(Name))
+def test_words_behind_a_command_that_takes_none_are_told(name: Name):
+    """`/clear the build folder and rebuild` is a sentence, and what is forgotten stays forgotten."""
+    told = in_vain(name, "the build folder and rebuild")
+    hint = next(command.hint for command in COMMANDS if command.name is name)
+    assert bool(told) is not bool(hint)
+    assert not told or told.startswith(f"Nothing was done: `/{name}` takes no words")
+    assert in_vain(name, "") == ""
 
 
 def test_every_command_is_described_once_and_hints_are_those_of_the_requirement():

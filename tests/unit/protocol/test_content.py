@@ -12,6 +12,7 @@ from acp_agent.core.prompt import LinkPart, PromptPart, ResourcePart
 from acp_agent.execution.local_files import LocalFileSystem
 from acp_agent.execution.read_policy import DENIED, NOT_ALLOWED, ReadPolicy
 from acp_agent.execution.roots import Roots
+from acp_agent.output.redaction import KnownSecrets, Redactor
 from acp_agent.protocol import wire
 from acp_agent.protocol.content import IMAGE_LIMIT, MAX_FILES, MAX_IMAGES, TEXT_LIMIT, Prompt
 from acp_agent.protocol.errors import RpcError
@@ -151,7 +152,7 @@ async def test_an_embedded_picture_is_an_image_and_other_blobs_are_left_out(tmp_
         {"type": "resource", "resource": {"uri": "b", "blob": PIXEL, "mimeType": "application/zip"}},
     )
     assert prompt.message.parts[1:] == (ImagePart(PIXEL, "image/png"),)
-    assert prompt.skipped == ["b: a binary resource"]
+    assert prompt.skipped == ["b (a binary resource)"]
 
 
 async def test_a_linked_file_is_read_and_a_bare_path_will_do(tmp_path: Path) -> None:
@@ -178,7 +179,7 @@ async def test_links_that_cannot_be_read_stay_names_and_the_prompt_goes_on(tmp_p
     assert first == "hello"
     assert all(line.startswith("<resource_link ") for line in rest[:-1])
     assert rest[-1].endswith("\nxxxxxxxxxx\n</resource>")
-    told = [line.partition(": ")[2] for line in prompt.skipped]
+    told = [line.partition(" (")[2] for line in prompt.skipped]
     for said, expected in zip(
         told,
         [
@@ -201,17 +202,25 @@ async def test_linked_files_take_the_room_the_prompt_leaves_and_the_rest_stay_na
         (tmp_path / name).write_text(name * size)
     prompt = await read(tmp_path, *(link(tmp_path / name) for name in "abc"), words("y" * 300_000))
     assert len(text_of(prompt).encode()) <= TEXT_LIMIT
-    assert prompt.skipped == [f"{tmp_path / 'b'}: no room for it in the prompt"]
+    assert prompt.skipped == [f"{tmp_path / 'b'} (no room for it in the prompt)"]
     assert "bb" not in text_of(prompt)
     assert "cccccccccc" in text_of(prompt)
     assert text_of(prompt).endswith("yyy")
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "/srv/secret", "/x/password.txt", "/home/api_key", "/nope/token"])
+async def test_why_a_link_is_not_read_is_no_secret(tmp_path: Path, path: str) -> None:
+    prompt = await read(tmp_path, link(f"file://{path}"), link(f"file://other.example{path}"))
+    redact = Redactor(KnownSecrets())
+    assert [redact(line) for line in prompt.skipped] == prompt.skipped
+    assert prompt.skipped[1] == f"file://{path} (outside the directories of this session)"
 
 
 async def test_no_more_than_some_linked_files_are_read(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("content")
     prompt = await read(tmp_path, *[link(tmp_path / "a")] * (MAX_FILES + 1))
     assert text_of(prompt).count("content") == MAX_FILES
-    assert [line.rpartition(": ")[2] for line in prompt.skipped] == ["at most 50 linked files are read"]
+    assert [line.rpartition(" (")[2] for line in prompt.skipped] == ["at most 50 linked files are read)"]
 
 
 async def test_a_file_that_only_the_editor_has_is_read_and_one_that_never_comes_is_given_up() -> None:
@@ -250,7 +259,8 @@ async def test_what_may_not_be_read_is_not_linked_either(tmp_path: Path) -> None
     with Roots(str(tmp_path), policy=policy) as roots:
         prompt = await Prompt.sent(wire.prompt_blocks({"sessionId": "s", "prompt": blocks}))
         message = await prompt.read(LocalFileSystem(roots, ripgrep=None), FakeWeb())
-    assert [line.rpartition(": ")[2] for line in prompt.skipped] == [DENIED, DENIED, DENIED, NOT_ALLOWED]
+    for line, why in zip(prompt.skipped, [DENIED, DENIED, DENIED, NOT_ALLOWED], strict=True):
+        assert line.endswith(f"{why})")
     assert 'name="docs" type="folder"' in message.text
     assert "in src" in message.text
     assert "in secrets" not in message.text

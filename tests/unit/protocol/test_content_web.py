@@ -78,16 +78,16 @@ async def test_a_page_that_cannot_be_read_is_named_and_the_user_told(web: FakeWe
         '<resource_link uri="https://e.com/?a=1&amp;b=2" name="n&lt;"/>',
     ]
     assert prompt.skipped == [
-        f"{URL}: reaches a private address",
-        "https://gone.org/: https://gone.org/: 404 Not Found",
+        f"{URL} (reaches a private address)",
+        "https://gone.org/ (404 Not Found)",
     ]
 
 
 @pytest.mark.parametrize(
     ("uri", "skipped"),
     [
-        ("http://e.com/", ["http://e.com/: only https links are read"]),
-        ("HTTP://e.com/", ["HTTP://e.com/: only https links are read"]),
+        ("http://e.com/", ["http://e.com/ (only https links are read)"]),
+        ("HTTP://e.com/", ["HTTP://e.com/ (only https links are read)"]),
         ("untitled:one", []),
         ("https", []),
         ("zed:///x", []),
@@ -117,7 +117,7 @@ async def test_a_few_pages_are_read_all_at_once_and_no_more(web: FakeWeb):
     assert web.most == MAX_PAGES
     found = re.findall(r"body of \S+", prompt.message.text)
     assert found == [f"body of {url}" for url in urls[:MAX_PAGES]]
-    assert prompt.skipped == [f"{url}: at most 5 linked pages are read" for url in urls[MAX_PAGES:]]
+    assert prompt.skipped == [f"{url} (at most 5 linked pages are read)" for url in urls[MAX_PAGES:]]
 
 
 async def test_a_page_too_large_to_be_had_whole_is_cut_and_says_so(web: FakeWeb):
@@ -153,7 +153,7 @@ async def test_pages_take_the_room_the_prompt_leaves_and_never_make_it_too_large
 async def test_a_page_without_a_word_is_left_out(web: FakeWeb):
     web.put(URL, "<script>x</script>")
     prompt = await read(web, link(URL))
-    assert prompt.skipped == [f"{URL}: nothing to read"]
+    assert prompt.skipped == [f"{URL} (nothing to read)"]
     assert prompt.message.text.startswith("<resource_link")
 
 

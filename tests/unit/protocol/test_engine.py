@@ -12,7 +12,7 @@ from acp_agent.core.events import Event, Notice, TextDelta, UserMessage
 from acp_agent.core.messages import Message, StopReason, TextPart
 from acp_agent.core.ports import Backends
 from acp_agent.core.prompt import LinkPart
-from acp_agent.core.types import CallOrigin, ToolResult
+from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
 from acp_agent.protocol.commands import ALWAYS, Name
 from acp_agent.protocol.engine import TurnEngine
 from tests.fakes.fake_toolset import FakeToolset
@@ -96,7 +96,7 @@ class Talk:
         self.failure: AgentError | None = None
         self.unset = False
         self.hangs = False
-        self.toolset = FakeToolset({"bash": lambda _: bash}, mutating=["bash"])
+        self.toolset = FakeToolset({"bash": bash if callable(bash) else lambda _: bash}, mutating=["bash"])
         self.diagnosed = 0
         self.waits = ""
         self.waiting = anyio.Event()
@@ -136,7 +136,12 @@ class Talk:
     async def _backends(self) -> Backends:
         await self._wait("backends")
         nothing: Any = None
-        return Backends(MemoryFileSystem(), nothing, programs=nothing, web=SlowWeb(self._wait))
+        return Backends(
+            MemoryFileSystem({"src/a b/c.py": "x", "docs/d.md": "x"}),
+            nothing,
+            programs=nothing,
+            web=SlowWeb(self._wait),
+        )
 
     async def _emit(self, event: Event) -> None:
         self.events.append(event)
@@ -171,6 +176,14 @@ async def test_a_command_is_answered_and_the_model_never_hears_of_it(text: str, 
     assert await talk.say(text) == told
     assert talk.asked == []
     assert talk.diagnosed == 0
+
+
+async def test_a_sentence_that_begins_like_a_command_forgets_nothing():
+    talk = Talk()
+    told = await talk.say("/clear the build folder and rebuild")
+    assert told.startswith("Nothing was done: `/clear` takes no words behind it.")
+    assert "leave out the slash" in told
+    assert talk.asked == []
 
 
 async def test_help_lists_what_is_available_and_only_that():
@@ -249,8 +262,20 @@ def ran(stdout: str, code: int = 0) -> ToolResult:
     return ToolResult(stdout, envelope={"stdout": stdout, "exit_code": code})
 
 
+def in_a_repository(changes: str) -> Callable[[ToolCall], ToolResult]:
+    """A shell in an ordinary repository: what git says of it, and of what has changed."""
+
+    def shell(call: ToolCall) -> ToolResult:
+        command = str((call.arguments or {})["command"])
+        if "rev-parse" in command:
+            return ran("true\n/work\n/work/.git\nworktree /work\nHEAD 0\n")
+        return ran("" if command.startswith("find ") else changes)
+
+    return shell
+
+
 async def test_a_review_is_a_turn_in_which_the_model_can_only_read():
-    talk = Talk(ran(" M a.py\n-one\n+two\n"))
+    talk = Talk(in_a_repository(" M a.py\n-one\n+two\n"))
     assert await talk.say("/review") == ""
     [(asked, restricted)] = talk.asked
     assert restricted
@@ -261,11 +286,21 @@ async def test_a_review_is_a_turn_in_which_the_model_can_only_read():
 
 async def test_a_review_of_a_path_runs_nothing():
     talk = Talk()
-    await talk.say("/review src/a b/../c.py")
-    [(asked, restricted)] = talk.asked
-    assert restricted
-    assert asked.startswith("Review what is at `src/a b/../c.py`.")
+    for paths in ("src/a b/../a b/c.py", "docs src", "."):
+        assert await talk.say(f"/review {paths}") == ""
+        asked, restricted = talk.asked.pop()
+        assert restricted
+        assert asked.startswith(f"Review what is at `{paths}`.")
     assert talk.toolset.calls == []
+
+
+@pytest.mark.parametrize(("path", "told"), [("nope/x.py", "nope/x.py"), ("docs and src", "and"), ("docs/d.mx", "d.mx")])
+async def test_a_review_of_nothing_asks_nobody(path: str, told: str):
+    talk = Talk()
+    said = await talk.say(f"/review {path}")
+    assert said.startswith("There is nothing at `")
+    assert f"{told}`: `/review PATH` expects a path" in said
+    assert talk.asked == []
 
 
 @pytest.mark.parametrize("path", ["a;b", "a`b`", "ä", "$(x)", "a\nb", "x" * 513, "~"])
@@ -278,7 +313,7 @@ async def test_a_review_takes_nothing_but_a_plain_path(path: str):
 @pytest.mark.parametrize(
     ("result", "why"),
     [
-        (ran(""), "There are no uncommitted changes."),
+        (in_a_repository(""), "There are no uncommitted changes."),
         (ran("fatal: not a git repository", 128), "cannot be seen: git exited with code 128"),
         (
             ToolResult.failed(ToolFailure(ToolErrorCategory.POLICY_BLOCKED, "'bash' is not available in ask mode")),
@@ -286,7 +321,7 @@ async def test_a_review_takes_nothing_but_a_plain_path(path: str):
         ),
     ],
 )
-async def test_without_changes_to_see_the_model_is_not_asked(result: ToolResult, why: str):
+async def test_without_changes_to_see_the_model_is_not_asked(result: Any, why: str):
     talk = Talk(result)
     told = await talk.say("/review")
     assert why in told

@@ -149,8 +149,8 @@ async def test_a_session_comes_with_a_page_of_its_events():
             "cwd": "/p",
             "additionalDirectories": ["/q"],
             "title": None,
-            "createdAt": "1970-01-01T00:00:00+00:00",
-            "updatedAt": "1970-01-01T00:00:01.500000+00:00",
+            "createdAt": "1970-01-01T00:00:00.000Z",
+            "updatedAt": "1970-01-01T00:00:01.500Z",
             "prompts": 2,
             "model": None,
         },
@@ -173,7 +173,7 @@ async def test_what_was_exported_can_be_taken_in():
     host = FakeHost()
     exported = await ask("session/export", host, **S)
 
-    assert exported["exportedAt"].endswith("+00:00")
+    assert exported["exportedAt"].endswith("Z")
     assert await ask("session/import", host, session=json.loads(json.dumps(exported["session"]))) == {
         "sessionId": "s-2"
     }

@@ -15,6 +15,7 @@ from acp_agent.core.events import (
     PlanChanged,
     Severity,
     TextDelta,
+    ThoughtDelta,
     ToolFinished,
     ToolProgress,
     ToolStarted,
@@ -143,6 +144,41 @@ async def test_a_store_that_fails_costs_nothing_of_the_conversation():
         assert [("not being kept" in text, "again" in text) for text in here.warnings] == [(True, False), (False, True)]
 
 
+async def test_what_could_not_be_kept_is_kept_as_soon_as_it_can_be_also_when_nothing_more_is_told():
+    async with desk() as here:
+        here.keeper.broken = True
+        await here.outbox.tell(STARTED)
+        await here.outbox.flush()
+        here.keeper.broken = False
+        with anyio.fail_after(10):
+            await here.keeper.wrote.wait()
+            await anyio.wait_all_tasks_blocked()
+        assert here.keeper.kept == [STARTED]
+        assert here.outbox.pen.done
+        assert len(here.warnings) == 2, "it was told, and told again"
+
+
+async def test_what_is_not_kept_when_a_session_ends_is_tried_no_more():
+    async with desk() as here:
+        here.keeper.broken = True
+        await here.outbox.tell(STARTED)
+        await here.outbox.flush()
+        here.outbox.end()
+    tries = here.keeper.tries
+    assert here.keeper.kept == []
+    assert tries > 0
+
+
+async def test_the_last_write_of_a_session_waits_for_others_also_when_that_was_in_vain_before():
+    async with desk() as here:
+        here.keeper.broken = True
+        await here.outbox.tell(STARTED)
+        await here.outbox.flush()
+        await here.outbox.flush(patience=3.0)
+        assert here.keeper.patience[-2:] == [0.0, 3.0]
+        here.outbox.end()
+
+
 async def test_a_flush_in_a_hurry_sends_what_the_store_holds_up_and_keeps_it_later():
     async with desk() as here:
         here.keeper.held = anyio.Event()
@@ -171,8 +207,12 @@ async def test_a_flush_in_a_hurry_sends_what_the_store_holds_up_and_keeps_it_lat
 async def test_history_and_tally_are_written_when_they_have_changed_and_only_then():
     said = (Message(Role.USER, (TextPart("hi"),)),)
     states = [Change(history=HistoryState(said), tally=Tally(used=1))]
+
+    async def latest() -> Change:
+        return states[-1]
+
     async with desk() as here:
-        here.outbox.pen.state = lambda: states[-1]
+        here.outbox.pen.state = latest
         await here.outbox.tell(STARTED)
         await here.outbox.tell(FINISHED)
         await anyio.wait_all_tasks_blocked()
@@ -277,6 +317,19 @@ async def test_how_full_the_window_is_is_told_also_when_nothing_follows():
         assert here.kept_when_sent == [1]
 
 
+async def test_how_full_the_window_is_waits_for_company_also_behind_a_write_that_is_under_way():
+    async with desk() as here:
+        here.keeper.held = anyio.Event()
+        await here.outbox.tell(FINISHED)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(here.outbox.tell, UsageChanged(1, 2))
+            await here.keeper.waiting.wait()
+            await anyio.wait_all_tasks_blocked()
+            here.keeper.held.set()
+        await here.outbox.tell(STARTED)
+        assert [change.told for change in here.keeper.changes] == [(FINISHED,), (UsageChanged(1, 2), STARTED)]
+
+
 async def test_a_secret_that_came_in_pieces_does_not_stay_in_what_is_kept():
     async with desk() as here:
         here.outbox.pen.redact = lambda text: text.replace("hunter2", "[REDACTED]")
@@ -304,6 +357,38 @@ async def test_the_end_of_a_call_holds_nobody_up_unless_it_shows_a_terminal():
         assert here.sent[-1] == FINISHED
 
 
+async def test_a_call_that_only_looks_begins_beside_the_keeping_and_whoever_must_come_after_it_waits():
+    async with desk() as here:
+        here.keeper.held = anyio.Event()
+        looking = replace(STARTED, kind=ToolKind.READ)
+        with anyio.fail_after(1):
+            await here.outbox.tell(UsageChanged(1, 2))
+            await here.outbox.tell(looking)
+        await here.keeper.waiting.wait()
+        order: list[str] = []
+
+        async def ask() -> None:
+            await here.outbox.shown()
+            order.append(f"asked after {len(here.sent)}")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await anyio.wait_all_tasks_blocked()
+            assert (order, here.sent) == ([], [])
+            here.keeper.held.set()
+        assert order == ["asked after 2"]
+        assert here.kept_when_sent == [2, 2]
+
+
+async def test_a_call_that_changes_anything_is_on_record_before_it_begins():
+    async with desk() as here:
+        for kind in ToolKind:
+            here.sent.clear()
+            await here.outbox.tell(replace(STARTED, kind=kind))
+            assert bool(here.sent) is (kind not in (ToolKind.READ, ToolKind.SEARCH, ToolKind.THINK))
+            await here.outbox.flush()
+
+
 async def test_a_message_in_the_middle_of_which_something_else_is_kept_stays_whole():
     async with desk() as here:
         here.outbox.pen.redact = lambda text: text.replace("hunter2", "[REDACTED]")
@@ -317,3 +402,14 @@ async def test_a_message_in_the_middle_of_which_something_else_is_kept_stays_who
         await here.outbox.tell(STARTED)
         last = [message for change in here.keeper.changes for message in change.instead][-1]
         assert last == TextDelta("the beginning, [REDACTED], the end", "m1")
+
+
+async def test_of_a_message_between_whose_pieces_there_are_thoughts_nothing_is_lost():
+    async with desk() as here:
+        here.outbox.pen.redact = lambda text: text.replace("hunter2", "[REDACTED]")
+        for event in (piece("the beginning, "), ThoughtDelta("hm", "t1"), piece("hun"), piece("ter2")):
+            await here.outbox.tell(event)
+        await here.outbox.tell(ThoughtDelta(", well", "t1"))
+        await here.outbox.flush()
+        instead = [message for change in here.keeper.changes for message in change.instead]
+        assert instead == [TextDelta("the beginning, [REDACTED]", "m1")]

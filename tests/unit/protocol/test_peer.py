@@ -138,6 +138,25 @@ async def test_a_question_gets_its_answer_and_only_the_first_one() -> None:
         assert answers == [{"a": 1}]
 
 
+async def test_a_question_about_a_session_waits_until_what_was_told_in_it_was_shown() -> None:
+    shown, asked = anyio.Event(), list[str]()
+
+    async def wait(session_id: str) -> None:
+        asked.append(session_id)
+        await shown.wait()
+
+    async with connected() as (peer, other), anyio.create_task_group() as tasks:
+        peer.ask_after(wait)
+        tasks.start_soon(peer.request, "about/it", {"sessionId": "s"})
+        await anyio.wait_all_tasks_blocked()
+        peer.post_notification("told", {})
+        shown.set()
+        assert (await other.receive())["method"] == "told"
+        question = await other.receive()
+        assert (question["method"], asked) == ("about/it", ["s"])
+        other.send(id=question["id"], result={})
+
+
 async def test_an_error_answer_is_raised_with_code_and_message() -> None:
     async with connected() as (peer, other):
 

@@ -180,6 +180,24 @@ async def test_whatever_else_the_editor_says_another_backend_is_asked(
     assert (caught.value.permanent, caught.value.quiet) == (permanent, is_quiet)
 
 
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({"content": 7}, "content: Input should be a valid string"),
+        ({}, "content: Field required"),
+        ("nonsense", "all of it: Input should be"),
+    ],
+)
+async def test_an_answer_that_does_not_fit_is_told_by_its_method_and_what_was_expected(
+    tmp_path: Path, proxy_files: MakeFiles, answer: Any, expected: str
+) -> None:
+    async with editor(fs_read_text_file=answer) as editing:
+        with pytest.raises(BackendUnavailable) as caught:
+            await proxy_files(editing, tmp_path).read_text("a.txt")
+    assert f"the editor's answer to fs/read_text_file does not fit the protocol: {expected}" in str(caught.value)
+    assert "_FileText" not in str(caught.value)
+
+
 async def test_what_was_not_offered_is_not_asked(tmp_path: Path, proxy_files: MakeFiles) -> None:
     async with editor() as editing:
         files = proxy_files(editing, tmp_path, Client(read_text_file=True))

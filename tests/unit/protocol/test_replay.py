@@ -105,7 +105,7 @@ async def test_a_long_message_is_cut_into_chunks_of_a_size() -> None:
 async def test_a_command_is_shown_as_text_with_the_time_of_then_and_no_terminal(client: Client) -> None:
     result = ToolResult("hi\n", envelope={"output": "hi\n", "exit_code": 0})
     start, final = await replay(started(), ToolFinished("c1", "bash", result, 0.5), client=client)
-    assert start["_meta"] == {"claudeCode": {"toolName": "bash", "startedAt": "2026-01-01T00:00:00.000+00:00"}}
+    assert start["_meta"] == {"claudeCode": {"toolName": "bash", "startedAt": "2026-01-01T00:00:00.000Z"}}
     assert "content" not in start
     assert final["content"] == [{"type": "content", "content": {"type": "text", "text": "```\nhi\n```"}}]
     assert final["rawOutput"] == {"output": "hi\n", "exit_code": 0}

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.sessions import SessionRecord
 from acp_agent.protocol.errors import RpcError
-from acp_agent.protocol.session_list import PAGE, listed, timestamp
+from acp_agent.protocol.session_list import PAGE, listed
 from acp_agent.protocol.sessions import Sessions
+from acp_agent.protocol.updates_stateless import iso_time
 from tests.fakes.sessions import Process, process
-from tests.unit.protocol.test_sessions import BAD_PARAMS
+from tests.unit.protocol.test_sessions import BAD_PARAMS, INTERNAL
 from tests.unit.store.databases import others
 from tests.unit.store.records import JSON
 
@@ -212,14 +213,32 @@ async def test_while_the_store_cannot_be_read_what_is_open_here_is_listed(tmp_pa
         await here.say(used)
         (tmp_path / "agent.db").rename(tmp_path / "away")
         (tmp_path / "agent.db").symlink_to(tmp_path / "away")
-        assert set(await here.listed()) == {used, unused}
+        answer = await here.ask("list")
+        assert {each["sessionId"] for each in answer["sessions"]} == {used, unused}
+        assert "cannot be used" in answer["_meta"]["acp_agent"]["incomplete"]
         (tmp_path / "agent.db").unlink()
         (tmp_path / "away").rename(tmp_path / "agent.db")
 
 
+async def test_where_nothing_is_open_a_store_that_cannot_be_read_is_no_empty_history(tmp_path: Path) -> None:
+    async with process(tmp_path) as before:
+        await filled(before, 3)
+    (tmp_path / "agent.db").rename(tmp_path / "away")
+    (tmp_path / "agent.db").symlink_to(tmp_path / "away")
+    async with process(tmp_path, locking=False) as here:
+        await here.new()  # editors open one first
+        for params in ({}, {"cwd": "/work"}, {"cursor": encoded([2**61, ""])}):
+            error = await here.error("list", **params)
+            assert error.code == INTERNAL
+            assert "cannot be read now: the database" in error.message
+        (tmp_path / "agent.db").unlink()
+        (tmp_path / "away").rename(tmp_path / "agent.db")
+        assert len(await here.listed()) == 4
+
+
 def test_times_are_those_of_rfc_3339() -> None:
-    assert timestamp(0) == "1970-01-01T00:00:00.000Z"
-    assert timestamp(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
+    assert iso_time(0) == "1970-01-01T00:00:00.000Z"
+    assert iso_time(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
 
 
 def _storeless() -> Sessions:

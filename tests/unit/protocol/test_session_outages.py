@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from acp_agent.protocol.client import Client
 from acp_agent.protocol.session_hold import SessionHold
 from acp_agent.protocol.session_opening import SessionLimits
 from acp_agent.store.session_locks import SessionLocks
@@ -17,7 +18,7 @@ from tests.unit.store.databases import opened, others
 
 pytestmark = pytest.mark.anyio
 
-NOT_NOW = "the sessions kept on this machine cannot be read now; the log says why"
+NOT_NOW = "the sessions kept on this machine cannot be read now: the database "
 
 
 def locked(root: Path) -> Callable[[], None]:
@@ -66,6 +67,38 @@ async def test_a_session_that_was_never_written_and_rests_is_written_all_the_sam
         unlock()
         assert await here.told(session, "one") == ["one", "one!"]
         assert await kept(tmp_path, session) == ["one", "one!"]
+
+
+async def test_a_session_that_is_closed_in_an_outage_waits_for_its_end_and_loses_neither_words_nor_choices(
+    tmp_path: Path,
+) -> None:
+    async with process(tmp_path, patience=5) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        unlock = locked(tmp_path)
+        await here.say(session, "two")
+        await here.ask("set_mode", session, modeId="ask")
+        async with here.doing("close", session) as closing:
+            await anyio.wait_all_tasks_blocked()
+            assert not closing.done.is_set()
+            unlock()
+        assert closing.result == {}
+        assert await kept(tmp_path, session) == ["one", "one!", "two", "two!"]
+        assert (await here.ask("load", session))["modes"]["currentModeId"] == "ask"
+
+
+async def test_a_session_whose_end_cannot_be_kept_says_so_when_it_is_closed(tmp_path: Path) -> None:
+    async with process(tmp_path, patience=0.05) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        unlock = locked(tmp_path)
+        await here.say(session, "two")
+        here.session(session).client = Client(notices=True)
+        start = len(here.editor.sent)
+        assert await here.ask("close", session) == {}
+        (told,) = [each for each in here.updates(session, start) if each["sessionUpdate"] == "notice"]
+        assert "the end of this conversation is not kept" in told["title"]
+        unlock()
 
 
 async def test_a_turn_goes_on_through_an_outage_the_user_hears_of_it_once_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -133,7 +166,7 @@ async def test_a_session_at_rest_is_not_written_over_while_it_cannot_be_read(tmp
         file.rename(tmp_path / "away")
         file.symlink_to(tmp_path / "away")
         error = await here.error("prompt", session, **METHODS["prompt"])
-        assert (error.code, error.message) == (INTERNAL, NOT_NOW)
+        assert (error.code, error.message.startswith(NOT_NOW)) == (INTERNAL, True)
         file.unlink()
         (tmp_path / "away").rename(file)
         assert await here.told(session, "two") == ["one", "one!", "two", "two!"]
@@ -158,6 +191,9 @@ async def test_without_a_store_sessions_work_and_rest_and_the_user_is_told_that_
         assert await here.told(first, "three") == ["one", "one!", "two", "two!", "three", "three!"]
         assert sorted(await here.listed()) == sorted([first, second, third])
         assert (await here.error("load", "other")).code == NOT_FOUND
+        assert (await here.error("fork", "other")).code == NOT_FOUND
+        error = await here.error("fork", first)
+        assert (error.code, "it is not kept" in error.message) == (INVALID, True)
         await here.ask("close", first)
         assert (await here.error("load", first)).code == NOT_FOUND
         assert await here.ask("delete", second) == {}
@@ -177,11 +213,11 @@ async def test_with_a_database_of_a_newer_version_sessions_work_unkept_and_the_u
         assert await here.told(session, "two") == ["one", "one!", "two", "two!"]
         assert any("written by a newer version" in text for text in here.shown(session))
         assert set(await here.listed()) == {session, other}
-        for method in ("load", "resume", "fork"):
+        for method in ("load", "resume", "fork", "delete"):
             error = await here.error(method, "somebody's")
-            assert (error.code, error.message) == (INTERNAL, NOT_NOW), method
+            assert (error.code, error.message.startswith(NOT_NOW)) == (INTERNAL, True), method
+            assert "written by a newer version" in error.message
         assert (await here.error("load", session)).code == INTERNAL
-        assert (await here.error("delete", "somebody's")).code == INTERNAL
         assert await here.ask("close", session) == {}
     assert (tmp_path / "agent.db").read_bytes() == before
 
@@ -210,19 +246,23 @@ async def test_a_folder_that_cannot_be_written_costs_only_the_keeping(tmp_path: 
         assert await here.told(session, "two") == ["one", "one!", "two", "two!"]
         assert session in await here.listed()
         assert await here.ask("close", session) == {}
+        tasks.cancel_scope.cancel()
 
 
-async def test_a_database_that_is_removed_in_use_costs_the_old_conversations_and_new_ones_are_kept(
+async def test_a_database_that_is_removed_in_use_costs_what_was_told_and_all_is_kept_from_there_on(
     tmp_path: Path,
 ) -> None:
     async with process(tmp_path) as here:
-        old = await here.new()
+        old, silent = await here.new(), await here.new()
         await here.say(old, "one")
         for name in ("agent.db", "agent.db-wal", "agent.db-shm"):
             (tmp_path / name).unlink(missing_ok=True)
         assert await here.told(old, "two") == ["one", "one!", "two", "two!"]
         await here.say(old, "three")
-        assert any("not in the database" in text for text in here.shown(old))
+        await here.say(silent, "first")
+        assert not any("not in the database" in text for text in here.shown(old) + here.shown(silent))
+        assert await kept(tmp_path, old) == ["two", "two!", "three", "three!"]
+        assert await kept(tmp_path, silent) == ["first", "first!"]
         new = await here.new()
         await here.say(new, "one")
         assert await kept(tmp_path, new) == ["one", "one!"]

@@ -8,7 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from acp_agent.core.conduct import AutoApprove, Conduct, Mode
-from tests.fakes.sessions import process
+from tests.fakes.sessions import holding, process
 from tests.unit.protocol.test_sessions import INVALID, METHODS, NOT_FOUND, usage
 
 pytestmark = pytest.mark.anyio
@@ -20,19 +20,73 @@ async def mode_of(root: Path, session: str) -> Mode:
         return elsewhere.session(session).conduct.mode
 
 
-async def test_what_is_chosen_for_a_session_at_rest_is_kept_when_it_wakes_and_not_before(tmp_path: Path) -> None:
+async def test_what_is_chosen_for_a_session_at_rest_outlasts_the_process(tmp_path: Path) -> None:
     async with process(tmp_path) as here:
         session = await here.new()
         await here.say(session, "one")
         await here.sessions.rest_all()
         await here.ask("set_mode", session, modeId="ask")
+        await here.ask("set_config_option", session, configId="model", value="p:two")
         await here.session(session).set_title("a late title")
-        await here.session(session).story.settle()
-        assert await mode_of(tmp_path, session) is Mode.CODE
+        assert here.awake == set()
+        assert here.locks is not None
+        assert not here.locks.holds(session), "others may have it still"
         (listed,) = (await here.ask("list"))["sessions"]
         assert "title" not in listed
+        async with process(tmp_path, locking=False) as elsewhere:
+            await elsewhere.ask("resume", session)
+            conduct = elsewhere.session(session).conduct
+            assert (conduct.mode, conduct.model, conduct.chosen) == (Mode.ASK, "p:two", ("mode",))
+        assert await here.told(session, "two") == ["one", "one!", "two", "two!"]
+        assert here.session(session).active.mode is Mode.ASK
+
+
+async def test_what_is_chosen_at_rest_waits_for_the_wake_while_another_process_has_the_session(
+    tmp_path: Path,
+) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        await here.sessions.rest_all()
+        async with holding(tmp_path, session):
+            await here.ask("set_mode", session, modeId="ask")
+            assert await mode_of(tmp_path, session) is Mode.CODE
         await here.say(session, "two")
         assert here.session(session).active.mode is Mode.ASK
+        assert await mode_of(tmp_path, session) is Mode.ASK
+
+
+async def test_who_chooses_at_rest_hears_at_once_what_was_chosen_elsewhere(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        await here.sessions.rest_all()
+        async with process(tmp_path, locking=False) as elsewhere:
+            await elsewhere.ask("resume", session)
+            await elsewhere.ask("set_mode", session, modeId="architect")
+            await elsewhere.ask("close", session)
+        start = len(here.editor.sent)
+        answer = await here.ask("set_config_option", session, configId="model", value="p:two")
+        values = {each["id"]: each["currentValue"] for each in answer["configOptions"]}
+        assert (values["mode"], values["model"]) == ("architect", "p:two")
+        told = [each for each in here.updates(session, start) if each["sessionUpdate"] == "current_mode_update"]
+        assert [each["currentModeId"] for each in told] == ["architect"]
+        assert await mode_of(tmp_path, session) is Mode.ARCHITECT
+
+
+async def test_what_is_chosen_at_rest_waits_for_the_wake_where_the_store_cannot_be_read(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        await here.sessions.rest_all()
+        assert here.locks is not None
+        lock, aside = tmp_path / "sessions.lock", tmp_path / "aside"
+        lock.rename(aside)
+        lock.mkdir()
+        assert await here.ask("set_mode", session, modeId="ask") == {}
+        lock.rmdir()
+        aside.rename(lock)
+        await here.say(session, "two")
         assert await mode_of(tmp_path, session) is Mode.ASK
 
 
@@ -48,10 +102,10 @@ async def test_a_session_that_wakes_obeys_what_was_chosen_elsewhere_but_for_what
             await elsewhere.ask("set_mode", session, modeId="ask")
             await elsewhere.ask("set_config_option", session, configId="model", value="p:two")
             await elsewhere.ask("close", session)
+        start = len(here.editor.sent)
         await here.ask("set_config_option", session, configId="auto_approve", value="full-auto")
         await here.ask("set_config_option", session, configId="model", value="p:two")
         await here.ask("set_config_option", session, configId="model", value="p:one")
-        start = len(here.editor.sent)
         await here.say(session, "two")
         active = here.session(session).active
         assert (active.mode, active.auto_approve, active.model) == (Mode.ASK, "full-auto", "p:one")
@@ -215,4 +269,4 @@ async def test_a_load_does_not_say_that_the_session_was_used_just_now(tmp_path: 
         start = len(here.editor.sent)
         await here.ask("load", session)
         (told,) = [each for each in here.updates(session, start) if each["sessionUpdate"] == "session_info_update"]
-        assert told["updatedAt"][:23] == listed["updatedAt"][:23]
+        assert told["updatedAt"] == listed["updatedAt"]

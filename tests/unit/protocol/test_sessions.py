@@ -73,6 +73,7 @@ async def test_an_id_of_nobodys_is_not_found_by_any_method(here: Process, sessio
         error = await here.error(method, session, **params)
         assert (error.code, error.message) == (NOT_FOUND, "session not found"), method
         assert len(str(error.data)) < 200, "a long id is not sent back"
+    assert await here.ask("delete", session) == {}, "what is not there is gone (ACP Session Delete)"
 
 
 @pytest.mark.parametrize("session", [None, 1, True, ["a"], {"a": 1}, 1.5])

@@ -57,6 +57,7 @@ async def telling(record: SessionRecord = RECORD) -> AsyncIterator[Told]:
         here = Told(story, warnings=warnings)
         yield here
         await story.settle()
+        story.end()
 
 
 @asynccontextmanager
@@ -128,7 +129,11 @@ async def test_what_goes_on_takes_the_record_as_others_have_left_it(tmp_path: Pa
 async def test_another_keeper_gets_all_of_the_state_again(tmp_path: Path) -> None:
     async with stored(tmp_path) as store, telling() as here:
         history = HistoryState((Message(Role.USER, (TextPart("go"),)),), 0, 5)
-        here.story.follow(lambda: Change(history=history, tally=Tally(calls=1), model="p:m"))
+
+        async def state() -> Change:
+            return Change(history=history, tally=Tally(calls=1), model="p:m")
+
+        here.story.follow(state)
         here.story.keep_with(store.of("s"))
         await here.story.settle()
         await store.of("s").write(Change(model="other:m", tally=Tally(calls=9), history=HistoryState()))
@@ -137,6 +142,18 @@ async def test_another_keeper_gets_all_of_the_state_again(tmp_path: Path) -> Non
         saved = await store.of("s").saved()
         assert saved is not None
         assert (saved.record.model, saved.tally.calls, saved.history) == ("p:m", 1, history)
+
+
+async def test_a_secret_in_a_message_that_was_cut_off_is_taken_out_of_what_is_kept_of_it(tmp_path: Path) -> None:
+    async with stored(tmp_path) as store, telling() as here:
+        keeper = store.of("s")
+        for piece in ("the key is pass", "word, and"):
+            await keeper.write(Change((TextDelta(piece, "a"),), tally=Tally(under_way=True)))
+        here.story.keep_with(keeper)
+        saved = await here.story.before()
+        assert saved is not None
+        await here.story.look_through(saved.cut, lambda text: text.replace("password", "***"))
+        assert [each.event async for each in keeper.told()] == [TextDelta("the key is ***, and", "a")]
 
 
 async def test_whether_all_is_kept_is_known() -> None:

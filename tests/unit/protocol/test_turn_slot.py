@@ -198,3 +198,26 @@ async def test_the_time_of_the_last_use_is_that_of_a_beginning_or_an_end() -> No
 
     await slot.run(turn, Settling(slot))
     assert 0 < began[0] <= slot.used_at
+
+
+async def test_who_ended_a_turn_is_known() -> None:
+    slot = TurnSlot()
+    settling = Settling(slot)
+    for end, abandoned in ((slot.cancel, False), (slot.abandon, True), (slot.cancel, False)):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(slot.run, for_ever, settling)
+            await anyio.wait_all_tasks_blocked()
+            end()
+            slot.abandon() if end == slot.cancel else slot.cancel()  # too late to be why
+            assert slot.abandoned is abandoned
+    slot.abandon()
+    assert not slot.abandoned, "none ran"
+
+
+async def test_a_turn_that_is_closed_is_abandoned() -> None:
+    slot = TurnSlot()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(slot.run, for_ever, Settling(slot))
+        await anyio.wait_all_tasks_blocked()
+        await slot.close(5)
+    assert slot.abandoned

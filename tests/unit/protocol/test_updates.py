@@ -272,7 +272,7 @@ def test_a_title_is_set_and_an_empty_one_clears_it() -> None:
     assert named == {
         "sessionUpdate": "session_info_update",
         "title": "Birds",
-        "updatedAt": "2026-01-01T00:00:00.123+00:00",
+        "updatedAt": "2026-01-01T00:00:00.123Z",
         "_meta": {"acp_agent": {"model": "p:m"}},
     }
     assert cleared["title"] is None

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from acp_agent.store.audit_line import BEGINNING, seal
+from acp_agent.store.audit_line import BEGINNING, MAX_LINE, Link, seal
 from acp_agent.store.audit_read import last_of, records, tail
 from tests.unit.store.audit_files import call, log_at
 
@@ -110,3 +112,41 @@ def test_the_last_records_of_one_session_are_found_among_others_and_in_older_fil
     assert commands(100) == ["0", "1", "2", "3", "4"]
     assert last_of(str(path), "nobody", 3) == ()
     assert last_of(str(tmp_path / "none"), "mine", 3) == ()
+
+
+def test_the_last_records_of_a_file_nobody_could_read_in_full_are_found(tmp_path: Path):
+    path = tmp_path / "audit.jsonl"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # takes no space; to read it takes hours
+    log = log_at(path)
+    for command in ("one", "two", "three"):
+        log.append(replace(call(command=command), caller_id="mine"))
+    found: Any = last_of(str(path), "mine", 2)
+    assert [each["call"]["command"] for each in found] == ["two", "three"]
+
+
+def sealed(number: int, size: int) -> bytes:
+    """A record of a session, of so many bytes or as many as there may be."""
+    line, _ = seal({"caller_id": "mine", "call": {"n": number, "x": "x" * size}}, Link(number, "0" * 64), "t")
+    return line
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from([sealed(1, 0), sealed(2, 40_000), sealed(3, MAX_LINE - 300)]),
+            st.sampled_from([b"\n", b'"caller_id":"mine"\n', b"x" * (MAX_LINE - 1) + b"\n"]),
+            st.integers(MAX_LINE, 4 * MAX_LINE).map(lambda size: b"x" * size + b"\n"),
+        ),
+        max_size=6,
+    ),
+    st.sampled_from([b"", b'"caller_id":"mine"', b"x" * (3 * MAX_LINE)]),
+    st.integers(1, 4),
+)
+def test_read_backwards_the_last_records_are_those_found_forwards(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], end: bytes, count: int
+):
+    path = tmp_path_factory.mktemp("audit") / "audit.jsonl"
+    path.write_bytes(b"".join(lines) + end)
+    mine = [each.record for each in records(str(path))]
+    assert list(last_of(str(path), "mine", count)) == mine[-count:]

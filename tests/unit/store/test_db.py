@@ -40,6 +40,13 @@ def path(tmp_path) -> Path:
     return tmp_path / "data" / "agent.db"
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _what_others_left() -> None:
+    """What hundreds of tests before these have left need no collection here look at: it would take most of the time."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _no_thread_stays() -> Iterator[None]:
     before = threading.active_count()

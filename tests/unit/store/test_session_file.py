@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.conduct import Conduct
@@ -146,7 +146,6 @@ MEMBERS = ("record", "conduct", "tally", "messages", "events", "knowledge")
 
 
 @given(st.dictionaries(st.sampled_from(MEMBERS), JSON))
-@settings(max_examples=150, deadline=None)
 def test_a_file_of_anything_is_refused_with_a_reason(data: JsonObject):
     with pytest.raises(NotASessionFile, match=": "):
         read_session_file(

@@ -21,6 +21,7 @@ from acp_agent.core.plan import PlanEntry
 from acp_agent.core.prompt import LinkPart, ResourcePart
 from acp_agent.core.sessions import Change, HistoryState, Keeper, SessionRecord, Tally
 from acp_agent.store import session_told
+from acp_agent.store.conversations import hold
 from acp_agent.store.db import Database
 from acp_agent.store.schema import migrate
 from acp_agent.store.session_keeper import SessionKeeper
@@ -304,18 +305,6 @@ async def test_a_message_that_cannot_be_read_is_left_out_and_written_over(path, 
         assert await stored(keeper) == (user("a"), user("c"), answer("d"))
 
 
-async def test_a_history_goes_whole_into_a_database_that_was_made_anew(path):
-    async with kept(path) as (database, keeper):
-        messages = (user("a"), answer("b"))
-        await keeper.write(Change(history=HistoryState(messages)))
-        path.unlink()
-        with pytest.raises(StoreUnavailable, match="not in the database"):
-            await keeper.write(Change(history=HistoryState(messages)))
-        await SessionStore(database).create(RECORD, Conduct())
-        await keeper.write(Change(history=HistoryState((*messages, user("c")))))
-        assert await stored(keeper) == (*messages, user("c"))
-
-
 async def test_a_cancelled_write_wrote_nothing_or_came_back(path):
     async with kept(path) as (_, keeper):
         done = []
@@ -373,6 +362,26 @@ async def test_what_the_user_typed_is_there_and_nothing_others_said(path):
         assert saved.typed == ("read https://a.example", "https://b.example")
 
 
+async def test_what_was_being_told_when_a_turn_was_cut_off_is_found_whole(path):
+    before = (UserMessage((TextPart("go"),), "u"), TextDelta("Well.", "a"), UsageChanged(1, 2))
+    async with kept(path) as (_, keeper):
+        for event in (*before, ThoughtDelta("h", "t"), TextDelta("I w", "b"), ThoughtDelta("m", "t")):
+            await keeper.write(Change((event,), tally=Tally(under_way=True)))
+        await keeper.write(Change((TextDelta("ill ", "b"), TextDelta("lo", "b"))))
+        saved = await keeper.saved()
+        assert saved is not None
+        assert saved.tally.under_way
+        assert saved.cut == (ThoughtDelta("hm", "t"), TextDelta("I will lo", "b"))
+        await keeper.write(Change((UsageChanged(2, 2),)))
+        saved = await keeper.saved()
+        assert saved is not None
+        assert saved.cut == (), "the answer was whole, and is in the history"
+        await keeper.write(Change((TextDelta("The end.", "c"),), tally=Tally()))
+        saved = await keeper.saved()
+        assert saved is not None
+        assert saved.cut == (), "the turn came to its end"
+
+
 async def test_of_much_that_was_typed_the_latest_is_there(path):
     async with kept(path) as (_, keeper):
         told = [UserMessage((TextPart(f"{n} " + "x" * 100_000),), str(n)) for n in range(9)]
@@ -392,3 +401,65 @@ async def test_messages_that_cannot_be_read_are_counted(path):
         saved = await SessionStore(database).of("s").saved()
         assert saved is not None
         assert saved.history == HistoryState(messages[1:], lost=1)
+
+
+# ------------------------------------------------------------------------------------- a file that went
+
+
+def removed(path: Path) -> None:
+    for name in ("", "-wal", "-shm"):
+        Path(f"{path}{name}").unlink(missing_ok=True)
+
+
+SAID = (Message(Role.USER, (TextPart("hi"),)), Message(Role.ASSISTANT, (TextPart("yes"),)))
+
+
+@pytest.mark.parametrize("others_were_faster", [False, True])
+async def test_a_session_whose_database_was_removed_is_put_back_with_all_but_what_was_told(path, others_were_faster):
+    conduct, tally = Conduct(Mode.ASK), Tally(5, 100, Usage(1, 2))
+    async with opened(path) as database:
+        store = SessionStore(database)
+        await store.create(RECORD, Conduct())
+        keeper = store.of("s")
+        told_before = (UserMessage((TextPart("before"),), "u1"),)
+        await keeper.write(Change(told_before, HistoryState(SAID, 0, 7), conduct, tally, "T", "a:b", prompted=True))
+        conduct.mode = Mode.CODE  # the session's own, and it goes on
+        removed(path)
+        if others_were_faster:
+            await database.write_at_once(lambda connection: hold(connection, "s", 1))
+        event = UserMessage((TextPart("after"),), "u2")
+        more = (*SAID, Message(Role.USER, (TextPart("more"),)))
+        await keeper.write(Change((event,), HistoryState(more, 0, 9), prompted=True))
+        await keeper.write(Change(title="U"))
+        saved = await store.of("s").saved()
+        assert saved is not None
+        assert saved.record == replace(RECORD, title="U", model="a:b", prompts=2)
+        assert (saved.conduct, saved.tally) == (Conduct(Mode.ASK), tally)
+        assert saved.history == HistoryState(more, 0, 9)
+        assert await told(keeper) == [event]
+
+
+async def test_a_session_that_was_only_read_is_put_back_too_also_by_a_change_of_something_else(path):
+    async with kept(path) as (database, keeper):
+        await keeper.write(Change(history=HistoryState(SAID, 0, 7), title="T"))
+        other = SessionStore(database).of("s")
+        before = await other.saved()
+        removed(path)
+        await other.write(Change())
+        assert await other.saved() == before
+
+
+async def test_neither_a_deleted_session_nor_what_was_forgotten_is_put_back(path):
+    async with kept(path) as (database, keeper):
+        await keeper.write(Change(history=HistoryState(SAID, 0, 7), title="T"))
+        await keeper.forget()
+        removed(path)
+        await keeper.write(Change(model="a:b"))
+        saved = await keeper.saved()
+        assert saved is not None
+        assert (saved.record.title, saved.record.model, saved.history) == ("", "a:b", HistoryState())
+        await SessionStore(database).delete("s")
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match=r"deleted|not in the database"):
+                await keeper.write(Change(title="X"))
+            removed(path)

@@ -5,28 +5,9 @@ from collections.abc import Sequence
 from acp_agent.core.types import Confidence
 from acp_agent.output.filters.run import CommandRun
 from acp_agent.output.filters.strategy import Applied
-from acp_agent.output.filters.test_summary import (
-    cargo,
-    go_json,
-    go_plain,
-    javascript,
-    nextest,
-    pytest_output,
-    unittest_output,
-)
 from acp_agent.output.filters.test_summary.pieces import Format, Loose, Parsed, Piece
 from acp_agent.output.filters.test_summary.render import rendered
 from acp_agent.output.filters.test_summary.shorten import LONGEST_LINE, clipped
-
-_FORMATS: tuple[Format, ...] = (
-    nextest.FORMAT,  # its output holds that of cargo's own harness
-    cargo.FORMAT,
-    pytest_output.FORMAT,
-    go_json.FORMAT,
-    go_plain.FORMAT,
-    unittest_output.FORMAT,
-    javascript.FORMAT,
-)
 
 
 class SummaryOfTests:
@@ -85,5 +66,7 @@ def _may_hold(form: Format, piece: Loose) -> bool:
 
 def _in_order(run: CommandRun) -> Sequence[Format]:
     """The command's own format first: then little is left to be searched for the signs of the others."""
+    from acp_agent.output.filters.test_summary.formats import FORMATS  # noqa: PLC0415 - for what tests print only
+
     commands = " ".join((*run.printing, run.command))
-    return sorted(_FORMATS, key=lambda form: not any(word in commands for word in form.words))
+    return sorted(FORMATS, key=lambda form: not any(word in commands for word in form.words))

@@ -1,6 +1,8 @@
 """Which rules are in force, and when a changed file takes effect."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -133,3 +135,13 @@ def test_an_unchanged_file_is_not_read_again(file: Path) -> None:
     while source.current() is not before:  # within a file system's tick a change would go unseen, so it is read again
         before = source.current()
     assert source.current() is before
+
+
+def test_where_the_user_has_no_rules_none_are_read_to_say_that_nothing_is_wrong(tmp_path: Path):
+    code = (
+        "import sys; from acp_agent.output.filters import FilterEngine, RuleSource;"
+        f"print(FilterEngine(RuleSource({str(tmp_path / 'filters.toml')!r})).warnings, FilterEngine().warnings,"
+        " 'acp_agent.output.filters.rule_file' in sys.modules)"
+    )
+    probe = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=60)
+    assert probe.stdout.split() == ["()", "()", "False"]

@@ -1,0 +1,57 @@
+"""Sessions that rest: their locks are given back, and another process may go on with them meanwhile (A11.5)."""
+
+from collections.abc import MutableMapping
+from contextlib import suppress
+
+import anyio
+
+from acp_agent.core.conduct import Conduct
+from acp_agent.protocol.errors import RpcError, session_not_found
+from acp_agent.protocol.session import Session
+from acp_agent.protocol.session_hold import SessionHold, asked
+from acp_agent.store.sessions import SessionStore
+
+
+class SessionRest:
+    """Puts them to rest, and has them go on. Whoever calls sees to it that nothing else happens to the session.
+
+    known   all sessions there are
+    store   where they are kept; None where nothing is
+    """
+
+    def __init__(self, known: MutableMapping[str, Session], store: SessionStore | None, hold: SessionHold) -> None:
+        self._known = known
+        self._store = store
+        self._hold = hold
+
+    async def lay_down(self, session: Session) -> None:
+        """Put one to rest that is idle. One that is not kept remembers all of it, and stays ours."""
+        if await session.rest() and self._store is not None:
+            session.story.keep_with(self._store.of(session.id))  # the former holds the conversation in memory
+            self._hold.give_back(session.id)
+
+    async def end(self, session: Session) -> None:
+        """Have one go on, with what others have chosen for it meanwhile. Raises RpcError."""
+        # What is not kept is only here: nobody else can have gone on with it.
+        session.woke(await self._reclaimed(session) if session.story.kept else None)
+
+    async def keep_choice(self, session: Session) -> None:
+        """Write what the user has chosen for one that rests (A7.5).
+
+        Where another process has it open just now, or nothing can be written, that waits until it wakes.
+        """
+        if session.chosen_at_rest and session.story.kept and self._hold.is_free(session.id):
+            with suppress(RpcError):  # the log has it
+                await self.end(session)
+                with anyio.CancelScope(shield=True):  # or nobody else could ever have it
+                    await self.lay_down(session)
+
+    async def _reclaimed(self, session: Session) -> Conduct:
+        """Hold one that rested, while others could do with it what they liked; what is chosen now. Raises RpcError."""
+        assert self._store is not None, "it is kept"
+        async with self._hold.taken(session.id):
+            conduct = await asked(self._store.of(session.id).conduct())
+            if conduct is None:
+                del self._known[session.id]
+                raise session_not_found(session.id)
+            return conduct

@@ -1,0 +1,119 @@
+"""A turn that ends with its session, not with an answer: what the next one knows of it (A6, A13.6, S9.6)."""
+
+import os
+import signal
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from acp_agent.agent import notes
+from acp_agent.cli.editor.frames import text_at
+from tests.e2e.test_taken_up import place
+from tests.fakes.editor import ScriptedEditor, editing
+from tests.fakes.held import PATIENCE
+from tests.fakes.model_script import Script, Step, says
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "sk-ant-api03-" + "Ab1" * 31 + "AA"
+HALF: Step = {"text": ["The key is sk-ant-", SECRET[7:], " and it"], "hang": True}
+SCRIPT: Script = {"^half": [HALF], "^lost": [{"error": {"kind": "auth", "message": "no"}}], "": [says("Hello.")]}
+SAID = ["hello", "Hello.", "half", "The key is [REDACTED:api-key] and it", notes.INTERRUPTED]
+LONG = "hello " * 500
+ENDS = ["killed", "EOF", "closed", "cancelled"]
+
+
+async def ask(editor: ScriptedEditor, session: str, text: str) -> None:
+    """Send a prompt whose answer may never come."""
+    prompt = editor.prompt_params(session, text)
+    await editor.send_line({"jsonrpc": "2.0", "id": "go", "method": "session/prompt", "params": prompt})
+
+
+async def end_in_mid_answer(editor: ScriptedEditor, how: str) -> str:
+    session = await editor.open()
+    await editor.say(session, "hello")
+    await ask(editor, session, "half")
+    await editor.seen(lambda frame: " and it" in str(frame.update.get("content")))
+    match how:
+        case "killed":
+            os.kill(editor.agent.pid, signal.SIGKILL)
+        case "EOF":
+            await editor.agent.close_stdin()
+        case "closed":
+            await editor.ask("session/close", {"sessionId": session})
+        case _:
+            await editor.agent.notify("session/cancel", {"sessionId": session})
+            await editor.answer_to("go")
+    if how in ("killed", "EOF"):
+        await editor.agent.wait()
+    return session
+
+
+async def until_kept(database: Path, text: str) -> None:
+    """Wait until the model's conversation in a database has a text."""
+    with anyio.fail_after(PATIENCE), closing(sqlite3.connect(database)) as connection:
+        while True:
+            if any(text.encode() in body for (body,) in connection.execute("SELECT body FROM messages")):
+                return
+            await anyio.sleep(0.01)  # nothing tells
+
+
+async def known(editor: ScriptedEditor, session: str) -> list[str]:
+    """What the model has of the conversation."""
+    exported: Any = await editor.ask("_acp_agent/session/export", {"sessionId": session})
+    return [part["text"] for message in exported["session"]["messages"] for part in message["parts"]]
+
+
+@pytest.mark.parametrize("how", ENDS)
+async def test_the_model_knows_what_the_user_saw_of_an_answer_and_why_it_has_no_end(tmp_path: Path, how: str) -> None:
+    async with editing(tmp_path, SCRIPT, lawful=False) as editor:
+        session = await end_in_mid_answer(editor, how)
+    async with editing(tmp_path, SCRIPT) as editor:
+        await editor.initialize()
+        for _ in range(3):
+            start = len(editor.recording.frames)
+            await editor.ask("session/load", place(editor, session))
+            told = [text_at(frame.update, "content", "text") for frame in editor.recording.frames[start:]]
+            assert "The key is [REDACTED:api-key] and it" in told
+        await editor.say(session, "hello")
+        said = SAID if how != "cancelled" else [*SAID[:-1], notes.CANCELLED]
+        assert await known(editor, session) == [*said, "hello", "Hello."]
+        assert SECRET[7:] not in editor.told
+    assert [f.name for f in editor.home.data.iterdir() if SECRET[7:].encode() in f.read_bytes()] == []
+
+
+async def test_a_prompt_is_known_to_whoever_goes_on_after_a_kill_before_any_answer(tmp_path: Path) -> None:
+    script: Script = {"hello": [says("Hello.")], "^quiet": [{"hang": True}]}
+    async with editing(tmp_path, script, lawful=False) as editor:
+        session = await editor.open()
+        await ask(editor, session, "quiet")
+        await until_kept(editor.home.data / "acp-agent.db", "quiet")
+        os.kill(editor.agent.pid, signal.SIGKILL)
+        await editor.agent.wait()
+    async with editing(tmp_path, script) as editor:
+        await editor.initialize()
+        await editor.ask("session/load", place(editor, session))
+        await editor.say(session, "hello")
+        assert await known(editor, session) == ["quiet", notes.INTERRUPTED, "hello", "Hello."]
+
+
+async def test_no_turn_that_came_to_its_end_is_said_to_have_been_cut_off(tmp_path: Path) -> None:
+    async with editing(tmp_path, SCRIPT, config="[acp]\nmax_sessions = 1\n") as editor:
+        session = await editor.open()
+        other = await editor.new_session(str(editor.workspace))
+        await editor.say(session, LONG)
+        await editor.say(session, "lost")  # the model fails
+        for _ in range(2):
+            await editor.say(other, "hello")  # the other one rests
+            await editor.say(session, "/status")
+        assert await known(editor, session) == [LONG, "Hello.", "lost"]
+        await editor.say(session, "/compact")
+        for _ in range(2):
+            await editor.ask("session/load", place(editor, session))
+            await editor.say(session, "/status")
+        (summary,) = await known(editor, session)
+        assert summary.startswith("<knowledge ")
