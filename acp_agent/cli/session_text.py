@@ -8,7 +8,7 @@ from typing import TextIO, assert_never
 
 from acp_agent.cli.session_diff import SIGNS, Fate, changed_lines
 from acp_agent.cli.session_story import NO_ANSWER, Call, Item, NoAnswer, Outcome, Said, outcome, story
-from acp_agent.cli.session_words import dollars, seconds, shown, tokens
+from acp_agent.cli.session_words import counted, dollars, seconds, shown, tokens
 from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, UsageChanged, UserMessage
 from acp_agent.core.messages import TextPart
 from acp_agent.core.plan import PlanStatus
@@ -55,8 +55,8 @@ class _Text:
         figures = [
             f"{when(record.created_at)} to {when(record.updated_at)}",
             title(record.model),
-            f"{record.prompts:,} prompts",
-            f"{tally.calls:,} tool calls",
+            counted(record.prompts, "prompt"),
+            counted(tally.calls, "tool call"),
             f"{tokens(tally.usage.context)} tokens",
             "" if tally.cost is None else ("at least " if not tally.complete else "") + dollars(tally.cost),
         ]

@@ -42,3 +42,8 @@ def tokens(count: float) -> str:
     if count < 10_000:
         return f"{count:,.0f}"
     return f"{count / 1000:,.0f}k" if count < 1_000_000 else f"{count / 1e6:,.3g}M"
+
+
+def counted(number: int, thing: str) -> str:
+    """So many of a thing: "1 prompt", "2 prompts"."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"

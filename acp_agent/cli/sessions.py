@@ -6,16 +6,20 @@ import os
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 import anyio
 
 from acp_agent.cli.session_export import destination, export, find_id
 from acp_agent.cli.session_list import Row, first_words, json_row, short_ids, table
+from acp_agent.cli.session_redacted import without_secrets
 from acp_agent.cli.session_text import write_text
 from acp_agent.compose.output import known_secrets, redactor
+from acp_agent.compose.session_texts import redacted
 from acp_agent.config.load import Flags, load
 from acp_agent.config.places import DATA_VARIABLE, database_file, session_locks_file
 from acp_agent.core.errors import AgentError, ConfigError
+from acp_agent.core.redaction import Redact
 from acp_agent.core.sessions import Saved, SessionRecord, Tally
 from acp_agent.core.types import JsonObject
 from acp_agent.store.db import Database
@@ -104,11 +108,13 @@ async def _row(store: SessionStore, record: SessionRecord) -> Row:
 
 
 async def _show(args: argparse.Namespace, store: SessionStore) -> None:
-    """Print one session."""
+    """Print one session; what is read on a screen is without secrets, also of an answer that a kill cut off."""
     saved = await _saved(store, args.id)
     told = store.of(saved.record.id).told()
     if not args.json:
-        await write_text(saved, told, sys.stdout)
+        redact = _redactor(args)
+        saved = replace(saved, record=redacted(saved.record, redact))
+        await write_text(saved, without_secrets(told, redact), sys.stdout)
         return
     async for one in told:
         _print_json(told_object(one))
@@ -116,9 +122,13 @@ async def _show(args: argparse.Namespace, store: SessionStore) -> None:
 
 async def _export(args: argparse.Namespace, store: SessionStore) -> None:
     """Write one session to a file."""
-    saved, loaded = await _saved(store, args.id), load(Flags(config=args.config), os.environ)
-    redact = redactor(loaded, known_secrets(os.environ, loaded.settings.llm.providers), _warn)
-    await export(destination(args, saved.record.id), saved, store.of(saved.record.id), redact)
+    saved = await _saved(store, args.id)
+    await export(destination(args, saved.record.id), saved, store.of(saved.record.id), _redactor(args))
+
+
+def _redactor(args: argparse.Namespace) -> Redact:
+    loaded = load(Flags(config=args.config), os.environ)
+    return redactor(loaded, known_secrets(os.environ, loaded.settings.llm.providers), _warn)
 
 
 # ----------------------------------------------------------------------------------------- delete

@@ -211,8 +211,9 @@ class SessionDesk:
     async def compact(self, focus: str) -> str:
         """Sum the conversation up (L11, manual). Raises ToolError when nothing came of it."""
         told = await self._conversation.compactor.compact(Compaction.MANUAL, focus)
-        if agent := self._conversation.agent:
-            await self._emit(UsageChanged(self._conversation.history.estimate(), agent.provider.context_window))
+        agent = self._conversation.agent
+        if window := agent.provider.context_window if agent else self._models.window():
+            await self._emit(UsageChanged(self._conversation.history.estimate(), window))
         return told
 
     async def clear(self) -> str:

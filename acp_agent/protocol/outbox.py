@@ -146,9 +146,10 @@ class Outbox:
         await self.pen.write((), Care.BESIDE)
         self._retry_soon()
 
-    def end(self) -> None:
-        """What is not kept by now never will be."""
+    async def end(self) -> None:
+        """What is not kept by now never will be: others may write it afterwards."""
         self._ended.set()
+        await self.pen.put_down()
 
     def _retry_soon(self) -> None:
         """What could not be kept is kept as soon as it can be, also when nothing more is told."""

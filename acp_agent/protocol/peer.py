@@ -204,7 +204,10 @@ class Peer:
         asking task is cancelled.
         """
         if isinstance(session_id := params.get("sessionId"), str):
-            await self._before(session_id)
+            with anyio.move_on_after(timeout) as limit:  # the editor may have stopped reading
+                await self._before(session_id)
+            if limit.cancelled_caught:
+                raise NoAnswer(method, timeout or 0)
         if self._ended or self._writer.broken:
             raise ConnectionLost
         self._last_id += 1

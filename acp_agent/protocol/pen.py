@@ -97,6 +97,11 @@ class Pen:
         if on and self._writing is not None:
             self._writing.cancel()
 
+    async def put_down(self) -> None:
+        """Write nothing any more. Waits for the write under way."""
+        async with self._one_at_a_time:
+            self.keeper = None
+
     @property
     def failing(self) -> bool:
         """Whether something waits because the store could not be written."""

@@ -131,18 +131,19 @@ class Session:
         self.languages = None
         self.story.move(cwd)
 
-    async def rest(self) -> bool:
+    async def rest(self, patience: float) -> None:
         """Give back all but what makes the session known. Nothing must be under way; the next prompt wakes it up.
 
-        Whether all is kept. What is not stays in memory: it is nowhere else.
+        It goes on with what is in memory, until `trust_store`. The store is waited for so many seconds.
         """
         self.awake, self._rested = False, True
-        if state := await self._let_go():
+        if state := await self._let_go(patience):
             self._took, history = state.tally or Tally(), state.history or HistoryState()
             self._saved = Saved(self.story.record, replace(self.conduct), self._took, history)
-        if self.story.kept:
-            self._saved = None  # somebody else may go on with it
-        return self.story.kept
+
+    def trust_store(self) -> None:
+        """All is kept, and somebody else may go on with it: it wakes with what is in the store then."""
+        self._saved = None
 
     async def close(self, *, tell: bool = True) -> None:
         """End it: a running prompt is answered `cancelled` (A10.2), what it holds is given back, all is kept (A10).
@@ -153,20 +154,22 @@ class Session:
             await self.turns.close()
             if tell and (took := self._took if self._engine is None else self._engine.state().tally) and took.size:
                 await self._tell_at_once(UsageChanged(took.used, took.size, took.cost))
-            await self._let_go()
+            await self._let_go(inf)
             if tell and self.client.notices and self.story.failing:
                 await self._tell_at_once(Notice(Severity.WARNING, _LOST))
-            self.story.end()
+            await self.story.end()
 
-    async def _let_go(self) -> Change | None:
-        """End the engine; what is to be kept of it."""
+    async def _let_go(self, patience: float) -> Change | None:
+        """End the engine; what is to be kept of it. The store is waited for so many seconds."""
         async with self._engine_lock:
             engine, self._engine = self._engine, None
-        await self.story.settle(patience=inf)
+        await self.story.settle(patience=patience)
+        state = None if engine is None else await engine.kept()
         self.story.follow(None)
-        if engine is None:
+        if engine is None or state is None:
             return None
-        state = engine.state()
+        if self.story.failing:
+            self.story.keep(state)  # nobody gives it any more when that is tried again
         await engine.close()
         return state
 
@@ -267,7 +270,7 @@ class Session:
     async def set_title(self, title: str) -> None:
         """Give the conversation a name, and tell the editor (A18.1); nothing when it may be open elsewhere."""
         if self.awake and not self.turns.closed:
-            self.story.name(title)
+            await self.story.name(title)
             await self.update(self.info())
 
     async def forget(self) -> None:

@@ -6,10 +6,14 @@ from contextlib import suppress
 import anyio
 
 from acp_agent.core.conduct import Conduct
-from acp_agent.protocol.errors import RpcError, session_not_found
+from acp_agent.protocol.errors import RpcError, invalid_request, session_not_found
+from acp_agent.protocol.frames import INTERNAL_ERROR
 from acp_agent.protocol.session import Session
 from acp_agent.protocol.session_hold import SessionHold, asked
 from acp_agent.store.sessions import SessionStore
+
+_MOMENT = 0.5
+"""Seconds the store may hold up a session that is put to rest: others wait for its room."""
 
 
 class SessionRest:
@@ -25,8 +29,14 @@ class SessionRest:
         self._hold = hold
 
     async def lay_down(self, session: Session) -> None:
-        """Put one to rest that is idle. One that is not kept remembers all of it, and stays ours."""
-        if await session.rest() and self._store is not None:
+        """Put one to rest that is idle. One that is not kept remembers all of it, and stays ours until it is."""
+        await session.rest(_MOMENT)
+        self.share(session)
+
+    def share(self, session: Session) -> None:
+        """Let other processes have one that rests, if it is kept."""
+        if self._store is not None and not session.awake and session.story.kept:
+            session.trust_store()
             session.story.keep_with(self._store.of(session.id))  # the former holds the conversation in memory
             self._hold.give_back(session.id)
 
@@ -46,6 +56,19 @@ class SessionRest:
                 with anyio.CancelScope(shield=True):  # or nobody else could ever have it
                     await self.lay_down(session)
 
+    async def make_way(self, before: Session) -> None:
+        """End what was known of a session, all of which is kept. Raises RpcError, and then it is as it was."""
+        async with self._hold.taken(before.id):  # one that rests may be open elsewhere
+            if before.chosen_at_rest and before.story.kept:
+                await self.end(before)
+            await before.story.settle()
+            must_be_idle(before)
+            if not before.story.kept:
+                raise RpcError(INTERNAL_ERROR, "what was said last is not kept yet: the database cannot be written now")
+            del self._known[before.id]
+            await before.close(tell=False)
+        self._hold.give_back(before.id)  # for who takes it at once
+
     async def _reclaimed(self, session: Session) -> Conduct:
         """Hold one that rested, while others could do with it what they liked; what is chosen now. Raises RpcError."""
         assert self._store is not None, "it is kept"
@@ -55,3 +78,9 @@ class SessionRest:
                 del self._known[session.id]
                 raise session_not_found(session.id)
             return conduct
+
+
+def must_be_idle(session: Session | None) -> None:
+    """Raises RpcError where a turn runs."""
+    if session is not None and session.turns.busy:
+        raise invalid_request("the session has a prompt in progress: cancel it first")

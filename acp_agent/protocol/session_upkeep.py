@@ -16,6 +16,7 @@ async def reap(sessions: Sessions) -> None:
     """Put sessions to rest that nobody has used for long (A11.4). Runs for ever; nothing happens at once."""
     while True:
         await anyio.sleep(_TICK)
+        sessions.share_rested()
         seconds = sessions.limits().idle_seconds
         if seconds:
             await sessions.rest_idle(seconds)

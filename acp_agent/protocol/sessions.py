@@ -29,7 +29,7 @@ from acp_agent.protocol.place import Place
 from acp_agent.protocol.session import Session
 from acp_agent.protocol.session_hold import SessionHold, asked
 from acp_agent.protocol.session_opening import Opening, SessionLimits
-from acp_agent.protocol.session_rest import SessionRest
+from acp_agent.protocol.session_rest import SessionRest, must_be_idle
 from acp_agent.protocol.session_room import SessionRoom
 from acp_agent.protocol.take_ups import TakeUps
 from acp_agent.store.session_locks import SessionLocks
@@ -94,7 +94,7 @@ class Sessions:
         Raises RpcError: unknown, a prompt runs in it, another process has it, all there may be are busy.
         """
         if self.store is not None and session_id not in self._acts:
-            _must_be_idle(self._known.get(session_id))  # a prompt that comes right behind has to wait
+            must_be_idle(self._known.get(session_id))  # a prompt that comes right behind has to wait
         with self.take_ups.begun(session_id) as is_known:
             async with self._acts.of(session_id):
                 if self.store is None:
@@ -110,12 +110,12 @@ class Sessions:
         """Within what happens to the session."""
         assert self.store is not None
         before = self._known.get(session_id)
-        _must_be_idle(before)
+        must_be_idle(before)
         if await asked(self.store.find(session_id)) is None:
             raise session_not_found(session_id)
         async with self._room.made(session_id, instead_of=before):
             if before is not None:
-                await self._make_way(before)
+                await self._rest.make_way(before)
             session = await self._opened(session_id, place, client)
             session.awake = False
             session.story.keep(Change(cwd=place.cwd, additional=place.additional))
@@ -159,10 +159,15 @@ class Sessions:
             record = replace(saved.record, cwd=place.cwd, additional=place.additional)
             session = self._open_session(Opening(record, place, client, saved))
             session.story.keep_with(keeper)
+            try:
+                if saved.cut:
+                    with suppress(AgentError):  # the first prompt meets the same and tells
+                        await session.engine()  # it mends what was told, before that is told again
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    await session.close(tell=False)  # before anybody else can have it
+                raise
             self._take(session)
-            if saved.cut:
-                with suppress(AgentError):  # the first prompt meets the same and tells
-                    await session.engine()  # it mends what was told, before that is told again
             return session
 
     # -------------------------------------------------------------------------------------- finding
@@ -216,7 +221,7 @@ class Sessions:
         """Have one work in another folder from its next prompt on (A26). Raises RpcError, also while a prompt runs."""
         async with self._acts.of(session_id):
             session = self.get(session_id)
-            _must_be_idle(session)
+            must_be_idle(session)
             await self._hold.take(session_id)  # it may rest, and another process have it
             session.move(cwd)
             await self._rest.lay_down(session)
@@ -238,6 +243,12 @@ class Sessions:
         for session in self.all():
             if session.turns.used_at < before:
                 await self._room.rest(session)
+
+    def share_rested(self) -> None:
+        """Let other processes have what rests and could not be kept at first, but is by now (A11.5)."""
+        for session in self.all():
+            if session.id not in self._acts:
+                self._rest.share(session)
 
     async def rest_all(self) -> None:
         """Put every session to rest in which no turn runs."""
@@ -278,21 +289,3 @@ class Sessions:
         for old in [*self._known.values()][: max(len(self._known) - _MOST_KNOWN, 0)]:
             if not old.awake and not old.turns.busy and old.story.kept:
                 del self._known[old.id]
-
-    async def _make_way(self, before: Session) -> None:
-        """End what was known of a session, all of which is kept. Raises RpcError, and then it is as it was."""
-        async with self._hold.taken(before.id):  # one that rests may be open elsewhere
-            if before.chosen_at_rest and before.story.kept:
-                await self._rest.end(before)
-            await before.story.settle()
-            _must_be_idle(before)
-            if not before.story.kept:
-                raise RpcError(INTERNAL_ERROR, "what was said last is not kept yet: the database cannot be written now")
-            del self._known[before.id]
-            await before.close(tell=False)
-        self._hold.give_back(before.id)  # for who takes it at once
-
-
-def _must_be_idle(session: Session | None) -> None:
-    if session is not None and session.turns.busy:
-        raise invalid_request("the session has a prompt in progress: cancel it first")

@@ -101,25 +101,26 @@ class Story:
             self._touch(Change(touch=True))
         await self._outbox.flush(within=within, patience=patience)
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """Nothing more is told or kept."""
-        self._outbox.end()
+        await self._outbox.end()
 
     async def look_through(self, cut: Sequence[TextDelta | ThoughtDelta], redact: Redact) -> None:
         """Take the secrets out of messages that were cut off: nobody has looked at more than pieces of them (S9.6)."""
         clean = await to_thread.run_sync(lambda: [replace(each, text=redact(each.text)) for each in cut])
         self._outbox.pen.note(Change(instead=tuple(new for new, old in zip(clean, cut, strict=True) if new != old)))
-        await self._outbox.flush()
+        await self._outbox.save()
 
     def _touch(self, change: Change) -> None:
         """It is used just now, and moves to the head of the list."""
         self.record = replace(self.record, updated_at=max(self.record.updated_at, self._clock()))
         self._outbox.pen.note(change)
 
-    def name(self, title: str) -> None:
-        """Give the conversation a title."""
+    async def name(self, title: str) -> None:
+        """Give the conversation a title, and keep it."""
         self.record = replace(self.record, title=title)
-        self.keep(Change(title=title))
+        self._outbox.pen.note(Change(title=title))
+        await self._outbox.save()
 
     def move(self, cwd: str) -> None:
         """It goes on in another folder. No card is open."""

@@ -248,7 +248,7 @@ async def test_a_session_of_no_folder_is_not_taken_in(world):
 
 async def test_what_an_open_session_has_not_kept_yet_is_told_as_well(world):
     session = await world.session()
-    session.story.name("A name")
+    await session.story.name("A name")
     assert (await world.host.saved(session.id)).record.title == "A name"
 
 

@@ -163,7 +163,7 @@ async def test_what_is_not_kept_when_a_session_ends_is_tried_no_more():
         here.keeper.broken = True
         await here.outbox.tell(STARTED)
         await here.outbox.flush()
-        here.outbox.end()
+        await here.outbox.end()
     tries = here.keeper.tries
     assert here.keeper.kept == []
     assert tries > 0
@@ -176,7 +176,7 @@ async def test_the_last_write_of_a_session_waits_for_others_also_when_that_was_i
         await here.outbox.flush()
         await here.outbox.flush(patience=3.0)
         assert here.keeper.patience[-2:] == [0.0, 3.0]
-        here.outbox.end()
+        await here.outbox.end()
 
 
 async def test_a_flush_in_a_hurry_sends_what_the_store_holds_up_and_keeps_it_later():

@@ -87,6 +87,29 @@ async def test_a_session_that_is_closed_in_an_outage_waits_for_its_end_and_loses
         assert (await here.ask("load", session))["modes"]["currentModeId"] == "ask"
 
 
+async def test_a_session_that_rests_in_an_outage_is_kept_whole_afterwards_and_open_to_others(tmp_path: Path) -> None:
+    async with process(tmp_path, patience=0.05) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        unlock = locked(tmp_path)
+        await here.say(session, "two")
+        await here.sessions.rest_all()
+        assert not here.session(session).story.kept
+        unlock()
+        with anyio.fail_after(10):
+            while not here.session(session).story.kept:
+                await anyio.lowlevel.checkpoint()
+        assert not SessionHold(here.locks).is_free(session)
+        here.sessions.share_rested()
+        assert SessionHold(here.locks).is_free(session)
+        async with process(tmp_path, locking=False) as elsewhere:
+            await elsewhere.ask("load", session)
+            await elsewhere.say(session, "three")
+            assert elsewhere.engine(session).said == ["one", "one!", "two", "two!", "three", "three!"]
+        await here.say(session, "four")
+        assert here.engine(session).said[4:] == ["three", "three!", "four", "four!"], "what others did meanwhile"
+
+
 async def test_a_session_whose_end_cannot_be_kept_says_so_when_it_is_closed(tmp_path: Path) -> None:
     async with process(tmp_path, patience=0.05) as here:
         session = await here.new()

@@ -8,6 +8,10 @@ import anyio.lowlevel
 import pytest
 
 from acp_agent.core.conduct import AutoApprove, Conduct, Mode
+from acp_agent.core.events import TextDelta, UserMessage
+from acp_agent.core.messages import TextPart
+from acp_agent.core.sessions import Change, Tally
+from acp_agent.protocol.session_hold import SessionHold
 from tests.fakes.sessions import holding, process
 from tests.unit.protocol.test_sessions import INVALID, METHODS, NOT_FOUND, usage
 
@@ -113,6 +117,26 @@ async def test_a_session_that_wakes_obeys_what_was_chosen_elsewhere_but_for_what
         kinds = [each["sessionUpdate"] for each in here.updates(session, start)]
         assert {"current_mode_update", "config_option_update"} <= set(kinds)
         assert await mode_of(tmp_path, session) is Mode.ASK
+
+
+async def test_a_load_of_a_session_that_was_cut_off_leaves_nothing_behind_when_it_is_cancelled(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        await here.ask("close", session)
+        cut = Change(told=(UserMessage((TextPart("two"),), "u9"), TextDelta("ha", "a9")), tally=Tally(under_way=True))
+        assert here.store is not None
+        await here.store.of(session).write(cut)
+        for method in ("load", "fork"):
+            here.making, here.being_made = anyio.Event(), anyio.Event()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(here.ask, method, session)
+                await here.being_made.wait()
+                tasks.cancel_scope.cancel()
+            here.making = None
+            assert here.sessions.all() == ()
+            assert await here.listed() == [session]
+            assert SessionHold(here.locks).is_free(session)
 
 
 async def test_a_turn_that_reads_only_does_so_whatever_is_chosen_or_configured_meanwhile(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ async def telling(record: SessionRecord = RECORD) -> AsyncIterator[Told]:
         here = Told(story, warnings=warnings)
         yield here
         await story.settle()
-        story.end()
+        await story.end()
 
 
 @asynccontextmanager
@@ -73,7 +73,7 @@ async def test_what_the_record_says_is_what_the_store_has(tmp_path: Path) -> Non
         here.story.keep_with(store.of("s"))
         await here.story.tell(ASKED)
         await here.story.tell(ASKED)
-        here.story.name("A name")
+        await here.story.name("A name")
         here.story.move("/elsewhere")
         await here.story.settle(touch=True)
         found = await store.find("s")
@@ -171,7 +171,7 @@ async def test_whether_all_is_kept_is_known() -> None:
         await here.story.settle()
         assert here.story.kept
         keeper.held = anyio.Event()
-        here.story.name("A name")
+        here.story.keep(Change(title="A name"))
         await keeper.waiting.wait()
         assert not here.story.kept, "it is being written"
         keeper.held.set()
@@ -190,7 +190,7 @@ async def test_forgetting_removes_what_was_said_and_the_title_and_the_session_go
     async with stored(tmp_path) as store, telling() as here:
         here.story.keep_with(store.of("s"))
         await here.story.tell(ASKED)
-        here.story.name("A name")
+        await here.story.name("A name")
         await here.story.forget()
         assert (here.story.record.title, here.story.record.prompts) == ("", 1)
         await here.story.tell(TextDelta("new", "m"))
