@@ -203,11 +203,7 @@ class Peer:
         that nobody waits any more (one that does not know `$/cancel_request` ignores it), `recall` also when the
         asking task is cancelled.
         """
-        if isinstance(session_id := params.get("sessionId"), str):
-            with anyio.move_on_after(timeout) as limit:  # the editor may have stopped reading
-                await self._before(session_id)
-            if limit.cancelled_caught:
-                raise NoAnswer(method, timeout or 0)
+        await self._until_shown(method, params, timeout)
         if self._ended or self._writer.broken:
             raise ConnectionLost
         self._last_id += 1
@@ -228,6 +224,14 @@ class Peer:
         if pending.response is None:
             raise ConnectionLost if self._ended else NoAnswer(method, timeout or 0)
         return _result(pending.response)
+
+    async def _until_shown(self, method: str, params: JsonObject, timeout: float | None) -> None:
+        """Wait for what was told before in the session, for up to `timeout` seconds: the editor may not be reading."""
+        if isinstance(session_id := params.get("sessionId"), str):
+            with anyio.move_on_after(timeout) as limit:
+                await self._before(session_id)
+            if limit.cancelled_caught:
+                raise NoAnswer(method, timeout or 0)
 
     def tell(self, method: str, params: JsonObject) -> None:
         """Make a request whose answer does not matter, without waiting (terminal/kill, terminal/release)."""

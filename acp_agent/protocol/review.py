@@ -7,7 +7,7 @@ from uuid import uuid4
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.ports import Toolset
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
-from acp_agent.protocol.reviewed_repository import GIT, LOOK, links_objection, list_links, objection
+from acp_agent.protocol.reviewed_repository import GIT, WHERE, look, objection, places
 
 _PATH = re.compile(r"[A-Za-z0-9_./ -]{1,512}")
 _CHANGES = (
@@ -50,12 +50,16 @@ async def review_changes(toolset: Toolset) -> Review | str:
 
     They are git's answer to commands the user gave: these show, pass the gates and are recorded as `/run` is.
     """
-    look = await _run(toolset, LOOK)
-    if problem := _problem(look) or objection(_stdout(look)):
+    where = await _run(toolset, WHERE)
+    if problem := _problem(where):
         return _unseen(problem)
-    links = await _run(toolset, list_links(_stdout(look)))
-    if problem := _problem(links) or links_objection(_stdout(look), _stdout(links)):
+    if _is_clipped(where) or (found := places(_stdout(where))) is None:
+        return _unseen("git does not say clearly where its repository is")
+    looked = await _run(toolset, look(found))
+    if problem := _failure(looked) or objection(found, _exit_code(looked), _stdout(looked)):
         return _unseen(problem)
+    if _is_clipped(looked):
+        return _unseen("what was said of its repository was too long")
     result = await _run(toolset, _CHANGES)
     if problem := _problem(result):
         return _unseen(problem)
@@ -72,12 +76,22 @@ def _stdout(result: ToolResult) -> str:
     return str((result.envelope or {}).get("stdout") or "")
 
 
+def _is_clipped(result: ToolResult) -> bool:
+    return bool((result.envelope or {}).get("truncated"))
+
+
+def _exit_code(result: ToolResult) -> object:
+    return (result.envelope or {}).get("exit_code")
+
+
+def _failure(result: ToolResult) -> str:
+    return "" if result.failure is None else result.failure.message
+
+
 def _problem(result: ToolResult) -> str:
     """Why a command told nothing; empty where it did."""
-    code = (result.envelope or {}).get("exit_code")
-    if result.failure is not None:
-        return result.failure.message
-    return "" if code == 0 else f"git exited with code {code}"
+    code = _exit_code(result)
+    return _failure(result) or ("" if code == 0 else f"git exited with code {code}")
 
 
 def _unseen(why: str) -> str:

@@ -1,104 +1,108 @@
 """Whether git may be asked what has changed in a folder: its repository came with the files, and git obeys it (A17.5).
 
 Two things no option of git switches off: programs that filters and hooks name, which git would run, and folders beyond
-the session's, which git would read and show.
+the session's, which git would read and show. The shell that looks decides, and tells by its exit code alone: what it
+prints is a repository's own words, which clipping, redaction and cleaning may have changed.
 """
 
 import shlex
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from acp_agent.tools.visible import visible
 
 GIT = (
-    "GIT_ALLOW_PROTOCOL= git --no-pager --no-optional-locks"
+    "LC_ALL=C GIT_ALLOW_PROTOCOL= GIT_NO_LAZY_FETCH=1 git --no-pager --no-optional-locks"
     " -c color.ui=false -c color.status=false -c core.fsmonitor=false -c core.hooksPath=/dev/null"
 )
 """No hook, and no protocol: what a partial clone lacks git fetches, by a program the configuration names."""
-_NAMED = r"^(core[.]worktree|filter[.].*[.](clean|process|smudge)|hook[.].*[.]command)$"
-LOOK = (
-    f"{GIT} rev-parse --is-inside-work-tree --show-toplevel --absolute-git-dir"
-    f" && {GIT} worktree list --porcelain"
-    f" && {{ {GIT} config --includes --show-scope --name-only --get-regexp '{_NAMED}' || test $? -eq 1; }}"
-)
-"""Whether we stand in a work tree, which, whose, which ones that repository knows, what its configuration names.
 
-Git runs nothing for that. 1 is its answer where the configuration names none of it.
-"""
-
-_OF_THE_REPOSITORY = frozenset(("local", "worktree"))
+_GREP = "LC_ALL=C grep -a"
+"""In another locale, what is no text there matches nothing."""
+_NO_LINE = f"{_GREP}c '' | {_GREP}qx 0"
+"""Nothing was written: a count, which has to be there, so that a program that fails says no."""
+_OF_THE_REPOSITORY = "^(local|worktree|submodule|unknown)[[:blank:]]"
 """Scopes of a configuration that came with the files. What the user has set for all repositories is his own choice."""
-_IDLE = ("hooks", "modules", "worktrees", "annex", "lfs")
+_NAMED = f"{_OF_THE_REPOSITORY}((filter|hook|lfs[.]extension|lfs[.]customtransfer)[.]|core[.]attributesfile$)"
+"""Programs; of git-lfs, too, which many users have for all repositories. And a file of which git quotes."""
+_KEYS = f"{{ {GIT} config --includes --show-scope --name-only --list || echo local filter.unknown; }}"
+"""A line per key, where git can list them. No key holds a line break: git takes none from a file or the environment."""
+_PLACES = "--path-format=absolute --show-toplevel --git-dir --git-common-dir"
+_IDLE = " -o ".join(f"-path '*/./{name}'" for name in ("hooks", "modules", "worktrees", "annex", "lfs"))
 """What git keeps and does not look at for this. Hooks are often links, and none runs."""
+
+_UNCLEAR, _PROGRAMS, _OUTSIDE, _UNKNOWN, _LINKS, _ALTERNATES = range(81, 87)
+_REASONS = {
+    _UNCLEAR: "git does not say clearly where its repository is",
+    _PROGRAMS: "git would run programs, or read files, this repository's own configuration names",
+    _OUTSIDE: "this repository's own configuration has git look at another folder",
+    _UNKNOWN: "the repository git finds does not know this folder",
+    _LINKS: "links among git's own files may lead anywhere",
+    _ALTERNATES: "this repository takes objects from another one",
+}
+"""What the exit codes of `look` mean. Any but these and 0 is git's or the shell's own."""
 _MOST_NAMED = 3
 _LONGEST = 80  # characters of a name
 
+WHERE = f"{GIT} rev-parse --is-inside-work-tree {_PLACES}"
+"""A line each: whether we stand in a work tree, its folder, git's own, and what work trees share."""
+
 
 @dataclass(frozen=True, slots=True)
-class _Repository:
-    """What LOOK tells. `keys` came with the files; `trees` are the work trees the repository knows."""
+class Places:
+    """What WHERE has told, as far as it can be read: `look` has the shell compare it with what git says."""
 
-    inside: bool
     tree: str
     own: str
-    trees: Sequence[str]
-    keys: Sequence[str]
+    common: str
 
 
-def objection(told: str) -> str:
-    """Why git is not to be asked, by what LOOK has told; empty where it may be."""
+def places(told: str) -> Places | None:
+    """The folders in what WHERE has told; None where it is not that."""
     lines = told.splitlines()
-    if len(lines) < 3:
-        return "git does not say where its repository is"
-    found = _Repository(
-        inside=lines[0] == "true",
-        tree=lines[1],
-        own=lines[2],
-        trees=[line.removeprefix("worktree ") for line in lines[3:] if line.startswith("worktree ")],
-        keys=[*_keys(lines[3:])],
-    )
-    programs = [key for key in found.keys if key != "core.worktree"]
-    if programs:
-        return f"git would run programs this repository's own configuration names ({_named(programs)})"
-    if not found.inside:
-        return f"this repository's own configuration has git look at another folder ({_named([found.tree])})"
-    if not _is_its_own(found):
-        return f"the repository git finds does not know this folder ({_named([found.own])})"
-    return ""
+    return Places(*lines[1:4]) if len(lines) >= 4 else None
 
 
-def list_links(told: str) -> str:
-    """The command that lists links among git's own files, where LOOK has told this."""
-    return f"find {shlex.quote(_own(told))} -type l"
+def look(found: Places) -> str:
+    """The command that exits with 0 where git may be asked; else with the reason's code. Git runs nothing for it.
 
-
-def links_objection(told: str, listed: str) -> str:
-    """Why git is not to be asked, by what LOOK and `list_links` have told: it would follow them."""
-    own = _own(told)
-    idle = tuple(f"{own}/{name}/" for name in _IDLE)
-    links = [line for line in listed.splitlines() if not line.startswith(idle)]
-    return f"links among git's own files may lead anywhere ({_named(links)})" if links else ""
-
-
-def _own(told: str) -> str:
-    """The folder of git's own files, where LOOK has told this."""
-    return told.splitlines()[2]
-
-
-def _keys(lines: Sequence[str]) -> Iterator[str]:
-    for scope, tab, key in (line.partition("\t") for line in lines):
-        if tab and scope in _OF_THE_REPOSITORY:
-            yield key
-
-
-def _is_its_own(found: _Repository) -> bool:
-    """Whether the repository names the work tree, too: a `.git` can name any repository that can be read.
-
-    One of a submodule, which is not kept within it, does so in its configuration.
+    The repository has to know the work tree, too: a `.git` can name any repository that can be read. One of a
+    submodule, which is not kept within it, does so in its configuration. What fails on the way refuses.
     """
-    return found.tree in found.trees or (found.own in found.trees and "core.worktree" in found.keys)
+    tree, own, common = (shlex.quote(place) for place in (found.tree, found.own, found.common))
+    in_tree, in_own = (shlex.quote(f"worktree {place}") for place in (found.tree, found.own))
+    none_named = f"{_KEYS} | {_GREP}ciE '{_NAMED}' | {_GREP}qx 0"
+    named = f"{_KEYS} | {_GREP}iE '{_NAMED}' | cut -f 2 | head -n {_MOST_NAMED}"
+    own_tree = f"{_KEYS} | {_GREP}qiE '{_OF_THE_REPOSITORY}core[.]worktree$'"
+    trees = f"{GIT} worktree list --porcelain | {_GREP}qxF -e"
+    links = f"{{ find {own}/. {common}/. '(' {_IDLE} ')' -prune -o -type l -print || echo unknown; }}"
+    borrowed = " && ".join(f"test ! -e {common}/objects/info/{name}" for name in ("alternates", "http-alternates"))
+    return "\n".join(
+        (
+            f"{GIT} rev-parse {_PLACES} | {_GREP}c '' | {_GREP}qx 3 || exit {_UNCLEAR}",
+            f"{GIT} rev-parse --show-toplevel | {_GREP}qxF -e {tree} || exit {_UNCLEAR}",
+            f"{GIT} rev-parse --path-format=absolute --git-dir | {_GREP}qxF -e {own} || exit {_UNCLEAR}",
+            f"{GIT} rev-parse --path-format=absolute --git-common-dir | {_GREP}qxF -e {common} || exit {_UNCLEAR}",
+            f"{none_named} || {{ {named}; exit {_PROGRAMS}; }}",
+            f"{GIT} rev-parse --is-inside-work-tree | {_GREP}qx true || exit {_OUTSIDE}",
+            f"{trees} {in_tree} || {{ {trees} {in_own} && {own_tree}; }} || exit {_UNKNOWN}",
+            f"{links} | {_NO_LINE} || {{ {links} | sort -u | head -n {_MOST_NAMED}; exit {_LINKS}; }}",
+            f"{borrowed} || exit {_ALTERNATES}",
+        )
+    )
 
 
-def _named(names: Sequence[str]) -> str:
-    shown = ", ".join(f"`{visible(name[:_LONGEST])}`" for name in names[:_MOST_NAMED])
-    return shown + (" and more" if len(names) > _MOST_NAMED else "")
+def objection(found: Places, code: object, told: str) -> str:
+    """Why git is not to be asked, by the exit code of `look`; empty for 0 alone. `told`, its names, is for the eye."""
+    match code:
+        case 0:
+            return ""
+        case int() if code in _REASONS:
+            names = told.splitlines()[:_MOST_NAMED]
+        case _:
+            return f"git exited with code {code}"
+    if code == _OUTSIDE:
+        names = [found.tree]
+    elif code in (_UNKNOWN, _ALTERNATES):
+        names = [found.own]
+    shown = ", ".join(f"`{visible(name[:_LONGEST])}`" for name in names)
+    return _REASONS[code] + (f" ({shown})" if shown else "")
