@@ -118,11 +118,11 @@ class History:
             self._append_assistant(parts)
         self._frozen = None
 
-    def repair(self, failure: ToolFailure) -> None:
-        """Answer every open tool use with `failure`, as happens when a turn ends early (A13.6)."""
+    def repair(self, failure: ToolFailure, known: Mapping[str, ToolResultPart] = {}) -> None:
+        """Answer every open tool use, as happens when a turn ends early (A13.6): by `failure` where none is `known`."""
         if calls := self.open_calls:
-            results = (ToolResultPart(use.id, failure.block(), is_error=True) for use in calls)
-            self.append(Message(Role.USER, tuple(results)))
+            lost = (ToolResultPart(use.id, failure.block(), is_error=True) for use in calls)
+            self.append(Message(Role.USER, tuple(known.get(each.id, each) for each in lost)))
 
     def clear(self) -> None:
         """Forget everything."""

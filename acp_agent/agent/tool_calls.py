@@ -80,7 +80,7 @@ class ToolCalls:
         self._pending = [
             _Pending(
                 use,
-                ToolCall(str(uuid4()), use.name, use.arguments, use.raw_arguments, batch=batch),
+                ToolCall(str(uuid4()), use.name, use.arguments, use.raw_arguments, batch=batch, use_id=use.id),
                 alone=use.name not in harmless,
                 result=received.answered.get(use.id),
                 unseen=use.id in received.unseen,
@@ -114,13 +114,12 @@ class ToolCalls:
 
     def message(self) -> Message:
         """The results as the model reads them."""
-        return Message(
-            Role.USER,
-            tuple(
-                ToolResultPart(use.id, result.text, is_error=result.failure is not None, images=result.images)
-                for use, result in self.outcomes()
-            ),
-        )
+        return Message(Role.USER, tuple(result_part(use.id, result) for use, result in self.outcomes()))
+
+
+def result_part(use_id: str, result: ToolResult) -> ToolResultPart:
+    """A result as the model reads it."""
+    return ToolResultPart(use_id, result.text, is_error=result.failure is not None, images=result.images)
 
 
 async def _run(pending: _Pending, toolset: Toolset) -> None:

@@ -23,7 +23,7 @@ from acp_agent.core.sessions import Saved
 def history_of(saved: Saved, redact: Redact, damaged: Callable[[], None]) -> History:
     """What the model knows of a session that goes on; `damaged` is told where that is not all it knew."""
     said = "".join(each.text for each in saved.cut if isinstance(each, TextDelta))
-    return restored(saved.history, damaged, redact(said) if saved.tally.under_way else None)
+    return restored(saved.history, damaged, redact(said) if saved.tally.under_way else None, saved.ended)
 
 
 class Conversation:

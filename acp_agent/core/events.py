@@ -62,12 +62,16 @@ class ToolProgress:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A call ended, one way or the other. `elapsed` is in seconds, waiting for permission included."""
+    """A call ended, one way or the other. `elapsed` is in seconds, waiting for permission included.
+
+    `use_id` is the model's own id of it, by which its result is found when the rest of the round is lost.
+    """
 
     call_id: str
     name: str
     result: ToolResult
     elapsed: float
+    use_id: str = ""
 
 
 class Severity(StrEnum):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from acp_agent.core.conduct import Conduct
-from acp_agent.core.events import TextDelta, ThoughtDelta, Told
+from acp_agent.core.events import TextDelta, ThoughtDelta, Told, ToolFinished
 from acp_agent.core.messages import Message, Usage
 from acp_agent.core.plan import PlanEntry
 
@@ -98,6 +98,7 @@ class Saved:
     plan    what the user saw of it last
     typed   what he wrote in his prompts himself, oldest first, as far as it is not long ago
     cut     where a turn was under way: the answer and the thought it was telling, as far as it came
+    ended   there: the calls of the model that had ended, oldest first, as far as they are not long ago
     """
 
     record: SessionRecord
@@ -107,6 +108,7 @@ class Saved:
     plan: tuple[PlanEntry, ...] = ()
     typed: tuple[str, ...] = ()
     cut: tuple[TextDelta | ThoughtDelta, ...] = ()
+    ended: tuple[ToolFinished, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,8 +118,8 @@ class CallOrigin(StrEnum):
 class ToolCall:
     """A request to run a tool.
 
-    `id` is ours: a UUID made before anything runs, the only id the editor sees (A19.5). The id the
-    model uses stays in its `ToolUsePart`. `arguments` is None when the model sent something that is
+    `id` is ours: a UUID made before anything runs, the only id the editor sees (A19.5). `use_id` is the one of the
+    model's ToolUsePart, empty where the model did not ask. `arguments` is None when the model sent something that is
     not a JSON object; `raw_arguments` then holds what it sent. Calls the model made in one message share `batch`.
     """
 
@@ -130,6 +130,7 @@ class ToolCall:
     origin: CallOrigin = CallOrigin.MODEL
     batch: str = ""
     phase: Phase = Phase.EXECUTOR
+    use_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ class DynExecutor:
             _log.error("tool call crashed", exc_info=True, tool=invocation.spec.name)
             result = ToolResult.failed(ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, f"internal error: {error!r}"))
         finally:
-            await self._finish(ToolFinished(call.id, invocation.spec.name, result, monotonic() - begun))
+            await self._finish(ToolFinished(call.id, invocation.spec.name, result, monotonic() - begun, call.use_id))
         return result
 
     async def refuse(self, call: ToolCall, result: ToolResult) -> None:
@@ -107,7 +107,7 @@ class DynExecutor:
         await self._emit(self._not_understood(call))
         if self._misunderstood is not None:
             self._misunderstood(call, result, monotonic() - begun)
-        await self._emit(ToolFinished(call.id, call.name, result, monotonic() - begun))
+        await self._emit(ToolFinished(call.id, call.name, result, monotonic() - begun, call.use_id))
 
     async def _understood(self, call: ToolCall) -> tuple[Invocation, Mended | None]:
         """The call, and how its arguments were mended where they were. Raises ToolError or Refused."""

@@ -1,12 +1,16 @@
 """What processes there are and how they hang together: /proc on Linux, psutil elsewhere."""
 
 import os
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 MARK = "ACP_COMMAND_ID"
 """The variable that says which command a process belongs to, however far it has wandered off."""
+
+_LOOK_AGAIN = 0.001
+_MOST_LOOKS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +82,19 @@ class LinuxProcessTable:
         return [int(child) for tid in threads for child in _read(f"/proc/{pid}/task/{tid}/children").split()]
 
     def mark(self, pid: int) -> str | None:
-        prefix = f"{MARK}=".encode()
-        for variable in _read(f"/proc/{pid}/environ").split(b"\0"):
-            if variable.startswith(prefix):
-                return variable[len(prefix) :].decode("utf-8", "replace")
+        """A process that becomes another program has no environment for that moment, and is looked at again."""
+        before = None
+        for _ in range(_MOST_LOOKS):
+            environment = _read(f"/proc/{pid}/environ")
+            if (mark := _mark_in(environment)) is not None:
+                return mark
+            # To have none is nothing strange; to have no arguments either, with a program to run, is to be under way.
+            settled = environment or _read(f"/proc/{pid}/cmdline") or not _is_link(f"/proc/{pid}/exe")
+            if settled and environment == before:
+                return None
+            before = environment if settled else None
+            if not settled:
+                time.sleep(_LOOK_AGAIN)
         return None
 
     def pipes(self, pid: int) -> frozenset[int]:
@@ -106,6 +119,20 @@ def _read(path: str) -> bytes:
             return file.read()
     except OSError:
         return b""
+
+
+def _mark_in(environment: bytes) -> str | None:
+    prefix = f"{MARK}=".encode()
+    marks = (each[len(prefix) :] for each in environment.split(b"\0") if each.startswith(prefix))
+    return next((mark.decode("utf-8", "replace") for mark in marks), None)
+
+
+def _is_link(path: str) -> bool:
+    """Whether a link of /proc leads anywhere: a process that has ended, and one of the kernel, runs no program."""
+    try:
+        return bool(os.readlink(path))
+    except OSError:
+        return False
 
 
 def _names(path: str) -> list[str]:

@@ -142,6 +142,7 @@ class SessionKeeper:
             session_told.last_plan(connection, self._column),
             session_told.typed_last(connection, self._column),
             session_told.told_last(connection, self._column) if took.under_way else (),
+            session_told.ended_last(connection, self._column) if took.under_way else (),
         )
 
     def _readable(self, default: T, body: object) -> T:

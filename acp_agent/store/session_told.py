@@ -4,10 +4,10 @@ import sqlite3
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TypeAlias, cast
 
-from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, Told, UserMessage
+from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, Told, ToolFinished, UserMessage
 from acp_agent.core.plan import PlanEntry
 from acp_agent.core.prompt import typed
 from acp_agent.core.sessions import ToldAt
@@ -27,6 +27,8 @@ _MOST_TYPED = 256 * 1024
 """Characters of the user's own words that are read for what they allow."""
 _MOST_READ = 8 * 1024 * 1024
 """Bytes of prompts that are looked at for them: pictures lie in between."""
+_MOST_ENDED = 256
+"""Calls that are looked at for those of a round that was cut off."""
 _BACKWARDS = "SELECT kind, CAST(body AS BLOB) FROM told WHERE conversation_id = ? ORDER BY seq DESC"
 _NEWEST = "SELECT seq, CAST(body AS BLOB) FROM told WHERE conversation_id = ? AND kind = ? ORDER BY seq DESC"
 _RENEW = "UPDATE told SET body = ? WHERE conversation_id = ? AND seq = ?"
@@ -135,6 +137,13 @@ def told_last(connection: sqlite3.Connection, session: str | bytes) -> tuple[Tex
     for piece in reversed(pieces):
         messages.setdefault(_message(piece), []).append(piece)
     return tuple(each for run in messages.values() if isinstance(each := _joined(run), TextDelta | ThoughtDelta))
+
+
+def ended_last(connection: sqlite3.Connection, session: str | bytes) -> tuple[ToolFinished, ...]:
+    """The model's calls that ended last, oldest first. Raises sqlite3.Error."""
+    with closing(_latest(connection, session, ToolFinished)) as calls:
+        ended = [call for call in islice(calls, _MOST_ENDED) if isinstance(call, ToolFinished) and call.use_id]
+    return tuple(reversed(ended))
 
 
 def _latest(connection: sqlite3.Connection, session: str | bytes, kind: type[Told]) -> Generator[Told | None]:

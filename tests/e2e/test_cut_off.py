@@ -13,9 +13,9 @@ import pytest
 from acp_agent.agent import notes
 from acp_agent.cli.editor.frames import text_at
 from tests.e2e.test_taken_up import place
-from tests.fakes.editor import ScriptedEditor, editing
+from tests.fakes.editor import NOTHING, ScriptedEditor, editing
 from tests.fakes.held import PATIENCE
-from tests.fakes.model_script import Script, Step, says
+from tests.fakes.model_script import Script, Step, says, uses
 
 pytestmark = pytest.mark.anyio
 
@@ -99,6 +99,29 @@ async def test_a_prompt_is_known_to_whoever_goes_on_after_a_kill_before_any_answ
         await editor.ask("session/load", place(editor, session))
         await editor.say(session, "hello")
         assert await known(editor, session) == ["quiet", notes.INTERRUPTED, "hello", "Hello."]
+
+
+async def test_what_the_calls_of_a_round_gave_is_known_though_another_was_killed(tmp_path: Path) -> None:
+    write = ("write_file", {"path": "new.txt", "content": "one\n"})
+    command = ("bash", {"command": "echo $$ > alive; sleep 1000"})
+    script = [uses(write, command), says("Hello.")]
+    async with editing(tmp_path, script, capabilities=NOTHING, lawful=False) as editor:
+        alive = editor.fifo("alive")
+        session = await editor.open()
+        await ask(editor, session, "go")
+        await alive.line()
+        os.kill(editor.agent.pid, signal.SIGKILL)
+        await editor.agent.wait()
+    async with editing(tmp_path, script) as editor:
+        await editor.initialize()
+        await editor.ask("session/load", place(editor, session))
+        await editor.say(session, "hello")
+        exported: Any = await editor.ask("_acp_agent/session/export", {"sessionId": session})
+        wrote, ran, note, prompt = exported["session"]["messages"][2]["parts"]
+        assert "new.txt" in wrote["text"]
+        assert "is_error" not in wrote
+        assert "what came of it is not known" in ran["text"]
+        assert (note["text"], prompt["text"]) == (notes.INTERRUPTED, "hello")
 
 
 async def test_no_turn_that_came_to_its_end_is_said_to_have_been_cut_off(tmp_path: Path) -> None:

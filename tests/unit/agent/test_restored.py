@@ -1,5 +1,7 @@
 """A conversation goes on after the process that had it is gone, and every model accepts it (A6, A13.6)."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,8 +9,11 @@ from hypothesis import strategies as st
 from acp_agent.agent import notes
 from acp_agent.agent.history import History
 from acp_agent.agent.restored import restored
+from acp_agent.core.errors import ToolErrorCategory, ToolFailure
+from acp_agent.core.events import ToolFinished
 from acp_agent.core.messages import Message, Part, Role, TextPart, ThoughtPart, ToolResultPart, ToolUsePart
 from acp_agent.core.sessions import HistoryState
+from acp_agent.core.types import ImagePart, ToolResult
 from tests.unit.agent.conversation_rules import assert_acceptable
 from tests.unit.store.records import MESSAGES
 
@@ -76,6 +81,20 @@ def test_calls_without_results_are_answered_as_interrupted() -> None:
         assert "what came of it is not known" in answer.text
     assert note == TextPart(notes.INTERRUPTED)
     assert history.open_calls == ()
+
+
+def test_calls_that_had_ended_are_answered_by_what_they_gave_and_the_others_as_interrupted() -> None:
+    gave = ToolResult("four lines", images=(ImagePart("aGk=", "image/png"),))
+    failed = ToolResult.failed(ToolFailure(ToolErrorCategory.TIMEOUT, "too slow"))
+    ended = [ToolFinished("c", "bash", failed, 1.0, "0"), ToolFinished("d", "bash", gave, 1.0, "2")]
+    history = restored(HistoryState(WHOLE[:2], 0, 100), cut="", ended=ended)
+    one, two, note = history.messages()[-1].parts
+    assert isinstance(one, ToolResultPart)
+    assert "not known" in one.text
+    assert two == ToolResultPart("2", "four lines", images=gave.images)
+    assert note == TextPart(notes.INTERRUPTED)
+    (answer,) = restored(HistoryState(WHOLE[:4], 0, 100), cut="", ended=[replace(ended[0], use_id="3")]).messages()[-1:]
+    assert answer.parts[0] == ToolResultPart("3", failed.text, is_error=True)
 
 
 @pytest.mark.parametrize("shown", ["", " \n", "I will lo"])

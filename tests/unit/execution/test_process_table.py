@@ -90,3 +90,25 @@ def test_a_process_with_a_misleading_name_is_read_right(tmp_path: Path):
 def test_a_process_is_known_by_the_pipe_it_writes_to(child: "subprocess.Popen[bytes]"):
     assert child.stdout is not None
     assert os.fstat(child.stdout.fileno()).st_ino in LinuxProcessTable().pipes(child.pid)
+
+
+@linux_only
+def test_a_process_keeps_its_mark_while_it_becomes_another_program():
+    table = LinuxProcessTable()
+    for _ in range(30):
+        with subprocess.Popen(
+            ["sh", "-c", "echo up; read go; exec sleep 1000"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={"PATH": os.environ["PATH"], MARK: "12.ab"},
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                assert process.stdout.readline() == b"up\n"
+                process.stdin.write(b"go\n")
+                process.stdin.flush()
+                while not Path(f"/proc/{process.pid}/cmdline").read_bytes().startswith(b"sleep"):
+                    assert table.mark(process.pid) == "12.ab"
+            finally:
+                process.kill()

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from acp_agent.agent.history import History
 from acp_agent.core.conduct import AutoApprove, Conduct, Mode
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, Told, UsageChanged, UserMessage
+from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, Told, ToolFinished, UsageChanged, UserMessage
 from acp_agent.core.messages import Message, Role, TextPart, ToolResultPart, ToolUsePart, Usage
 from acp_agent.core.plan import PlanEntry
 from acp_agent.core.prompt import LinkPart, ResourcePart
 from acp_agent.core.sessions import Change, HistoryState, Keeper, SessionRecord, Tally
+from acp_agent.core.types import ToolResult
 from acp_agent.store import session_told
 from acp_agent.store.conversations import hold
 from acp_agent.store.db import Database
@@ -380,6 +381,19 @@ async def test_what_was_being_told_when_a_turn_was_cut_off_is_found_whole(path):
         saved = await keeper.saved()
         assert saved is not None
         assert saved.cut == (), "the turn came to its end"
+
+
+async def test_the_calls_of_the_model_that_had_ended_are_found_where_a_turn_was_cut_off(path):
+    calls = [ToolFinished(f"c{n}", "bash", ToolResult(str(n)), 0.1, f"use {n}" if n else "") for n in range(400)]
+    async with kept(path) as (_, keeper):
+        await keeper.write(Change([*calls, TextDelta("I ", "a")], tally=Tally(under_way=True)))
+        saved = await keeper.saved()
+        assert saved is not None
+        assert saved.ended == tuple(calls[-256:])
+        await keeper.write(Change(tally=Tally()))
+        saved = await keeper.saved()
+        assert saved is not None
+        assert saved.ended == ()
 
 
 async def test_of_much_that_was_typed_the_latest_is_there(path):
