@@ -12,6 +12,7 @@ from time import monotonic
 from typing import cast
 
 from acp_agent.core import events
+from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.events import Event, EventSink
 from acp_agent.core.ports import Approver, Decision, Question, Toolset
 from acp_agent.core.redaction import Redact
@@ -28,6 +29,8 @@ _PATIENCE = 0.5
 """Seconds the beginning of a line waits for its end, when there is more output then."""
 _MOST_WAITING = 1024
 """Bytes of such a beginning that wait no longer."""
+_TAIL = 8 * 1024
+"""Characters of a cancelled call's output that stay, as many as were shown while it ran."""
 
 
 class RedactedEvents:
@@ -80,7 +83,10 @@ class RedactedEvents:
         rest = live.finish() if live is not None else ""
         if rest:
             await self._emit(events.ToolProgress(event.call_id, output=rest))
-        await self._emit(replace(event, name=self._redactor(event.name), result=self._result(event.result)))
+        result = self._result(event.result)
+        if live is not None and result.failure is not None and result.failure.category is ToolErrorCategory.CANCELLED:
+            result = replace(result, display=live.followed_by(result.shown))
+        await self._emit(replace(event, name=self._redactor(event.name), result=result))
 
     def _result(self, result: ToolResult) -> ToolResult:
         """A result that did not come through the output pipeline: a refusal, or a call nobody could understand."""
@@ -108,6 +114,7 @@ class _Live:
         self._stream = stream
         self._escapes = Escapes()
         self._since: float | None = None  # when the beginning of a line began to wait
+        self._tail = ""  # of what was given
 
     def feed(self, chunk: str, now: float) -> str:
         """What can be shown `now`, in seconds."""
@@ -118,11 +125,20 @@ class _Live:
             given += self._stream.hurry()
         if given or self._since is None:
             self._since = now if self._stream.waiting else None
-        return given
+        return self._given(given)
 
     def finish(self) -> str:
         """The rest."""
-        return self._stream.feed(self._escapes.finish()) + self._stream.finish()
+        return self._given(self._stream.feed(self._escapes.finish()) + self._stream.finish())
+
+    def followed_by(self, words: str) -> str:
+        """The end of what was given, and words: what was seen of a call stays when nothing else comes of it."""
+        seen = self._tail.strip("\n")
+        return f"{seen}\n\n{words}" if seen else words
+
+    def _given(self, text: str) -> str:
+        self._tail = (self._tail + text)[-_TAIL:]
+        return text
 
 
 class RedactedApprover:

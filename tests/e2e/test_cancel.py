@@ -3,7 +3,9 @@
 import anyio
 import pytest
 
+from acp_agent.cli.editor.frames import text_at
 from tests.e2e.model_servers import stalling_model
+from tests.e2e.test_taken_up import place
 from tests.fakes.answers import Holding, never
 from tests.fakes.editor import NOTHING, editing, from_agent
 from tests.fakes.held import Held, processes_ended
@@ -117,6 +119,23 @@ async def test_a_cancel_while_the_terminal_is_being_made_gives_it_back(tmp_path)
         await editor.requested("terminal/release")
         await still_works(editor, session)
         assert not editor.terminals.open
+
+
+async def test_what_a_cancelled_command_had_printed_stays_in_its_card_and_is_told_again(tmp_path):
+    script = [uses(("bash", {"command": "echo one; echo two; sleep 1000"}))]
+    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+        session = await editor.open()
+        async with editor.prompting(session) as turn:
+            await editor.seen(lambda frame: "two" in str(frame.update.get("content")))
+            await editor.cancel(session)
+        assert turn.stop_reason == "cancelled"
+        start = len(editor.recording.frames)
+        await editor.ask("session/close", {"sessionId": session})
+        await editor.ask("session/load", place(editor, session))
+        ends = [each for each in editor.recording.frames if each.update.get("status") == "failed"]
+        live, again = (text_at(end.update, "content", 0, "content", "text") for end in ends)
+        assert editor.recording.frames.index(ends[1]) >= start
+        assert live == again == "```\none\ntwo\n\n[cancelled] operation aborted\n```"
 
 
 async def test_a_cancel_of_a_local_command_kills_its_whole_tree(tmp_path):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import ToolFinished, ToolProgress, ToolStarted
 from acp_agent.core.ports import Decision, Question
 from acp_agent.core.types import ToolKind, ToolResult
@@ -98,6 +99,27 @@ async def test_a_token_written_slowly_is_not_shown():
         await shown.say(character, after=1)
     assert await shown.end() == "a token [REDACTED:token] and more\n"
     assert not any(character in "".join(shown.pieces) for character in (TOKEN[-8:], TOKEN[4:12]))
+
+
+async def test_what_was_seen_of_a_call_stays_when_it_is_cancelled():
+    shown = Shown()
+    await shown.say(f"first line\nthe key is {TOKEN[:9]}")
+    await shown.say(f"{TOKEN[9:]}\nhalf a li")
+    aborted = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] operation aborted"))
+    await shown.sink(ToolFinished("call", "bash", aborted, 1.0))
+    last = shown.events[-1].result.shown
+    assert last == "first line\nthe key is [REDACTED:token]\nhalf a li\n\n[cancelled] operation aborted"
+
+
+async def test_of_much_output_of_a_cancelled_call_the_end_stays():
+    shown = Shown()
+    for n in range(3000):
+        await shown.say(f"line {n}\n")
+    aborted = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] operation aborted"))
+    await shown.sink(ToolFinished("call", "bash", aborted, 1.0))
+    last = shown.events[-1].result.shown
+    assert last.endswith("line 2998\nline 2999\n\n[cancelled] operation aborted")
+    assert len(last) < 9000
 
 
 @pytest.mark.parametrize(
