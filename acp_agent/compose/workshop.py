@@ -88,8 +88,8 @@ class Workshop:
         """Close connections and remove what was written for running commands only."""
         for catalog in (*self._catalogs.values(), *self._outdated):
             await catalog.aclose()
-        await self._database.aclose()
         self._scripts.close()
+        await self._database.aclose()  # last: a slow disk may take until our end
 
     def kill_everything(self, within: float = 1.0) -> None:
         """End every process this one started, in at most `within` seconds. For the way out."""

@@ -33,6 +33,8 @@ _PAUSE = 0.01
 """Seconds between two attempts, for locks that SQLite does not wait for itself."""
 _LEAVE = 0.25
 """Seconds a connection may take to roll back, and to close. One that takes longer is left to end by itself."""
+_END = 5.0
+"""Seconds it may take to close when no other comes after it: Python would wait for its thread anyway."""
 _ATTEMPTS = 10
 
 
@@ -123,12 +125,12 @@ class _Lane:
         if self._connection is not None and not await _settled(self._connection):
             await self.drop()
 
-    async def drop(self) -> None:
+    async def drop(self, within: float = _LEAVE) -> None:
         """Close the connection, breaking off what is under way, after which it and its thread are gone."""
         connection, self._connection, self._made = self._connection, None, None
         if connection is not None:
             await _settled(connection)
-            with anyio.move_on_after(_LEAVE, shield=True), suppress(sqlite3.Error, ValueError):
+            with anyio.move_on_after(within, shield=True), suppress(sqlite3.Error, ValueError):
                 await connection.close()
 
 
@@ -200,10 +202,10 @@ class Database:
                 await self._writer.empty_log()
 
     async def aclose(self) -> None:
-        """Close, within a second. What is under way is rolled back and fails, and so does all that comes after."""
+        """Close, at once where the disk does. What is under way is rolled back and fails, and so does all after it."""
         self._closed = True
-        await self._reader.drop()
-        await self._writer.drop()  # the last to go writes the log back
+        await self._reader.drop(_END)
+        await self._writer.drop(_END)  # the last to go writes the log back
 
     async def _transaction(
         self, lane: _Lane, begin: str, work: Work[T], *, durable: bool = True, patience: float | None = None

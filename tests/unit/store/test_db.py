@@ -22,6 +22,8 @@ import pytest
 
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.store import db_opening
+from acp_agent.store.db import Database
+from acp_agent.store.db_connection import Connection
 from acp_agent.store.network_file_system import network_file_system
 from acp_agent.store.schema import MIGRATIONS, VERSION, migrate
 from tests.unit.store.databases import CONVERSATIONS, add, integrity, opened, others, query
@@ -361,6 +363,35 @@ async def test_closing_ends_what_is_under_way_and_all_that_follows_says_so(path)
         await database.aclose()
     async with opened(path) as database:
         assert await database.read(CONVERSATIONS) == []
+
+
+async def test_closing_waits_for_a_disk_that_takes_its_time(path, monkeypatch):
+    begun, disk = threading.Event(), threading.Event()
+    close = Connection.close
+
+    def slow(connection: Connection) -> None:
+        begun.set()
+        disk.wait()
+        close(connection)
+
+    monkeypatch.setattr(Connection, "close", slow)
+    database = Database(str(path), print)
+    await database.write(add("a"))
+    closed = anyio.Event()
+
+    async def end() -> None:
+        await database.aclose()
+        closed.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(end)
+        await anyio.to_thread.run_sync(begun.wait)
+        with anyio.move_on_after(0.4):  # longer than a connection has that another one follows
+            await closed.wait()
+        early = closed.is_set()
+        disk.set()
+        await closed.wait()
+    assert not early
 
 
 async def test_closing_while_the_file_is_being_opened_leaves_nothing_open(path):
