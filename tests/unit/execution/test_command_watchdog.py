@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -36,7 +36,8 @@ def shell(command: str, mark: str = OURS) -> Generator["subprocess.Popen[bytes]"
         try:
             yield process
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # whoever looks after orphans may have reaped it
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 @linux_only
