@@ -98,7 +98,7 @@ class Saved:
     plan    what the user saw of it last
     typed   what he wrote in his prompts himself, oldest first, as far as it is not long ago
     cut     where a turn was under way: the answer and the thought it was telling, as far as it came
-    ended   there: the calls of the model that had ended, oldest first, as far as they are not long ago
+    ended   there: the calls of the model in it that had ended, oldest first, as far as they are not long ago
     """
 
     record: SessionRecord

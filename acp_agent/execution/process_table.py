@@ -10,7 +10,7 @@ MARK = "ACP_COMMAND_ID"
 """The variable that says which command a process belongs to, however far it has wandered off."""
 
 _LOOK_AGAIN = 0.001
-_MOST_LOOKS = 100
+_MOST_LOOKS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +63,12 @@ class LinuxProcessTable:
     def __init__(self, *, children_files: bool | None = None) -> None:
         own = f"/proc/self/task/{os.getpid()}/children"
         self._children_files = os.path.exists(own) if children_files is None else children_files
+        self._bare = dict[int, bytes]()  # processes that have wiped out their arguments, and when they were started
 
     def status(self, pid: int) -> Status | None:
-        line = _read(f"/proc/{pid}/stat")
-        if not line:
+        if not (fields := _fields(pid)):
             return None
-        # The name may hold anything, blanks and brackets too; the fields come after its last bracket.
-        state, parent, _group, session, *_ = line[line.rindex(b")") + 2 :].split()
+        state, parent, _group, session, *_ = fields
         return Status(pid, int(parent), int(session), zombie=state in (b"Z", b"X"))
 
     def children(self, pid: int) -> list[int]:
@@ -90,11 +89,12 @@ class LinuxProcessTable:
                 return mark
             # To have none is nothing strange; to have no arguments either, with a program to run, is to be under way.
             settled = environment or _read(f"/proc/{pid}/cmdline") or not _is_link(f"/proc/{pid}/exe")
-            if settled and environment == before:
+            if (settled and environment == before) or self._bare.get(pid) == _since(pid):
                 return None
             before = environment if settled else None
             if not settled:
                 time.sleep(_LOOK_AGAIN)
+        self._bare[pid] = _since(pid)
         return None
 
     def pipes(self, pid: int) -> frozenset[int]:
@@ -119,6 +119,18 @@ def _read(path: str) -> bytes:
             return file.read()
     except OSError:
         return b""
+
+
+def _fields(pid: int) -> list[bytes]:
+    """Of a process: its state, and what follows. Empty when it is gone."""
+    line = _read(f"/proc/{pid}/stat")
+    # The name may hold anything, blanks and brackets too; the fields come after its last bracket.
+    return line[line.rindex(b")") + 2 :].split() if line else []
+
+
+def _since(pid: int) -> bytes:
+    """When it was started, which tells it from another one with its number. Empty when it is gone."""
+    return b"".join(_fields(pid)[19:20])
 
 
 def _mark_in(environment: bytes) -> str | None:

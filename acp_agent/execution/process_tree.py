@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import cache
 
 from acp_agent.execution.process_signals import pidfd_works, reap, signal_and_wait
 from acp_agent.execution.process_table import LinuxProcessTable, ProcessTable, Status, descendants
@@ -48,8 +49,9 @@ def _prctl(option: int, argument: int) -> None:
     ctypes.CDLL(None).prctl(ctypes.c_int(option), *map(ctypes.c_ulong, (argument, 0, 0, 0)))
 
 
+@cache
 def system_table() -> ProcessTable:
-    """The process table of this system."""
+    """The process table of this system, one for all: it remembers what it looked at in vain."""
     if sys.platform == "linux":
         return LinuxProcessTable()
     from acp_agent.execution.psutil_table import PsutilProcessTable  # noqa: PLC0415 - 25 ms that Linux need not pay

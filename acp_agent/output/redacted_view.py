@@ -19,7 +19,7 @@ from acp_agent.core.redaction import Redact
 from acp_agent.core.types import Json, JsonObject, Location, ToolCall, ToolResult, ToolSpec
 from acp_agent.output.markdown_images import defused
 from acp_agent.output.redaction import RedactionStream, Redactor
-from acp_agent.output.sanitize import Escapes
+from acp_agent.output.sanitize import Escapes, sanitize
 
 _BOUNDS = re.compile(r"([\n⏎]|\\[nr]|-{2,}[ ]?(?:BEGIN|END)[ ][A-Z0-9 ]{1,60}-{2,})")
 """Line ends, written out ones too, and the two ends of a key."""
@@ -85,7 +85,8 @@ class RedactedEvents:
             await self._emit(events.ToolProgress(event.call_id, output=rest))
         result = self._result(event.result)
         if live is not None and result.failure is not None and result.failure.category is ToolErrorCategory.CANCELLED:
-            result = replace(result, display=live.followed_by(result.shown))
+            seen = self._redactor(live.seen())  # once more: what stood on a line that was overwritten in pieces
+            result = replace(result, display=f"{seen}\n\n{result.shown}" if seen else result.shown)
         await self._emit(replace(event, name=self._redactor(event.name), result=result))
 
     def _result(self, result: ToolResult) -> ToolResult:
@@ -115,6 +116,7 @@ class _Live:
         self._escapes = Escapes()
         self._since: float | None = None  # when the beginning of a line began to wait
         self._tail = ""  # of what was given
+        self._is_cut = False  # whether that is not all
 
     def feed(self, chunk: str, now: float) -> str:
         """What can be shown `now`, in seconds."""
@@ -131,13 +133,18 @@ class _Live:
         """The rest."""
         return self._given(self._stream.feed(self._escapes.finish()) + self._stream.finish())
 
-    def followed_by(self, words: str) -> str:
-        """The end of what was given, and words: what was seen of a call stays when nothing else comes of it."""
-        seen = self._tail.strip("\n")
-        return f"{seen}\n\n{words}" if seen else words
+    def seen(self) -> str:
+        """The end of what was given, as a terminal shows it: it stays when nothing else comes of a call."""
+        tail = sanitize(self._tail).strip("\n")
+        if not self._is_cut:
+            return tail
+        _, _, whole_lines = tail.partition("\n")
+        return f"…\n{whole_lines or tail}"
 
     def _given(self, text: str) -> str:
-        self._tail = (self._tail + text)[-_TAIL:]
+        whole = self._tail + text
+        self._tail = whole[-_TAIL:]
+        self._is_cut |= len(whole) > _TAIL
         return text
 
 

@@ -13,6 +13,7 @@ from acp_agent.tools.visible import visible
 GIT = (
     "LC_ALL=C GIT_ALLOW_PROTOCOL= GIT_NO_LAZY_FETCH=1 git --no-pager --no-optional-locks"
     " -c color.ui=false -c color.status=false -c core.fsmonitor=false -c core.hooksPath=/dev/null"
+    " -c core.untrackedCache=false"
 )
 """No hook, and no protocol: what a partial clone lacks git fetches, by a program the configuration names."""
 
@@ -22,15 +23,22 @@ _NO_LINE = f"{_GREP}c '' | {_GREP}qx 0"
 """Nothing was written: a count, which has to be there, so that a program that fails says no."""
 _OF_THE_REPOSITORY = "^(local|worktree|submodule|unknown)[[:blank:]]"
 """Scopes of a configuration that came with the files. What the user has set for all repositories is his own choice."""
-_NAMED = f"{_OF_THE_REPOSITORY}((filter|hook|lfs[.]extension|lfs[.]customtransfer)[.]|core[.]attributesfile$)"
-"""Programs; of git-lfs, too, which many users have for all repositories. And a file of which git quotes."""
+_NAMED = (
+    f"{_OF_THE_REPOSITORY}((filter|hook|lfs[.]extension|lfs[.]customtransfer)[.]"
+    "|core[.](attributes|excludes)file$|diff[.]orderfile$)"
+)
+"""Programs; of git-lfs, too, which many users have for all repositories. And files of which git tells something."""
 _KEYS = f"{{ {GIT} config --includes --show-scope --name-only --list || echo local filter.unknown; }}"
 """A line per key, where git can list them. No key holds a line break: git takes none from a file or the environment."""
+_INDEX = f"{{ {GIT} ls-files --full-name -- :/ || echo ..; }}"
+"""A name per line, in quotes where it is an odd one. git believes its index, also where an entry is no file of ours."""
+_ASTRAY = '(^"?|/)([.][.]?|[.]git)?(/|"?$)'
+"""A part of a name that leads out of the work tree, or among git's own files."""
 _PLACES = "--path-format=absolute --show-toplevel --git-dir --git-common-dir"
 _IDLE = " -o ".join(f"-path '*/./{name}'" for name in ("hooks", "modules", "worktrees", "annex", "lfs"))
 """What git keeps and does not look at for this. Hooks are often links, and none runs."""
 
-_UNCLEAR, _PROGRAMS, _OUTSIDE, _UNKNOWN, _LINKS, _ALTERNATES = range(81, 87)
+_UNCLEAR, _PROGRAMS, _OUTSIDE, _UNKNOWN, _LINKS, _ALTERNATES, _STRAYS = range(81, 88)
 _REASONS = {
     _UNCLEAR: "git does not say clearly where its repository is",
     _PROGRAMS: "git would run programs, or read files, this repository's own configuration names",
@@ -38,6 +46,7 @@ _REASONS = {
     _UNKNOWN: "the repository git finds does not know this folder",
     _LINKS: "links among git's own files may lead anywhere",
     _ALTERNATES: "this repository takes objects from another one",
+    _STRAYS: "this repository counts files elsewhere among its own",
 }
 """What the exit codes of `look` mean. Any but these and 0 is git's or the shell's own."""
 _MOST_NAMED = 3
@@ -76,6 +85,7 @@ def look(found: Places) -> str:
     trees = f"{GIT} worktree list --porcelain | {_GREP}qxF -e"
     links = f"{{ find {own}/. {common}/. '(' {_IDLE} ')' -prune -o -type l -print || echo unknown; }}"
     borrowed = " && ".join(f"test ! -e {common}/objects/info/{name}" for name in ("alternates", "http-alternates"))
+    none_astray = f"{_INDEX} | {_GREP}ciE '{_ASTRAY}' | {_GREP}qx 0"
     return "\n".join(
         (
             f"{GIT} rev-parse {_PLACES} | {_GREP}c '' | {_GREP}qx 3 || exit {_UNCLEAR}",
@@ -87,6 +97,7 @@ def look(found: Places) -> str:
             f"{trees} {in_tree} || {{ {trees} {in_own} && {own_tree}; }} || exit {_UNKNOWN}",
             f"{links} | {_NO_LINE} || {{ {links} | sort -u | head -n {_MOST_NAMED}; exit {_LINKS}; }}",
             f"{borrowed} || exit {_ALTERNATES}",
+            f"{none_astray} || {{ {_INDEX} | {_GREP}iE '{_ASTRAY}' | head -n {_MOST_NAMED}; exit {_STRAYS}; }}",
         )
     )
 

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import groupby, islice
 from typing import TypeAlias, cast
@@ -27,8 +27,8 @@ _MOST_TYPED = 256 * 1024
 """Characters of the user's own words that are read for what they allow."""
 _MOST_READ = 8 * 1024 * 1024
 """Bytes of prompts that are looked at for them: pictures lie in between."""
-_MOST_ENDED = 256
-"""Calls that are looked at for those of a round that was cut off."""
+_MOST_LOOKED_AT = 2048
+"""Events that are looked at for the calls of a round that was cut off."""
 _BACKWARDS = "SELECT kind, CAST(body AS BLOB) FROM told WHERE conversation_id = ? ORDER BY seq DESC"
 _NEWEST = "SELECT seq, CAST(body AS BLOB) FROM told WHERE conversation_id = ? AND kind = ? ORDER BY seq DESC"
 _RENEW = "UPDATE told SET body = ? WHERE conversation_id = ? AND seq = ?"
@@ -140,10 +140,26 @@ def told_last(connection: sqlite3.Connection, session: str | bytes) -> tuple[Tex
 
 
 def ended_last(connection: sqlite3.Connection, session: str | bytes) -> tuple[ToolFinished, ...]:
-    """The model's calls that ended last, oldest first. Raises sqlite3.Error."""
-    with closing(_latest(connection, session, ToolFinished)) as calls:
-        ended = [call for call in islice(calls, _MOST_ENDED) if isinstance(call, ToolFinished) and call.use_id]
+    """The model's calls that ended since the last prompt, oldest first. Raises sqlite3.Error.
+
+    Before it a call may have had the id of a later one: a conversation that was summed up has forgotten its ids.
+    """
+    ended: list[ToolFinished] = []
+    with closing(connection.execute(_BACKWARDS, (session,))) as cursor:
+        for kind, body in islice(cast("Iterator[tuple[str, bytes]]", cursor), _MOST_LOOKED_AT):
+            if kind == kind_of(UserMessage):
+                break
+            if kind == kind_of(ToolFinished) and (call := _call(body)) is not None:
+                ended.append(call)
     return tuple(reversed(ended))
+
+
+def _call(body: bytes) -> ToolFinished | None:
+    """The end of a call the model made; None for another's, and for what cannot be read."""
+    with suppress(ValueError):
+        event = told_of(kind_of(ToolFinished), body)
+        return event if isinstance(event, ToolFinished) and event.use_id else None
+    return None
 
 
 def _latest(connection: sqlite3.Connection, session: str | bytes, kind: type[Told]) -> Generator[Told | None]:

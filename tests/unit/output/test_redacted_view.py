@@ -1,5 +1,7 @@
 """What a session shows while a call runs."""
 
+import re
+
 import pytest
 
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
@@ -111,6 +113,19 @@ async def test_what_was_seen_of_a_call_stays_when_it_is_cancelled():
     assert last == "first line\nthe key is [REDACTED:token]\nhalf a li\n\n[cancelled] operation aborted"
 
 
+async def test_of_a_cancelled_call_that_overwrites_its_line_the_last_stays_and_no_secret_in_pieces():
+    shown = Shown()
+    for percent in range(50):
+        await shown.say(f"\r{percent}% done")
+    await shown.say(f"\r{TOKEN[:20]}", after=1)
+    await shown.say(f"\x1b[20C{TOKEN[20:]}", after=1)
+    aborted = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] operation aborted"))
+    await shown.sink(ToolFinished("call", "bash", aborted, 1.0))
+    last = shown.events[-1].result.shown
+    assert "% done" not in last
+    assert TOKEN[4:12] not in last
+
+
 async def test_of_much_output_of_a_cancelled_call_the_end_stays():
     shown = Shown()
     for n in range(3000):
@@ -118,6 +133,7 @@ async def test_of_much_output_of_a_cancelled_call_the_end_stays():
     aborted = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, "[cancelled] operation aborted"))
     await shown.sink(ToolFinished("call", "bash", aborted, 1.0))
     last = shown.events[-1].result.shown
+    assert re.match(r"…\nline \d+\nline \d+\n", last)
     assert last.endswith("line 2998\nline 2999\n\n[cancelled] operation aborted")
     assert len(last) < 9000
 

@@ -383,13 +383,19 @@ async def test_what_was_being_told_when_a_turn_was_cut_off_is_found_whole(path):
         assert saved.cut == (), "the turn came to its end"
 
 
-async def test_the_calls_of_the_model_that_had_ended_are_found_where_a_turn_was_cut_off(path):
-    calls = [ToolFinished(f"c{n}", "bash", ToolResult(str(n)), 0.1, f"use {n}" if n else "") for n in range(400)]
+def ended(call_id: str, use_id: str) -> ToolFinished:
+    return ToolFinished(call_id, "bash", ToolResult(call_id), 0.1, use_id)
+
+
+async def test_the_calls_of_a_turn_that_was_cut_off_are_found_and_none_of_an_earlier_one_with_the_same_id(path):
+    prompt = UserMessage((TextPart("go"),), "u")
+    earlier, mine, one, two = (ended("a", "call_0"), ended("b", ""), ended("c", "call_0"), ended("d", "call_1"))
     async with kept(path) as (_, keeper):
-        await keeper.write(Change([*calls, TextDelta("I ", "a")], tally=Tally(under_way=True)))
+        told: list[Told] = [prompt, earlier, prompt, one, mine, two, TextDelta("I ", "a")]
+        await keeper.write(Change(told, tally=Tally(under_way=True)))
         saved = await keeper.saved()
         assert saved is not None
-        assert saved.ended == tuple(calls[-256:])
+        assert saved.ended == (one, two)
         await keeper.write(Change(tally=Tally()))
         saved = await keeper.saved()
         assert saved is not None

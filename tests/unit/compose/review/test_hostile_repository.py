@@ -1,5 +1,6 @@
 """/review runs nothing a repository names, and shows nothing from beyond it (A17.5)."""
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -150,8 +151,10 @@ MANY = b"[core]\n" + b"\tbare = false\n" * 20_000
         MANY + b'[filter "x"]\n\tclean = %s\n' + MANY,
         b'[lfs "extension.x"]\n\tclean = %s\n',
         b"[core]\n\tattributesFile = %s\n",
+        b"[core]\n\texcludesFile = %s\n",
+        b"[diff]\n\torderFile = %s\n",
     ],
-    ids=["no text", "upper case", "controls", "among thousands", "git-lfs", "attributes"],
+    ids=["no text", "upper case", "controls", "among thousands", "git-lfs", "attributes", "excludes", "order"],
 )
 async def test_no_spelling_of_a_key_hides_it(live: LiveSession, tmp_path: Path, section: bytes):
     marks = tmp_path / "marks"
@@ -189,3 +192,28 @@ async def test_a_folder_with_a_line_break_in_its_name_does_not_stand_for_another
     (live.work / "own").mkdir()
     (live.work / ".git").write_text("gitdir: own\nfiles\n")
     assert "does not say clearly" in str(await review_changes(live.tools))
+
+
+@pytest.mark.parametrize(
+    "name", ["../private/a.txt", "{private}/a.txt", "x/../../private/a.txt", ".git/config", "x\n/../y"]
+)
+@pytest.mark.parametrize("within", [False, True], ids=["the folder", "a folder within"])
+async def test_what_the_index_says_to_be_elsewhere_is_not_shown(
+    live: LiveSession, tmp_path: Path, name: str, within: bool
+):
+    top = tmp_path if within else live.work
+    elsewhere(tmp_path / "private")
+    entry = name.format(private=tmp_path / "private").encode()
+    stand_in = b"a" * (len(entry) - 2) + b"/b"
+    (top / stand_in.decode()).parent.mkdir()
+    (top / stand_in.decode()).write_text("old\n")
+    (live.work / "b.txt").write_text("one\n")
+    repository(top)
+    index = top / ".git" / "index"
+    told = index.read_bytes()[:-20]
+    assert stand_in in told
+    told = told.replace(stand_in, entry)
+    index.write_bytes(told + hashlib.sha1(told, usedforsecurity=False).digest())  # git believes what the sum says
+    answer = str(await review_changes(live.tools))
+    assert SECRET not in answer
+    assert "counts files elsewhere among its own" in answer
