@@ -287,7 +287,13 @@ async def test_no_zombie_and_no_descriptor_is_left(terminal: LocalTerminal, tmp_
         await run(terminal, command, tmp_path)
     await run(terminal, "sleep 1000", tmp_path, timeout=0.1)
     assert len(os.listdir("/dev/fd")) == before
-    assert zombies() <= others
+    with anyio.fail_after(
+        20
+    ):  # one that died while its shell did, unseen, is anybody's: it is reaped some seconds later
+        while True:
+            if zombies() <= others:
+                break
+            await anyio.sleep(0.05)  # nothing tells
 
 
 # ----------------------------------------------------------------------------------- a lot of output
