@@ -8,6 +8,7 @@ from itertools import groupby
 from uuid import uuid4
 
 import anyio
+import anyio.lowlevel
 
 from acp_agent.agent.offer import Received
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
@@ -123,6 +124,7 @@ def result_part(use_id: str, result: ToolResult) -> ToolResultPart:
 
 
 async def _run(pending: _Pending, toolset: Toolset) -> None:
+    await anyio.lowlevel.checkpoint_if_cancelled()
     pending.started = True
     pending.result = await toolset.run(pending.call)
 

@@ -76,7 +76,9 @@ class Assembly:
         session.redact = self._redactor
         self._emit = RedactedEvents(session.emit, self._redactor)
         self._models = SessionModels(workshop.catalog, self.in_force, self._redactor, self._tell, self._chosen)
-        self._elicitor = session_elicitor(peer, session.id, session.client, self._redactor, loaded.settings.acp)
+        self._elicitor = session_elicitor(
+            peer, session.id, session.client, self._redactor, loaded.settings.acp, lambda: session.turns.going_on
+        )
         session.languages = languages(peer, session, loaded)
         patience = loaded.settings.acp.question_timeout_secs
         approver = RedactedApprover(EditorApprover(peer, session.id, session.paths, patience), self._redactor)

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import anyio.lowlevel
+
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import CommandSubject, ToolResult
@@ -21,7 +23,9 @@ class RunTool:
         """Raises what is a bug in the tool; the front door tells it.
 
         An operating system's error that met no seam on its way has its category all the same (L6.3), and names no path.
+        A call of a cancelled turn does not begin: a tool may start something before it waits for the first time.
         """
+        await anyio.lowlevel.checkpoint_if_cancelled()
         try:
             return await invocation.run(self._context_for(invocation))
         except (ToolError, Refused) as error:

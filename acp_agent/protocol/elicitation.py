@@ -5,7 +5,7 @@ asked; everything else, no answer included, is CANCEL.
 """
 
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
@@ -39,14 +39,25 @@ class EditorElicitor:
 
     redact    takes secrets out of what is shown
     timeout   seconds a question stands once it is shown; 0 for as long as whoever asks lives
+    wanted    whether the answer still matters. An MCP server asks from a task of its own, which hears of a cancelled
+              turn later than the turn itself does
     """
 
-    def __init__(self, peer: Peer, session_id: str, client: Client, redact: Redact, timeout: float = 0) -> None:
+    def __init__(
+        self,
+        peer: Peer,
+        session_id: str,
+        client: Client,
+        redact: Redact,
+        timeout: float = 0,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._peer = peer
         self._session_id = session_id
         self._client = client
         self._redact = redact
         self._timeout = timeout
+        self._wanted = wanted
         self._turn = anyio.Lock(fast_acquire=True)
         self._waiting = 0
         self._open: list[str] = []
@@ -104,9 +115,10 @@ class EditorElicitor:
             with self._in_line():
                 await self._turn.acquire()
             try:
-                return await self._peer.request(
+                answer = await self._peer.request(
                     "elicitation/create", params, timeout=self._timeout or None, withdraw=True, recall=True
                 )
+                return answer if self._wanted() else None
             finally:
                 self._turn.release()
         except RpcError:  # NoAnswer and ConnectionLost among them

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.log import Log
@@ -202,6 +203,8 @@ class Peer:
         asker gave up goes to `on_late` when it is a result, and is dropped otherwise. `withdraw` tells the editor
         that nobody waits any more (one that does not know `$/cancel_request` ignores it), `recall` also when the
         asking task is cancelled.
+
+        The order of the editor's messages decides: an answer that follows the cancellation of the asking task is late.
         """
         await self._until_shown(method, params, timeout)
         if self._ended or self._writer.broken:
@@ -214,6 +217,11 @@ class Peer:
         try:
             with limit:
                 await pending.done.wait()
+            await anyio.lowlevel.checkpoint_if_cancelled()
+        except anyio.get_cancelled_exc_class():
+            if pending.response is not None and pending.response.error is None and on_late is not None:
+                on_late(pending.response.result)
+            raise
         finally:
             del self._pending[request_id]
             if pending.response is None:

@@ -191,6 +191,7 @@ class Sessions:
 
     async def close(self, session_id: str) -> None:
         """End one; it can be loaded again. Raises RpcError for one that is not known here (A10.5)."""
+        self._abandon(session_id)
         async with self._acts.of(session_id):  # it may be about to become known
             session = self.get(session_id)
             del self._known[session_id]
@@ -201,6 +202,7 @@ class Sessions:
 
     async def delete(self, session_id: str) -> bool:
         """End one and remove all that is kept of it; whether there was any. Raises RpcError (A10.6)."""
+        self._abandon(session_id)
         async with self._acts.of(session_id):
             session = self._known.get(session_id)
             if session is None and (self.store is None or await asked(self.store.find(session_id)) is None):
@@ -225,6 +227,11 @@ class Sessions:
             await self._hold.take(session_id)  # it may rest, and another process have it
             session.move(cwd)
             await self._rest.lay_down(session)
+
+    def _abandon(self, session_id: str) -> None:
+        """End its turn now: an answer of the editor behind the request must not let anything run."""
+        if session := self.find(session_id):
+            session.turns.abandon()
 
     def cancel_all(self) -> None:
         """The editor is gone: end every turn."""

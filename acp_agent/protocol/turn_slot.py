@@ -33,6 +33,11 @@ class TurnSlot:
         """Whether a turn runs."""
         return self._scope is not None
 
+    @property
+    def going_on(self) -> bool:
+        """Whether a turn runs that nobody has cancelled."""
+        return self._scope is not None and not self._scope.cancel_called
+
     async def run(self, turn: Callable[[], Awaitable[Answer]], settle: Callable[[bool], Awaitable[None]]) -> Answer:
         """Run one turn to its answer. Raises RpcError when one is running, as the turn raises it, or on a bug of ours.
 

@@ -273,3 +273,50 @@ async def test_three_cancels_are_one(tmp_path):
                 await editor.cancel(session)
         assert turn.stop_reason == "cancelled"
         await still_works(editor, session)
+
+
+ENDINGS = {
+    "cancel": lambda session: {"method": "session/cancel", "params": {"sessionId": session}},
+    "cancel by id": lambda _session: {"method": "$/cancel_request", "params": {"requestId": "p"}},
+    "close": lambda session: {"id": "c", "method": "session/close", "params": {"sessionId": session}},
+    "delete": lambda session: {"id": "d", "method": "session/delete", "params": {"sessionId": session}},
+}
+
+
+@pytest.mark.parametrize("option", ["allow_once", "allow_always"])
+@pytest.mark.parametrize("ending", ENDINGS)
+async def test_a_permission_right_behind_the_end_of_a_turn_starts_none_of_its_calls(tmp_path, ending, option):
+    """The order of lines decides: what was allowed after the end does not begin, nor does any call behind it."""
+    calls = [("bash", {"command": f"touch {name}"}) for name in ("first", "second", "third")]
+    script = [uses(*calls), says("no")]
+    async with editing(tmp_path, script, capabilities=NOTHING, lawful=False) as editor:
+        asked = editor.overrides["session/request_permission"] = Holding()
+        session = await editor.open()
+        prompt = {"id": "p", "method": "session/prompt", "params": editor.prompt_params(session, "go")}
+        await editor.send_lines({"jsonrpc": "2.0", **prompt})
+        question = await asked.next()
+        allowed = {
+            "id": question.frame.message["id"],
+            "result": {"outcome": {"outcome": "selected", "optionId": option}},
+        }
+        await editor.send_lines({"jsonrpc": "2.0", **ENDINGS[ending](session)}, {"jsonrpc": "2.0", **allowed})
+        assert (await editor.answer_to("p"))["result"]["stopReason"] == "cancelled"
+        assert [call.status for call in editor.calls] == ["failed"] * len(editor.calls)
+        assert len(asked.calls) == 1
+        assert [path.name for path in editor.workspace.iterdir()] == []
+
+
+async def test_a_terminal_that_is_made_right_behind_a_cancel_is_killed_and_given_back(tmp_path):
+    async with editing(tmp_path, HOLD, lawful=False) as editor:
+        Held(editor)
+        create = editor.overrides["terminal/create"] = Holding()
+        session = await editor.open()
+        async with editor.prompting(session) as turn:
+            late = await create.next()
+            cancel = {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}
+            made = {"jsonrpc": "2.0", "id": late.frame.message["id"], "result": {"terminalId": "t"}}
+            await editor.send_lines(cancel, made)
+        assert turn.stop_reason == "cancelled"
+        assert (await editor.requested("terminal/kill")).params["terminalId"] == "t"
+        assert (await editor.requested("terminal/release")).params["terminalId"] == "t"
+        assert not editor.requests("terminal/wait_for_exit")

@@ -240,3 +240,20 @@ async def answer_twice(other: OtherEnd, request_id: int) -> None:
     other.send(id=request_id, **accepts(name="first"))
     other.send(id=request_id, **accepts(name="second"))
     await anyio.lowlevel.checkpoint()
+
+
+async def test_an_answer_that_comes_when_nobody_wants_it_any_more_is_none():
+    found: list[ElicitationAnswer] = []
+    turn_goes_on = True
+
+    async def ask(peer: Peer) -> None:
+        one = EditorElicitor(peer, "session", BOTH, str, wanted=lambda: turn_goes_on)
+        found.extend([await one.fill_in(FORM), await one.visit(VISIT)])
+
+    async with connected() as (peer, other), anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, peer)
+        for _ in range(2):
+            request = await other.receive()
+            turn_goes_on = False
+            other.send(id=request["id"], **accepts(name="Ada"))
+    assert found == [CANCELLED, CANCELLED]

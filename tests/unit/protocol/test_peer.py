@@ -1,5 +1,6 @@
 """JSON-RPC both ways: every request answered once, nothing blocks, nothing late counts."""
 
+import json
 from typing import Any, cast
 
 import anyio
@@ -201,3 +202,43 @@ async def test_a_request_right_before_the_end_is_still_answered() -> None:
         other.send(id=1, method="echo")
         other.end()
         assert (await other.receive())["id"] == 1
+
+
+async def asked_and_cancelled(order: list[str], on_late: Any = None) -> list[Any]:
+    """What a question gives whose answer and cancellation come in one write, in this order."""
+    answers: list[Any] = []
+    asking = anyio.CancelScope()
+
+    async def cancel(_params: JsonObject) -> None:
+        asking.cancel()
+
+    async with connected({"echo": echo}, {"session/cancel": cancel}) as (peer, other):
+
+        async def ask() -> None:
+            with asking:
+                answers.append(await peer.request("question", {}, on_late=on_late))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            request = await other.receive()
+            lines = {
+                "answer": {"jsonrpc": "2.0", "id": request["id"], "result": "allowed"},
+                "cancel": {"jsonrpc": "2.0", "method": "session/cancel"},
+            }
+            other.send_raw(b"".join(json.dumps(lines[each]).encode() + b"\n" for each in order))
+    return answers
+
+
+async def test_an_answer_right_behind_a_cancel_is_no_answer() -> None:
+    for _ in range(50):
+        assert await asked_and_cancelled(["cancel", "answer"]) == []
+
+
+async def test_an_answer_right_before_a_cancel_counts() -> None:
+    assert await asked_and_cancelled(["answer", "cancel"]) == ["allowed"]
+
+
+async def test_what_an_answer_behind_a_cancel_gave_goes_to_whoever_cleans_up() -> None:
+    late: list[Any] = []
+    assert await asked_and_cancelled(["cancel", "answer"], late.append) == []
+    assert late == ["allowed"]
