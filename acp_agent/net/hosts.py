@@ -15,8 +15,14 @@ _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 _LOCAL_ZONES: Final = (
-    # Names and zones that mean this machine, this network or no part of the DNS (RFC 6761, 6762, 7686, 8375).
-    *("localhost", "localdomain", "local", "internal", "home.arpa", "onion"),
+    # Names and zones that mean this machine, this network or no part of the DNS (RFC 6761, 6762, 7686, 8375, 9476).
+    *("localhost", "localdomain", "localdomain6", "local", "internal", "home.arpa", "onion", "alt"),
+    # Infrastructure of the DNS itself: the names are addresses written backwards, and name no public page.
+    *("in-addr.arpa", "ip6.arpa", "arpa"),
+    # Top-level names that private networks use. ICANN has kept home, corp and mail out of the public DNS for good; the
+    # others are not delegated either. Their addresses say nothing: an internal service may have a public one.
+    *("lan", "corp", "home", "mail", "intranet", "private", "priv", "localnet", "workgroup", "dhcp", "router"),
+    *("fritz.box", "svc", "cluster", "k8s", "kube", "kubernetes", "consul", "docker"),
     # Cloud metadata under names of their own; the others are in .internal or have a single label.
     *("metadata.goog", "metadata.tencentyun.com", "metadata.packet.net", "metadata.platformequinix.com"),
 )

@@ -222,3 +222,46 @@ async def test_whatever_is_sent_as_a_url_is_refused_or_asked_for_and_never_break
     with pytest.raises((Refused, ToolError)):
         await web.get(url, CALLER)
     assert all(map(really_public, dial.addresses)), dial.addresses
+
+
+# ------------------------------------------------------------------- any name below an internal zone
+
+INTERNAL = (
+    *("lan", "corp", "home", "home.arpa", "internal", "intranet", "private", "local", "localdomain", "localhost"),
+    *("svc", "cluster.local", "default.svc.cluster.local", "in-addr.arpa", "ip6.arpa", "mail", "fritz.box"),
+)
+LABELS = st.lists(st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True), max_size=3)
+FULLWIDTH = {ord(letter): chr(ord(letter) + 0xFEE0) for letter in "abcdefghijklmnopqrstuvwxyz0123456789"}
+
+
+@st.composite
+def internal_hosts(draw: st.DrawFn) -> str:
+    """A name in or below an internal zone, in one of the spellings that resolvers and browsers take for it."""
+    zone = draw(st.sampled_from(INTERNAL))
+    host = ".".join((*draw(LABELS), zone)) + draw(st.sampled_from(("", ".")))
+    spelling = draw(st.sampled_from(("plain", "upper", "fullwidth", "dots", "percent")))
+    match spelling:
+        case "upper":
+            return host.upper()
+        case "fullwidth":
+            return host.removesuffix(zone) + host[host.rindex(zone) :].translate(FULLWIDTH)
+        case "dots":
+            return host.replace(".", draw(st.sampled_from("\u3002\uff0e\uff61")))
+        case "percent":
+            at = draw(st.integers(0, len(host) - 1))
+            return f"{host[:at]}%{ord(host[at]):02x}{host[at + 1 :]}"
+        case _:
+            return host
+
+
+@given(internal_hosts(), st.sampled_from(("", ":443")))
+async def test_a_name_in_an_internal_zone_is_refused_whatever_it_resolves_to(host: str, port: str) -> None:
+    row = Row(f"https://{host}{port}/", "internal", {"*": [["93.184.216.34"]]})
+    assert (await asked(row)) == due(row)
+    assert GuardedWeb(WebLimits(), record=lambda _: None).refusal(row.url) is not None
+
+
+@pytest.mark.parametrize("allowed", ["nas.lan", "*.lan", "wiki.corp"])
+async def test_an_allow_list_does_not_open_an_internal_zone(allowed: str) -> None:
+    web = GuardedWeb(WebLimits(), allowed_domains=(allowed,), record=lambda _: None)
+    assert "no public host" in (web.refusal(f"https://{allowed.replace('*', 'nas')}/") or "")

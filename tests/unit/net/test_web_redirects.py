@@ -73,6 +73,8 @@ async def test_a_location_is_joined_with_the_url_it_came_from(world: World, loca
         ("//127.0.0.1/", BlockReason.SSRF),
         ("https://2130706433/", BlockReason.SSRF),
         ("https://metadata.google.internal/", BlockReason.SSRF),
+        ("https://nas.lan/", BlockReason.SSRF),
+        ("//Wiki.CORP./", BlockReason.SSRF),
         ("https://user:fake@example.com/", BlockReason.SSRF),
         ("https://example.com:22/", BlockReason.SSRF),
         ("https:\\\\127.0.0.1/", BlockReason.SSRF),
