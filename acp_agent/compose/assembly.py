@@ -76,9 +76,7 @@ class Assembly:
         session.redact = self._redactor
         self._emit = RedactedEvents(session.emit, self._redactor)
         self._models = SessionModels(workshop.catalog, self.in_force, self._redactor, self._tell, self._chosen)
-        self._elicitor = session_elicitor(
-            peer, session.id, session.client, self._redactor, loaded.settings.acp, lambda: session.turns.going_on
-        )
+        self._elicitor = session_elicitor(peer, session, self._redactor, loaded.settings.acp)
         session.languages = languages(peer, session, loaded)
         patience = loaded.settings.acp.question_timeout_secs
         approver = RedactedApprover(EditorApprover(peer, session.id, session.paths, patience), self._redactor)

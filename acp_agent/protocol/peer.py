@@ -219,19 +219,21 @@ class Peer:
                 await pending.done.wait()
             await anyio.lowlevel.checkpoint_if_cancelled()
         except anyio.get_cancelled_exc_class():
-            if pending.response is not None and pending.response.error is None and on_late is not None:
-                on_late(pending.response.result)
+            _clean_up(pending.response, on_late)
             raise
         finally:
-            del self._pending[request_id]
-            if pending.response is None:
-                if on_late is not None:
-                    self._late[request_id] = on_late
-                if not self._ended and (recall or (withdraw and limit.cancelled_caught)):
-                    self._post("$/cancel_request", {"requestId": request_id}, None)
+            self._stop_waiting(request_id, on_late, withdraw=recall or (withdraw and limit.cancelled_caught))
         if pending.response is None:
             raise ConnectionLost if self._ended else NoAnswer(method, timeout or 0)
         return _result(pending.response)
+
+    def _stop_waiting(self, request_id: int, on_late: Callable[[Json], None] | None, *, withdraw: bool) -> None:
+        if self._pending.pop(request_id).response is not None:
+            return
+        if on_late is not None:
+            self._late[request_id] = on_late
+        if withdraw and not self._ended:
+            self._post("$/cancel_request", {"requestId": request_id}, None)
 
     async def _until_shown(self, method: str, params: JsonObject, timeout: float | None) -> None:
         """Wait for what was told before in the session, for up to `timeout` seconds: the editor may not be reading."""
@@ -256,10 +258,8 @@ class Peer:
         self._post(method, params, None)
 
     def _post(self, method: str, params: JsonObject, request_id: int | None) -> None:
-        message: JsonObject = {"jsonrpc": "2.0"}
-        if request_id is not None:
-            message["id"] = request_id
-        self._writer.post({**message, "method": method, "params": params})
+        numbered: JsonObject = {} if request_id is None else {"id": request_id}
+        self._writer.post({"jsonrpc": "2.0", **numbered, "method": method, "params": params})
 
     def _settle(self, response: frames.Response) -> None:
         if not isinstance(response.id, int):
@@ -269,9 +269,7 @@ class Peer:
             pending.response = response
             pending.done.set()
             return
-        on_late = self._late.pop(response.id, None)
-        if on_late is not None and response.error is None:
-            on_late(response.result)
+        _clean_up(response, self._late.pop(response.id, None))
 
     def _fail_pending(self) -> None:
         self._ended = True
@@ -281,6 +279,12 @@ class Peer:
 
 async def _nothing(session_id: str) -> None:
     del session_id
+
+
+def _clean_up(response: frames.Response | None, on_late: Callable[[Json], None] | None) -> None:
+    """Hand a result that came too late to `on_late`."""
+    if on_late is not None and response is not None and response.error is None:
+        on_late(response.result)
 
 
 def _result(response: frames.Response) -> Json:
