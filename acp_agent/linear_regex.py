@@ -2,8 +2,13 @@
 
 Python's own `re` can be made to run for hours by a pattern or a file name from outside, holding the interpreter
 all the while (security.md 2.4).
+
+Linear in the text is not always fast: RE2 may take a step for each byte and each instruction of the pattern, and a call
+cannot be ended from outside. A bounded repeat has thousands of instructions. So one call gets no more text than it can
+search in a fraction of a second, and the caller is asked between two calls whether to go on.
 """
 
+from collections.abc import Callable
 from typing import Protocol, cast
 
 import re2  # pyright: ignore[reportMissingTypeStubs] - the package has none, hence the protocols below
@@ -21,7 +26,9 @@ class _Match(Protocol):
 
 
 class _Compiled(Protocol):
-    def search(self, text: bytes, pos: int) -> _Match | None: ...
+    @property
+    def programsize(self) -> int: ...
+    def search(self, text: bytes, pos: int, endpos: int) -> _Match | None: ...
     def fullmatch(self, text: bytes) -> _Match | None: ...
 
 
@@ -33,6 +40,14 @@ class _Engine(Protocol):
 
 
 _ENGINE = cast("_Engine", re2)
+
+_STEPS = 1 << 25
+"""Bytes times instructions of one call. The slowest patterns take 10 nanoseconds for a step, most take far less."""
+_SMALLEST, _LARGEST = 4096, 1024 * 1024  # bytes of one call
+
+
+def _go_on() -> None:
+    """Let a search go on, whatever time it takes."""
 
 
 class LinearRegex:
@@ -54,11 +69,26 @@ class LinearRegex:
                 self._regex = _ENGINE.compile(f"(?m){pattern}", options)
         except _ENGINE.error as error:
             raise ValueError(_reason(error)) from None
+        self._by_line = by_line
+        self._window = min(max(_STEPS // max(self._regex.programsize, 1), _SMALLEST), _LARGEST)
 
-    def find(self, data: bytes, start: int) -> int | None:
-        """Where the first match at or after `start` begins, or None. `data` is UTF-8."""
-        match = self._regex.search(data, start)
-        return None if match is None else match.start()
+    def find(self, data: bytes, start: int, check: Callable[[], None] = _go_on) -> int | None:
+        """Return where the first match at or after `start` begins, or None. `data` is UTF-8.
+
+        An expression by line gets the text in windows of whole lines. Of a line that is longer than a window, windows
+        overlap by half: a match that is longer than half a window may be missed. `check` is called between two windows
+        and ends the search by raising.
+        """
+        while True:
+            end = min(start + self._window, len(data)) if self._by_line else len(data)
+            lines = end if end == len(data) else data.rfind(b"\n", start, end) + 1
+            match = self._regex.search(data, start, lines or end)
+            if match is not None:
+                return match.start()
+            if end == len(data):
+                return None
+            start = lines or start + self._window // 2
+            check()
 
     def found_in(self, text: str) -> bool:
         """Whether the expression matches anywhere in a text, half surrogate pairs read as "?"."""

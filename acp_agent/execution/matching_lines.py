@@ -1,7 +1,7 @@
 """The lines of one open file that match, in bounded memory however large it is (T4.15, T4.24)."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from anyio.from_thread import check_cancelled
 
@@ -36,13 +36,19 @@ def text_blocks(fd: int, longest: int, given: str) -> Iterator[bytes]:
         yield b"".join(held).removeprefix(bom)
 
 
-def matching_lines(path: str, blocks: Iterable[bytes], regex: LinearRegex, context: int) -> Iterator[GrepMatch]:
-    """The lines that match and `context` lines around each, in order and none twice. Raises what `blocks` raises."""
+def matching_lines(
+    path: str, blocks: Iterable[bytes], regex: LinearRegex, context: int, check: Callable[[], None]
+) -> Iterator[GrepMatch]:
+    """The lines that match and `context` lines around each, in order and none twice.
+
+    Raises what `blocks` raises, and what `check` raises, which is called again and again.
+    """
     before, first = b"", 1  # what of the block before is needed; the number of the line the new block starts in
     given, after = 0, 0  # the number of the last line that was given; how many lines to give after a match
     for block in blocks:
         data, at, number = before + block, len(before), first
-        while (start := _next_match(regex, data, at)) is not None or after:
+        check()
+        while (start := _next_match(regex, data, at, check)) is not None or after:
             stop = len(data) if start is None else start
             while after and at < stop:
                 if number > given:  # else it is the rest of a very long line
@@ -60,9 +66,9 @@ def matching_lines(path: str, blocks: Iterable[bytes], regex: LinearRegex, conte
         before = data[min(_back(data, len(data), context), len(data) - 1) :]
 
 
-def _next_match(regex: LinearRegex, data: bytes, at: int) -> int | None:
+def _next_match(regex: LinearRegex, data: bytes, at: int, check: Callable[[], None]) -> int | None:
     """Where the next line with a match starts, at or after `at`, itself the start of a line or the end."""
-    found = regex.find(data, at) if at < len(data) else None
+    found = regex.find(data, at, check) if at < len(data) else None
     if found is None or (found == len(data) and data.endswith(b"\n")):  # an empty match behind the last line
         return None
     return data.rfind(b"\n", at, found) + 1 or at

@@ -34,6 +34,8 @@ _FLAGS = (
     "--no-messages",
     "--no-mmap",
     "--encoding=none",
+    "--regex-size-limit=32M",  # else ripgrep takes 100 MiB and a gigabyte
+    "--dfa-size-limit=64M",
 )
 
 

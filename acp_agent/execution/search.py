@@ -9,7 +9,8 @@ and is asked for neither glob nor type. Files left out for their size are told.
 
 import os
 from collections.abc import Iterable, Iterator
-from itertools import islice, takewhile
+from contextlib import suppress
+from itertools import islice
 
 from anyio import move_on_after, to_thread
 from anyio.from_thread import check_cancelled
@@ -42,7 +43,7 @@ async def grep(
     After `seconds` the answer is what was found so far; ripgrep gets half of them.
     """
     time = TimeLimit(seconds)
-    regex = _compile(query)
+    regex = await to_thread.run_sync(_compile, query)  # a large pattern takes a tenth of a second
     place, is_directory = await to_thread.run_sync(_locate, roots, query.path)
     search = _Search(place, regex, query, largest, time)
     if not is_directory:
@@ -163,6 +164,10 @@ class _Choice:
         return self._roots.allows(self.place.root.absolute(path), Access.READ)
 
 
+class _TimeIsOver(Exception):
+    """The search has used up its time within a file."""
+
+
 class _Search:
     """One search, in a worker thread."""
 
@@ -224,12 +229,19 @@ class _Search:
         """The file's lines, up to one match more than wanted; only the first match where files are asked for."""
         lines, left = list[GrepMatch](), 1 if self._files_only else self._limit + 1
         absolute = self._place.root.absolute(path)
-        blocks = takewhile(lambda _: not self._time.stops_at(absolute), text_blocks(fd, self._largest, given))
-        for line in matching_lines(absolute, blocks, self._regex, self._context):
-            lines.append(line)
-            left -= line.matched
-            if left == 0:
-                break
+
+        def check() -> None:
+            check_cancelled()
+            if self._time.stops_at(absolute):
+                raise _TimeIsOver
+
+        blocks = text_blocks(fd, self._largest, given)
+        with suppress(_TimeIsOver):
+            for line in matching_lines(absolute, blocks, self._regex, self._context, check):
+                lines.append(line)
+                left -= line.matched
+                if left == 0:
+                    break
         return lines
 
 

@@ -1,6 +1,6 @@
 """A long text by lines: any stretch of it, and the lines that match, in time linear in its length."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from acp_agent.linear_regex import LinearRegex
@@ -59,12 +59,16 @@ class KeptText:
             found.append(self._line(number, at))
         return found
 
-    def find(self, pattern: LinearRegex, line: Line, column: int) -> Found | None:
-        """The first match at or after a character of a line, also in later lines. One behind the last is none."""
+    def find(self, pattern: LinearRegex, line: Line, column: int, check: Callable[[], None]) -> Found | None:
+        """The first match at or after a character of a line, also in later lines. One behind the last is none.
+
+        `check` is called again and again and ends the search by raising.
+        """
+        check()
         at = line.start + len(line.text[:column].encode())
         if column > len(line.text):
             at += 1  # behind the line end
-        found = pattern.find(self._data, at) if at < len(self._data) else None
+        found = pattern.find(self._data, at, check) if at < len(self._data) else None
         if found is None or (found == len(self._data) and self._data.endswith(b"\n")):
             return None
         start = self._data.rfind(b"\n", line.start, found) + 1 or line.start

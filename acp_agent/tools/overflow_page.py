@@ -1,5 +1,7 @@
 """One page of a long text: as many lines, pieces of a line or matches as fit, and how to read on."""
 
+from collections.abc import Callable
+
 from acp_agent.linear_regex import LinearRegex
 from acp_agent.tools.kept_text import Found, KeptText, Line
 
@@ -49,10 +51,13 @@ class Page:
             more = f"{len(line.text) - end} more characters in this line"
             self._notice = [f"... {more} (go on with offset={line.number} column={end})"]
 
-    def search(self, kept: KeptText, pattern: LinearRegex, at: Found, limit: int) -> None:
-        """At most `limit` matches from a place on, as grep shows them; of a long line, what is around each match."""
+    def search(self, kept: KeptText, pattern: LinearRegex, at: Found, limit: int, check: Callable[[], None]) -> None:
+        """At most `limit` matches from a place on, as grep shows them; of a long line, what is around each match.
+
+        `check` is called again and again and ends the search by raising.
+        """
         shown, last = 0, None
-        while (found := kept.find(pattern, at.line, at.column)) is not None:
+        while (found := kept.find(pattern, at.line, at.column, check)) is not None:
             begin, end = self._window(found)
             text = f"{found.line.number + 1}: {self._piece(found.line, begin, _FOUND_CHARS)}"
             if shown == limit or not self._add(*self._between(kept, last, found.line), text):

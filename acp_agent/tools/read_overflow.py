@@ -1,9 +1,12 @@
 """read_overflow: what was too long to show, by lines, by pieces of a line, or by a pattern (requirements O5)."""
 
 import re
+from collections.abc import Callable
+from time import monotonic
 from typing import Annotated, NoReturn
 
 from anyio import to_thread
+from anyio.from_thread import check_cancelled
 from pydantic import Field
 
 from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
@@ -20,6 +23,7 @@ from acp_agent.tools.visible import visible
 
 _MOST = 1_000_000_000
 _LONGEST_REASON = 200
+_SECONDS = 20.0  # of one search
 _AGAIN = "If it is still needed, make the call again whose output it was, asking for less."
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 
@@ -85,7 +89,7 @@ class ReadOverflow(Tool[ReadOverflowParams]):
         page = Page(self._max_chars)
         limit = params.limit or _MOST
         if params.pattern is not None:
-            page.search(kept, _regex(params.pattern), Found(start, params.column), limit)
+            page.search(kept, _regex(params.pattern), Found(start, params.column), limit, _ends_in_time())
             after = f" after line {first}" if first else ""
             return page.text() or f"No matches{after} for: {quote(params.pattern)}"
         if params.column:
@@ -98,6 +102,19 @@ class ReadOverflow(Tool[ReadOverflowParams]):
 def _no_uuid() -> NoReturn:
     hint = f"Copy it whole, like {PREFIX}01234567-89ab-cdef-0123-456789abcdef."
     raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, "id must be a valid UUID", hint)
+
+
+def _ends_in_time() -> Callable[[], None]:
+    """Return a check that ends a search when its task is cancelled or its time is over."""
+    end = monotonic() + _SECONDS
+
+    def check() -> None:
+        check_cancelled()
+        if monotonic() >= end:
+            msg = f"the search took longer than {_SECONDS:g} seconds"
+            raise ToolError(ToolErrorCategory.TIMEOUT, msg, "Search for a plainer pattern, or read on with offset.")
+
+    return check
 
 
 def _regex(pattern: str) -> LinearRegex:

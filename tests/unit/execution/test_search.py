@@ -1,6 +1,7 @@
 import os
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -276,3 +277,18 @@ async def test_a_search_stops_when_its_task_is_cancelled(files: LocalFileSystem,
     with anyio.move_on_after(whole / 20) as scope:
         await files.grep(GrepQuery("(a|b)*c", "."))
     assert scope.cancelled_caught
+
+
+async def test_a_bounded_repeat_over_one_long_line_ends_with_its_task_and_with_its_time(roots: Roots, project: Path):
+    (project / "oneline.js").write_text("x=1;" * 2_500_000)
+    query = GrepQuery("(x=1;){1,1000}y", "oneline.js")
+    for path in ("oneline.js", "."):
+        started = time.monotonic()
+        with anyio.move_on_after(0.5) as scope:
+            await grep(roots, replace(query, path=path), None, 64 * 1024 * 1024)
+        assert scope.cancelled_caught
+        assert time.monotonic() - started < 5
+    started = time.monotonic()
+    found = await grep(roots, query, None, 64 * 1024 * 1024, seconds=1.0)
+    assert (found.matches, found.stopped) == ((), str(project / "oneline.js"))
+    assert time.monotonic() - started < 5

@@ -2,10 +2,12 @@
 
 import json
 import re
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.overflow import PREFIX, UNKNOWN
 from acp_agent.core.types import ToolKind
+from acp_agent.tools import read_overflow
 from acp_agent.tools.kept_text import KeptText
 from acp_agent.tools.read_overflow import ReadOverflow
 from tests.unit.tools.workbench import Workbench
@@ -233,6 +236,21 @@ async def test_what_is_no_pattern_is_told_with_the_reason(pattern: str):
 
 async def test_a_pattern_that_would_backtrack_for_ever_does_not():
     assert (await read("a" * 100_000 + "!", pattern="^(a+)+$")).startswith("No matches")
+
+
+async def test_a_bounded_repeat_over_one_long_line_ends_with_its_task_and_with_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    text, pattern = "x=1;" * 2_500_000, "(x=1;){1,1000}y"
+    started = time.monotonic()
+    with anyio.move_on_after(0.5) as scope:
+        await read(text, pattern=pattern)
+    assert scope.cancelled_caught
+    monkeypatch.setattr(read_overflow, "_SECONDS", 0.5)
+    with pytest.raises(ToolError, match=r"longer than 0\.5 seconds") as error:
+        await read(text, pattern=pattern)
+    assert error.value.failure.category is ToolErrorCategory.TIMEOUT
+    assert time.monotonic() - started < 8
 
 
 @given(
