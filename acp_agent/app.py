@@ -2,15 +2,17 @@
 
 Whatever ends it - the editor closing the stream, SIGTERM, SIGINT, SIGHUP - turns are cancelled, commands
 killed, terminals given back if the pipe still works, and the process is gone within two seconds (A1.11).
+
+An exception that nothing handled ends the process in the same way, with exit code 1: what remained would answer
+nothing, and hold its sessions.
 """
 
 import gc
 import importlib
 import os
 import signal
-import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn, cast
@@ -19,6 +21,7 @@ import anyio
 import anyio.to_thread
 
 from acp_agent.compose.choices import ModelChoices
+from acp_agent.compose.last_resort import LastResort
 from acp_agent.compose.model_lists import ModelLists
 from acp_agent.compose.session_languages import languages
 from acp_agent.compose.take_up import take_up
@@ -31,6 +34,7 @@ from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Notice, Severity
 from acp_agent.core.sessions import Saved
 from acp_agent.core.types import JsonObject
+from acp_agent.log import Log
 from acp_agent.protocol.answer import Engine
 from acp_agent.protocol.authentication import AuthState
 from acp_agent.protocol.peer import Peer
@@ -51,21 +55,31 @@ if TYPE_CHECKING:
     from acp_agent.compose.workshop import Workshop
     from acp_agent.protocol.extensions import Extensions
 
+_log = Log(__name__)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_LAST_RESORT = 1.5
-"""Seconds after which a process that was told to end ends, whatever still holds it."""
 _LAST_WORDS = 0.4
 """Seconds to send what is not sent yet when the process ends."""
 _LAST_WRITE = 1.2
 """Seconds to wait for a database that others use, to keep what is not kept yet."""
 
 
+_CRASHED = 1
+"""The exit code after an exception that nothing handled."""
+
+
 def main(handover: "Handover", argv: Sequence[str] = ()) -> NoReturn:
-    """Serve until the end, then leave: 0, or 128 + n after signal n."""
+    """Serve until the end, then leave: 0, 128 + n after signal n, 1 after a crash."""
     app = App(handover, Flags.from_argv(argv))
-    code = anyio.run(app.run)
-    app.close()
-    os._exit(code)  # an import that a head start abandoned would hold up an orderly exit for a second
+    code = _CRASHED
+    try:
+        code = anyio.run(app.run)
+    except BaseException as error:  # noqa: BLE001 - Python would tell it, and then wait for threads that never end
+        _report_crash(error)
+    finally:
+        try:
+            app.close()
+        finally:
+            os._exit(code)  # threads would hold up an orderly exit: of the database, or an abandoned import
 
 
 class App:
@@ -75,6 +89,7 @@ class App:
         self._handover = handover
         self._flags = flags
         self._exit_code = 0
+        self._last_resort = LastResort(self.close, lambda: self._exit_code)
         self._workshop: Workshop | None = None
         self._limits = SessionLimits()
         self._lists = ModelLists(os.environ, self._models_listed)
@@ -104,39 +119,54 @@ class App:
         reader = LineReader(self._handover.input_fd, self._handover.unread)
         self._peer = Peer(reader, MessageWriter(self._handover.output_fd))
         async with anyio.create_task_group() as self._tasks:
-            self._tasks.start_soon(self._heed_signals)
-            self._tasks.start_soon(reap, self._sessions)
+            self._background(self._heed_signals)
+            self._background(partial(reap, self._sessions))
             auth = AuthState(self._forget_keys)
             server = Server(self._peer, self._sessions, self._warm_up, self._extend, auth, self._handover.initialized)
-            await server.serve(self._ending)
-            await self._sessions.settle(within=_LAST_WORDS, patience=_LAST_WRITE)
-            if self._workshop is not None:
-                await self._workshop.aclose()
-            if self._database is not None:
-                await self._database.aclose()
+            try:
+                await server.serve(self._last_resort.arm)
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the sessions are kept first
+                self._crashed(error)
+            await self._keep_all()
             self._tasks.cancel_scope.cancel()
         return self._exit_code
 
-    def close(self) -> None:
+    async def _keep_all(self) -> None:
+        await self._sessions.settle(within=_LAST_WORDS, patience=_LAST_WRITE)
+        if self._workshop is not None:
+            await self._workshop.aclose()
+        if self._database is not None:
+            await self._database.aclose()
+
+    def _background(self, job: Callable[[], Awaitable[None]]) -> None:
+        """Run a task of the process. An exception that it does not handle ends the process, in order."""
+
+        async def run() -> None:
+            try:
+                await job()
+            except (anyio.get_cancelled_exc_class(), GeneratorExit):
+                raise
+            except BaseException as error:  # noqa: BLE001 - it would cancel the tasks that keep the sessions
+                self._crashed(error)
+
+        self._tasks.start_soon(run)
+
+    def _crashed(self, error: BaseException) -> None:
+        _report_crash(error)
+        self._exit_code = _CRASHED
+        self._last_resort.arm()
+        self._peer.end()
+
+    def close(self, within: float = 1.0) -> None:
         """Leave nothing behind. Cancelled turns have ended their commands; this is for what they missed."""
         if self._workshop is not None:
-            self._workshop.kill_everything()
+            self._workshop.kill_everything(within)
 
     async def _heed_signals(self) -> None:
         with anyio.open_signal_receiver(*_SIGNALS) as signals:
             async for number in signals:
                 self._exit_code = 128 + number
                 self._peer.end()
-
-    def _ending(self) -> None:
-        timer = threading.Timer(_LAST_RESORT, self._end_hard)
-        timer.daemon = True
-        timer.start()
-
-    def _end_hard(self) -> None:
-        if self._workshop is not None:
-            self._workshop.kill_everything(within=0.4)
-        os._exit(self._exit_code)
 
     def _forget_keys(self) -> None:
         """Remove what `acp-agent login` has stored. Blocks. Raises ConfigError."""
@@ -180,7 +210,7 @@ class App:
         conduct, told = _conduct(loaded, saved, choices)
         problems = [*(f"configuration: {problem}" for problem in loaded.problems), *told]
         session = Session(
-            Surroundings(self._peer, make_engine, self._tasks.start_soon, _now),
+            Surroundings(self._peer, make_engine, self._background, _now),
             opening.client,
             place,
             opening.record,
@@ -209,7 +239,7 @@ class App:
         """The session is known: load what the first prompt needs while the user types it."""
         while self._untold:
             session.notices.warn(self._untold.pop(0))
-        self._tasks.start_soon(session.announce)
+        self._background(session.announce)
 
     def _warn_all(self, problem: str) -> None:
         if not self._sessions.all():
@@ -223,9 +253,9 @@ class App:
         module = await imported("acp_agent.compose.workshop")
         workshop = self._workshop
         if workshop is None:  # nobody else has made one meanwhile
-            workshop = self._workshop = module.Workshop(loaded, self._tasks.start_soon, self._choices, self._database)
-            self._tasks.start_soon(workshop.tidy_up, loaded)
-            self._tasks.start_soon(purge_unused, self._sessions)
+            workshop = self._workshop = module.Workshop(loaded, self._background, self._choices, self._database)
+            self._background(partial(workshop.tidy_up, loaded))
+            self._background(partial(purge_unused, self._sessions))
         return workshop
 
 
@@ -240,6 +270,10 @@ async def imported(name: str) -> ModuleType:
             gc.enable()
 
     return await anyio.to_thread.run_sync(load_it, abandon_on_cancel=True)
+
+
+def _report_crash(error: BaseException) -> None:
+    _log.error("acp-agent has crashed", exc_info=error)
 
 
 def _conduct(loaded: Loaded, saved: Saved | None, choices: ModelChoices) -> tuple[Conduct, list[str]]:

@@ -90,12 +90,14 @@ class Peer:
         self._notifications = {**notifications, "$/cancel_request": self._cancel_request}
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._write)
-            with self._reading:
-                async for line in self._reader.lines():
-                    self._receive(line, tasks)
-                    await self._writer.room(_INBOUND_BACKLOG)
-            self._fail_pending()
-            on_end()
+            try:
+                with self._reading:
+                    async for line in self._reader.lines():
+                        self._receive(line, tasks)
+                        await self._writer.room(_INBOUND_BACKLOG)
+            finally:  # also when a task of the group has crashed: what it holds up must not hold up the end
+                self._fail_pending()
+                on_end()
             with anyio.move_on_after(_EOF_GRACE):
                 while self._incoming:
                     await self._answered.wait()
@@ -171,6 +173,8 @@ class Peer:
             await handler(notification.params)
         except RpcError as error:  # a notification has nobody to tell
             _log.warning("notification refused", method=notification.method, reason=error.message)
+        except Exception:  # noqa: BLE001 - as for a request: what one message meets ends nothing else
+            _log.error("notification failed", exc_info=True, method=notification.method)
 
     async def _cancel_request(self, params: JsonObject) -> None:
         request_id = params.get("requestId")

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -203,11 +203,13 @@ async def editing(
     environment: dict[str, str] | None = None,
     lawful: bool = True,
     cold: bool = False,
+    agent: Sequence[str] = AGENT,
 ) -> AsyncIterator[ScriptedEditor]:
     """An editor with a running agent; its files are below `folder` (home/ and work/).
 
     script   what the model answers; None configures no model at all
     cold     start the interpreter and all imports anew, where a test is about starting
+    agent    the command that starts a cold agent
     lawful   check the whole conversation against the protocol's rules and schema when the test is through
     """
     home, workspace = Home(folder / "home", environment or {}), folder / "work"
@@ -217,7 +219,7 @@ async def editing(
     editor = ScriptedEditor(
         home,
         workspace,
-        AGENT,
+        agent,
         home.environment(),
         AGENT_CWD,
         decide,

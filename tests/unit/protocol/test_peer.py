@@ -242,3 +242,13 @@ async def test_what_an_answer_behind_a_cancel_gave_goes_to_whoever_cleans_up() -
     late: list[Any] = []
     assert await asked_and_cancelled(["cancel", "answer"], late.append) == []
     assert late == ["allowed"]
+
+
+async def test_a_notification_whose_handler_crashes_ends_nothing_else() -> None:
+    async def crash(_params: JsonObject) -> None:
+        raise RuntimeError("a bug")
+
+    async with connected({"echo": echo}, {"crash": crash}) as (_peer, other):
+        other.send(method="crash")
+        other.send(id=1, method="echo")
+        assert (await other.receive())["id"] == 1
