@@ -272,9 +272,13 @@ class Allow:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A gate wants the user's word; `reason` is shown in the question."""
+    """A gate wants the user's word; `reason` is shown in the question.
+
+    firm   whether only the user themselves can answer: full-auto does not, so the call is refused there
+    """
 
     reason: str
+    firm: bool = False
 
 
 @dataclass(frozen=True, slots=True)

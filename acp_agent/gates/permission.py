@@ -1,9 +1,10 @@
 """The last gate: everything that needs the user's word is settled here, with one question (requirements A20, S3).
 
 What decides, in this order: a denying rule or a stored denial ends the call; a call the user typed himself
-(`/run`) and full-auto run; a stored approval of exactly this text runs; questions of other gates ask; rules and
-stored approvals allow; else the approval level decides. Tools that change nothing do not ask by themselves, but
-for one that reaches a host nobody has allowed yet (threat 8 of security.md).
+(`/run`) and full-auto run, but in full-auto not what only the user can answer (a firm Ask); a stored approval of
+exactly this text runs; questions of other gates ask, and in full-auto the firm ones refuse; rules and stored approvals
+allow; else the approval level decides. Tools that change nothing do not ask by themselves, but for one that reaches a
+host nobody has allowed yet (threat 8 of security.md), and one with rules of which none matches.
 """
 
 import hashlib
@@ -26,14 +27,13 @@ from acp_agent.core.types import (
     CommandSubject,
     Deny,
     PathSubject,
-    ToolKind,
     ToolResult,
     ToolSpec,
     UrlSubject,
     Verdict,
 )
 from acp_agent.core.wrapper import Gate
-from acp_agent.gates.grants import Grant, GrantKind, GrantStore
+from acp_agent.gates.grants import GrantKind, GrantStore
 from acp_agent.gates.judgement import judge
 from acp_agent.gates.question import build
 from acp_agent.gates.rules import Action, Rule, denied_outright, rules_of
@@ -43,10 +43,13 @@ from acp_agent.gates.settlement import (
     command_question,
     denied_by,
     digest_of,
+    is_edit,
     is_housekeeping,
     on_record,
     ours,
     ruled,
+    tool_question,
+    unasked,
     url_question,
     whole_tool,
 )
@@ -165,6 +168,11 @@ class PermissionGate(Gate):
 
     def settle(self, invocation: Invocation) -> Settlement:
         """What is to be done about a call, before anybody is asked."""
+        settlement = self._by_subjects(invocation)
+        unanswered = isinstance(settlement.verdict, Ask) and self._conduct.auto_approve is AutoApprove.FULL_AUTO
+        return Settlement(unasked(invocation)) if unanswered else settlement
+
+    def _by_subjects(self, invocation: Invocation) -> Settlement:
         commands = [subject.command for subject in invocation.subjects if isinstance(subject, CommandSubject)]
         if commands:
             return self._settle_command(invocation, "\n".join(commands))
@@ -219,7 +227,8 @@ class PermissionGate(Gate):
         stored = self._grants.find(spec.name, GrantKind.TOOL)
         if stored is not False and consent:
             stored = self._grants.find(spec.name, whole.kind, whole.key)
-        action = rule_action(invocation, rules_of(self.rules, spec.name, spec.server), self._resolve)
+        rules = rules_of(self.rules, spec.name, spec.server)
+        action = rule_action(invocation, rules, self._resolve)
         digest = self._digest(spec.name + consent, arguments_text(invocation))
         exact = self._grants.find(spec.name, GrantKind.PAYLOAD, digest)
         denial = self._denial(invocation, action, exact, stored)
@@ -229,18 +238,9 @@ class PermissionGate(Gate):
         deletes = any(isinstance(each, PathSubject) and each.access is Access.DELETE for each in invocation.subjects)
         if deletes:
             stored = None  # yes to one deletion is no yes to the next; a stored no has ended the call above
-        if approved is None and not self._asks(invocation, action, stored=stored):
+        if approved is None and not self._asks(invocation, action, stored=stored, ruled=bool(rules)):
             approved = on_record(stored, action=action) or Approved(ApprovedBy.AUTO)
-        if approved is not None:
-            return Settlement(approved)
-        reasons = tuple(ask.reason for ask in invocation.asks)
-        verdict = Ask("\n".join(reasons) or invocation.deed or f"{spec.name} changes things")
-        if invocation.asks or deletes:
-            payload = Grant(spec.name, GrantKind.PAYLOAD, digest, allowed=True)
-            return Settlement(verdict, reasons, "", (payload,), payload)
-        tool = Grant(spec.name, GrantKind.TOOL, "", allowed=True)
-        as_it_is = ", as its server describes it now" if consent else ""
-        return Settlement(verdict, (), f"every use of {spec.name}{as_it_is}", (whole,), tool)
+        return Settlement(approved) if approved else tool_question(invocation, digest, whole, deletes=deletes)
 
     def _denial(self, invocation: Invocation, action: Action | None, *stored: bool | None) -> Deny | None:
         """A rule of the tool's, a rule against reading, or a stored answer that is False.
@@ -264,22 +264,15 @@ class PermissionGate(Gate):
 
         return denied_by(tool, rules, bisect_left(range(len(rules)), True, key=denied) - 1)
 
-    def _asks(self, invocation: Invocation, action: Action | None, *, stored: bool | None) -> bool:
-        if invocation.asks:
+    def _asks(self, invocation: Invocation, action: Action | None, *, stored: bool | None, ruled: bool) -> bool:
+        """`ruled`: there are rules for the tool. A tool that only reads asks where it has some and none matches."""
+        if invocation.asks or action is Action.ASK:
             return True
         if action is Action.ALLOW or stored:
             return False
-        return action is Action.ASK or (invocation.spec.mutates and not self._silent_edit(invocation))
-
-    def _silent_edit(self, invocation: Invocation) -> bool:
-        """Auto-edit: a change of files, by paths the sandbox has let through, is silent; a deletion is not."""
-        subjects = invocation.subjects
-        return (
-            self._conduct.auto_approve is AutoApprove.AUTO_EDIT
-            and bool(subjects)
-            and all(isinstance(each, PathSubject) and each.access is not Access.DELETE for each in subjects)
-            and invocation.spec.kind not in (ToolKind.DELETE, ToolKind.EXECUTE)
-        )
+        if not invocation.spec.mutates:
+            return ruled
+        return self._conduct.auto_approve is not AutoApprove.AUTO_EDIT or not is_edit(invocation)
 
     def _free(self, invocation: Invocation) -> Approved | None:
         """Whether nothing asks: the user typed it himself (T3.12), said so for the session (A15.8), or it is ours."""
@@ -287,7 +280,8 @@ class PermissionGate(Gate):
             return Approved(ApprovedBy.USER)
         if is_housekeeping(invocation):
             return Approved(ApprovedBy.AUTO)
-        return Approved(ApprovedBy.AUTO) if self._conduct.auto_approve is AutoApprove.FULL_AUTO else None
+        free = self._conduct.auto_approve is AutoApprove.FULL_AUTO and not any(ask.firm for ask in invocation.asks)
+        return Approved(ApprovedBy.AUTO) if free else None
 
     def _digest(self, tool: str, text: str) -> str:
         """The text is bound to its folder: `python build.py` is another program elsewhere."""

@@ -130,7 +130,8 @@ class PolicyGate(Gate):
             case Effect.DENY:
                 return Deny(_BLOCKED, rule=str(decision.rule or ""))
             case Effect.ALLOW:
-                return Ask(f"{decision.doubt}, and the policy denies some paths") if decision.doubt else Allow()
+                doubt = f"{decision.doubt}, and the policy denies some paths"
+                return Ask(doubt, firm=True) if decision.doubt else Allow()
             case _:
                 assert_never(decision.effect)
 

@@ -38,7 +38,7 @@ class RateLimit:
             return 0.0
         now = self._clock()
         recent = self._recent(now)
-        return 0.0 if len(recent) < self.calls_per_hour else recent[-self.calls_per_hour] + WINDOW - now
+        return 0.0 if len(recent) < self.calls_per_hour else min(recent[-self.calls_per_hour] + WINDOW - now, WINDOW)
 
     def take(self, call: ToolCall) -> float:
         """`wait`, and count the call when it is 0. The same call counts once, also when it comes again confirmed."""

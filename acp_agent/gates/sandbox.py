@@ -6,7 +6,7 @@ its paths are judged as text:
 - a relative path that climbs out by `..` is refused (T2.13). Where that depends on whether an earlier `cd`
   succeeded, it is asked about instead;
 - any other path outside (absolute, `~`, a link that leads out) is asked about, with its name: reading
-  /usr/include or a log is ordinary work, and no rule should allow it silently;
+  /usr/include or a log is ordinary work, and no rule should allow it silently. Full-auto asks nothing, so it refuses;
 - devices such as /dev/null are nobody's files.
 """
 
@@ -77,7 +77,7 @@ class SandboxGate(Gate):
                         return Deny(reason)
                 case _:
                     continue
-        return Ask(f"outside the workspace: {_listed(outside)}") if outside else Allow()
+        return Ask(f"outside the workspace: {_listed(outside)}", firm=True) if outside else Allow()
 
     def _command(self, text: str) -> list[str] | Deny:
         """The outside paths a command names, or the refusal of one that climbs out."""

@@ -3,9 +3,21 @@
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Invocation
-from acp_agent.core.types import Allow, ApprovedBy, Ask, Deny, PathSubject, Ruling, ToolResult, Verdict
+from acp_agent.core.types import (
+    Access,
+    Allow,
+    ApprovedBy,
+    Ask,
+    Deny,
+    PathSubject,
+    Ruling,
+    ToolKind,
+    ToolResult,
+    Verdict,
+)
 from acp_agent.gates.command import Command
 from acp_agent.gates.grants import Grant, GrantKind
 from acp_agent.gates.judgement import Judgement
@@ -14,6 +26,7 @@ from acp_agent.gates.programs import Programs
 from acp_agent.gates.rules import Action, Rule
 from acp_agent.gates.site import host_of
 
+_UNASKED = "full-auto does not ask, so it is refused; at another approval level the user would be asked"
 _TITLE = 100  # characters of a URL a title certainly shows
 
 
@@ -77,6 +90,20 @@ def url_question(invocation: Invocation, urls: tuple[str, ...], sites: tuple[str
     return Settlement(Ask("\n".join(reasons)), reasons, always, grants, grants[0] if len(grants) == 1 else exact)
 
 
+def tool_question(invocation: Invocation, digest: str, whole: Grant, *, deletes: bool) -> Settlement:
+    """The question about another call; "always" covers `whole`, or this call alone when it deletes or a gate asks."""
+    tool, mutates = invocation.spec.name, invocation.spec.mutates
+    asked = tuple(ask.reason for ask in invocation.asks)
+    # Nobody expects a question about what changes nothing, so it says where it comes from.
+    reasons = asked or (() if mutates else (f"no rule for {tool} allows this",))
+    verdict = Ask("\n".join(reasons) or invocation.deed or f"{tool} changes things")
+    if asked or deletes:
+        payload = Grant(tool, GrantKind.PAYLOAD, digest, allowed=True)
+        return Settlement(verdict, reasons, "", (payload,), payload)
+    as_it_is = ", as its server describes it now" if whole.kind is GrantKind.PAYLOAD else ""
+    return Settlement(verdict, reasons, f"every use of {tool}{as_it_is}", (whole,), whole_tool(tool, ""))
+
+
 def whole_tool(tool: str, consent: str) -> Grant:
     """A yes to every use of a tool; with `consent`, to what it is now alone."""
     return Grant(tool, GrantKind.PAYLOAD if consent else GrantKind.TOOL, consent, allowed=True)
@@ -93,6 +120,12 @@ def ours(invocation: Invocation) -> str:
     """The consent of a tool that is no server's: none beside its name."""
     del invocation
     return ""
+
+
+def unasked(invocation: Invocation) -> Deny:
+    """Return the refusal of a call that only the user could allow, at a level where nobody is asked."""
+    reasons = "; ".join(ask.reason for ask in invocation.asks if ask.firm)
+    return Deny(f"{reasons}; {_UNASKED}", ToolErrorCategory.CONFIRMATION_REQUIRED, rule=reasons)
 
 
 def denied_by(tool: str, rules: tuple[Rule, ...], at: int) -> Deny:
@@ -113,6 +146,16 @@ def is_housekeeping(invocation: Invocation) -> bool:
     """
     at_home = not invocation.spec.server and all(isinstance(each, PathSubject) for each in invocation.subjects)
     return invocation.call.phase is Phase.AUTONOMOUS and at_home and not invocation.asks
+
+
+def is_edit(invocation: Invocation) -> bool:
+    """Return whether a call changes files and nothing else, by paths the sandbox has let through; no deletion does."""
+    subjects = invocation.subjects
+    return (
+        bool(subjects)
+        and all(isinstance(each, PathSubject) and each.access is not Access.DELETE for each in subjects)
+        and invocation.spec.kind not in (ToolKind.DELETE, ToolKind.EXECUTE)
+    )
 
 
 def ruled(result: ToolResult, by: ApprovedBy) -> ToolResult:

@@ -58,7 +58,7 @@ class Firewall(Verifier):
             matches = folders.matches(word, command) if judged <= MAX_WORDS else None
             judged += len(matches or ())
             if matches is None or judged > MAX_WORDS:
-                return Ask(f"names more than {MAX_WORDS} files")
+                return Ask(f"names more than {MAX_WORDS} files", firm=True)
             found, path = max((secrecy(place), place) for place in (*folders.places(word), *matches))
             if found and (handled is None or word in handled):
                 found = Secrecy(found - 1)
@@ -90,7 +90,7 @@ def _variable(command: Command) -> Verdict:
     if command.name in _SEARCHERS:
         return Allow()
     found = next(filter(None, map(_SECRET_VARIABLE.search, (*command.own, *command.assignments))), None)
-    return Ask(f"may show a secret: ${found[1]}") if found else Allow()
+    return Ask(f"may show a secret: ${found[1]}", firm=True) if found else Allow()
 
 
 def _verdict(path: str, level: Secrecy) -> Verdict:
@@ -98,7 +98,7 @@ def _verdict(path: str, level: Secrecy) -> Verdict:
         case Secrecy.OPEN:
             return Allow()
         case Secrecy.GUARDED:
-            return Ask(f"may show secrets: {path}")
+            return Ask(f"may show secrets: {path}", firm=True)
         case Secrecy.SEALED:
             return Deny(f"{path} holds secrets and stays closed", rule=f"firewall: {path}")
         case _:

@@ -29,6 +29,7 @@ class VerifierGate(Gate):
 
     def check(self, invocation: Invocation) -> Verdict:
         reasons: dict[str, None] = {}
+        firm = False
         for subject in invocation.subjects if self._verifiers else ():
             for verdict in self._verdicts(subject):
                 match verdict:
@@ -36,11 +37,12 @@ class VerifierGate(Gate):
                         return verdict
                     case Ask(reason):
                         reasons[reason] = None
+                        firm = firm or verdict.firm
                     case Allow():
                         continue
                     case _:
                         assert_never(verdict)
-        return Ask(_listed([*reasons])) if reasons else Allow()
+        return Ask(_listed([*reasons]), firm) if reasons else Allow()
 
     def _verdicts(self, subject: Subject) -> Iterator[Verdict]:
         match subject:

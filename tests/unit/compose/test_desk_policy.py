@@ -87,7 +87,10 @@ def ask(tmp_path: Path) -> Generator[Ask]:
         ("python3.11", "`python3.11`, as a command:"),
         (".env", "`.env`, as a path:"),
         ("command a.py", "`a.py`, as a command:"),
-        ("a.py", "`a.py`, as a path:\n\n- read: **allowed**: nothing asks about it\n- write: **asked about**"),
+        (
+            "a.py",
+            "`a.py`, as a path:\n\n- read: **asked about**: no rule for read allows this\n- write: **asked about**",
+        ),
         ("keys/x.pem", "- read: **denied** by permission, rule `*.pem (rule 1 of read)`"),
         ("../../etc/passwd", "- read: **denied** by sandbox"),
         ("https://example.com/x", "as a URL:\n\n- fetch: **asked about**: reaches example.com"),

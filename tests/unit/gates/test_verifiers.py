@@ -122,7 +122,7 @@ def test_a_file_is_kept_by_its_name(path, level):
 
 @pytest.mark.parametrize("access", Access)
 def test_a_secret_file_is_asked_about_and_a_key_refused_whatever_is_done_to_it(access):
-    assert gate().check(call("read", PathSubject(".env", access))) == Ask("may show secrets: .env")
+    assert gate().check(call("read", PathSubject(".env", access))) == Ask("may show secrets: .env", firm=True)
     denial = gate().check(call("read", PathSubject(".ssh/id_rsa", access)))
     assert isinstance(denial, Deny)
     assert denial.rule == "firewall: .ssh/id_rsa"
@@ -132,7 +132,9 @@ def test_a_link_hides_no_secret(tmp_path):
     (tmp_path / ".env").write_text("A=1")
     (tmp_path / "notes.txt").symlink_to(".env")
     judged = gate(Firewall(inside(os.fspath(tmp_path))))
-    assert judged.check(call("read", PathSubject("notes.txt", Access.READ))) == Ask("may show secrets: notes.txt")
+    assert judged.check(call("read", PathSubject("notes.txt", Access.READ))) == Ask(
+        "may show secrets: notes.txt", firm=True
+    )
 
 
 def test_a_path_that_leads_nowhere_is_judged_as_it_is_written(tmp_path):
@@ -201,7 +203,9 @@ def test_a_command_is_judged_by_the_files_it_names(text, expected):
 def test_a_command_with_more_words_than_are_looked_at_is_asked_about():
     words = " ".join(map(str, range(MAX_WORDS)))
     assert gate(Firewall(unresolved)).check(command(f"cat {words}")) == Allow()
-    assert gate(Firewall(unresolved)).check(command(f"cat {words} x")) == Ask(f"names more than {MAX_WORDS} files")
+    assert gate(Firewall(unresolved)).check(command(f"cat {words} x")) == Ask(
+        f"names more than {MAX_WORDS} files", firm=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -399,7 +403,7 @@ def test_the_memory_is_bounded_and_forgets_the_oldest():
 
 def test_a_refusal_wins_over_questions_and_questions_become_one():
     both = call("read", PathSubject(".env", Access.READ), PathSubject("k.pem", Access.READ))
-    assert gate().check(both) == Ask("may show secrets: .env; may show secrets: k.pem")
+    assert gate().check(both) == Ask("may show secrets: .env; may show secrets: k.pem", firm=True)
     sealed = call("read", PathSubject(".env", Access.READ), PathSubject("/etc/shadow", Access.READ))
     assert isinstance(gate().check(sealed), Deny)
     many = call("read", *(PathSubject(f"{number}.pem", Access.READ) for number in range(9)))
