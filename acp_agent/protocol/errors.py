@@ -6,7 +6,7 @@
 -32002 resource not found (unknown session)
 """
 
-from acp_agent.core.types import JsonObject
+from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol import frames
 
 
@@ -64,3 +64,17 @@ def method_not_found(method: str) -> RpcError:
 def internal_error() -> RpcError:
     """A bug of ours; the log has it, the wire does not (A5.6)."""
     return RpcError(frames.INTERNAL_ERROR, "Internal error")
+
+
+def result_of(response: frames.Response) -> Json:
+    """Return the result of a response. Raises RpcError for its error."""
+    if response.error is None:
+        return response.result
+    code, message = response.error.get("code"), response.error.get("message")
+    text = message if isinstance(message, str) else "error without a message"
+    match response.error.get("data"):
+        case {"details": str() as details}:  # where SDKs put what a handler said
+            text = f"{text}: {details}"
+        case _:
+            pass
+    raise RpcError(code if isinstance(code, int) else frames.INTERNAL_ERROR, text)

@@ -14,7 +14,7 @@ import anyio.lowlevel
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.log import Log
 from acp_agent.protocol import frames
-from acp_agent.protocol.errors import ConnectionLost, NoAnswer, RpcError, internal_error, method_not_found
+from acp_agent.protocol.errors import ConnectionLost, NoAnswer, RpcError, internal_error, method_not_found, result_of
 from acp_agent.protocol.stdio import LineReader, MessageWriter, Overlong
 
 _log = Log(__name__)
@@ -229,7 +229,7 @@ class Peer:
             self._stop_waiting(request_id, on_late, withdraw=recall or (withdraw and limit.cancelled_caught))
         if pending.response is None:
             raise ConnectionLost if self._ended else NoAnswer(method, timeout or 0)
-        return _result(pending.response)
+        return result_of(pending.response)
 
     def _stop_waiting(self, request_id: int, on_late: Callable[[Json], None] | None, *, withdraw: bool) -> None:
         if self._pending.pop(request_id).response is not None:
@@ -289,16 +289,3 @@ def _clean_up(response: frames.Response | None, on_late: Callable[[Json], None] 
     """Hand a result that came too late to `on_late`."""
     if on_late is not None and response is not None and response.error is None:
         on_late(response.result)
-
-
-def _result(response: frames.Response) -> Json:
-    if response.error is None:
-        return response.result
-    code, message = response.error.get("code"), response.error.get("message")
-    text = message if isinstance(message, str) else "error without a message"
-    match response.error.get("data"):
-        case {"details": str() as details}:  # where SDKs put what a handler said
-            text = f"{text}: {details}"
-        case _:
-            pass
-    raise RpcError(code if isinstance(code, int) else frames.INTERNAL_ERROR, text)
