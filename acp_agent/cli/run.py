@@ -15,6 +15,7 @@ import anyio
 from acp_agent.cli.editor.client import Editor
 from acp_agent.cli.editor.connection import AgentGone
 from acp_agent.cli.editor.frames import JsonRpcError, Recording, at, objects_at, text_at
+from acp_agent.cli.keyboard import forget_early_keys, is_somebody_there, read_line
 from acp_agent.cli.screen import Screen, plain
 from acp_agent.core.types import JsonObject
 from acp_agent.execution.process_tree import harden_process
@@ -95,11 +96,12 @@ class _Headless:
     async def _decide(self, params: JsonObject) -> str | None:
         options = {text_at(option, "kind"): text_at(option, "optionId") for option in objects_at(params, "options")}
         async with self._asking:
-            if not _somebody_there():
+            if not is_somebody_there():
                 self._screen.question(params, options["reject_once"])
-                self._screen.note("    nobody to ask: stdin is not a terminal; --yes allows without asking")
+                self._screen.note("    nobody to ask: stdin or stdout is not a terminal; --yes allows without asking")
                 return options["reject_once"]
             self._screen.question(params, "")
+            await forget_early_keys()
             chosen = await _read_key()
         return options.get(chosen) if chosen else None
 
@@ -117,39 +119,16 @@ def _server_command(args: argparse.Namespace, cwd: str) -> list[str]:
     return [sys.executable, *safe, "-m", "acp_agent", "acp", *flags]
 
 
-def _somebody_there() -> bool:
-    """Whether stdin is a terminal. It is None when it was closed."""
-    return getattr(sys, "stdin", None) is not None and sys.stdin.isatty()
-
-
 async def _read_key() -> str:
-    """The kind of the option the person chose; empty at the end of the input.
-
-    Without a thread: one that waits for a key would keep the process alive after Ctrl-C.
-    """
+    """Return the kind of the option the user chose; empty at the end of the input."""
     while True:
         print("    [y]es once, [a]lways, [n]o, ne[v]er: ", end="", flush=True)
-        line = await _read_line(sys.stdin.fileno())
+        line = await read_line()
         if not line:
             return ""
         chosen = _KEYS.get(line.strip().lower()[:1])
         if chosen is not None:
             return chosen
-
-
-async def _read_line(fd: int) -> str:
-    """What was typed up to the next line end; less, or nothing, at the end of the input."""
-    line = b""
-    while not line.endswith(b"\n"):
-        await anyio.wait_readable(fd)
-        try:
-            typed = os.read(fd, 4096)  # a terminal hands out one line at most
-        except OSError:  # it hung up
-            return ""
-        if not typed:
-            break
-        line += typed
-    return line.decode("utf-8", "replace")
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

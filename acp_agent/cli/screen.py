@@ -9,13 +9,16 @@ from typing import TextIO
 from acp_agent.cli.editor.frames import Direction, Frame, at, objects_at, text_at
 from acp_agent.cli.paragraph import Paragraph
 from acp_agent.core.types import Json, JsonObject, OutputStats
+from acp_agent.gates.unseen import BLANK
+from acp_agent.output.folding import CONTINUED, pieces
 from acp_agent.output.pipeline import stats_line
 
 _BOLD, _DIM, _RED, _GREEN, _YELLOW, _BLUE = "1", "2", "31", "32", "33", "36"
 _SHOWN_LINES = 8  # of a tool's text; what it ran in a terminal is shown whole
 _DEFAULT_WIDTH = 88
 _INDENT = 8  # columns in front of what somebody says
-_OF_LINES = {"text", "oldText", "newText"}  # members of a frame that may have several lines
+_OF_LINES = {"text"}  # members of a frame that may have several lines
+_OF_FILES = {"oldText", "newText"}  # of which every character counts
 
 
 class Screen:
@@ -37,6 +40,7 @@ class Screen:
         self._titles: dict[str, str] = {}
         self._started: dict[str, float] = {}
         self._diffed: set[str] = set()  # tool calls whose change was shown
+        self._last_drawn: list[JsonObject] = []  # the changes that stand at the end of the screen
         self._in_terminal: set[str] = set()  # tool calls whose output was seen live
         self._partial: dict[str, str] = {}  # the unfinished last line of each terminal
 
@@ -58,7 +62,7 @@ class Screen:
         """A unified diff."""
         for line in text.splitlines():
             style = {"+": _GREEN, "-": _RED, "@": _BLUE}.get(line[:1], _DIM)
-            self._line(f"    {self._paint(self._cut(line, 4), style)}")
+            self._wrapped("    ", plain(line), style)
 
     def user(self, text: str) -> None:
         """What the user of the editor types."""
@@ -92,12 +96,17 @@ class Screen:
             self._bar(line)
 
     def question(self, params: JsonObject, chosen: str) -> None:
-        """A permission question with the answer given: the id of an option, or nothing yet."""
+        """Draw a permission question, all of it, with the answer given: the id of an option, or nothing yet."""
         params, chosen = _plain_object(params), _one_line(chosen)
-        call_id, title = text_at(params, "toolCall", "toolCallId"), text_at(params, "toolCall", "title")
+        content = objects_at(params, "toolCall", "content")
+        diffs = [item for item in content if item.get("type") == "diff"]
+        is_drawn = diffs == self._last_drawn
+        title = text_at(params, "toolCall", "title")
         self._line(f"  {self._paint('?', _YELLOW)} {self._paint('May it?', _BOLD)}  {self._short(title)}")
-        self._diffs(call_id, objects_at(params, "toolCall", "content"))
-        self._texts(objects_at(params, "toolCall", "content"))
+        for diff in () if is_drawn else diffs:
+            self._diff(diff)
+        for line in _unfenced(content):
+            self._wrapped(self._paint("    │ ", _DIM), self._short(line.expandtabs(4)), "")
         names: list[str] = []
         for option in objects_at(params, "options"):
             name = text_at(option, "name")
@@ -145,10 +154,20 @@ class Screen:
 
     def _diffs(self, call_id: str, content: list[JsonObject]) -> None:
         """A call's change, once: it comes with the call and with the question about it."""
-        for diff in (item for item in content if item.get("type") == "diff" and call_id not in self._diffed):
-            old, new = text_at(diff, "oldText").splitlines(), text_at(diff, "newText").splitlines()
-            self.patch("\n".join(list(difflib.unified_diff(old, new, n=2, lineterm=""))[2:]))
+        diffs = [item for item in content if item.get("type") == "diff" and call_id not in self._diffed]
+        for diff in diffs:
+            self._diff(diff)
             self._diffed.add(call_id)
+        self._last_drawn = diffs
+
+    def _diff(self, diff: JsonObject) -> None:
+        old, new = (text_at(diff, side).split("\n") for side in ("oldText", "newText"))
+        if diff.get("oldText") is None:
+            old = [""]
+        if old[-1] == new[-1] == "":  # behind the last line end; where only one side has it, that is a change
+            old, new = old[:-1], new[:-1]
+        changed = list(difflib.unified_diff(old, new, n=2, lineterm=""))[2:]
+        self.patch("\n".join(changed))
 
     def _request(self, method: str, what: str) -> None:
         self._line(self._paint(f"    → {method} {what}", _DIM))
@@ -174,7 +193,15 @@ class Screen:
             self._message.end()
         self._speaker, self._message = "", None
 
+    def _wrapped(self, prefix: str, line: str, style: str) -> None:
+        """Draw a line on as many lines as it takes."""
+        sign = prefix
+        for piece in pieces(line, self._width - 6):
+            self._line(sign + (self._paint(piece, style) if style else piece))
+            sign = self._paint(f"    {CONTINUED}", _DIM)
+
     def _line(self, text: str) -> None:
+        self._last_drawn = []
         self._end_message()
         self._out.write(text + "\n")
         self._out.flush()
@@ -196,6 +223,20 @@ def plain(text: str) -> str:
     return "".join(c for c in text if c.isprintable() or c in "\n\t")
 
 
+def marked(text: str) -> str:
+    """Return text with every character that shows nothing as `<U+202E>`; line ends and tabs stay."""
+    return "".join(c if (c.isprintable() and not BLANK.match(c)) or c in "\n\t" else f"<U+{ord(c):04X}>" for c in text)
+
+
+def _unfenced(content: list[JsonObject]) -> list[str]:
+    """Return the texts' lines unfolded, without the fence of a markdown view, which is longer than all inside it."""
+    texts = (text_at(item, "content", "text") for item in content if item.get("type") == "content")
+    texts = (text.replace(f"\n{CONTINUED}", "") for text in texts)
+    lines = [line for text in texts for line in text.split("\n")]
+    fence = max((line for line in lines if line.startswith("```") and not line.strip("`")), key=len, default=None)
+    return [line for line in lines if line != fence]
+
+
 def _one_line(text: str) -> str:
     return plain(text).replace("\n", " ").replace("\t", " ")
 
@@ -207,6 +248,8 @@ def _plain_object(message: JsonObject) -> JsonObject:
 def _plain_value(name: str, value: Json) -> Json:
     """The value of a member with every string in it plain, and on one line unless such a member may have more."""
     if isinstance(value, str):
+        if name in _OF_FILES:
+            return marked(value)
         return plain(value) if name in _OF_LINES else _one_line(value)
     if isinstance(value, list):
         return [_plain_value(name, item) for item in value]

@@ -166,9 +166,10 @@ class Decision(StrEnum):
 class Question:
     """One prompt to the user about one call.
 
-    title       what would happen, control and bidi characters made visible
+    title       what would happen, control and bidi characters made visible; a long one with its middle left out
     reasons     why it is asked, one line each
     always      what "always" would cover, in words ("git status …")
+    text        all of what is asked about, made visible, with its line ends; empty where title and diffs show all
     """
 
     call_id: str
@@ -179,6 +180,7 @@ class Question:
     always: str = ""
     diffs: tuple[Diff, ...] = ()
     locations: tuple[str, ...] = ()
+    text: str = ""
 
 
 class Approver(Protocol):

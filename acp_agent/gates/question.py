@@ -4,34 +4,36 @@ import json
 import re
 import shlex
 import unicodedata
+from collections.abc import Sequence
 
 from acp_agent.core.ports import Invocation, Question
-from acp_agent.core.types import CommandSubject, PathSubject
+from acp_agent.core.types import CommandSubject, Json, PathSubject
 from acp_agent.gates.command import Command, Plain, analyse, survey
 from acp_agent.gates.shell.tables import tables
+from acp_agent.gates.unseen import BLANK, unseen
 
 MAX_TITLE = 1200
-"""Characters of a command that are shown; of a longer one head and tail are, with its length."""
+"""Characters of a title. A longer one has its head, its tail and its length; the question's text has all of it."""
 
 _HEAD, _TAIL = 800, 300
 _MAX_LINES = 8
 _ESCAPED = re.compile(r"\\(?:([bfnrt]|u[0-9a-f]{4})|.)")  # of JSON; shown as what it is, lest it read as one line
 _SHOWN = {"\n": "⏎", "\t": "⇥"}
-# Letters, marks and symbols that show nothing: Default_Ignorable_Code_Point of Unicode's DerivedCoreProperties, as far
-# as categories do not tell, and the blank Braille pattern.
-_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+# One short line that reads the same as text and as markdown. Every other command also stands in the question's text,
+# which editors show as it is.
+_SAME_IN_MARKDOWN = re.compile(r"(?:[A-Za-z0-9 ./:=,@%+'\"|;()?{}^-]|(?<=\w)_(?=\w)|&(?=[& ]|$)){0,200}")
 
 
 def visible(text: str) -> str:
     """A text with every character seen: control, bidi and zero-width ones as `<U+202E>`, line ends as ⏎."""
-    return "".join(_visible(char) for char in text)
+    return text if text.isascii() and text.isprintable() else "".join(_visible(char) for char in text)
 
 
 def _visible(char: str) -> str:
     if char in _SHOWN:
         return _SHOWN[char]
     hidden = unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-    odd_blank = (char != " " and unicodedata.category(char) == "Zs") or _BLANK.match(char)
+    odd_blank = (char != " " and unicodedata.category(char) == "Zs") or BLANK.match(char)
     return f"<U+{ord(char):04X}>" if hidden or odd_blank else char
 
 
@@ -43,24 +45,34 @@ def clipped(text: str) -> str:
     return f"{shown[:_HEAD]} […{len(text):,} characters in all…] {shown[-_TAIL:]}"
 
 
+def visible_lines(text: str) -> str:
+    """A text as `visible` shows it, on lines of its own."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
 def build(invocation: Invocation, reasons: tuple[str, ...], always: str, digest: str) -> Question:
-    """The question about a call: its title is the command itself, else what the call does, else the call's title.
+    """Return the question about a call. It shows the whole of what would run, be sent or be written.
+
+    Its title is the command itself, else what the call does, else the call's title.
 
     always   what "always" would cover, in words; empty when it binds to exactly this call, whose digest is shown
     """
-    command = next((subject.command for subject in invocation.subjects if isinstance(subject, CommandSubject)), None)
+    commands = [subject.command for subject in invocation.subjects if isinstance(subject, CommandSubject)]
+    command = "\n".join(commands) if commands else None
     title = (invocation.deed or invocation.title) if command is None else command
-    lines = [*reasons, *(_details(command) if command is not None else ()), *_agreed_to(invocation)]
+    details = _details(command) if command is not None else ()
+    lines = [*map(visible, reasons), *map(clipped, details), *map(visible, _said_by_server(invocation))]
     arguments = invocation.call.arguments
     return Question(
         call_id=invocation.call.id,
         title=clipped(title),
         kind=invocation.spec.kind,
         raw_input=arguments if arguments is not None else {"arguments": invocation.call.raw_arguments},
-        reasons=tuple(dict.fromkeys(clipped(line) for line in lines)),
+        reasons=tuple(dict.fromkeys((*lines, *unseen(invocation.diffs)))),
         always=visible(always) or f"exactly this text in this folder, sha256 {digest[:16]}",
         diffs=invocation.diffs,
         locations=_locations(invocation),
+        text=_whole(invocation, command, clipped(title)),
     )
 
 
@@ -77,13 +89,46 @@ def _details(command: str) -> list[str]:
     return lines
 
 
-def _agreed_to(invocation: Invocation) -> list[str]:
-    """What a yes to a tool of a server is a yes to; nothing else of the question says it."""
-    if not invocation.spec.server:
-        return []
-    arguments = json.dumps(invocation.call.arguments, ensure_ascii=False)
-    written = _ESCAPED.sub(lambda found: json.loads(f'"{found[0]}"') if found[1] else found[0], arguments)
-    return [f"arguments: {written}", f'its server says: "{invocation.spec.description}"']
+def _whole(invocation: Invocation, command: str | None, title: str) -> str:
+    """Return what a yes is a yes to, as far as the title and the diffs do not show it."""
+    if command is not None:
+        return "" if _SAME_IN_MARKDOWN.fullmatch(command) else visible_lines(command)
+    arguments = invocation.call.arguments
+    if arguments is None or invocation.spec.server:
+        return visible(_written_out(arguments)) if arguments else ""
+    shown = [title, *(part for diff in invocation.diffs for part in (diff.path, diff.old_text or "", diff.new_text))]
+    if invocation.diffs:  # what is written is the diff, whatever arguments it was made from
+        arguments = {name: value for name, value in arguments.items() if name == "path"}
+    hidden = {name: value for name, value in arguments.items() if not _is_shown(value, shown)}
+    return "\n".join(f"{visible(name)}: {_argument(value)}" for name, value in hidden.items())
+
+
+def _is_shown(value: Json, shown: Sequence[str]) -> bool:
+    """Whether an argument says nothing that is not shown: numbers and switches steer, and texts stand there whole."""
+    match value:
+        case str():
+            whole = re.compile(rf"(?<!\w){re.escape(visible(value))}(?!\w)")
+            return any(whole.search(text) for text in shown)
+        case list():
+            return all(_is_shown(each, shown) for each in value)
+        case dict():
+            return all(_is_shown(each, shown) for each in value.values())
+        case _:
+            return True
+
+
+def _argument(value: Json) -> str:
+    return visible_lines(value) if isinstance(value, str) else visible(_written_out(value))
+
+
+def _written_out(value: Json) -> str:
+    """Return JSON with its escapes shown as what they mean, lest several lines read as one."""
+    written = json.dumps(value, ensure_ascii=False)
+    return _ESCAPED.sub(lambda found: json.loads(f'"{found[0]}"') if found[1] else found[0], written)
+
+
+def _said_by_server(invocation: Invocation) -> list[str]:
+    return [f'its server says: "{invocation.spec.description}"'] if invocation.spec.server else []
 
 
 def _argv(command: Command) -> str:

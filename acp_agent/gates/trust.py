@@ -31,7 +31,7 @@ from acp_agent.core.types import (
     Verdict,
 )
 from acp_agent.core.wrapper import Gate
-from acp_agent.gates.question import clipped, visible
+from acp_agent.gates.question import clipped, visible, visible_lines
 from acp_agent.gates.trust_level import TrustLevel, lowest
 from acp_agent.store.trusted_folders import TrustedFolders
 
@@ -197,16 +197,17 @@ def contents_digest(files: Mapping[str, bytes]) -> str:
 
 def _question(folder: str, files: Mapping[str, bytes], wishes: Sequence[str]) -> Question:
     names = ", ".join(visible(name) for name in sorted(files))
-    contents = wishes or [
-        f"{visible(name)} ({len(content):,} bytes): {content.decode(errors='replace')}"
+    contents = (
+        f"{visible(name)} ({len(content):,} bytes):\n{visible_lines(content.decode(errors='replace'))}"
         for name, content in sorted(files.items())
-    ]
+    )
     return Question(
         call_id=str(uuid4()),
         title=clipped(f"This folder brings its own settings ({names}): use them?"),
         kind=ToolKind.OTHER,
         raw_input={"folder": visible(folder), "files": [visible(name) for name in sorted(files)]},
-        reasons=(f"they can start programs; folder: {clipped(folder)}", *dict.fromkeys(map(clipped, contents))),
+        reasons=(f"they can start programs; folder: {visible(folder)}", *dict.fromkeys(map(visible, wishes))),
         always="exactly these contents of this folder; when they change, you are asked again",
         locations=tuple(os.path.join(folder, name) for name in sorted(files)),
+        text="" if wishes else "\n\n".join(contents),
     )

@@ -169,6 +169,7 @@ class RedactedApprover:
                 reasons=tuple(defused(words(reason)) for reason in question.reasons),
                 always=defused(words(question.always)),
                 locations=tuple(path for path in question.locations if redact(path) == path),
+                text=defused(words(question.text)),
             )
         )
 

@@ -4,11 +4,11 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Decision, Question
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol import wire
+from acp_agent.protocol.asked_text import question_content
 from acp_agent.protocol.bounds import bounded_input
 from acp_agent.protocol.errors import NoAnswer, RpcError
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
-from acp_agent.protocol.updates import tool_content
 
 # Ids equal kinds, one option a kind: CodeCompanion and GoClaw choose by kind (A20.1, A20.2).
 _OPTIONS: list[Json] = [
@@ -34,7 +34,8 @@ class EditorApprover:
     async def ask(self, question: Question) -> Decision:
         """Only a known option of a selected outcome counts; everything else is no answer (A20.3).
 
-        Raises ToolError when nobody answers in time. An answer that comes later is dropped by the peer.
+        Raises ToolError when nobody answers in time, and when the question is too large to be shown whole. An answer
+        that comes later is dropped by the peer.
         """
         params: JsonObject = {
             "sessionId": self._session_id,
@@ -55,13 +56,12 @@ class EditorApprover:
 
     def _tool_call(self, question: Question) -> JsonObject:
         """What there is to say of the call; not its status, which stays what it was: in progress (A19.1)."""
-        lines = [*question.reasons, f"“Always” covers {question.always}"]
         update: JsonObject = {
             "toolCallId": question.call_id,
             "title": question.title,
             "kind": question.kind.value,
             "rawInput": bounded_input(question.raw_input),
-            "content": tool_content(self._paths, question.diffs, "\n\n".join(lines)),
+            "content": question_content(self._paths, question),
         }
         if question.locations:
             update["locations"] = [{"path": self._paths.spell(path)} for path in question.locations]

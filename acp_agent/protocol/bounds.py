@@ -11,12 +11,15 @@ STRING_LIMIT = 16 * 1024
 _CONTEXT = 3
 
 
-def bounded_diff(diff: Diff) -> Diff | None:
-    """The diff, of a big file only the changed lines and a little around them; None when even these are too much."""
+def bounded_diff(diff: Diff, limit: int = DIFF_LIMIT) -> Diff | None:
+    """Return the diff, of a big file only the changed lines and a little around them.
+
+    None when even these have more characters than `limit`.
+    """
     if _size(diff) <= DIFF_LIMIT:
         return diff
     region = _changed_region(diff)
-    return region if _size(region) <= DIFF_LIMIT else None
+    return region if _size(region) <= limit else None
 
 
 def bounded_input(arguments: JsonObject) -> JsonObject:

@@ -105,7 +105,7 @@ class Updates:
             update["_meta"] = {"terminal_output": {"terminal_id": event.call_id, "data": event.output}}
         else:
             card.tail = (card.tail + event.output)[-_LIVE_TAIL:]
-            update["content"] = [_text(_fence(card.tail))]
+            update["content"] = [text_content(fenced(card.tail))]
         return (update,)
 
     def _finished(self, event: events.ToolFinished) -> Sequence[JsonObject]:
@@ -137,8 +137,8 @@ class Updates:
             # The text is in rawOutput: content beside a terminal would show everything twice.
             terminal: JsonObject = {"type": "terminal", "terminalId": card.terminal_id or card.started.call_id}
             return [terminal, *diff_content(self.paths, result.diffs), *images]
-        fenced = card.started.kind in _FENCED and bool(result.shown)
-        text = _fence(result.shown) if fenced else defused(result.shown)
+        as_it_is = card.started.kind in _FENCED and bool(result.shown)
+        text = fenced(result.shown) if as_it_is else defused(result.shown)
         return [*tool_content(self.paths, result.diffs, text), *images]
 
     def _optional(self, content: list[Json], places: tuple[Location, ...]) -> JsonObject:
@@ -152,7 +152,7 @@ class Updates:
 
 def tool_content(paths: EditorPaths, diffs: tuple[Diff, ...], text: str) -> list[Json]:
     """ACP tool call content: diffs first, because some clients look at the first item only (acp.md 4.6)."""
-    return [*diff_content(paths, diffs), *([_text(text)] if text else [])]
+    return [*diff_content(paths, diffs), *([text_content(text)] if text else [])]
 
 
 def diff_content(paths: EditorPaths, diffs: tuple[Diff, ...]) -> list[Json]:
@@ -163,7 +163,7 @@ def diff_content(paths: EditorPaths, diffs: tuple[Diff, ...]) -> list[Json]:
         shown = bounded_diff(diff)
         size = 0 if shown is None else len(shown.old_text or "") + len(shown.new_text)
         if shown is None or size > left:
-            content.append(_text(f"The change of {diff.path} is too large to be shown."))
+            content.append(text_content(f"The change of {diff.path} is too large to be shown."))
         else:
             left -= size
             content.append({"type": "diff", "path": shown.path, "oldText": shown.old_text, "newText": shown.new_text})
@@ -175,7 +175,7 @@ def _image_content(images: tuple[ImagePart, ...]) -> list[Json]:
     left = IMAGES_LIMIT
     for image in images:
         if len(image.data) > left:
-            content.append(_text(f"A picture ({image.mime_type}) is too large to be shown."))
+            content.append(text_content(f"A picture ({image.mime_type}) is too large to be shown."))
             continue
         left -= len(image.data)
         picture: JsonObject = {"type": "image", "data": image.data, "mimeType": image.mime_type}
@@ -204,12 +204,13 @@ def _exit(result: ToolResult) -> JsonObject:
     return {"exit_code": envelope.get("exit_code"), "signal": envelope.get("signal")}
 
 
-def _text(text: str) -> Json:
+def text_content(text: str) -> Json:
+    """Return a text as ACP tool call content."""
     return {"type": "content", "content": {"type": "text", "text": text}}
 
 
-def _fence(text: str) -> str:
-    """Show text as it is: editors render content as markdown, and output is not."""
+def fenced(text: str) -> str:
+    """Return text in a fence nothing in it can end: editors render content as markdown, and output is not."""
     longest = max(map(len, re.findall("`{3,}", text)), default=2)
     ticks = "`" * (longest + 1)
     return f"{ticks}\n{text.rstrip()}\n{ticks}"

@@ -1,6 +1,7 @@
 """`acp-agent run` as people run it: a real process, with a terminal and without."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -183,6 +184,62 @@ async def test_the_answer_typed_on_the_terminal_counts(folder, typed, touched):
     assert (folder.work / "touched").exists() is touched
 
 
+async def test_keys_typed_before_the_question_is_drawn_answer_nothing(folder):
+    asks = uses(("bash", {"command": "touch touched"}), ("write", {"path": "b.txt", "content": "b"}))
+    folder.model([asks, says("the end")])
+    ours, theirs = os.openpty()
+    os.write(ours, b"y\ny\nya\na")
+    try:
+        with folder.started("do it", stdin=theirs, stdout=theirs) as process:
+            for _ in range(2):
+                await shown(ours, b"[y]es once")
+                os.write(ours, b"n\ny\ny\n")  # what follows the answer is early for the next question
+            assert process.wait(LIMIT) == 0
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert not (folder.work / "touched").exists()
+    assert not (folder.work / "b.txt").exists()
+
+
+async def test_a_question_nobody_can_see_is_not_answered_from_the_keyboard(folder):
+    folder.model([uses(("bash", {"command": "touch touched"})), says("the end")])
+    ours, theirs = os.openpty()
+    os.write(ours, b"y\n")
+    try:
+        with folder.started("do it", stdin=theirs) as process:
+            stdout, _ = process.communicate(timeout=LIMIT)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert b"nobody to ask" in stdout
+    assert not (folder.work / "touched").exists()
+
+
+def test_an_answer_in_a_pipe_is_no_consent(folder):
+    folder.model([uses(("bash", {"command": "touch touched"})), says("the end")])
+    with folder.started("do it", stdin=subprocess.PIPE) as process:
+        stdout, _ = process.communicate(b"y\ny\n", timeout=LIMIT)
+    assert b"nobody to ask" in stdout
+    assert not (folder.work / "touched").exists()
+
+
+async def test_the_whole_of_a_long_command_is_on_the_terminal_before_the_prompt(folder):
+    command = "; ".join(f"echo step{number}" for number in range(300))
+    folder.model([uses(("bash", {"command": command})), says("the end")])
+    ours, theirs = os.openpty()
+    try:
+        with folder.started("do it", stdin=theirs, stdout=theirs) as process:
+            drawn = await shown(ours, b"[y]es once")
+            os.write(ours, b"n\n")
+            process.wait(LIMIT)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    words = re.sub(r"\x1b\[\d*m", "", drawn.decode()).replace("\r\n    ↪ ", "")
+    assert all(f"echo step{number};" in words for number in range(299))
+
+
 async def test_an_agent_killed_in_mid_turn_is_one_clear_line(folder, held):
     folder.model(HOLD)
     with folder.started("--yes", "wait") as process:
@@ -230,10 +287,11 @@ def test_a_server_without_stderr_still_answers_on_stdout(folder):
     assert '"protocolVersion":1' in done.stdout
 
 
-async def shown(fd: int, text: bytes) -> None:
-    """Wait until a terminal was sent a text."""
+async def shown(fd: int, text: bytes) -> bytes:
+    """Wait until a terminal was sent a text. Return all it was sent."""
     seen = b""
     with anyio.fail_after(PATIENCE):
         while text not in seen:
             await anyio.wait_readable(fd)
             seen += os.read(fd, 4096)
+    return seen

@@ -94,3 +94,35 @@ def test_the_sessions_folder_is_left_out_of_its_own_paths_only(title, shown):
 
 def test_at_the_root_of_the_disk_paths_stay_as_they_are():
     assert seen(question={"toolCall": {"title": "rm /etc/x"}}, root="/").splitlines()[0] == "  ? May it?  rm /etc/x"
+
+
+def test_a_question_is_drawn_whole_however_long_its_text_and_its_lines_are():
+    text = "\n".join(f"step {number} " + "x" * 300 + f" end{number}" for number in range(50))
+    content = [{"type": "content", "content": {"type": "text", "text": f"why\n\n````\n```\n{text}\n````"}}]
+    shown = seen(question={"toolCall": {"title": "t", "content": content}})
+    joined = shown.replace("\n    ↪ ", "")
+    assert [line for line in joined.splitlines() if line.startswith("    │ ")] == [
+        f"    │ {line}" for line in ["why", "", "```", *text.split("\n")]
+    ]
+
+
+def test_a_question_draws_its_change_whole_and_what_hides_in_it():
+    diff = {"type": "diff", "path": "a", "oldText": None, "newText": "x" * 500 + "evil\nif a\u202e\u3164:\r\n"}
+    shown = seen(question={"toolCall": {"title": "t", "content": [diff]}})
+    joined = shown.replace("\n    ↪ ", "")
+    assert f"+{'x' * 500}evil\n" in joined
+    assert "+if a<U+202E><U+3164>:<U+000D>\n" in joined
+
+
+def test_a_change_of_line_ends_alone_is_drawn():
+    diff = {"type": "diff", "path": "a", "oldText": "a", "newText": "a\n"}
+    assert "+" in seen(question={"toolCall": {"title": "t", "content": [diff]}})
+
+
+def test_a_change_that_stands_right_above_the_question_is_not_drawn_again():
+    diff = {"type": "diff", "path": "a", "oldText": "old", "newText": "new"}
+    call = {"sessionUpdate": "tool_call", "toolCallId": "1", "title": "t", "content": [diff]}
+    asked = {"toolCall": {"toolCallId": "1", "title": "t", "content": [diff]}}
+    assert seen(call, question=asked).count("+new") == 1
+    between = {"sessionUpdate": "tool_call", "toolCallId": "2", "title": "other"}
+    assert seen(call, between, question=asked).count("+new") == 2

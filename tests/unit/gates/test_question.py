@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from acp_agent.core.types import Access, Diff, Location, PathSubject
+from acp_agent.core.types import Access, CommandSubject, Diff, Location, McpSubject, PathSubject, ToolCall, UrlSubject
 from acp_agent.gates.question import MAX_TITLE, build, clipped, visible
 from tests.unit.gates.chain import call, command
 
@@ -67,3 +69,104 @@ def test_the_title_of_a_deed_is_the_deed_and_of_a_command_still_the_command():
     assert build(taking, (), "x", "").title == "deletes src<U+202E> and everything in it"
     assert build(call("delete_path", PathSubject("src", Access.DELETE)), (), "x", "").title == "delete_path something"
     assert build(replace(command("ls"), deed="lists"), (), "x", "").title == "ls"
+
+
+@given(st.lists(st.text(), min_size=1).map("\n".join))
+@example("echo " + "building " * 100 + "; touch EVILMARK; echo " + "done " * 120)
+@example("echo <!-- ; rm -rf x ; echo -->")
+@example("rm *.o _a_ [x](y) &amp; `z`")
+def test_every_line_of_a_command_is_shown_whole(text: str):
+    question = build(command(text), (), "x", "")
+    if question.text:
+        assert question.text.split("\n") == [visible(line) for line in text.split("\n")]
+    else:
+        assert question.title == text
+
+
+def test_an_ordinary_short_command_is_shown_once():
+    for text in ("ls", "git push --force-with-lease origin main", "make build_all && ./run 'a b' | tail -n 3"):
+        assert build(command(text), (), "x", "").text == ""
+
+
+def test_every_command_of_a_call_is_shown():
+    both = replace(command("ls"), subjects=(CommandSubject("ls"), CommandSubject("rm x")))
+    assert build(both, (), "x", "").text == "ls\nrm x"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+def texts_of(value) -> list[str]:
+    match value:
+        case str():
+            return [value]
+        case list():
+            return [text for each in value for text in texts_of(each)]
+        case dict():
+            return [text for name, each in value.items() for text in (name, *texts_of(each))]
+        case _:
+            return []
+
+
+def shown_by(question) -> str:
+    """All a question shows, its marks for line ends, tabs and escapes taken back."""
+    diffs = [part for diff in question.diffs for part in (diff.path, diff.old_text or "", diff.new_text)]
+    return (
+        " ".join((question.title, *question.reasons, question.text, *diffs)).replace("\\\\", "\\").replace('\\"', '"')
+    )
+
+
+def spelled(text: str) -> str:
+    return visible(text.replace("\\\\", "\\").replace('\\"', '"'))
+
+
+@given(st.dictionaries(st.text(min_size=1), JSON, max_size=4))
+@example({"query": "x" * 1000 + "; DROP TABLE users; " + "y" * 1000})
+def test_every_text_a_server_is_sent_is_shown_whole(arguments):
+    sent = replace(call("write", McpSubject("db", "query")), call=ToolCall("1", "db_query", arguments))
+    sent = replace(sent, spec=replace(sent.spec, server="db", description="d" * 5000))
+    question = build(sent, (), "x", "")
+    assert "d" * 5000 in question.reasons[0]
+    for text in texts_of(arguments):
+        assert spelled(text) in shown_by(question)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "subjects"),
+    [
+        (
+            "fetch",
+            {"url": "https://a.example/" + "x" * 3000 + "?evil=1&" + "y" * 3000},
+            UrlSubject("https://a.example/"),
+        ),
+        ("copy_path", {"source": "a" * 900 + "/evil/" + "b" * 900, "destination": "c"}, PathSubject("c", Access.WRITE)),
+        ("memory_save", {"content": "one\ntwo " * 400}, PathSubject("c", Access.WRITE)),
+    ],
+)
+def test_no_argument_of_a_tool_of_ours_is_cut_in_the_middle(tool, arguments, subjects):
+    asked = call("write", subjects)
+    question = build(replace(asked, call=ToolCall("1", tool, arguments)), (), "x", "")
+    for text in texts_of(arguments):
+        assert all(line in shown_by(question) for line in text.split("\n"))
+
+
+def test_a_reason_is_never_cut():
+    assert build(command("ls"), ("why " * 1000,), "x", "").reasons[0] == "why " * 1000
+
+
+def test_an_edit_shows_its_diff_and_not_once_more_what_it_was_made_from():
+    diff = Diff("/w/x", "a\r\n", "b\r\n")
+    arguments = {"path": "/w/x", "old_string": "a\n", "new_string": "b\n"}
+    asked = replace(call("edit", PathSubject("/w/x", Access.WRITE)), diffs=(diff,))
+    assert build(replace(asked, call=ToolCall("1", "edit", arguments)), (), "", "").text == ""
+
+
+def test_a_question_about_a_change_warns_of_characters_nobody_sees():
+    diff = Diff("/w/x", "ok\n", "ok\nif admin\u202e:\n")
+    question = build(replace(call("write", PathSubject("x", Access.WRITE)), diffs=(diff,)), (), "", "")
+    warning = "WARNING: the new text holds characters that cannot be seen: U+202E (right-to-left override) at line 2"
+    assert question.reasons == (warning,)

@@ -283,9 +283,8 @@ async def test_the_question_shows_folder_names_and_contents_with_nothing_hidden(
     (question,) = world.questions
     assert question.title == "This folder brings its own settings (.mcp.json, hooks.toml): use them?"
     assert os.fspath(world.folder) in question.reasons[0]
-    assert question.reasons[1] == ".mcp.json (16 bytes): run⏎<U+202E>evil<U+001B>[2J\N{REPLACEMENT CHARACTER}"
-    assert question.reasons[2].startswith("hooks.toml (5,004 bytes): aaaa")
-    assert question.reasons[2].endswith("tail")
+    first = ".mcp.json (16 bytes):\nrun\n<U+202E>evil<U+001B>[2J\N{REPLACEMENT CHARACTER}"
+    assert question.text == f"{first}\n\nhooks.toml (5,004 bytes):\n{'a' * 5000}tail"
     assert question.raw_input == {"folder": os.fspath(world.folder), "files": [".mcp.json", "hooks.toml"]}
     assert "when they change, you are asked again" in question.always
     assert question.locations == tuple(os.path.join(world.folder, name) for name in files)
