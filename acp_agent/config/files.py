@@ -3,10 +3,10 @@
 import os
 import stat
 import time
-import tomllib
 from typing import TypeAlias
 
 from acp_agent.core.errors import ConfigError
+from acp_agent.core.untrusted import toml_table
 
 LIMIT = 1024 * 1024  # bytes; a configuration file is never that long
 
@@ -35,7 +35,8 @@ def stamp(path: str) -> Stamp:
 def read_toml(path: str) -> dict[str, object] | None:
     """The table in a file; None when there is no such file.
 
-    Raises ConfigError when it is no regular file, cannot be read, is longer than 1 MiB, or is not TOML in UTF-8.
+    Raises ConfigError when it is no regular file, cannot be read, is longer than 1 MiB, or is not TOML in UTF-8
+    within the bounds of `core.untrusted`.
     """
     try:
         data = _read(path)
@@ -44,13 +45,11 @@ def read_toml(path: str) -> dict[str, object] | None:
     except OSError as error:
         raise ConfigError(path, "", "", f"expected a file that can be read: {error.strerror}") from error
     try:
-        return tomllib.loads(data.decode("utf-8"))
+        return toml_table(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         why = f"expected TOML in UTF-8, but byte {error.start} is not (at line {line})"
         raise ConfigError(path, "", "", why) from error
-    except RecursionError as error:
-        raise ConfigError(path, "", "", "expected TOML that is nested less deeply") from error
     except ValueError as error:
         last = "at line {}, the end".format(data.count(b"\n") + 1)
         raise ConfigError(path, "", "", f"expected TOML: {error}".replace("at end of document", last)) from error

@@ -6,8 +6,9 @@ import json
 import os
 import stat
 import tempfile
-import tomllib
 from collections.abc import Iterator
+
+from acp_agent.core.untrusted import toml_table
 
 MAX_BYTES = 1024 * 1024
 """A larger file is not believed, and nothing is added to a file that has grown so large."""
@@ -31,8 +32,8 @@ def read_private(path: str) -> dict[str, object]:
     if len(data) > MAX_BYTES:
         raise Damaged(f"larger than {MAX_BYTES} bytes")
     try:
-        return tomllib.loads(data.decode())
-    except (ValueError, RecursionError) as error:
+        return toml_table(data.decode())
+    except ValueError as error:
         raise Damaged(f"not readable as TOML ({error})") from None
 
 

@@ -1,7 +1,6 @@
 """read: a text file, or a part of it, with line numbers; or a picture (requirements T4.11, 2.8)."""
 
 import base64
-import json
 from typing import Annotated
 
 from anyio import to_thread
@@ -11,6 +10,7 @@ from acp_agent.core.backends import FileSystem, Lines
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, ImagePart, Location, PathSubject, Subject, ToolKind, ToolResult
+from acp_agent.core.untrusted import json_value
 from acp_agent.tools.lines import numbered
 from acp_agent.tools.params import WHOLE, Name, Params
 from acp_agent.tools.picture import MAX_PICTURE, MAX_SIDE, picture_of
@@ -129,7 +129,7 @@ async def _refuse_notebook(path: str, files: FileSystem) -> None:
 
 def _is_notebook(data: bytes) -> bool:
     try:
-        notebook = json.loads(data)
-    except (ValueError, RecursionError):
+        notebook = json_value(data)
+    except ValueError:
         return False
     return isinstance(notebook, dict) and "cells" in notebook

@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
@@ -18,6 +17,7 @@ from acp_agent.config.layers import Layer, Reader
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import CommandSubject, Json, JsonObject, ToolCall, ToolResult
+from acp_agent.core.untrusted import json_value, toml_table
 from acp_agent.execution.chain import Link, Place, absent, build_chain, gates_of
 from acp_agent.execution.roots import Roots
 from acp_agent.execution.run_tool import RunTool
@@ -150,15 +150,15 @@ def rules_in(path: str) -> tuple[Rule, ...]:
     except UnicodeDecodeError as error:
         raise ConfigError(path, "", "", f"expected UTF-8: {error}") from error
     try:
-        return _rules(path, json.loads(text))
-    except (ValueError, RecursionError) as error:
+        return _rules(path, json_value(text))
+    except ValueError as error:
         return _rules(path, _table_in(path, text, error))
 
 
 def _table_in(path: str, text: str, why_no_json: Exception) -> object:
     try:
-        table: object = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        table: object = toml_table(text)
+    except ValueError as error:
         why = (
             f"expected JSON: {why_no_json}"
             if text.lstrip().startswith(("[{", "[ {", "[\n"))

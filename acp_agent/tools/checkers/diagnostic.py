@@ -1,20 +1,18 @@
 """A problem in a project, and what the checkers that find them have in common (requirements T6)."""
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import cast
 
 from acp_agent.core.backends import CommandOutcome
 from acp_agent.core.types import Json
+from acp_agent.core.untrusted import json_value_at
 from acp_agent.tools.lines import cut
 from acp_agent.tools.visible import visible
 
 _MESSAGE_LIMIT = 500
 _NUMBER_LIMIT = 2**31
-_DECODER = json.JSONDecoder()
 _FOLD = re.compile(r"\r?\n[ \t]+")
 
 
@@ -95,8 +93,8 @@ def json_document(text: str) -> Json:
     """The first JSON object in a text, whatever stands around it; None when there is none."""
     start = text.find("{")
     try:
-        return cast("Json", _DECODER.raw_decode(text, start)[0]) if start >= 0 else None
-    except (ValueError, RecursionError):
+        return json_value_at(text, start) if start >= 0 else None
+    except ValueError:
         return None
 
 

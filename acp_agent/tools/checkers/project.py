@@ -1,13 +1,14 @@
 """A folder, as far as it is a project with settings (requirements T6)."""
 
 import posixpath
-import tomllib
+from typing import cast
 
 from anyio import to_thread
 
 from acp_agent.core.backends import EntryKind, FileSystem
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Json, JsonObject
+from acp_agent.core.untrusted import toml_table
 from acp_agent.tools.visible import visible
 
 _LIMIT = 1024 * 1024  # bytes of a settings file
@@ -69,11 +70,11 @@ class Project:
     async def tool_tables(self) -> JsonObject:
         """The [tool] tables of pyproject.toml; none, with a warning, when it is not valid."""
         try:
-            document = await to_thread.run_sync(tomllib.loads, await self.text("pyproject.toml"))
-        except (ValueError, RecursionError) as error:
+            document = await to_thread.run_sync(toml_table, await self.text("pyproject.toml"))
+        except ValueError as error:
             self.warnings.append(f"pyproject.toml is not valid TOML: {visible(str(error))}")
             return {}
-        tools: Json = document.get("tool")
+        tools = cast("Json", document.get("tool"))
         return tools if isinstance(tools, dict) else {}
 
     async def ini_keys(self, name: str, section: str) -> frozenset[str] | None:

@@ -170,7 +170,7 @@ def test_broken_rules_in_a_variable_leave_the_files_deny_rules_and_allow_nothing
         (b"[agent\n", "expected TOML: Expected ']'"),
         (b"a = 1\na = 2\n", "expected TOML: Cannot overwrite a value (at line 2, column 6)"),
         (b"a = \xff\n", "expected TOML in UTF-8, but byte 4 is not"),
-        (b"a = " + b"[" * 50_000, "expected TOML that is nested less deeply"),
+        (b"a = " + b"[" * 50_000, "expected TOML: nested more than 32 deep (at line 1)"),
         (b"#" * (1024 * 1024 + 1), "expected a file of at most 1 MiB"),
     ],
 )

@@ -1,0 +1,122 @@
+"""TOML and JSON from files that others write, parsed within bounds of memory and time.
+
+A parser's cost is not the size of its text. tomllib keeps every beginning of a dotted key, so a key of 24 KB takes
+600 MB and one of 200 KB takes minutes; each part of a key and each array takes a kilobyte. json makes 60 bytes of the
+three in `[],`. Python reads hexadecimal numbers of any size and refuses to print them. So a text is measured before it
+is parsed, in one pass that costs no more memory than the text.
+"""
+
+import json
+import re
+import tomllib
+from typing import cast
+
+from acp_agent.core.types import Json
+
+MAX_PARTS = 16
+"""Parts of one TOML key. Settings have at most five."""
+MAX_DEPTH = 32
+"""Arrays and inline tables inside each other."""
+MAX_NODES = 50_000
+"""Dots of keys, arrays and tables of one TOML text: at most 50 MB."""
+MAX_WORD = 1024
+"""Characters of one TOML key or number without quotes."""
+MAX_VALUES = 1_000_000
+"""Commas, lists and objects of one JSON text: at most 100 MB."""
+
+_DECODER = json.JSONDecoder()
+_TOKEN = re.compile(
+    r"""
+      \#[^\n]*+
+    | \"\"\"(?:[^"\\]++|\\.|"{1,2}(?!"))*+(?:"{3,5}|\Z)
+    | '''(?:[^']++|'{1,2}(?!'))*+(?:'{3,5}|\Z)
+    | "(?:[^"\\\n]++|\\.)*+"?
+    | '[^'\n]*+'?
+    | (?P<word> [A-Za-z0-9_+-]{64,}+ )
+    | (?P<dot> \. )
+    | (?P<open> [\[{] )
+    | (?P<close> [\]}] )
+    | (?P<end> [\n=,] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def toml_table(text: str) -> dict[str, object]:
+    """Return the table of a TOML text.
+
+    Raises:
+        ValueError: The text is not TOML, or it is beyond the bounds of this module.
+
+    """
+    _measure(text)
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def json_value(text: str | bytes) -> Json:
+    """Return the value of a JSON text.
+
+    Raises:
+        ValueError: The text is not JSON, is nested too deeply for Python, or has more than MAX_VALUES values.
+
+    """
+    _count_values(text)
+    try:
+        return cast("Json", json.loads(text))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def json_value_at(text: str, start: int) -> Json:
+    """Return the JSON value that starts at a character of a text, whatever follows it.
+
+    Raises:
+        ValueError: As `json_value` does.
+
+    """
+    _count_values(text)
+    try:
+        return cast("Json", _DECODER.raw_decode(text, start)[0])
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _count_values(text: str | bytes) -> None:
+    if isinstance(text, bytes):
+        values = sum(map(text.count, (b",", b"[", b"{")))
+    else:
+        values = sum(map(text.count, (",", "[", "{")))
+    if values > MAX_VALUES:
+        raise ValueError(f"more than {MAX_VALUES} values")
+
+
+def _measure(text: str) -> None:
+    """Raise ValueError for a text that would cost much to parse. What is in strings and comments counts for nothing."""
+    depth = nodes = parts = 0
+    for token in _TOKEN.finditer(text):
+        match token.lastgroup:
+            case "dot":
+                nodes, parts = nodes + 1, parts + 1
+            case "open":
+                nodes, parts, depth = nodes + 1, 0, depth + 1
+            case "close":
+                parts, depth = 0, depth - 1
+            case "end":
+                parts = 0
+            case "word" if token.end() - token.start() > MAX_WORD:
+                raise ValueError(f"a key or number of more than {MAX_WORD} characters{_at(text, token)}")
+            case _:
+                continue
+        if parts >= MAX_PARTS:
+            raise ValueError(f"a key of more than {MAX_PARTS} parts{_at(text, token)}")
+        if depth > MAX_DEPTH:
+            raise ValueError(f"nested more than {MAX_DEPTH} deep{_at(text, token)}")
+        if nodes > MAX_NODES:
+            raise ValueError(f"more than {MAX_NODES} parts of keys, arrays and tables{_at(text, token)}")
+
+
+def _at(text: str, token: "re.Match[str]") -> str:
+    return f" (at line {text.count(chr(10), 0, token.start()) + 1})"
