@@ -26,7 +26,7 @@ from acp_agent.compose.model_lists import ModelLists
 from acp_agent.compose.session_languages import languages
 from acp_agent.compose.take_up import take_up
 from acp_agent.config import database_file
-from acp_agent.config.conduct import conduct_at_start, conduct_taken_up
+from acp_agent.config.conduct import conduct_at_start, conduct_opened
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.core.choices import settle
 from acp_agent.core.conduct import Conduct
@@ -282,7 +282,7 @@ def _conduct(loaded: Loaded, saved: Saved | None, choices: ModelChoices) -> tupl
     if saved is None:
         conduct = conduct_at_start(loaded)
     else:
-        conduct, tightened = conduct_taken_up(loaded, saved.conduct)
+        conduct, tightened = conduct_opened(loaded, saved.conduct)
     return conduct, [line for line in (tightened, settle(conduct, choices)) if line]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from acp_agent import __version__
-from acp_agent.core.conduct import Mode
+from acp_agent.core.conduct import AutoApprove, Mode
 
 
 class CommandLine(argparse.ArgumentParser):
@@ -33,6 +33,8 @@ def command_line() -> CommandLine:
     new = commands.add_parser
     acp = _add(new, "acp", "serve an editor on stdin and stdout (the default)")
     _add_choices(acp)
+    levels = [level.value for level in AutoApprove]
+    acp.add_argument("--auto-approve", choices=levels, help=argparse.SUPPRESS)  # what `run --yes` stands for
     acp.add_argument("login", nargs="?", choices=["login"], help=argparse.SUPPRESS)  # editors append it to `acp`
     acp.set_defaults(provider=None, stdin=False, no_check=False, list=False)
     _add(new, "demo", "watch an editor and the agent mend a small project; needs no key and no network")

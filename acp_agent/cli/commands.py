@@ -67,5 +67,6 @@ def _server_flags(args: argparse.Namespace) -> list[str]:
         "--config": args.config and os.path.abspath(os.path.expanduser(args.config)),
         "--model": getattr(args, "model", None),
         "--mode": getattr(args, "mode", None),
+        "--auto-approve": getattr(args, "auto_approve", None),
     }
     return [word for name, value in given.items() if value is not None for word in (name, value)]

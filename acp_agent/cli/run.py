@@ -59,7 +59,6 @@ class _Headless:
             async with self._editor.running():
                 await self._editor.initialize()
                 session = await self._editor.new_session(self._cwd)
-                await self._allow_without_asking(session)
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._heed_interrupts, session)
                     code = await self._turn(session)
@@ -79,11 +78,6 @@ class _Headless:
             return _CANCELLED
         reason = text_at(answer, "stopReason")
         return 0 if reason == "end_turn" and at(answer, "_meta", "acp_agent", "failure") is None else 1
-
-    async def _allow_without_asking(self, session: str) -> None:
-        if self._args.yes:
-            params: JsonObject = {"sessionId": session, "configId": "auto_approve", "value": "full-auto"}
-            await self._editor.agent.request("session/set_config_option", params)
 
     async def _heed_interrupts(self, session: str) -> None:
         with anyio.open_signal_receiver(signal.SIGINT) as interrupts:
@@ -114,6 +108,8 @@ def _server_command(args: argparse.Namespace, cwd: str) -> list[str]:
         "--config": args.config and os.path.abspath(os.path.expanduser(args.config)),
         "--model": args.model,
         "--mode": args.mode,
+        # Not chosen in the session, which would keep it: whoever loads it later has not said --yes.
+        "--auto-approve": "full-auto" if args.yes else None,
     }
     flags = [f"{name}={value}" for name, value in given.items() if value is not None]
     return [sys.executable, *safe, "-m", "acp_agent", "acp", *flags]

@@ -1,9 +1,10 @@
 """How much an agent may do by itself when a session starts, or is taken up again (A14, A15.8, A7.5, S3.5)."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from acp_agent.config.autonomy import level_at_start
-from acp_agent.config.load import Loaded
+from acp_agent.config.load import LEVEL_FLAG, Loaded
 from acp_agent.config.places import PROJECT_FILE
 from acp_agent.core.conduct import AutoApprove, Autonomy, Conduct, Mode, tighter
 
@@ -11,11 +12,23 @@ from acp_agent.core.conduct import AutoApprove, Autonomy, Conduct, Mode, tighter
 def conduct_at_start(loaded: Loaded) -> Conduct:
     """Mode, approval level and whether it only reads, by the configuration in force."""
     acp, autonomy, said = loaded.settings.acp, loaded.settings.tools.autonomy_level, loaded.origins
-    level = level_at_start(
-        autonomy if "tools.autonomy_level" in said else None,
-        acp.auto_approve if "acp.auto_approve" in said else None,
-    )
+    level = acp.auto_approve
+    if not _is_on_the_command_line(loaded):
+        level = level_at_start(
+            autonomy if "tools.autonomy_level" in said else None,
+            level if "acp.auto_approve" in said else None,
+        )
     return Conduct(acp.mode, level, readonly=autonomy is Autonomy.READONLY)
+
+
+def conduct_opened(loaded: Loaded, saved: Conduct) -> tuple[Conduct, str]:
+    """Return what `conduct_taken_up` does for a session that this process has not had open before.
+
+    A level of the command line counts for it instead of what the user chose in it before, and is not kept with it.
+    """
+    if _is_on_the_command_line(loaded):
+        saved = replace(saved, chosen=tuple(name for name in saved.chosen if name != "auto_approve"))
+    return conduct_taken_up(loaded, saved)
 
 
 def conduct_taken_up(loaded: Loaded, saved: Conduct) -> tuple[Conduct, str]:
@@ -36,6 +49,10 @@ def _most(loaded: Loaded, start: Conduct) -> Conduct:
     mode = start.mode if _is_projects(loaded, "acp.mode") else Mode.CODE
     sets_level = _is_projects(loaded, "acp.auto_approve") or _is_projects(loaded, "tools.autonomy_level")
     return Conduct(mode, start.auto_approve if sets_level else AutoApprove.FULL_AUTO, readonly=start.readonly)
+
+
+def _is_on_the_command_line(loaded: Loaded) -> bool:
+    return loaded.origins.get("acp.auto_approve") == LEVEL_FLAG
 
 
 def _is_projects(loaded: Loaded, name: str) -> bool:

@@ -22,6 +22,9 @@ from acp_agent.config.vendors import add_vendors, check_models
 from acp_agent.core.conduct import AutoApprove
 from acp_agent.core.errors import ConfigError
 
+LEVEL_FLAG = "--auto-approve"
+"""What `acp-agent run --yes` starts its server with. It is hidden: people set the level in a file or in the editor."""
+
 
 class Flags(NamedTuple):
     """What the command line may set. None = not given."""
@@ -29,11 +32,17 @@ class Flags(NamedTuple):
     config: str | None = None
     model: str | None = None
     mode: str | None = None
+    auto_approve: str | None = None
 
     @classmethod
     def from_argv(cls, argv: Sequence[str]) -> "Flags":
         """The flags of `--name value` pairs, as the command line hands them to the server."""
-        return cls(**{name.removeprefix("--"): value for name, value in zip(argv[::2], argv[1::2], strict=True)})
+        return cls(
+            **{
+                name.removeprefix("--").replace("-", "_"): value
+                for name, value in zip(argv[::2], argv[1::2], strict=True)
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +125,12 @@ def _stored(reader: Reader, files: Files, environ: Mapping[str, str]) -> tuple[s
 
 def _flags(reader: Reader, flags: Flags) -> Layer:
     layer = Layer()
-    for name, flag, value in (("llm.model", "--model", flags.model), ("acp.mode", "--mode", flags.mode)):
+    given = (
+        ("llm.model", "--model", flags.model),
+        ("acp.mode", "--mode", flags.mode),
+        ("acp.auto_approve", LEVEL_FLAG, flags.auto_approve),
+    )
+    for name, flag, value in given:
         if value is not None:
             reader.take(layer, key_of(name), value, flag)
     return layer

@@ -77,6 +77,16 @@ class Conduct:
         changed = {name for name in LEAVE if getattr(self, name) != getattr(before, name)}
         self.chosen = tuple(name for name in LEAVE if name in changed or name in self.chosen)
 
+    def to_keep(self, stored: "Conduct") -> "Conduct":
+        """Return what is kept with the session, where `stored` is what was kept before.
+
+        Of the leave only what the user chose in the session is kept. A level of the command line or the configuration
+        holds for as long as it is given there.
+        """
+        lent = {name: getattr(stored, name) for name in LEAVE if name not in self.chosen}
+        chosen = tuple(name for name in LEAVE if name in self.chosen or name in stored.chosen)
+        return replace(self, **lent, chosen=chosen)
+
     def taken_up(self, start: "Conduct", most: "Conduct") -> "Conduct":
         """What a session conducts itself by that goes on under a configuration, which may be another one by now.
 

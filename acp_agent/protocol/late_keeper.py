@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import suppress
-from dataclasses import replace
 
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import StoreUnavailable
@@ -25,7 +24,7 @@ class LateKeeper:
         self._store = store
         self._record = record
         self._keeper = store.of(record.id)
-        self._conduct = replace(conduct)
+        self._conduct = conduct.to_keep(Conduct())
         self._made = False
 
     async def make(self, *, patience: float | None = None) -> None:

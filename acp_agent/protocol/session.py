@@ -87,7 +87,7 @@ class Session:
         self._engine: Engine | None = None
         self._engine_lock = anyio.Lock()
         self._announcer = Announcer(self.update, lambda: self.turns.closed)
-        self._at_rest = ConductAtRest(conduct, conduct if saved is None else saved.conduct)
+        self._at_rest = ConductAtRest(conduct, None if saved is None else saved.conduct)
         self._rested = False
         self._took: Tally | None = None  # until it was put to rest
 

@@ -1,5 +1,6 @@
 """`acp-agent run` as people run it: a real process, with a terminal and without."""
 
+import json
 import os
 import re
 import signal
@@ -44,6 +45,14 @@ class Folder:
             capture_output=True, text=True, timeout=LIMIT,
         )  # fmt: skip
 
+    def call(self, *arguments: str) -> str:
+        """What another subcommand prints."""
+        given = {"cwd": self.work, "env": self.home.environment(), "timeout": LIMIT}
+        return subprocess.check_output([*COMMAND, *arguments], text=True, **given)
+
+    def sessions(self) -> list[dict[str, str]]:
+        return [json.loads(line) for line in self.call("sessions", "list", "--json").splitlines()]
+
     @contextmanager
     def started(self, *arguments: str, **options) -> Iterator["subprocess.Popen[bytes]"]:
         """A run under way; its output in a pipe."""
@@ -83,6 +92,17 @@ def test_yes_does_the_edit_and_exits_0(folder):
     assert (folder.work / "a.txt").read_text() == "two\n"
     assert "+two" in done.stdout
     assert "done" in done.stdout
+
+
+@pytest.mark.parametrize("flags", [["--yes"], ["--yes", "--mode=architect"]])
+def test_a_level_of_the_command_line_is_not_kept_with_the_session(folder, flags):
+    folder.model(EDIT)
+    folder.run(*flags, "/mode code")
+    assert folder.run(*flags, "mend it").returncode == 0
+    for listed in folder.sessions():
+        kept = json.loads(folder.call("sessions", "export", listed["id"], "--json", "-"))["conduct"]
+        assert {"auto_approve", "readonly"}.isdisjoint(kept)
+        assert "auto_approve" not in kept.get("chosen", [])
 
 
 def test_without_a_terminal_it_rejects_and_says_how_to_allow(folder):

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.config.conduct import conduct_at_start, conduct_taken_up
+from acp_agent.config.conduct import conduct_at_start, conduct_opened, conduct_taken_up
+from acp_agent.config.load import Flags
 from acp_agent.core.conduct import LEAVE, AutoApprove, Autonomy, Conduct, Mode
 
 SUGGEST, EDIT, FULL = AutoApprove.SUGGEST, AutoApprove.AUTO_EDIT, AutoApprove.FULL_AUTO
@@ -57,6 +58,41 @@ def test_no_session_is_taken_up_with_more_leave_than_the_user_took_or_the_config
 
 
 CHOSEN = Conduct(Mode.CODE, FULL, chosen=LEAVE)
+
+
+@given(CONDUCTS, CONDUCTS)
+def test_of_the_leave_only_what_was_chosen_in_the_session_is_kept(conduct, stored):
+    kept = conduct.to_keep(stored)
+    for name in LEAVE:
+        assert getattr(kept, name) == getattr(conduct if name in conduct.chosen else stored, name)
+    assert set(kept.chosen) == {*conduct.chosen, *stored.chosen}
+    assert (kept.model, kept.to_keep(kept)) == (conduct.model, kept)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_level_of_the_command_line_holds_in_this_process_and_no_longer(loading, level):
+    flagged = loading("tools.autonomy_level = 'supervised'\n", flags=Flags(auto_approve=level.value))
+    plain = loading("")
+    assert conduct_at_start(flagged).auto_approve is level
+    subsets = [
+        tuple(name for name, taken in zip(LEAVE, each, strict=True) if taken) for each in product((0, 1), repeat=3)
+    ]
+    for mode, before, readonly, chosen in product(MODES, LEVELS, (False, True), subsets):
+        saved = Conduct(mode, before, readonly=readonly, chosen=chosen)
+        opened, _ = conduct_opened(flagged, saved)
+        assert opened.auto_approve is level
+        kept = opened.to_keep(saved)
+        assert kept.auto_approve is saved.auto_approve
+        assert set(kept.chosen) == set(saved.chosen)
+        later, _ = conduct_opened(plain, kept)
+        assert later.auto_approve is (before if "auto_approve" in chosen else SUGGEST)
+
+
+def test_what_the_user_chooses_after_a_level_of_the_command_line_is_theirs(loading):
+    flagged = loading("", flags=Flags(auto_approve="full-auto"))
+    chosen = Conduct(auto_approve=EDIT, chosen=("auto_approve",))
+    assert conduct_taken_up(flagged, chosen)[0].auto_approve is EDIT, "it rested, and wakes"
+    assert chosen.to_keep(Conduct()).auto_approve is EDIT
 
 
 @pytest.mark.parametrize(

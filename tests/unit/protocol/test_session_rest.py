@@ -119,6 +119,21 @@ async def test_a_session_that_wakes_obeys_what_was_chosen_elsewhere_but_for_what
         assert await mode_of(tmp_path, session) is Mode.ASK
 
 
+async def test_a_level_that_another_process_only_lent_to_a_session_is_not_taken_over(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        await here.sessions.rest_all()
+        async with process(tmp_path, locking=False) as elsewhere:
+            await elsewhere.ask("resume", session)
+            elsewhere.session(session).conduct.auto_approve = AutoApprove.FULL_AUTO  # as a flag does it
+            await elsewhere.ask("set_mode", session, modeId="ask")
+            await elsewhere.ask("close", session)
+        await here.say(session, "two")
+        active = here.session(session).active
+        assert (active.mode, active.auto_approve, active.chosen) == (Mode.ASK, AutoApprove.SUGGEST, ("mode",))
+
+
 async def test_a_load_of_a_session_that_was_cut_off_leaves_nothing_behind_when_it_is_cancelled(tmp_path: Path) -> None:
     async with process(tmp_path) as here:
         session = await here.new()
