@@ -6,8 +6,12 @@
 -32002 resource not found (unknown session)
 """
 
+from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol import frames
+
+TELL_THE_USER = "Do not do it another way. Tell the user what the editor answered."
+"""What the model is told to do where the editor did not do what it was asked."""
 
 
 class RpcError(Exception):
@@ -39,6 +43,20 @@ class NoAnswer(RpcError):
 
     def __init__(self, method: str, seconds: float) -> None:
         super().__init__(frames.INTERNAL_ERROR, f"the client did not answer {method} within {seconds:g} s")
+
+
+def refused(backend: str, method: str, error: RpcError) -> BackendUnavailable | ToolError:
+    """Return what an error answer of the editor means: that it cannot do this at all, or that it will not.
+
+    Another backend may do what the editor cannot. Nothing may do what the editor would not: the call ends.
+    """
+    if error.code == frames.METHOD_NOT_FOUND:
+        return BackendUnavailable(backend, f"{method}: {error.message}", permanent=True)
+    return ToolError(
+        ToolErrorCategory.POLICY_BLOCKED,
+        f"the editor did not do {method}: {error.message}",
+        TELL_THE_USER,
+    )
 
 
 def invalid_request(message: str) -> RpcError:

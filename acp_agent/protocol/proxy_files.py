@@ -1,6 +1,9 @@
 """ProxyFileSystem: read and write through the editor, unsaved buffers included (A22, A23; ACP "File System")."""
 
-from typing import Never
+from contextlib import suppress
+from typing import Final, Never
+
+import anyio
 
 from acp_agent.core.backends import Lines
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
@@ -9,7 +12,7 @@ from acp_agent.execution.local_files import Head, LocalFileSystem
 from acp_agent.execution.text_files import BOM, UTF_16_BOMS, binary_error, changed_error, is_binary, stretch
 from acp_agent.protocol import frames, wire
 from acp_agent.protocol.client import Client
-from acp_agent.protocol.errors import ConnectionLost, NoAnswer, RpcError
+from acp_agent.protocol.errors import TELL_THE_USER, ConnectionLost, NoAnswer, RpcError, refused
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
 
@@ -21,10 +24,15 @@ _LARGEST = 8 * 1024 * 1024
 """Bytes on disk of the largest file that comes through the editor for a few of its lines."""
 _HEAD = 1024
 """Bytes at the start of a file that show what it is."""
+_APPEARS: Final = (0.0, 0.05, 0.2, 0.75)
+"""Seconds before each look for a new file on disk: an editor may answer a moment before it has saved."""
 
 
 class ProxyFileSystem:
     """The texts ACP can read and write, each way only when the client offers it.
+
+    Only an editor that says it cannot (no capability, method not found, on a read also a file it does not know) is
+    passed over. Any other error answer is a refusal: it ends the call with the editor's words.
 
     `local` decides what a path means, whether it may be touched, and whether a file on disk is text at all; the
     editor is only told paths that passed. `timeout` in seconds bounds every request, so that an editor that
@@ -60,12 +68,17 @@ class ProxyFileSystem:
             raise BackendUnavailable(_BACKEND, "fs/read_text_file was not answered before", permanent=True)
         resolved = self._local.resolve(path, Access.READ)
         try:
-            text = wire.file_text(await self._request("fs/read_text_file", {"path": self._paths.spell(resolved)}))
+            answer = await self._request("fs/read_text_file", {"path": self._paths.spell(resolved)})
         except NoAnswer as error:
             self._mute = True
             raise BackendUnavailable(_BACKEND, error.message, permanent=True) from None
         except RpcError as error:
-            raise _unavailable("fs/read_text_file", error) from None
+            if error.code == frames.RESOURCE_NOT_FOUND:  # outside the editor's project, say: the disk knows better
+                raise BackendUnavailable(_BACKEND, f"fs/read_text_file: {error.message}", quiet=True) from None
+            raise refused(_BACKEND, "fs/read_text_file", error) from None
+        text = _file_text(answer)
+        if not text:
+            await self._must_be_empty(path, resolved)
         if "\0" in text:
             raise binary_error(path)
         if _REPLACEMENT in text:
@@ -102,12 +115,68 @@ class ProxyFileSystem:
             text = _BOM + text.removeprefix(_BOM)
         try:
             # The editor must create the file, but no page says it makes folders; and some answer null (acp.md 4.6).
-            await self._request("fs/write_text_file", {"path": self._paths.spell(resolved), "content": text})
+            answer = await self._request("fs/write_text_file", {"path": self._paths.spell(resolved), "content": text})
         except (NoAnswer, ConnectionLost) as error:
             self._silent = True
             raise _unknown(path, error, self._timeout) from None
         except RpcError as error:
-            raise _unavailable("fs/write_text_file", error) from None
+            raise refused(_BACKEND, "fs/write_text_file", error) from None
+        await self._must_be_written(path, resolved, text.removeprefix(_BOM), expected, answer)
+
+    async def _must_be_empty(self, path: str, resolved: str) -> None:
+        """Raise ToolError where the editor gave no text for a file that has some on disk."""
+        head = await self._local.head(resolved, _HEAD)
+        if head is not None and (head.size > _HEAD or head.data.removeprefix(BOM).strip()):
+            raise ToolError(
+                ToolErrorCategory.PERMANENT_FAILURE,
+                f"the editor gave an empty text for {path}, but the file on disk has {head.size} bytes",
+                "Ask the user to save or reload the file in the editor. Do not read it another way.",
+            )
+
+    async def _must_be_written(self, path: str, resolved: str, text: str, was: str | None, answer: Json) -> None:
+        """Raise ToolError where the editor said that it wrote and did not, or said nothing anybody understands."""
+        is_written = await self._is_written(path, resolved, text, was)
+        if is_written or (is_written is None and _is_clear(answer)):
+            return
+        if not _is_clear(answer):
+            told = f"the editor gave no usable answer to fs/write_text_file; it is unknown whether {path} was written"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, told, "Read the file before writing it again.")
+        found = "there is no such file" if was is None else "the file is as it was before"
+        told = f"the editor answered that it wrote {path}, but {found}"
+        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, told, TELL_THE_USER)
+
+    async def _is_written(self, path: str, resolved: str, text: str, was: str | None) -> bool | None:
+        """Return whether the file is another than before, on disk or as the editor shows it. None: nobody knows.
+
+        It need not be the same text: editors format what they save. And an editor may hold a change unsaved.
+        """
+        there = await self._appeared(resolved) if was is None else await self._on_disk(resolved)
+        if there == text or there != was:
+            return True
+        shown = await self._shown(path)
+        if shown is None:
+            return None if was is not None else False
+        return shown == text or shown not in ("", was)
+
+    async def _appeared(self, resolved: str) -> str | None:
+        """The text of a new file on disk; None when it does not come."""
+        for pause in _APPEARS:
+            await anyio.sleep(pause)
+            if (there := await self._on_disk(resolved)) is not None:
+                return there
+        return None
+
+    async def _on_disk(self, resolved: str) -> str | None:
+        """The text on disk; empty where it is no text any more, None where there is no file."""
+        with suppress(ToolError):
+            return None if await self._local.kind(resolved) is None else await self._local.read_text(resolved)
+        return ""
+
+    async def _shown(self, path: str) -> str | None:
+        """The text as the editor shows it; None where it does not."""
+        with suppress(ToolError, BackendUnavailable):
+            return await self.read_text(path)
+        return None
 
     async def _now(self, path: str, resolved: str, expected: str | None) -> str | None:
         """The text there is: as the editor shows it where it can and a text is expected, else as it is on disk.
@@ -145,15 +214,16 @@ def _is_for_disk(head: Head) -> bool:
     return head.size > _LARGEST or (is_binary(head.data) and not head.data.startswith(UTF_16_BOMS))
 
 
-def _unavailable(method: str, error: RpcError) -> BackendUnavailable:
-    """An error answer: the local backend should do it.
+def _file_text(answer: Json) -> str:
+    try:
+        return wire.file_text(answer)
+    except RpcError as error:
+        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, error.message, TELL_THE_USER) from None
 
-    Not found is an ordinary answer, also for files outside the editor's project; the local backend knows better,
-    and there is nothing to tell the user.
-    """
-    quiet = error.code == frames.RESOURCE_NOT_FOUND
-    permanent = error.code == frames.METHOD_NOT_FOUND
-    return BackendUnavailable(_BACKEND, f"{method}: {error.message}", permanent=permanent, quiet=quiet)
+
+def _is_clear(answer: Json) -> bool:
+    """Whether this is how editors answer a write that they made."""
+    return answer is None or isinstance(answer, dict)
 
 
 def _unknown(path: str, error: NoAnswer | ConnectionLost, timeout: float) -> ToolError:

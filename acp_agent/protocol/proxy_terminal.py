@@ -18,7 +18,7 @@ from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCatego
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.execution.child_environment import GIT_SETTING
 from acp_agent.protocol import wire
-from acp_agent.protocol.errors import ConnectionLost, NoAnswer, RpcError
+from acp_agent.protocol.errors import ConnectionLost, NoAnswer, RpcError, refused
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
 
@@ -34,6 +34,7 @@ _OVERLAP = 4096
 _BLANK = re.compile(r"\s+")
 _LONGEST_WORD = 8 * 1024
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
+_LOOK_FIRST = "Look at what the command has done before running it again."
 # What a terminal of an editor must not do in a command nobody types into.
 _ENVIRONMENT: list[Json] = [
     {"name": "PAGER", "value": "cat"},
@@ -101,17 +102,19 @@ class ProxyTerminal:
 
     async def _create(self, params: JsonObject) -> str:
         try:
-            return wire.terminal_id(
-                await self._peer.request(
-                    "terminal/create", params, timeout=self._request_timeout, on_late=self._give_back
-                )
+            answer = await self._peer.request(
+                "terminal/create", params, timeout=self._request_timeout, on_late=self._give_back
             )
         except (NoAnswer, ConnectionLost) as error:
             self._silent = True
             raise _unknown(error, self._request_timeout) from None
         except RpcError as error:
-            # One refusal stands for all: asking again would only annoy whoever refused.
-            raise BackendUnavailable(_BACKEND, f"terminal/create: {error.message}", permanent=True) from None
+            raise refused(_BACKEND, "terminal/create", error) from None
+        try:
+            return wire.terminal_id(answer)
+        except RpcError as error:
+            told = f"{error.message}; the command may have been started there"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, told, _LOOK_FIRST) from None
 
     def _give_back(self, answer: Json) -> None:
         """The terminal came after we had given up on it: nobody else would ever end it."""
@@ -275,11 +278,7 @@ def _unknown(error: NoAnswer | ConnectionLost, timeout: float) -> ToolError:
         category = ToolErrorCategory.TIMEOUT
     else:
         why, category = error.message, ToolErrorCategory.PERMANENT_FAILURE
-    return ToolError(
-        category,
-        f"{why}; the command may still start there",
-        "Look at what the command has done before running it again.",
-    )
+    return ToolError(category, f"{why}; the command may still start there", _LOOK_FIRST)
 
 
 def _written(path: str, command: str) -> str:

@@ -69,14 +69,46 @@ async def test_a_new_file_has_a_diff_without_old_text(tmp_path):
     assert (diff["type"], diff.get("oldText"), diff["newText"]) == ("diff", None, "fresh\n")
 
 
-async def test_a_client_that_refuses_a_file_request_is_fallen_back_from(tmp_path):
+CANNOT = [("fs/read_text_file", -32601), ("fs/read_text_file", -32002), ("fs/write_text_file", -32601)]
+WILL_NOT = [("fs/read_text_file", -32603), ("fs/write_text_file", -32603), ("fs/write_text_file", -32000)]
+
+
+async def test_a_client_that_says_it_cannot_is_fallen_back_from(tmp_path):
     async with editing(tmp_path, [uses(("edit", EDIT)), says("ok")]) as editor:
-        for method in ("fs/read_text_file", "fs/write_text_file"):
-            for code in (-32603, -32601, -32002):
-                editor.overrides = {method: refusing(code, "not today")}
-                await edited(editor)
-                assert editor.calls[-1].status == "completed", (method, code)
-                assert (editor.workspace / "a.txt").read_text() == "alpha\ngamma\n", (method, code)
+        for method, code in CANNOT:
+            editor.overrides = {method: refusing(code, "not today")}
+            await edited(editor)
+            assert editor.calls[-1].status == "completed", (method, code)
+            assert (editor.workspace / "a.txt").read_text() == "alpha\ngamma\n", (method, code)
+
+
+async def test_a_refusal_of_the_client_is_final_and_told_in_its_words(tmp_path):
+    config = '[acp]\nauto_approve = "full-auto"\n'
+    async with editing(tmp_path, [uses(("edit", EDIT)), says("ok")], config=config) as editor:
+        for method, code in WILL_NOT:
+            editor.overrides = {method: refusing(code, "Permission denied")}
+            await edited(editor)
+            assert editor.calls[-1].status == "failed", (method, code)
+            assert "Permission denied" in editor.calls[-1].text, (method, code)
+            assert (editor.workspace / "a.txt").read_text() == "alpha\nbeta\n", (method, code)
+
+
+async def test_a_new_file_that_the_client_only_says_it_wrote_is_told(tmp_path):
+    new = {"path": "b.txt", "content": "fresh\n"}
+    async with editing(tmp_path, [uses(("write", new)), says("ok")]) as editor:
+        editor.overrides["fs/write_text_file"] = answering({})
+        assert await editor.say(await editor.open(), "write") == "end_turn"
+    assert editor.call.status == "failed"
+    assert "answered that it wrote b.txt, but there is no such file" in editor.call.text
+
+
+async def test_an_empty_answer_for_a_file_with_text_is_told(tmp_path):
+    async with editing(tmp_path, [uses(("read", {"path": "a.txt"})), says("ok")]) as editor:
+        (editor.workspace / "a.txt").write_text("on the disk\n")
+        editor.overrides["fs/read_text_file"] = answering({"content": ""})
+        assert await editor.say(await editor.open(), "read") == "end_turn"
+    assert editor.call.status == "failed"
+    assert "empty text for a.txt" in editor.call.text
 
 
 async def test_a_write_that_is_answered_null_is_a_success(tmp_path):
@@ -91,13 +123,14 @@ async def test_a_write_that_is_answered_null_is_a_success(tmp_path):
     assert len(editor.requests("fs/write_text_file")) == 1
 
 
-async def test_a_nonsense_answer_to_a_read_falls_back_to_the_disk(tmp_path):
+async def test_a_nonsense_answer_to_a_read_ends_the_call(tmp_path):
     async with editing(tmp_path, [uses(("read", {"path": "a.txt"})), says("ok")]) as editor:
         (editor.workspace / "a.txt").write_text("on the disk\n")
         for nonsense in (None, {}, {"content": 3}, "text", []):
             editor.overrides["fs/read_text_file"] = answering(nonsense)
             assert await editor.say(await editor.open(), "read") == "end_turn"
-            assert "on the disk" in editor.calls[-1].text, nonsense
+            assert editor.calls[-1].status == "failed", nonsense
+            assert "does not fit the protocol" in editor.calls[-1].text, nonsense
 
 
 async def test_an_editor_that_never_answers_a_read_costs_one_wait(tmp_path):

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from acp_agent.cli.editor.frames import objects_at
-from tests.fakes.answers import Holding, answering, never, refusing
+from tests.fakes.answers import Call, Holding, answering, never, refusing
 from tests.fakes.editor import FILES_ONLY, NOTHING, TERMINAL_ONLY, editing, from_agent
 from tests.fakes.held import Held, processes_ended
 from tests.fakes.model_script import says, uses
@@ -105,24 +105,40 @@ async def test_a_terminal_of_the_editor_gets_none_of_the_agents_keys_from_us(tmp
     assert not [pair for pair in create.get("env", []) if "ACP_AGENT" in pair["name"] or pair["name"].endswith("KEY")]
 
 
-async def test_a_client_that_refuses_terminals_is_fallen_back_from_once_with_a_notice(tmp_path):
+async def test_a_client_that_has_no_terminals_after_all_is_fallen_back_from_once_with_a_notice(tmp_path):
     script = [uses(("bash", {"command": "echo one"})), uses(("bash", {"command": "echo two"})), says("ok")]
     async with editing(tmp_path, script) as editor:
-        editor.overrides["terminal/create"] = refusing(-32603, "Permission denied")
+        editor.overrides["terminal/create"] = refusing(-32601, "no terminals here")
         assert await editor.say(await editor.open(), "run") == "end_turn"
     assert [call.status for call in editor.calls] == ["completed", "completed"]
     assert ["one" in editor.calls[0].text, "two" in editor.calls[1].text] == [True, True]
     assert len(editor.requests("terminal/create")) == 1
-    assert "Permission denied" in editor.told
+    assert "no terminals here" in editor.told
 
 
-async def test_a_nonsense_terminal_is_fallen_back_from_too(tmp_path):
-    async with editing(tmp_path, [uses(("bash", {"command": "echo here"})), says("ok")]) as editor:
-        for nonsense in (None, {}, {"terminalId": 7}, [], "term-1"):
-            editor.overrides["terminal/create"] = answering(nonsense)
+@pytest.mark.parametrize("code", [-32603, -32000, -32602])
+async def test_a_client_that_refuses_a_terminal_is_obeyed(tmp_path, code):
+    script = [uses(("bash", {"command": "touch ran"})), says("ok")]
+    async with editing(tmp_path, script, config='[acp]\nauto_approve = "full-auto"\n') as editor:
+        editor.overrides["terminal/create"] = refusing(code, "Permission denied")
+        assert await editor.say(await editor.open(), "run") == "end_turn"
+        assert editor.call.status == "failed"
+        assert "Permission denied" in editor.call.text
+        assert not (editor.workspace / "ran").exists()
+
+
+async def test_a_command_whose_start_is_answered_with_nonsense_is_not_run_a_second_time(tmp_path):
+    async def starts_and_answers(call: Call) -> None:
+        await anyio.run_process([call.params["command"], *call.params["args"]], cwd=call.params["cwd"])
+        await call.reply(nonsense)
+
+    async with editing(tmp_path, [uses(("bash", {"command": "echo ran >> runs"})), says("ok")]) as editor:
+        for runs, nonsense in enumerate((None, {}, {"terminalId": 7}, [], "term-1"), 1):
+            editor.overrides["terminal/create"] = starts_and_answers
             assert await editor.say(await editor.open(), "run") == "end_turn"
-            assert editor.calls[-1].status == "completed", nonsense
-            assert "here" in editor.calls[-1].text, nonsense
+            assert editor.calls[-1].status == "failed", nonsense
+            assert "may have been started" in editor.calls[-1].text, nonsense
+            assert (editor.workspace / "runs").read_text() == "ran\n" * runs, nonsense
 
 
 async def test_a_terminal_that_is_never_made_is_an_error_and_the_command_is_not_run_twice(tmp_path):

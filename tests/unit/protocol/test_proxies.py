@@ -37,6 +37,14 @@ class Refusal(Exception):
         self.code = code
 
 
+def write(params: dict[str, Any]) -> Any:
+    """What an honest editor does."""
+    path = Path(params["path"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(params["content"], newline="")
+    return {}
+
+
 class Editor:
     """Answers by method; NEVER leaves a request open. Remembers every request in order."""
 
@@ -63,7 +71,7 @@ class Editor:
             self.requests.append((method, params))
             self.grown.set()
             self.grown = anyio.Event()
-            answer = self.answers.get(method, {})
+            answer = self.answers.get(method, write if method == "fs/write_text_file" else {})
             if answer is self.NEVER:
                 self.open[method] = request["id"]
                 continue
@@ -97,9 +105,9 @@ async def tell_nobody(_error: BackendUnavailable) -> None:
     pass
 
 
-def refuse(code: int) -> Answer:
+def refuse(code: int, message: str = "no") -> Answer:
     def answer(_params: dict[str, Any]) -> Any:
-        raise Refusal(code)
+        raise Refusal(code, message)
 
     return answer
 
@@ -153,24 +161,16 @@ async def test_the_editor_is_not_even_told_a_path_outside(tmp_path: Path, proxy_
 
 
 async def test_a_null_answer_to_a_write_is_fine(tmp_path: Path, proxy_files: MakeFiles) -> None:
-    async with editor(fs_write_text_file=None) as editing:
+    async with editor(fs_write_text_file=lambda params: write(params) and None) as editing:
         await proxy_files(editing, tmp_path).write_text("a.txt", "new", expected=None)
     assert editing.requests[0][1]["content"] == "new"
 
 
 @pytest.mark.parametrize(
     ("answer", "permanent", "is_quiet"),
-    [
-        (refuse(-32002), False, True),
-        (refuse(-32603), False, False),
-        (refuse(-32601), True, False),
-        ({"content": 7}, False, False),
-        ("nonsense", False, False),
-        (None, False, False),
-        (Editor.NEVER, True, False),
-    ],
+    [(refuse(-32002), False, True), (refuse(-32601), True, False), (Editor.NEVER, True, False)],
 )
-async def test_whatever_else_the_editor_says_another_backend_is_asked(
+async def test_where_the_editor_cannot_read_another_backend_is_asked(
     tmp_path: Path, proxy_files: MakeFiles, answer: Any, permanent: bool, is_quiet: bool
 ) -> None:
     async with editor(fs_read_text_file=answer) as editing:
@@ -180,22 +180,162 @@ async def test_whatever_else_the_editor_says_another_backend_is_asked(
     assert (caught.value.permanent, caught.value.quiet) == (permanent, is_quiet)
 
 
+async def test_where_the_editor_has_no_method_for_writes_another_backend_is_asked(
+    tmp_path: Path, proxy_files: MakeFiles
+) -> None:
+    async with editor(fs_write_text_file=refuse(-32601)) as editing:
+        with pytest.raises(BackendUnavailable) as caught:
+            await proxy_files(editing, tmp_path).write_text("a.txt", "new", expected=None)
+    assert caught.value.permanent
+
+
+REFUSALS = [-32603, -32600, -32602, -32000, -32800, -1, 0, 1, 403]
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+async def test_any_other_refusal_of_a_read_or_write_is_final(
+    tmp_path: Path, proxy_files: MakeFiles, local_files: Callable[[Path], LocalFileSystem], code: int
+) -> None:
+    (tmp_path / "old.txt").write_text("old")
+    no = refuse(code, "Permission denied")
+    async with editor(fs_read_text_file=no, fs_write_text_file=no) as editing:
+        files = CompositeFileSystem([proxy_files(editing, tmp_path)], local_files(tmp_path), tell_nobody)
+        for refused in (
+            files.read_text("old.txt"),
+            files.read_lines("old.txt", 0, 1),
+            files.write_text("old.txt", "new", expected="old"),
+            files.write_text("new.txt", "new", expected=None),
+        ):
+            with pytest.raises(ToolError, match="Permission denied") as caught:
+                await refused
+            assert caught.value.failure.category is ToolErrorCategory.POLICY_BLOCKED
+    assert [path.name for path in tmp_path.iterdir()] == ["old.txt"]
+    assert (tmp_path / "old.txt").read_text() == "old"
+
+
+async def test_an_editor_that_does_not_know_where_to_write_has_not_said_that_it_cannot(
+    tmp_path: Path, proxy_files: MakeFiles
+) -> None:
+    async with editor(fs_write_text_file=refuse(-32002)) as editing:
+        with pytest.raises(ToolError):
+            await proxy_files(editing, tmp_path).write_text("a.txt", "new", expected=None)
+
+
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
         ({"content": 7}, "content: Input should be a valid string"),
         ({}, "content: Field required"),
+        (None, "content: Field required"),
         ("nonsense", "all of it: Input should be"),
     ],
 )
-async def test_an_answer_that_does_not_fit_is_told_by_its_method_and_what_was_expected(
+async def test_an_answer_that_does_not_fit_ends_the_call_and_is_told_by_its_method_and_what_was_expected(
     tmp_path: Path, proxy_files: MakeFiles, answer: Any, expected: str
 ) -> None:
     async with editor(fs_read_text_file=answer) as editing:
-        with pytest.raises(BackendUnavailable) as caught:
+        with pytest.raises(ToolError) as caught:
             await proxy_files(editing, tmp_path).read_text("a.txt")
     assert f"the editor's answer to fs/read_text_file does not fit the protocol: {expected}" in str(caught.value)
     assert "_FileText" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["text", "\ufefftext", "\n" * 1025])
+async def test_an_empty_text_for_a_file_that_has_some_on_disk_is_told(
+    tmp_path: Path, proxy_files: MakeFiles, content: str
+) -> None:
+    (tmp_path / "a.txt").write_text(content)
+    async with editor(fs_read_text_file={"content": ""}) as editing:
+        files = proxy_files(editing, tmp_path)
+        for refused in (
+            files.read_text("a.txt"),
+            files.read_lines("a.txt", 0, 1),
+            files.write_text("a.txt", "x", expected=""),
+        ):
+            with pytest.raises(ToolError, match=r"the editor gave an empty text for a\.txt, but the file on disk has"):
+                await refused
+
+
+@pytest.mark.parametrize("content", [None, "", "\ufeff", "\n"])
+async def test_an_empty_text_for_a_file_without_any_is_one(
+    tmp_path: Path, proxy_files: MakeFiles, content: str | None
+) -> None:
+    if content is not None:
+        (tmp_path / "a.txt").write_text(content)
+    async with editor(fs_read_text_file={"content": ""}) as editing:
+        assert await proxy_files(editing, tmp_path).read_text("a.txt") == ""
+
+
+READS_TOO = Client(read_text_file=True, write_text_file=True)
+ONLY_WRITES = Client(write_text_file=True)
+
+
+@pytest.mark.parametrize("client", [READS_TOO, ONLY_WRITES], ids=["reads too", "only writes"])
+@pytest.mark.parametrize("shown", [refuse(-32603), refuse(-32002), {"content": ""}, "nonsense"])
+async def test_a_new_file_that_the_editor_did_not_write_is_told(
+    tmp_path: Path, proxy_files: MakeFiles, client: Client, shown: Any
+) -> None:
+    async with editor(fs_write_text_file={}, fs_read_text_file=shown) as editing:
+        with pytest.raises(ToolError, match=r"answered that it wrote a\.txt, but there is no such file"):
+            await proxy_files(editing, tmp_path, client).write_text("a.txt", "new", expected=None)
+    assert not (tmp_path / "a.txt").exists()
+
+
+async def test_a_change_that_the_editor_did_not_make_is_told(tmp_path: Path, proxy_files: MakeFiles) -> None:
+    (tmp_path / "a.txt").write_text("old")
+    async with editor(fs_write_text_file={}, fs_read_text_file={"content": "old"}) as editing:
+        with pytest.raises(ToolError, match=r"answered that it wrote a\.txt, but the file is as it was before"):
+            await proxy_files(editing, tmp_path).write_text("a.txt", "new", expected="old")
+
+
+@pytest.mark.parametrize("old", ["old", None])
+@pytest.mark.parametrize("shown", ["new", "new, and formatted"])
+async def test_a_change_that_the_editor_holds_unsaved_is_one(
+    tmp_path: Path, proxy_files: MakeFiles, old: str | None, shown: str
+) -> None:
+    if old is not None:
+        (tmp_path / "a.txt").write_text(old)
+    texts = iter([*([] if old is None else [old]), shown])
+    async with editor(fs_write_text_file={}, fs_read_text_file=lambda _p: {"content": next(texts)}) as editing:
+        await proxy_files(editing, tmp_path).write_text("a.txt", "new", expected=old)
+    assert [method for method in editing.methods if "write" in method] == ["fs/write_text_file"]
+
+
+async def test_a_new_file_may_be_on_disk_a_moment_after_the_answer(tmp_path: Path, proxy_files: MakeFiles) -> None:
+    async with editor(fs_write_text_file={}) as editing, anyio.create_task_group() as tasks:
+        files = proxy_files(editing, tmp_path, ONLY_WRITES)
+
+        async def save_late() -> None:
+            while not editing.requests:
+                await editing.grown.wait()
+            await anyio.sleep(0.1)
+            (tmp_path / "a.txt").write_text("new")
+
+        tasks.start_soon(save_late)
+        await files.write_text("a.txt", "new", expected=None)
+
+
+@pytest.mark.parametrize("answer", ["nonsense", 7, [], True])
+@pytest.mark.parametrize("is_done", [True, False])
+async def test_a_write_answered_with_rubbish_is_judged_by_what_is_on_disk_and_never_made_twice(
+    tmp_path: Path,
+    proxy_files: MakeFiles,
+    local_files: Callable[[Path], LocalFileSystem],
+    answer: Any,
+    is_done: bool,
+) -> None:
+    (tmp_path / "old.txt").write_text("old")
+    writes = (lambda params: write(params) and answer) if is_done else answer
+    async with editor(fs_write_text_file=writes, fs_read_text_file={"content": "old"}) as editing:
+        files = CompositeFileSystem([proxy_files(editing, tmp_path)], local_files(tmp_path), tell_nobody)
+        for path, old in (("old.txt", "old"), ("new.txt", None)):
+            if is_done:
+                await files.write_text(path, "new", expected=old)
+            elif path == "old.txt":
+                with pytest.raises(ToolError, match=f"it is unknown whether {path} was written"):
+                    await files.write_text(path, "new", expected=old)
+    assert editing.methods.count("fs/write_text_file") == 1 + is_done
+    assert (tmp_path / "old.txt").read_text() == ("new" if is_done else "old")
 
 
 async def test_what_was_not_offered_is_not_asked(tmp_path: Path, proxy_files: MakeFiles) -> None:
@@ -261,7 +401,7 @@ async def test_the_editor_may_write_new_files_also_below_new_folders_and_over_te
     tmp_path: Path, proxy_files: MakeFiles
 ) -> None:
     (tmp_path / "old.txt").write_text("old")
-    async with editor() as editing:
+    async with editor(fs_read_text_file={"content": "old"}) as editing:
         files = proxy_files(editing, tmp_path)
         for path, expected in (("old.txt", "old"), ("new.txt", None), ("folder/new.txt", None)):
             await files.write_text(path, "new", expected=expected)
@@ -306,8 +446,8 @@ async def test_an_editor_silent_on_a_read_is_not_asked_again_before_a_write(
     (tmp_path / "a.txt").write_text("old")
     async with editor(fs_read_text_file=Editor.NEVER) as editing:
         files = proxy_files(editing, tmp_path, timeout=0.05)
-        for _ in range(2):
-            await files.write_text("a.txt", "new", expected="old")
+        for old, new in (("old", "new"), ("new", "newer")):
+            await files.write_text("a.txt", new, expected=old)
     assert editing.methods == ["fs/read_text_file", "fs/write_text_file", "fs/write_text_file"]
 
 
@@ -507,13 +647,41 @@ async def test_the_line_form_is_one_quoted_command(tmp_path: Path) -> None:
     assert "args" not in editing.requests[0][1]
 
 
-@pytest.mark.parametrize("answer", [refuse(-32603), {"terminalId": None}, "nonsense"])
-async def test_an_editor_that_gives_no_terminal_is_not_asked_again(tmp_path: Path, answer: Any) -> None:
-    async with editor(terminal_create=answer) as editing:
+async def test_an_editor_without_terminals_is_not_asked_again(tmp_path: Path) -> None:
+    async with editor(terminal_create=refuse(-32601)) as editing:
         with pytest.raises(BackendUnavailable) as caught:
             await run(editing, tmp_path)
     assert caught.value.permanent
     assert list(tmp_path.iterdir()) == []
+
+
+async def twice_started(editing: Editor, scripts: Path, runs: Path) -> ToolError:
+    """The error of a command that the editor got, and this machine must not run."""
+    both = CompositeTerminal([terminal(editing, scripts), LocalTerminal()], tell_nobody)
+    with pytest.raises(ToolError) as caught:
+        await both.start(CommandRequest(f"echo ran >> {runs}", str(scripts)))
+    assert not runs.exists()
+    assert list(scripts.iterdir()) == []
+    return caught.value
+
+
+@pytest.mark.parametrize("code", [*REFUSALS, -32002])
+async def test_any_other_refusal_of_a_terminal_is_final(tmp_path: Path, code: int) -> None:
+    (scripts := tmp_path / "scripts").mkdir()
+    async with editor(terminal_create=refuse(code, "Permission denied")) as editing:
+        error = await twice_started(editing, scripts, tmp_path / "runs")
+    assert str(error) == "the editor did not do terminal/create: Permission denied"
+    assert error.failure.category is ToolErrorCategory.POLICY_BLOCKED
+
+
+@pytest.mark.parametrize("answer", [None, {}, {"terminalId": 7}, {"terminalId": None}, [], "term-1", 7, True])
+async def test_a_command_whose_start_is_answered_with_rubbish_is_not_run_a_second_time(
+    tmp_path: Path, answer: Any
+) -> None:
+    (scripts := tmp_path / "scripts").mkdir()
+    async with editor(terminal_create=answer) as editing:
+        error = await twice_started(editing, scripts, tmp_path / "runs")
+    assert "the command may have been started there" in str(error)
 
 
 async def test_output_comes_as_deltas_while_the_command_runs(tmp_path: Path) -> None:
