@@ -29,14 +29,27 @@ _REUSED_ID = ToolFailure(
     "If it is still needed, call again with an id of its own.",
 )
 
+MOST_CALLS = 64
+"""Calls of one message that run, where nobody says otherwise."""
 
-def with_fit_calls(message: Message, taken: AbstractSet[str]) -> Received:
+
+def _too_many(most: int) -> ToolFailure:
+    return ToolFailure(
+        ToolErrorCategory.POLICY_BLOCKED,
+        f"This message has more than {most} tool calls (agent.max_tool_calls_per_answer), so this one was not run.",
+        f"If it is still needed, call again. Make at most {most} calls in one message.",
+    )
+
+
+def with_fit_calls(message: Message, taken: AbstractSet[str], most: int = MOST_CALLS) -> Received:
     """The message with tool uses that every API takes back, and the answers to calls that must not run.
 
     A model may call by any name, and a history with one no tool can have is refused for good: another takes its place.
     Servers leave ids out or count from zero in each message: such calls get an id of ours. An id seen twice in one
     message is one call sent twice, or looks like it, and a call never runs twice: the later one is refused.
+    A message in which a model got stuck may have thousands of calls: those behind the first `most` are refused.
     """
+    runs = 0
     seen: set[str] = set()
     answered: dict[str, ToolResult] = {}
     parts: list[Part] = []
@@ -49,6 +62,10 @@ def with_fit_calls(message: Message, taken: AbstractSet[str]) -> Received:
         fit = replace(part, name=name, id=part.id if is_fit else f"call_{uuid4().hex}")
         if part.id and part.id in seen:
             answered[fit.id] = ToolResult.failed(_REUSED_ID)
+        elif runs == most:
+            answered[fit.id] = ToolResult.failed(_too_many(most))
+        else:
+            runs += 1
         seen.add(part.id)
         parts.append(fit)
     return Received(replace(message, parts=tuple(parts)), answered)

@@ -28,7 +28,7 @@ from acp_agent.agent.history import History, has_substance
 from acp_agent.agent.hooks import Hooks
 from acp_agent.agent.offer import Received
 from acp_agent.agent.reply import Reply
-from acp_agent.agent.tool_calls import NOT_RUN, ToolCalls, with_fit_calls
+from acp_agent.agent.tool_calls import MOST_CALLS, NOT_RUN, ToolCalls, with_fit_calls
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.events import EventSink, TextDelta, UsageChanged
 from acp_agent.core.messages import Message, ModelDone, ModelStop, Role, StopReason, TextPart
@@ -48,6 +48,7 @@ class Limits:
     budget_stop          part of the budget beyond which no further call is made, where nothing makes room
     max_output_tokens    of one model call; None leaves it to the provider
     max_parallel_tools   read-only calls that run at the same time
+    max_calls            tool calls of one answer that run
     """
 
     max_tool_iterations: int = 10
@@ -55,6 +56,7 @@ class Limits:
     budget_stop: float = 0.8
     max_output_tokens: int | None = None
     max_parallel_tools: int = 8
+    max_calls: int = MOST_CALLS
 
     def budget(self, window: int) -> int:
         """Tokens the conversation may fill in a window of so many; 0 when nobody knows."""
@@ -210,7 +212,7 @@ class _Turn:
         try:
             done = await reply.read(agent.provider.stream(request))
         finally:
-            fit = with_fit_calls(reply.message, self._history.call_ids)
+            fit = with_fit_calls(reply.message, self._history.call_ids, agent.limits.max_calls)
             received = hooks.offer.received(fit.message)
             received = replace(received, answered={**received.answered, **fit.answered})
             self._history.append(received.message)

@@ -48,7 +48,9 @@ class Conversation:
         history: History | None = None,
     ) -> None:
         own = settings.agent
-        self.limits = Limits(own.max_tool_iterations, own.context_budget_tokens)
+        self.limits = Limits(
+            own.max_tool_iterations, own.context_budget_tokens, max_calls=own.max_tool_calls_per_answer
+        )
         self.agent: Agent | None = None
         self.history = History() if history is None else history
         self._models = models

@@ -33,6 +33,11 @@ class AgentSettings(ContextSettings):
         Field(ge=1, le=100, description="Model calls a turn may make before it stops with max_turn_requests."),
         SMALLER,
     ] = 10
+    max_tool_calls_per_answer: Annotated[
+        int,
+        Field(ge=1, le=1000, description="Tool calls of one answer of the model that run; the others are refused."),
+        SMALLER,
+    ] = 64
     context_budget_tokens: Annotated[
         int | None,
         Field(

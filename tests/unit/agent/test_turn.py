@@ -129,7 +129,9 @@ async def test_no_more_reads_run_at_once_than_the_limit() -> None:
         return "r"
 
     talk = Conversation(
-        [use(*(call("read") for _ in range(100))), say("ok")], {"read": read}, limits=Limits(max_parallel_tools=3)
+        [use(*(call("read") for _ in range(100))), say("ok")],
+        {"read": read},
+        limits=Limits(max_parallel_tools=3, max_calls=100),
     )
     await talk.prompt()
     assert len(talk.results) == 100
@@ -172,6 +174,31 @@ async def test_a_call_id_that_comes_twice_in_one_message_runs_once() -> None:
     assert second.is_error
     assert "was not run" in second.text
     assert_acceptable(talk.history.messages())
+
+
+async def test_calls_of_an_answer_beyond_the_cap_are_refused_and_told() -> None:
+    many = [use(*(call("add", n=n) for n in range(2000))), use(call("add", n=2000)), say("ok")]
+    talk = Conversation(many, {"add": echo})
+    await talk.prompt()
+    assert [made.arguments for made in talk.toolset.calls] == [{"n": n} for n in (*range(64), 2000)]
+    assert [part.is_error for part in talk.results] == [False] * 64 + [True] * 1936 + [False]
+    assert "more than 64 tool calls (agent.max_tool_calls_per_answer), so this one was not run" in talk.results[64].text
+    assert_acceptable(talk.history.messages())
+
+
+async def test_hundreds_of_calls_run_across_a_turn() -> None:
+    script = [use(*(call("add", n=64 * answer + n) for n in range(64))) for answer in range(8)]
+    talk = Conversation([*script, say("ok")], {"add": echo})
+    await talk.prompt()
+    assert len(talk.toolset.calls) == 512
+    assert not any(part.is_error for part in talk.results)
+
+
+async def test_a_call_sent_twice_takes_no_place_of_one_that_may_run() -> None:
+    calls = [call("add", id="x", n=1), call("add", id="x", n=1), call("add", n=2), call("add", n=3)]
+    talk = Conversation([use(*calls), say("ok")], {"add": echo}, limits=Limits(max_calls=2))
+    await talk.prompt()
+    assert [made.arguments for made in talk.toolset.calls] == [{"n": 1}, {"n": 2}]
 
 
 async def test_calls_without_an_id_each_get_one_and_run() -> None:

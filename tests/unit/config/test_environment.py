@@ -18,6 +18,7 @@ RULE = {"effect": "deny", "tool": "bash", "args_match": "sudo"}
 # One good value for each key, spelled as a variable, and what it means.
 VALUES = {
     "agent.max_tool_iterations": ("7", 7),
+    "agent.max_tool_calls_per_answer": ("5", 5),
     "agent.context_budget_tokens": ("5000", 5000),
     "agent.compaction": ("no", False),
     "agent.compaction_soft": ("0.5", 0.5),

@@ -134,6 +134,7 @@ hosts = st.lists(st.sampled_from(["a.example", "*.a.example", "b.example"]), max
 seconds = st.sampled_from([0.5, 1, 30, 31, 86400])
 VALUES = {
     "agent.max_tool_iterations": st.integers(1, 100),
+    "agent.max_tool_calls_per_answer": st.integers(1, 100),
     "agent.context_budget_tokens": st.integers(1000, 10_000),
     "agent.compaction": st.booleans(),
     "agent.compaction_soft": st.sampled_from([0.3, 0.6]),
