@@ -11,6 +11,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from acp_agent.gates.command import Command, Opaque, analyse, survey
+from acp_agent.gates.fed_names import feeds_names_below, name_list, names_only, takes_names
 from acp_agent.gates.program_table import program_table
 from acp_agent.gates.programs import URL, Doubt, Programs
 from acp_agent.gates.rules import INNER_BLANK, Action, Call, Rule
@@ -56,10 +57,11 @@ def judge(text: str, rules: tuple[Rule, ...], granted: Granted) -> Judgement:
         return Judgement(None, (f"cannot be checked: it {analysis.reason}",))
     court = _Court(Programs(program_table()), rules, granted)
     verdicts: list[_Verdict] = []
-    feeder: Command | None = None
+    pipeline: list[Command] = []
     for command in analysis.commands:
-        verdicts.append(court.command(command, feeder if command.joined == "|" else None))
-        feeder = command
+        pipeline = pipeline if command.joined == "|" else []
+        verdicts.append(court.command(command, () if _may_be_fed_more(text, pipeline) else pipeline))
+        pipeline.append(command)
     reasons = tuple(dict.fromkeys(reason for verdict in verdicts for reason in verdict.reasons))
     asking = next((verdict for verdict in verdicts if verdict.action is Action.ASK), None)
     if asking is None and all(verdict.neutral or verdict.action is Action.ALLOW for verdict in verdicts):
@@ -93,8 +95,8 @@ class _Court:
     rules: tuple[Rule, ...]
     granted: Granted
 
-    def command(self, command: Command, feeder: Command | None = None) -> _Verdict:
-        """The verdict on a command and everything it starts. `feeder` writes its input."""
+    def command(self, command: Command, pipeline: Sequence[Command] = ()) -> _Verdict:
+        """Return the verdict on a command and everything it starts. `pipeline` writes its input."""
         shown = _shown(command)
         if command.unclear:
             return _Verdict(None, (f"cannot be checked: {command.unclear}",))
@@ -103,14 +105,17 @@ class _Court:
             return _Verdict(None, (reason,))
         rule = self._rule(command)
         doubts = [doubt.reason for doubt in self._doubts(command) if not _waived(doubt, rule)]
-        allowed = self._allowed(command, rule, feeder)
+        allowed = self._allowed(command, rule, pipeline)
         if allowed and not doubts:
             return _Verdict(Action.ALLOW)
         if rule is not None and rule.action is Action.ASK and not allowed:
             return _Verdict(Action.ASK, (f"a rule asks about {shown}", *doubts), rule.pattern)
         if rule is None and not doubts and command.name in self.programs.table.neutral and command.standard:
             return _Verdict(None, neutral=True)
-        return _Verdict(None, tuple(doubts) if allowed or doubts else (f"no rule allows {shown}",))
+        if doubts or allowed:
+            return _Verdict(None, tuple(doubts))
+        why = ", which opens whatever files its input names" if command.appended and takes_names(command) else ""
+        return _Verdict(None, (f"no rule allows {shown}{why}",))
 
     def _rule(self, command: Command) -> Rule | None:
         """The first rule that matches; one that allows must match the words exactly as they stand."""
@@ -124,7 +129,7 @@ class _Court:
                 return rule
         return None
 
-    def _allowed(self, command: Command, rule: Rule | None, feeder: Command | None) -> bool:
+    def _allowed(self, command: Command, rule: Rule | None, pipeline: Sequence[Command]) -> bool:
         prefix = " ".join(self.programs.prefix(command))
         own = (rule is not None and rule.action is Action.ALLOW) or bool(prefix and self.granted(prefix))
         if not command.runs:
@@ -133,9 +138,10 @@ class _Court:
         inner_allowed = all(verdict.action is Action.ALLOW for verdict in inner)
         harmless = all(self._harmless(each) for each in command.runs)
         covered = own and rule is not None and _covers(rule, command)
+        if command.appended and takes_names(command) and not all(map(names_only, command.runs)):
+            return covered and feeds_names_below(pipeline, command)
         if command.appended:
-            fed = command.name != "xargs" or (feeder is not None and feeder.name in self.programs.table.listers)
-            return fed and (covered or (harmless and (own or inner_allowed)))
+            return covered or (harmless and (own or inner_allowed))
         if command.wrapper:
             return covered or (own and (harmless or inner_allowed)) or (inner_allowed and not is_runner(command))
         return inner_allowed or covered
@@ -152,6 +158,9 @@ class _Court:
             for assignment in each.assignments:
                 if assignment.partition("=")[0] not in self.programs.table.variables:
                     yield Doubt(f"sets {assignment[:80]}")
+            listed = name_list(each)
+            if listed:
+                yield Doubt(f"{each.name} {listed} opens whatever files a list names", listed)
             yield from self.programs.doubts(each)
 
     def needed(self, commands: tuple[Command, ...], verdicts: Sequence[_Verdict]) -> tuple[str, ...]:
@@ -166,6 +175,11 @@ class _Court:
                 return ()
             found.append(prefix)
         return tuple(dict.fromkeys(found))
+
+
+def _may_be_fed_more(text: str, pipeline: Sequence[Command]) -> bool:
+    """Return whether more may write to a pipe than the commands seen: a group (`(a; b) | c`), or errors (`|&`)."""
+    return "|&" in text or (bool(pipeline) and bool(pipeline[0].joined) and any(mark in text for mark in "({"))
 
 
 def canonical(command: Command) -> str:

@@ -123,11 +123,101 @@ def test_wrappers_are_seen_through():
 
 def test_what_xargs_and_find_run_is_judged_with_its_unknown_words():
     assert action("git ls-files | xargs wc -l", "git *", "xargs wc *") is Action.ALLOW
-    assert action("git ls-files | xargs wc -l", "git *", "xargs *") is Action.ALLOW
+    assert action("git ls-files | xargs wc -l", "git *", "xargs *", "wc *") is None
+    assert action("cat list | xargs echo", "cat *", "xargs *") is Action.ALLOW
     assert action("cat list | xargs wc -l", "cat *", "xargs wc *") is None
     assert action("git ls-files | xargs rm", "git *", "xargs *", "rm *") is None
     assert action("find . -exec grep x {} +", "find *") is Action.ALLOW
     assert action("find . -exec rm {} +", "find *", "rm *") is None
+
+
+FED = ("git *", "cat *", "ls *", "grep *", "rg *", "find *", "fd *", "sort *", "head *", "tr *", "xargs *")
+BOTH = (
+    "xargs cat *",
+    "xargs -0 cat *",
+    "xargs -d x cat *",
+    "xargs -I{} cat *",
+    "xargs -a list cat *",
+    *FED,
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "git log --format=%x2fetc%x2fpasswd | xargs cat",
+        "git ls-files | xargs cat",
+        "git ls-files -z | xargs -0 cat",
+        "find . -name '*.py' | xargs cat",
+        "xargs -a list cat",
+        "parallel cat :::: list",
+        "git log --format=%x2fetc%x2fpasswd | parallel cat",
+        "git log --format=%x2fetc%x2fpasswd | while read f; do cat $f; done",
+        "cat $(git log --format=%x2fetc%x2fpasswd)",
+        "git log --format=%x2fetc%x2fpasswd | wc --files0-from=-",
+        "git log --format=%x2fetc%x2fpasswd | sort --files0=-",
+        "tar -cf x -T list",
+        "tar cTf list x",
+        "file -f list",
+        "find -files0-from list",
+    ],
+)
+def test_names_out_of_another_command_or_a_list_are_asked_about(text: str):
+    assert action(text, *FED, "wc *", "tar *", "file *", "parallel *") is not Action.ALLOW
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "find . -name '*.py' -mtime -1 | xargs cat",
+        "find src -type f -print0 | xargs -0 cat",
+        "find . 2>/dev/null | xargs cat",
+        "git ls-files | xargs cat",
+        "git ls-files '*.py' | sort -u | head -n 5 | grep -v test | xargs cat",
+        "git diff --name-only --diff-filter=AM main | xargs cat",
+        "git grep -l needle | xargs cat",
+        "rg -l needle src | xargs cat",
+        "rg --files | xargs cat",
+        "grep -rl needle . | xargs -I{} cat {}",
+        "fd -e py | xargs cat",
+        "ls src | xargs cat",
+        "cd src && git ls-files | xargs cat",
+    ],
+)
+def test_a_rule_that_names_both_programs_allows_names_of_files_below_the_folder(text: str):
+    assert action(text, *BOTH) is Action.ALLOW
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "git log --name-only | xargs cat",
+        "git show --name-only --format=%x2fetc%x2fpasswd | xargs cat",
+        "git ls-files --format=/etc/passwd | xargs cat",
+        "git ls-files :/ | xargs cat",
+        "git diff | xargs cat",
+        "git grep needle | xargs cat",
+        "find . -printf /etc/passwd | xargs cat",
+        "find . -ls | xargs cat",
+        "find 'x /etc/passwd ' | xargs cat",
+        "find 'x /etc/passwd ' 2>&1 | xargs cat",
+        "find x |& xargs cat",
+        "{ cat list; find .; } | xargs cat",
+        "(cat list; find .) | xargs cat",
+        "ls -l | xargs cat",
+        "ls * | xargs cat",
+        "grep -r needle . | xargs cat",
+        "rg needle | xargs cat",
+        "git ls-files | tr x / | xargs cat",
+        "git ls-files | grep -o /etc/passwd | xargs cat",
+        "git ls-files | head -c 5 | xargs cat",
+        "git ls-files | xargs -d x cat",
+        "find . | xargs -I{} cat .{}",
+        "find . | xargs -a list cat",
+    ],
+)
+def test_even_then_what_may_print_anything_else_is_asked_about(text: str):
+    assert action(text, *BOTH) is not Action.ALLOW
 
 
 def test_only_standard_folders_count_as_the_program_itself():
