@@ -242,6 +242,7 @@ class Assembly:
             self._elicitor,
             self._session.languages,
             self._plan,
+            lambda: self._models.in_force,
         )
 
     def _remembered(self, approver: RedactedApprover) -> Lasting:

@@ -233,13 +233,11 @@ class SessionDesk:
     # -------------------------------------------------------------------------------------- within
 
     def _model(self, loaded: Loaded) -> str:
-        llm, agent = loaded.settings.llm, self._conversation.agent
-        chosen = self._session.active.model or llm.model
-        if chosen is None:
+        llm, model = loaded.settings.llm, self._models.in_force
+        if not model:
             return "Model: none is configured"
-        used = f"{agent.provider.name}:{agent.provider.model}" if agent else chosen
         chain = f"; fallback: {', '.join(llm.fallback)}" if llm.fallback else ""
-        return f"Model: {used}{chain}"
+        return f"Model: {model}{chain}"
 
     def _calls(self) -> str:
         use = self._memory.quota.use

@@ -8,7 +8,7 @@ from functools import partial
 from acp_agent.compose.permission_rules import Warn, blocklist_policy
 from acp_agent.compose.policy import session_policy
 from acp_agent.compose.session_roots import protected_paths
-from acp_agent.compose.tool_choice import tool_choice
+from acp_agent.compose.tool_choice import every_choice, selection_in_force
 from acp_agent.compose.verifiers import verifiers
 from acp_agent.config import Loaded
 from acp_agent.core.aliases import ALIASES
@@ -27,7 +27,7 @@ from acp_agent.gates.policy import PolicyGate
 from acp_agent.gates.protected import ProtectedGate
 from acp_agent.gates.rules import Rule
 from acp_agent.gates.sandbox import SandboxGate
-from acp_agent.gates.selection import Selection, SelectionGate, unknown_entries
+from acp_agent.gates.selection import SelectionGate, unknown_entries
 from acp_agent.gates.settlement import ours
 from acp_agent.gates.trust import Standing, TrustGate
 from acp_agent.gates.verify.gate import VerifierGate
@@ -46,6 +46,7 @@ class Ground:
     shell        the directories commands may name
     refuse_url   why a URL is refused whatever a look-up would say, or None
     offered      the only tools the client wants; None for all
+    model        names the model in force as `PROVIDER:MODEL`; "" stands for the configured one
     """
 
     conduct: Conduct
@@ -55,6 +56,7 @@ class Ground:
     offered: tuple[str, ...] | None = None
     urls: UrlMemory = field(default_factory=UrlMemory)
     standing: Standing = field(default_factory=Standing)
+    model: Callable[[], str] = str
 
 
 def judges(loaded: Loaded, ground: Ground, warn: Warn, known: Collection[str] = ()) -> dict[Place, Link]:
@@ -88,14 +90,15 @@ def permission_gate(
 def _of_tools(loaded: Loaded, ground: Ground, warn: Warn, known: Collection[str]) -> dict[Place, Link]:
     """Gates that judge what kind of tool is called, and by whom."""
     conduct, cwd = ground.conduct, ground.shell.cwd
-    choice = tool_choice(loaded, ground.offered)
-    for problem in unknown_entries(choice, known, ALIASES) if known else ():
-        warn(str(problem))
+    choices = every_choice(loaded, ground.offered) if known else ()
+    problems = (str(problem) for choice in choices for problem in unknown_entries(choice, known, ALIASES))
+    for problem in dict.fromkeys(problems):
+        warn(problem)
     policy = session_policy(loaded, cwd, warn)
     return {
         Place.MODE: partial(ModeGate, conduct=conduct),
         Place.AUTONOMY: partial(AutonomyGate, readonly=lambda: conduct.readonly),
-        Place.SELECTION: partial(SelectionGate, selection=Selection(choice, ALIASES)),
+        Place.SELECTION: partial(SelectionGate, selection=selection_in_force(loaded, ground.offered, ground.model)),
         Place.TRUST: partial(TrustGate, standing=ground.standing, conduct=conduct),
         Place.POLICY: partial(
             PolicyGate,

@@ -176,6 +176,13 @@ class SessionModels:
         answers = self._built[1]
         return f"{answers.name}:{answers.model}"
 
+    @property
+    def in_force(self) -> str:
+        """The model the running or next turn asks, as `PROVIDER:MODEL`, or who stands in for it; "" for none."""
+        first = self._chosen("").model or self._loaded().settings.llm.model or ""
+        stands = self._built is not None and str(self._built[0].refs[0]) == first
+        return self.in_use if stands else first
+
     def _in_use(self) -> ModelRef | None:
         """The model that answered last, else the one that would be asked first; None where there is none."""
         if (answers := self._answers) is not None:

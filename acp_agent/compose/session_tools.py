@@ -50,6 +50,7 @@ class Helpers:
     elicitor     asks the user for more than a yes or no; None where nobody can
     languages    what the editor's language servers know; None where it does not share them
     plan         shows the user what the model means to do
+    model        names the model in force as `PROVIDER:MODEL`
     """
 
     memories: Callable[[Loaded], Memories | None]
@@ -59,6 +60,7 @@ class Helpers:
     elicitor: Elicitor | None
     languages: SharedLanguages | None
     plan: ShownPlan
+    model: Callable[[], str]
 
 
 class SessionTools:
@@ -106,7 +108,16 @@ class SessionTools:
         files, web = self._backends.files(roots), self._backends.web(loaded, lasting.auditor)
         registry = Registry(self._tools(loaded))
         active, memory = self._session.active, lasting.memory
-        ground = Ground(active, files.resolve, shell_roots, web.refusal, place.tools, memory.urls, memory.standing)
+        ground = Ground(
+            active,
+            files.resolve,
+            shell_roots,
+            web.refusal,
+            place.tools,
+            memory.urls,
+            memory.standing,
+            self._helpers.model,
+        )
         kept = loaded.settings.tools.result_cache
         self._cache = ResultCache(enabled=kept.enabled, ttl=kept.ttl_secs)
         self._filters = filter_engine(loaded)

@@ -10,7 +10,7 @@ source, where what is denied comes back through alsoAllow, deny is final.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -201,19 +201,22 @@ def _bad(key: str, value: Json, expected: str) -> ConfigError:
 
 
 class SelectionGate(Gate):
-    """Refuses tools the session does not have, whoever calls them. `selection` may be replaced at any time."""
+    """Refuses tools the session does not have, whoever calls them.
+
+    selection   gives the selection in force, asked anew for each call: another model may have another one
+    """
 
     name = "selection"
 
-    def __init__(self, wrapped: ToolExecutor, selection: Selection) -> None:
+    def __init__(self, wrapped: ToolExecutor, selection: Callable[[], Selection]) -> None:
         super().__init__(wrapped)
-        self.selection = selection
+        self._selection = selection
 
     def allows(self, spec: ToolSpec) -> bool:
         """Whether a tool belongs in the catalogue."""
-        return not self.selection.objection(spec.name, spec.server)
+        return not self._selection().objection(spec.name, spec.server)
 
     def check(self, invocation: Invocation) -> Verdict:
         name = invocation.spec.name
-        rule = self.selection.objection(name, invocation.spec.server)
+        rule = self._selection().objection(name, invocation.spec.server)
         return Deny(f"'{name}' is not among the tools of this session", rule=rule) if rule else Allow()

@@ -73,6 +73,11 @@ class Aided:
         """A turn that stops for another reason."""
         return await self._said(text, stop)
 
+    @property
+    def id(self) -> str:
+        """The session's id, once it is open."""
+        return self._session
+
     async def _said(self, text: str, stop: str) -> str:
         start = len(self.editor.recording.frames)
         assert await self.editor.say(self._session, text) == stop

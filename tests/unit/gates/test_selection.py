@@ -223,7 +223,7 @@ def test_another_shape_is_an_error_that_says_what_was_expected(ours, expected: s
 
 async def test_a_denied_tool_leaves_the_catalogue_and_is_refused_if_called_anyway():
     recorder = Recorder()
-    gate = SelectionGate(recorder, Selection(ToolChoice(deny=("group:runtime",)), ALIASES))
+    gate = SelectionGate(recorder, lambda: Selection(ToolChoice(deny=("group:runtime",)), ALIASES))
     assert not gate.allows(ToolSpec("bash", "", {}, ToolKind.EXECUTE, mutates=True))
     assert gate.allows(ToolSpec("read", "", {}, ToolKind.READ, mutates=False))
     for run in (gate.execute, gate.execute_confirmed):
@@ -240,7 +240,8 @@ async def test_a_denied_tool_leaves_the_catalogue_and_is_refused_if_called_anywa
 
 
 async def test_another_selection_acts_at_once():
-    gate = SelectionGate(Recorder(), Selection(ToolChoice("minimal"), ALIASES))
+    profiles = ["minimal"]
+    gate = SelectionGate(Recorder(), lambda: Selection(ToolChoice(profiles[-1]), ALIASES))
     assert (await gate.execute(command("ls"))).failure is not None
-    gate.selection = Selection(ToolChoice("full"), ALIASES)
+    profiles.append("full")
     assert (await gate.execute(command("ls"))).failure is None
