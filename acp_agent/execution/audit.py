@@ -227,7 +227,8 @@ class AuditExecutor(WrapperExecutor):
         trouble = self._auditor.trouble() if invocation.spec.mutates else ""
         if not trouble:
             return None
-        return ToolResult.refused(f"{trouble}, and nothing is changed without a record", ruling=Ruling("audit"))
+        why = f"{trouble}, and nothing is changed without a record; the user has to see to the file or its disk"
+        return ToolResult.refused(why, ruling=Ruling("audit"))
 
 
 def _crashed(error: BaseException) -> ToolResult:

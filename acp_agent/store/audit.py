@@ -10,6 +10,9 @@ synced to the disk: after a power cut the last seconds may be missing, and `veri
 
 A line somebody could not finish (killed, disk full) stays as it is; the next record is put behind it on a line of its
 own, after one that says how long the unfinished one is. Nothing is ever taken away.
+
+A call that changes something must not go unrecorded because the disk is full when it ends, or because it fills the disk
+itself: room for its record is set aside before it starts.
 """
 
 import errno
@@ -24,8 +27,13 @@ from itertools import count
 from acp_agent.store.audit_head import Head, NoHead, head_file, locked_head, read_head, write_head
 from acp_agent.store.audit_line import BEGINNING, MAX_LINE, Broken, Link, Sealed, seal, unseal
 from acp_agent.store.audit_record import ContinuesRecord, LostRecord, Record, TornRecord, members
+from acp_agent.store.disk_room import set_aside
 from acp_agent.store.private_file import private_file
 
+_ROOM = 4 * MAX_LINE
+"""Bytes set aside for the record of a call: also for those of calls that run beside it."""
+
+_HEAD_ROOM = 4096
 _WINDOW = 4 * MAX_LINE
 """Bytes at the end of a file among which its last whole record is looked for."""
 
@@ -86,8 +94,11 @@ class AuditLog:
         return False
 
     def trouble(self) -> str:
-        """Why a record could not be written now; empty when it could. After a failure, writes that records are lost."""
-        error = self._try() if self._lost else self._unopened()
+        """Why the record of a call that starts now could not be written; empty when it could.
+
+        Room for it is set aside. After a failure, writes that records are lost.
+        """
+        error = (self._try() if self._lost else None) or self._without_room()
         return "" if error is None else _words(error)
 
     # -----------------------------------------------------------------------------------------------
@@ -101,10 +112,12 @@ class AuditLog:
         self._lost = None
         return None
 
-    def _unopened(self) -> OSError | None:
+    def _without_room(self) -> OSError | None:
         try:
             os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-            with private_file(self.path), private_file(head_file(self.path)):
+            with private_file(self.path) as fd, private_file(head_file(self.path)) as head_fd:
+                set_aside(fd, _ROOM)
+                set_aside(head_fd, _HEAD_ROOM)
                 return None
         except OSError as error:
             return error
