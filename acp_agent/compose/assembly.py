@@ -97,7 +97,11 @@ class Assembly:
         )
         self._tools = self.tools(session, self._cwd, backends, self._lasting, self._helpers(), self._redactor)
         builders = Builders(partial(self._reload, reload), self._tools.stage, self._tools.closed, self._adopt)
-        self.toolset = LiveToolset(loaded, builders, self._emit, self._tools.look)
+        try:
+            self.toolset = LiveToolset(loaded, builders, self._emit, self._tools.look)
+        except BaseException:
+            self._tools.close()
+            raise
 
     def in_force(self) -> Loaded:
         """The configuration of the moment."""
@@ -136,7 +140,7 @@ class Assembly:
             self._redactor,
             self._complaints if self._session.languages else None,
         )
-        return SessionEngine(turns, self._kept, self._naming, desk, toolset, self._mcp)
+        return SessionEngine(turns, self._kept, self._naming, desk, toolset, self._mcp, self._tools.close)
 
     def _reach(self) -> Reach:
         return Reach(

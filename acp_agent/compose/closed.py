@@ -11,7 +11,7 @@ from acp_agent.core.web import WebCaller
 from acp_agent.core.wrapper import Gate
 from acp_agent.execution.local_files import LocalFileSystem
 from acp_agent.execution.local_terminal import LocalTerminal
-from acp_agent.execution.roots import Roots
+from acp_agent.execution.roots import Root, Roots
 from acp_agent.execution.run_tool import RunTool
 
 _ADVICE = "No tool can help here: tell the user what to mend."
@@ -40,10 +40,11 @@ class Closed:
         """Denies every call that was understood elsewhere."""
         return _ClosedGate(RunTool(context_for), self._reason)
 
-    def backends(self, cwd: str) -> Backends:
+    def backends(self, cwd: str, open_root: Callable[[str], Root]) -> Backends:
         """Nothing of the folder can be read or written, and no page. Raises ConfigError when it cannot be opened."""
+        roots = Roots(cwd, policy=self._why_not, open_root=open_root)
         terminal = LocalTerminal()  # behind the gate, where nobody gets
-        return Backends(LocalFileSystem(Roots(cwd, policy=self._why_not)), terminal, programs=terminal, web=self)
+        return Backends(LocalFileSystem(roots), terminal, programs=terminal, web=self)
 
     async def get(
         self, url: str, caller: WebCaller, *, redirects: int = 3, leave_site: bool = False, truncate: bool = False

@@ -1,6 +1,6 @@
 """What answers the prompts of one session, and what is kept of it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from acp_agent.agent.history import History
@@ -78,6 +78,7 @@ class SessionEngine:
     desk      tells how the session is
     toolset   its tools, by the configuration as it is on disk now
     mcp       its MCP servers
+    release   gives back what its tools hold
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class SessionEngine:
         desk: SessionDesk,
         toolset: LiveToolset,
         mcp: McpOfSession,
+        release: Callable[[], None],
     ) -> None:
         self._turns = turns
         self._kept = kept
@@ -95,6 +97,7 @@ class SessionEngine:
         self._desk = desk
         self._toolset = toolset
         self._mcp = mcp
+        self._release = release
 
     async def answer(self, params: JsonObject) -> Answer:
         """One turn; see protocol.answer.Engine."""
@@ -117,9 +120,13 @@ class SessionEngine:
         return self._turns.commands()
 
     async def close(self) -> None:
-        """End the servers of the session; what their programs leave behind is cleared away in the background."""
+        """End the servers of the session; what their programs leave behind is cleared away in the background.
+
+        Its folders are closed, and can be neither read nor written through this object any more.
+        """
         self._naming.close()
         self._mcp.servers.close()
+        self._release()
 
     # -------------------------------------------------------------------------------------- answers
 

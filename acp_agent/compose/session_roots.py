@@ -1,7 +1,7 @@
 """The directories of a session. Light: `acp-agent check` needs nothing else of this package."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from acp_agent.config import Loaded, data_path
 from acp_agent.config.credentials import credentials_file
@@ -11,10 +11,17 @@ from acp_agent.core.errors import ConfigError
 from acp_agent.execution.own_files import OwnFiles
 from acp_agent.execution.protected_paths import ProtectedPaths
 from acp_agent.execution.read_policy import ReadPolicy, all_of
-from acp_agent.execution.roots import Roots
+from acp_agent.execution.roots import Root, Roots
 
 
-def session_roots(loaded: Loaded, cwd: str, additional: Sequence[str] = (), *, for_shell: bool = False) -> Roots:
+def session_roots(
+    loaded: Loaded,
+    cwd: str,
+    additional: Sequence[str] = (),
+    *,
+    for_shell: bool = False,
+    open_root: Callable[[str], Root] | None = None,
+) -> Roots:
     """The directories of a session and what may be touched below them, by file tools or by commands.
 
     Raises ConfigError when one cannot be opened, or when it is not clear what may not be read.
@@ -26,7 +33,7 @@ def session_roots(loaded: Loaded, cwd: str, additional: Sequence[str] = (), *, f
     folders = (cwd, *additional, *filter(os.path.isdir, allowed))
     own = OwnFiles(_own_files(loaded, cwd), _closed_files())
     reading = _read_policy(loaded, folders, for_shell=for_shell)
-    return Roots(cwd, folders[1:], policy=all_of(own, protected_paths(loaded, cwd), reading))
+    return Roots(cwd, folders[1:], policy=all_of(own, protected_paths(loaded, cwd), reading), open_root=open_root)
 
 
 def protected_paths(loaded: Loaded, cwd: str) -> ProtectedPaths:

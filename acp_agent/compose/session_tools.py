@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from acp_agent.agent.reformat import Reformatter
@@ -28,6 +29,7 @@ from acp_agent.execution.cache import ResultCache
 from acp_agent.execution.dyn import Catalogue, DynExecutor
 from acp_agent.execution.grounding import exists_in
 from acp_agent.execution.mending import Mending
+from acp_agent.execution.root_pool import RootPool
 from acp_agent.output.filters import FilterEngine
 from acp_agent.output.redacted_view import RedactedToolset
 from acp_agent.output.redaction import Redactor
@@ -84,11 +86,17 @@ class SessionTools:
         self._cache = ResultCache(enabled=False)
         self._filters: FilterEngine | None = None
         self._faults: tuple[str, ...] = ()
+        self._folders = RootPool()
         self.gates: tuple[Gate, ...] = ()
 
     def turn_began(self) -> None:
-        """The user may have changed files meanwhile."""
+        """The user may have changed files meanwhile. No call of before runs any more."""
         self._cache.turn_began()
+        self._folders.close_replaced()
+
+    def close(self) -> None:
+        """Close the session's folders. Nothing of them can be opened afterwards."""
+        self._folders.close()
 
     def clear(self) -> None:
         """Drop the answers that are kept."""
@@ -103,8 +111,8 @@ class SessionTools:
     def stage(self, loaded: Loaded, warn: Callable[[str], None]) -> Stage:
         """The tools by one configuration. Raises ConfigError."""
         place, lasting = self._session.place, self._lasting
-        roots = session_roots(loaded, place.cwd, place.additional)
-        shell_roots = session_roots(loaded, place.cwd, place.additional, for_shell=True)
+        opened = partial(session_roots, loaded, place.cwd, place.additional, open_root=self._folders.open)
+        roots, shell_roots = opened(), opened(for_shell=True)
         files, web = self._backends.files(roots), self._backends.web(loaded, lasting.auditor)
         registry = Registry(self._tools(loaded))
         active, memory = self._session.active, lasting.memory
@@ -148,7 +156,7 @@ class SessionTools:
         closed = Closed(fault)
         self.gates = ()
         self._helpers.notes.roots = None
-        backends = closed.backends(self._cwd)
+        backends = closed.backends(self._cwd, self._folders.open)
         return Stage(self._front_door(closed, closed.chain, backends, lambda _: False), backends)
 
     def _languages(self, loaded: Loaded) -> SharedLanguages | None:

@@ -8,7 +8,6 @@ agent may open a path that came from a model, a file or an editor.
 import errno
 import os
 import stat
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self, TypeAlias
@@ -18,6 +17,7 @@ from acp_agent.core.types import Access
 from acp_agent.execution.given_path import check_text, expansion_wanted
 from acp_agent.execution.open_beneath import Opener, best_opener
 from acp_agent.execution.path_errors import path_error, told_as
+from acp_agent.execution.shared_fd import SharedFd
 
 PathPolicy: TypeAlias = Callable[[str, Access], str | None]
 """Why a resolved absolute path inside the roots may not be touched, or None. Deny lists and protected paths go here."""
@@ -40,9 +40,8 @@ class Root:
 
     def __init__(self, path: str, opener: Opener | None = None) -> None:
         self.path = os.path.realpath(path, strict=True)
-        self._fd = os.open(self.path, _ROOT_FLAGS)
-        self._close = weakref.finalize(self, os.close, self._fd)
-        self._open = opener or best_opener(self._fd)
+        self._fd = SharedFd(os.open(self.path, _ROOT_FLAGS))
+        self._open = opener or self._fd.use(best_opener)
 
     def relative(self, resolved: str) -> str | None:
         """`resolved` as seen from here ("." for the root), or None when it lies elsewhere. By components."""
@@ -56,9 +55,8 @@ class Root:
         return self.path if relative == "." else os.path.join(self.path, relative)
 
     def open(self, relative: str, flags: int) -> int:
-        """A new fd. ELOOP or EXDEV when a link was met."""
-        assert self._close.alive, "a closed root was used"
-        return self._open(self._fd, relative, flags)
+        """A new fd. ELOOP or EXDEV when a link was met, EBADF when the session was closed."""
+        return self._fd.use(lambda fd: self._open(fd, relative, flags))
 
     def open_regular(self, relative: str, flags: int = os.O_RDONLY) -> int:
         """A new fd of a regular file; EISDIR or ENXIO for anything else."""
@@ -78,7 +76,7 @@ class Root:
     def status(self, relative: str) -> os.stat_result:
         """What lstat says of an entry."""
         if relative == ".":
-            return os.fstat(self._fd)
+            return self._fd.use(os.fstat)
         parent, name = os.path.split(relative)
         fd = self.open_directory(parent or ".")
         try:
@@ -133,11 +131,11 @@ class Root:
 
     def is_at(self, status: os.stat_result) -> bool:
         """Whether this is the status of the root itself, whatever name led to it."""
-        return os.path.samestat(status, os.fstat(self._fd))
+        return os.path.samestat(status, self._fd.use(os.fstat))
 
     def close(self) -> None:
         """Give the fd back. Safe to call twice."""
-        self._close()
+        self._fd.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +183,8 @@ class Place:
 class Roots:
     """The directories of a session: its cwd and `extra`. Close it with the session.
 
-    Raises ConfigError when one of them is not a directory that can be opened. `opener` is for tests.
+    Raises ConfigError when one of them is not a directory that can be opened. `open_root` opens one, and belongs to
+    whoever closes them instead. `opener` is for tests.
     """
 
     def __init__(
@@ -195,14 +194,16 @@ class Roots:
         *,
         policy: PathPolicy = no_policy,
         opener: Opener | None = None,
+        open_root: Callable[[str], Root] | None = None,
     ) -> None:
         self._policy = policy
         self._roots: list[Root] = []
         for path in (cwd, *extra):
             try:
-                self._roots.append(Root(path, opener))
+                self._roots.append(open_root(path) if open_root else Root(path, opener))
             except (OSError, ValueError) as error:
-                self.close()
+                if open_root is None:
+                    self.close()
                 why = error.strerror if isinstance(error, OSError) else str(error)
                 raise ConfigError("session", "directory", path, f"a directory that can be opened ({why})") from error
         self.cwd = self._roots[0].path

@@ -147,7 +147,7 @@ class World:
         mcp = McpOfSession(shop, session, approver, session.place.cwd, lambda _: None, lambda: None)
         mcp.servers = SessionServers(self.pins, self.background, session.notices.add, self._connect)
         mcp.start(loaded)
-        parts: Any = (Turns(mcp.servers), Kept(), Unnamed(), Desk(session), Tools(loaded), mcp)
+        parts: Any = (Turns(mcp.servers), Kept(), Unnamed(), Desk(session), Tools(loaded), mcp, lambda: None)
         return SessionEngine(*parts)
 
     # ------------------------------------------------------------------------ as a workshop

@@ -175,7 +175,7 @@ def test_a_closed_sandbox_opens_nothing(project: Path):
     found = roots.place("x", Access.READ)
     roots.close()
     roots.close()
-    with pytest.raises(AssertionError, match="closed"):
+    with pytest.raises(ToolError, match="Bad file descriptor"):
         found.open_directory()
 
 
