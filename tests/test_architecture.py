@@ -159,9 +159,9 @@ def test_the_server_starts_without_loading_anything_heavy():
     assert done.stdout.strip() == "[]"
 
 
-def test_no_file_is_longer_than_300_lines():
+def test_no_file_is_longer_than_600_lines():
     lengths = {name_of(path): len(path.read_text().splitlines()) for path in SOURCES}
-    assert {name: length for name, length in lengths.items() if length > 300} == {}
+    assert {name: length for name, length in lengths.items() if length > 600} == {}
 
 
 def test_no_function_is_longer_than_40_lines(sources):

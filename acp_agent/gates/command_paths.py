@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from acp_agent.gates.command import Command
+from acp_agent.gates.grammar import Kind, Parsed, grammar_of
 
 _PATTERN_FIRST = frozenset(
     ("grep", "egrep", "fgrep", "zgrep", "rg", "ag", "ack", "sed", "gsed", "awk", "gawk", "mawk", "nawk", "jq", "yq")
@@ -33,7 +34,6 @@ _VALUED = {
     **dict.fromkeys(("make", "gmake"), "CfIjloOW"),
     **dict.fromkeys(("sed", "gsed"), "efl"),
     **dict.fromkeys(("perl", "ruby"), "eEI"),
-    "git": "CFGLOScmno",
     "unzip": "dxP",
     "patch": "BDFVdgioprxYzZ",
 }
@@ -114,10 +114,24 @@ def path_words(command: Command) -> Iterator[str]:
         return
     if command.argv and not command.standard:
         yield command.argv[0]
-    for word in _judged(command):
-        for candidate in candidates(word, command.name):
-            if candidate and len(candidate) <= _MAX_WORD and _is_path(candidate):
-                yield candidate
+    grammar = grammar_of(command.name)
+    found = _as_read(grammar.parse(command.own)) if grammar is not None else _as_text(command)
+    yield from (each for each in found if each and len(each) <= _MAX_WORD and _is_path(each))
+
+
+def _as_read(parsed: Parsed) -> Iterator[str]:
+    """The words that are paths by the grammar of the program, also as seen from the folder it is told to work in."""
+    folders = [each.word for each in parsed.arguments if each.kind is Kind.FOLDER]
+    for each in parsed.arguments:
+        for word in candidates(each.word) if each.kind.path else ():
+            yield word
+            if each.kind is not Kind.FOLDER:
+                yield from (posixpath.join(folder, word) for folder in folders)
+    yield from (posixpath.join(*folders[: at + 1]) for at in range(1, len(folders)))
+
+
+def _as_text(command: Command) -> Iterator[str]:
+    return (each for word in _judged(command) for each in candidates(word, command.name))
 
 
 def _judged(command: Command) -> Iterable[str]:

@@ -1,12 +1,14 @@
 """What well-known programs do beside their work, and what an approval of them covers (`programs.toml`)."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from acp_agent.gates.command import Command
-from acp_agent.gates.program_table import Program, ProgramTable
+from acp_agent.gates.git_config import sets_nothing
+from acp_agent.gates.grammar import Form, Parsed, grammar_of
+from acp_agent.gates.program_table import Program, ProgramTable, program_table
 from acp_agent.gates.shell.scripts import awk_asks, sed_asks
 from acp_agent.gates.shell.tables import tables
 
@@ -43,16 +45,17 @@ class Programs:
             yield from self.doubts(Command(args[1:], patterns=command.patterns))
         if name not in self.table.harmless and any(_ELSEWHERE.fullmatch(word) for word in args):
             yield Doubt(f"{name} reaches the network", URL)
-        known = self._known(name)
-        if known is None:
+        known, grammar = self._known(name), grammar_of(name)
+        if known is None and grammar is None:
             return
+        known = known or Program()
         if known.asks:
             yield Doubt(f"{name} can do more than its arguments show")
         if name not in self.table.harmless and any(
             word in command.patterns and _LOOSE_GLOB.match(word) for word in _before_dashes(args)
         ):
             yield Doubt(f"{name}: a pattern may stand for a file that is called like an option")
-        yield from _doubts(known, name, args)
+        yield from _doubts(known, name, args) if grammar is None else _read_doubts(known, grammar, name, args)
 
     def prefix(self, command: Command) -> tuple[str, ...]:
         """The words an approval "always" of a command covers; empty when it must bind to the whole text (A20.8)."""
@@ -68,7 +71,7 @@ class Programs:
         )
         known = self._known(name)
         listed = name in self.table.harmless or name in self.table.neutral or name in self.table.plain
-        if bound or not name or not (known or listed) or (known and _destroys(known, args)):
+        if bound or not name or not (known or listed) or (known and _destroys(known, name, args)):
             return ()
         words = self._key(known or Program(), name, args)
         return words if all(_PREFIX_WORD.fullmatch(word) for word in words) else ()
@@ -76,7 +79,7 @@ class Programs:
     def spares(self, command: Command) -> bool:
         """Whether an approval of these words covers only what does not destroy."""
         known = self._known(command.name)
-        return known is not None and _destroying(known, command.argv[1:])[0] is not None
+        return known is not None and _destroying(known, command.name, command.argv[1:])[0] is not None
 
     def denials(self, command: Command) -> Iterator[str]:
         """The words a stored denial of a command may have: its program's (A20.7), and those of what it does there."""
@@ -87,7 +90,7 @@ class Programs:
         known = self._known(name)
         if known is None or known.key not in ("subcommand", "targets"):
             return
-        words = [word for word in args[find_subcommand(known, args)[0] :] if not word.startswith("-")]
+        words = [word for word in args[find_subcommand(name, args)[0] :] if not word.startswith("-")]
         keys = [self._key(known, name, args)]
         if known.key == "subcommand" and words:
             keys.append((name, words[0]))
@@ -100,7 +103,7 @@ class Programs:
             return frozenset()
         if known.key == "targets":
             return frozenset(args)
-        at, subcommand = find_subcommand(known, args)
+        at, subcommand = find_subcommand(command.name, args)
         return frozenset((subcommand, *(args[at + 1 : at + 2] if subcommand in known.deep else ())))
 
     def _key(self, known: Program, name: str, args: tuple[str, ...]) -> tuple[str, ...]:
@@ -111,7 +114,7 @@ class Programs:
             case "targets":
                 return (name, *sorted(operands))
             case "subcommand":
-                at, subcommand = find_subcommand(known, args)
+                at, subcommand = find_subcommand(name, args)
                 if not subcommand:
                     return ()
                 rest = [word for word in args[at + 1 :] if not word.startswith("-")]
@@ -128,8 +131,8 @@ class Programs:
         if command.argv[0] != name:
             yield command.argv
         known = self._known(name)
-        if known is not None and known.subcommands:
-            at, subcommand = find_subcommand(known, args)
+        if known is not None and _has_subcommands(known, name):
+            at, subcommand = find_subcommand(name, args)
             if subcommand and at:
                 yield (name, *args[at:])
 
@@ -139,19 +142,19 @@ class Programs:
         return self.table.programs.get(bare) or (self.table.programs.get(interpreter) if interpreter else None)
 
 
-def _destroys(known: Program, args: tuple[str, ...]) -> bool:
+def _destroys(known: Program, name: str, args: tuple[str, ...]) -> bool:
     """Whether a call destroys what an approval of its prefix never covers."""
-    destroying, rest = _destroying(known, args)
+    destroying, rest = _destroying(known, name, args)
     if destroying is None:
         return False
     return not destroying.ask.isdisjoint(rest) or any(True for _ in _arguments(destroying, "", rest))
 
 
-def _destroying(known: Program, args: tuple[str, ...]) -> tuple[Program | None, tuple[str, ...]]:
+def _destroying(known: Program, name: str, args: tuple[str, ...]) -> tuple[Program | None, tuple[str, ...]]:
     """What destroys among the arguments of a call, if anything can, and the arguments it is looked for in."""
-    if not known.subcommands:
+    if not _has_subcommands(known, name):
         return known.destroys, args
-    at, subcommand = find_subcommand(known, args)
+    at, subcommand = find_subcommand(name, args)
     return known.sub.get(subcommand, Program()).destroys or known.destroys, args[at + 1 :]
 
 
@@ -159,22 +162,73 @@ def _before_dashes(args: tuple[str, ...]) -> tuple[str, ...]:
     return args[: args.index("--")] if "--" in args else args
 
 
-def find_subcommand(known: Program, args: tuple[str, ...]) -> tuple[int, str]:
-    """The position and text of the first word that is neither an option nor the value of one; ("" when none)."""
+def find_subcommand(name: str, args: Sequence[str]) -> tuple[int, str]:
+    """Return the position and text of the first word that is no option and no value of one; ("" when there is none)."""
+    grammar, known = grammar_of(name), program_table().programs.get(name)
+    valued = grammar.values if grammar is not None else known.globals if known is not None else ()
     index = 0
     while index < len(args):
         word = args[index]
         if not word.startswith("-"):
             return index, word
-        index += 2 if word in known.globals else 1
+        index += 2 if word in valued else 1
     return len(args), ""
+
+
+def _has_subcommands(known: Program, name: str) -> bool:
+    grammar = grammar_of(name)
+    return bool(known.subcommands if grammar is None else grammar.verbs)
+
+
+def _read_doubts(known: Program, grammar: Form, name: str, args: tuple[str, ...]) -> Iterator[Doubt]:
+    """What the grammar of a program does not know of a call, and what its operands bring in or reach."""
+    parsed = grammar.parse(args)
+    call = " ".join((name, *parsed.verbs))
+    for word in parsed.unknown:
+        if word.startswith("-"):
+            yield Doubt(f"{call}: the option {word} is not known to be harmless", word)
+        elif not parsed.verbs and grammar.verbs:
+            yield Doubt(f"{name} {word} can do more than its arguments show", word.casefold())
+        else:
+            yield Doubt(f"{call}: {word[:80]!r} is not known to be harmless there", word.casefold())
+    if name == "git" and parsed.verbs[:1] == ("config",) and not sets_nothing(parsed):
+        yield Doubt("git config may change settings that run programs", "config")
+    if not grammar.verbs:
+        yield from _patterns(known, call, parsed)
+        return
+    verb = next(iter(parsed.verbs), "")
+    sub = known.sub.get(verb, Program())
+    brought = _brought(known, parsed)
+    if brought:
+        yield Doubt(f"{call} brings in {', '.join(brought[:3])}", parsed.verbs[-1])
+    remote = _other_host(parsed.operands) if verb in known.remotes else ""
+    if remote:
+        yield Doubt(f"{call} reaches {remote[:80]}", remote.casefold())
+    yield from _patterns(replace(sub, words=known.words + sub.words, args=known.args + sub.args), call, parsed)
+
+
+def _brought(known: Program, parsed: Parsed) -> list[str]:
+    """The packages a call installs, for subcommands that install those they are given."""
+    verbs = {" ".join(parsed.verbs[: at + 1]) for at in range(len(parsed.verbs))}
+    return [] if verbs.isdisjoint(known.adds) else parsed.operands
+
+
+def _patterns(known: Program, call: str, parsed: Parsed) -> Iterator[Doubt]:
+    """Operands, and any words, of a shape that asks."""
+    for word in parsed.operands:
+        if any(pattern.fullmatch(word) for pattern in known.words):
+            yield Doubt(f"{call}: {word[:80]!r} reaches further than the workspace", word.casefold())
+    for each in parsed.arguments:
+        word = f"{each.option}{each.word}"
+        if any(pattern.fullmatch(word) for pattern in known.args):
+            yield Doubt(f"{call}: {word[:80]!r} may run a program", word)
 
 
 def _doubts(known: Program, name: str, args: tuple[str, ...]) -> Iterator[Doubt]:
     if not known.subcommands:
         yield from _arguments(known, name, args)
         return
-    at, subcommand = find_subcommand(known, args)
+    at, subcommand = find_subcommand(name, args)
     sub = known.sub.get(subcommand, Program())
     before = Program(ask=known.ask | known.ask_before, safe=known.safe, single=known.single)
     yield from _arguments(before, name, args[:at])
@@ -210,7 +264,7 @@ def _doubts(known: Program, name: str, args: tuple[str, ...]) -> Iterator[Doubt]
     yield from _arguments(both, call, rest)
 
 
-def _other_host(args: tuple[str, ...]) -> str:
+def _other_host(args: Sequence[str]) -> str:
     """The operand that may be a repository on another host (`host:path`); empty when there is none.
 
     What stands behind an option may be its value. Behind what surely is an operand come refspecs.

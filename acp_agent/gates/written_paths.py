@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeAlias
 from acp_agent.gates.command import Command
 from acp_agent.gates.command_paths import URL, candidates, path_words
 from acp_agent.gates.git_config import config_file
+from acp_agent.gates.grammar import GUESS, Kind, Parsed, grammar_of
 from acp_agent.gates.program_table import program_table
-from acp_agent.gates.programs import find_subcommand
 from acp_agent.gates.shell.danger import has_option, operands
 from acp_agent.gates.shell.options import getopt, option_texts
 from acp_agent.gates.shell.scripts import awk_asks, sed_asks
@@ -42,11 +42,12 @@ _COPIERS = frozenset(("cp", "gcp", "install", "ginstall", "rsync", "scp"))
 _MOVERS = frozenset(("mv", "gmv", "ln", "gln", "link"))
 _FINDERS = frozenset(("find", "gfind", "bfs"))
 _OUTPUT = ("--output", "--log-file", "--LOG-FILE")
-_OUTPUT_READERS = frozenset(("sort", "tree", "less", "git", "jq"))
+_OUTPUT_READERS = frozenset(("sort", "tree", "less", "jq"))
 _FIND_WRITES = ("-delete", "-fprint", "-fprint0", "-fprintf", "-fls", "-ok", "-okdir")
 _GIT_WRITES = frozenset(
     ("mv", "rm", "checkout", "restore", "clean", "init", "clone", "worktree", "submodule", "sparse-checkout")
 )
+_STAGED = frozenset(("--staged", "-S"))
 _PLANTED = ".git/hooks"
 _UNPACKERS: dict[str, tuple[str, tuple[str, ...], str]] = {
     # its options with values; which of them name the folder; short options with which it only looks
@@ -59,7 +60,8 @@ _UNPACKERS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "jar": ("Ceif", ("C",), "ctu"),
 }
 _LOOKS = ("--list", "--create", "--append", "--update", "--diff", "--compare", "--to-stdout", "--dry-run", "--check")
-_GIT_LOOKS = ("--stat", "--numstat", "--summary", "--cached", "--abort", "--quit", "--show-current-patch")
+_GIT_LOOKS = frozenset(("--stat", "--numstat", "--summary", "--check", "--abort", "--quit", "--show-current-patch"))
+_GIT_APPLIES = frozenset(("--apply", "--index", "--cached", "--3way", "-3", "--intent-to-add", "-N"))
 _SKIPPED = re.compile(r"--(?:exclude|include|ignore|filter)[\w-]*|-[xX]")
 _TOKEN = re.compile(r"[^\s'\"`;(){}<>|&,=\[\]]{2,}")
 
@@ -147,10 +149,12 @@ def _unpacked(command: Command) -> Words:
     """
     name, args = command.name, command.own
     if name == "git":
-        at, subcommand = find_subcommand(program_table().programs["git"], args)
-        if subcommand not in ("apply", "am") or has_option(args[at:], "", *_LOOKS, *_GIT_LOOKS):
+        grammar = grammar_of("git")
+        parsed = grammar.parse(args) if grammar is not None else Parsed()
+        only_looks = not _GIT_LOOKS.isdisjoint(parsed.options) and _GIT_APPLIES.isdisjoint(parsed.options)
+        if parsed.verbs not in (("apply",), ("am",)) or (only_looks and not parsed.unknown):
             return
-        folders = [value for _, value in getopt(args[at + 1 :], "", "--directory")[0]]
+        folders = parsed.values("--directory")
     elif name in _UNPACKERS:
         letters, folder, looks = _UNPACKERS[name]
         first = next(iter(args), "")
@@ -205,31 +209,29 @@ def _finder(command: Command) -> Words:
 
 
 def _git(command: Command) -> Words:
-    known, args = program_table().programs["git"], command.own
-    at, subcommand = find_subcommand(known, args)
-    rest = args[at + 1 :]
+    grammar = grammar_of("git")
+    parsed = grammar.parse(command.own) if grammar is not None else Parsed()
     yield from _outputs(command)
     yield from (Written(word) for word in (config_file(command),) if word)
-    only_index = (subcommand == "rm" and "--cached" in rest) or (subcommand == "restore" and "--staged" in rest)
-    if subcommand in _GIT_WRITES and not only_index:
-        yield from (Written(word, whole=True) for word in operands(rest) if word != "HEAD")
+    verb, options = next(iter(parsed.verbs), ""), parsed.options
+    only_index = (verb == "rm" and "--cached" in options) or (verb == "restore" and not _STAGED.isdisjoint(options))
+    if verb in _GIT_WRITES and not (only_index and not parsed.unknown):
+        words = (each.word for each in parsed.arguments if not each.option or each.option == GUESS)
+        yield from (Written(word, whole=True) for word in words if word != "HEAD")
 
 
 def _outputs(command: Command) -> Words:
     """The files that options of a program that else only reads make it write."""
     args = command.argv[1:]
     yield from (Written(word.partition("=")[2]) for word in args if word.startswith("--out") and "=" in word)
-    if command.name in _OUTPUT_READERS:
-        # Of git's short options many have a value with an `o` in it.
-        given = args if command.name != "git" else tuple(word for at, word in enumerate(args) if _gits(args, at))
-        yield from (Written(value) for _, value in getopt(given, "oO", *_OUTPUT)[0] if value)
+    grammar = grammar_of(command.name)
+    if grammar is not None:
+        parsed = grammar.parse(command.own).arguments
+        yield from (Written(each.word) for each in parsed if each.word and each.kind is Kind.WRITE)
+    elif command.name in _OUTPUT_READERS:
+        yield from (Written(value) for _, value in getopt(args, "oO", *_OUTPUT)[0] if value)
     if command.name == "uniq":
         yield from (Written(word) for word in operands(args)[1:])
-
-
-def _gits(args: tuple[str, ...], at: int) -> bool:
-    """Whether a word is an output option of git, or behind one."""
-    return args[at].startswith(("-o", "-O", "--out")) or (at > 0 and args[at - 1] in ("-o", "-O", "--output"))
 
 
 def _editor(command: Command) -> Words:

@@ -1,0 +1,380 @@
+"""How well-known programs read their arguments: which options are harmless, what values they take, what names a file.
+
+A rule with a wildcard covers a call only as far as a grammar knows it. Grammars are data (`grammars/*.toml`, explained
+in `grammars/README.md`). An option, a bundle of options or a form that a grammar does not list is `unknown`.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import NamedTuple, cast
+
+_Table = dict[str, object]
+_NUMBER = re.compile(r"-\d+")
+AFTER = "--"
+"""The name of the form that reads the words behind `--` (`cargo test -- --nocapture`)."""
+
+GUESS = "?"
+"""The option of an argument that may be the value of an unknown one."""
+
+
+class Kind(StrEnum):
+    """What a word of a command line stands for.
+
+    TEXT      no file: a message, a number, a format, a name of something else
+    PATTERN   the pattern or script of a search; as an operand it is missing when an option gave one
+    READ      a file or folder that is read
+    WRITE     a file or folder that is created or changed
+    FOLDER    the folder in which the program works; other paths start there
+    NAME      a path or something else (a revision, a target): it may be read
+    """
+
+    TEXT = "text"
+    PATTERN = "pattern"
+    READ = "read"
+    WRITE = "write"
+    FOLDER = "folder"
+    NAME = "name"
+
+    @property
+    def path(self) -> bool:
+        """Whether the word may name a file."""
+        return self not in (Kind.TEXT, Kind.PATTERN)
+
+
+class Argument(NamedTuple):
+    """A word that is an operand (`option` is empty), or the value of an option."""
+
+    word: str
+    kind: Kind
+    option: str = ""
+
+
+class Parsed(NamedTuple):
+    """A command line as its program reads it.
+
+    verbs       the subcommands: ("stash", "pop")
+    options     the names of all options found, as written: "-n", "--all"
+    arguments   the operands and the values of options, in order
+    unknown     options and words that the grammar does not list
+    """
+
+    verbs: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    arguments: tuple[Argument, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    def values(self, *options: str) -> list[str]:
+        """Return the values that were given to any of the options."""
+        return [each.word for each in self.arguments if each.option in options]
+
+    @property
+    def operands(self) -> list[str]:
+        """The words that are no options and no values of options."""
+        return [each.word for each in self.arguments if not each.option]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a program, or one of its subcommands, reads its arguments.
+
+    flags      options without a value
+    values     options whose value is the next word, or attached to them
+    optional   options whose value, if there is one, is attached to them (`-U3`, `--color=auto`)
+    operands   the kinds of the operands; `repeated` is the place of the one that may stand any number of times, or -1
+    verbs      the forms of the subcommands, by name; AFTER is that of the words behind `--`
+    choices    the only values that an option may have
+    asking     options that are listed for the sake of their values, and ask all the same
+    numeric    `-5` is an option
+    stop       options end at the first operand
+    single     options are words with one dash (`find -name`), never bundled
+    negatable  `--no-x` is known where `--x` is
+    bundle     the first word is a bundle of options even without its dash (`tar xzf`)
+    """
+
+    flags: frozenset[str] = frozenset()
+    values: Mapping[str, Kind] = field(default_factory=lambda: MappingProxyType({}))
+    optional: Mapping[str, Kind] = field(default_factory=lambda: MappingProxyType({}))
+    operands: tuple[Kind, ...] = ()
+    repeated: int = -1
+    verbs: "Mapping[str, Form]" = field(default_factory=lambda: MappingProxyType({}))
+    choices: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    asking: frozenset[str] = frozenset()
+    numeric: bool = False
+    stop: bool = False
+    single: bool = False
+    negatable: bool = False
+    bundle: bool = False
+
+    def parse(self, words: Sequence[str]) -> Parsed:
+        """Read the arguments of a call (without the program's name)."""
+        return _Parse(self).run(words)
+
+
+@dataclass(slots=True)
+class _Parse:
+    """One reading of one command line."""
+
+    form: Form
+    options: list[str] = field(default_factory=list[str])
+    found: list[Argument] = field(default_factory=list[Argument])
+    plain: list[str] = field(default_factory=list[str])
+    unknown: list[str] = field(default_factory=list[str])
+
+    def run(self, words: Sequence[str]) -> Parsed:
+        form, inner = self.form, Parsed()
+        rest = list(words)
+        if form.bundle and rest and not rest[0].startswith("-"):
+            self._bundle(rest)
+        while rest:
+            word = rest.pop(0)
+            if word == "--":
+                if AFTER in form.verbs:
+                    inner = form.verbs[AFTER].parse(rest)
+                else:
+                    self.plain += rest
+                break
+            if word.startswith("-") and word != "-":
+                self._option(word, rest)
+            elif word in form.verbs and not self.plain:
+                inner = form.verbs[word].parse(rest)
+                inner = inner._replace(verbs=(word, *inner.verbs))
+                break
+            elif form.verbs and not form.operands and not self.plain:
+                self._not_a_verb(word, rest)
+            else:
+                self.plain.append(word)
+                if form.stop:
+                    self.plain += rest
+                    break
+        self._operands()
+        return Parsed(
+            inner.verbs,
+            (*self.options, *inner.options),
+            (*self.found, *inner.arguments),
+            (*self.unknown, *inner.unknown),
+        )
+
+    def _not_a_verb(self, word: str, rest: list[str]) -> None:
+        """Read a word that stands where a subcommand should: the value of an unknown option, or an unknown one."""
+        if self.unknown and any(each in self.form.verbs for each in rest):
+            self.found.append(Argument(word, Kind.NAME, GUESS))
+            return
+        self.unknown.append(word)
+        for each in rest:
+            self._guess(each if not each.startswith("-") else each[1:])
+            self.found.append(Argument(each, Kind.NAME, GUESS))
+        rest.clear()
+
+    def _option(self, word: str, rest: list[str]) -> None:
+        form = self.form
+        if form.numeric and _NUMBER.fullmatch(word):
+            self.options.append(word)
+        elif form.single:
+            self._word(word if not word.startswith("--") else word[1:], rest)
+        elif word.startswith("--"):
+            self._word(word, rest)
+        else:
+            self._letters(word[1:], rest)
+
+    def _word(self, word: str, rest: list[str]) -> None:
+        """An option that is a whole word: `--name`, `--name=value`, and `-name` where options are single words."""
+        form = self.form
+        name, equals, value = word.partition("=")
+        negated = form.negatable and name.startswith("--no-") and self._lists(f"--{name[5:]}")
+        if equals and (kind := form.values.get(name) or form.optional.get(name)):
+            self._take(name, value, kind)
+        elif not equals and name in form.values:
+            self._value(name, rest)
+        elif equals or not (name in form.flags or name in form.optional or negated):
+            self.unknown.append(name)
+            self._guess(value)
+        self._found(name)
+
+    def _found(self, name: str) -> None:
+        self.options.append(name)
+        if name in self.form.asking:
+            self.unknown.append(name)
+
+    def _lists(self, name: str) -> bool:
+        return name in self.form.flags or name in self.form.values or name in self.form.optional
+
+    def _letters(self, letters: str, rest: list[str]) -> None:
+        """A bundle of short options; the first that takes a value takes what is left of it."""
+        form = self.form
+        for at, letter in enumerate(letters):
+            name, left = f"-{letter}", letters[at + 1 :]
+            self._found(name)
+            if name in form.values:
+                if left:
+                    self._take(name, left, form.values[name])
+                else:
+                    self._value(name, rest)
+                return
+            if name in form.optional:
+                if left:
+                    self._take(name, left, form.optional[name])
+                return
+            if name not in form.flags and not (form.numeric and letter.isdigit()):
+                self.unknown.append(name)
+                self._guess(left)
+                return
+
+    def _value(self, name: str, rest: list[str]) -> None:
+        if rest:
+            self._take(name, rest.pop(0), self.form.values[name])
+        else:
+            self.unknown.append(name)
+
+    def _take(self, name: str, value: str, kind: Kind) -> None:
+        self.found.append(Argument(value, kind, name))
+        if value not in self.form.choices.get(name, (value,)):
+            self.unknown.append(f"{name} {value}")
+
+    def _guess(self, text: str) -> None:
+        """What stands behind an unknown option may name a file, wherever its value begins."""
+        for at in range(min(len(text), 16)):
+            self.found.append(Argument(text[at:], Kind.NAME, GUESS))
+
+    def _bundle(self, rest: list[str]) -> None:
+        """The first word of tar: letters whose values follow in their order."""
+        for letter in rest.pop(0):
+            name = f"-{letter}"
+            self._found(name)
+            if name in self.form.values:
+                self._value(name, rest)
+            elif name not in self.form.flags and name not in self.form.optional:
+                self.unknown.append(name)
+
+    def _operands(self) -> None:
+        """Give every operand its kind; one for which there is no place is unknown."""
+        kinds, repeated = list(self.form.operands), self.form.repeated
+        if any(each.kind is Kind.PATTERN and each.option for each in self.found) and Kind.PATTERN in kinds:
+            at = kinds.index(Kind.PATTERN)
+            del kinds[at]
+            repeated -= at < repeated
+        if repeated >= 0:
+            missing = len(self.plain) - (len(kinds) - 1)
+            kinds[repeated : repeated + 1] = [kinds[repeated]] * max(0, missing)
+        for at, word in enumerate(self.plain):
+            self.found.append(Argument(word, kinds[at] if at < len(kinds) else Kind.NAME))
+            if at >= len(kinds):
+                self.unknown.append(word)
+
+
+def grammar_of(name: str) -> Form | None:
+    """Return the grammar of a program by its base name; None when there is none."""
+    family = _families().get(name)
+    return _family(family).get(name) if family else None
+
+
+def known_programs() -> Iterator[str]:
+    """The names of all programs that have a grammar."""
+    return iter(_families())
+
+
+@cache
+def _families() -> Mapping[str, str]:
+    """The file each program's grammar stands in: a packaged constant."""
+    data = cast("dict[str, str]", _read("index"))
+    return MappingProxyType({name: family for family, names in data.items() for name in names.split()})
+
+
+@cache
+def _family(family: str) -> Mapping[str, Form]:
+    """The grammars of one file, read when the first of its programs is judged: a packaged constant."""
+    data = _read(family)
+    sets = cast("dict[str, _Table]", data.pop("sets", {}))
+    aliases = cast("dict[str, str]", data.pop("aliases", {}))
+    forms = {name: _form(cast("_Table", table), sets) for name, table in data.items()}
+    return MappingProxyType(forms | {alias: forms[name] for alias, name in aliases.items()})
+
+
+def _read(family: str) -> _Table:
+    return tomllib.loads(files("acp_agent.gates.grammars").joinpath(f"{family}.toml").read_text(encoding="utf-8"))
+
+
+_VALUED = {
+    "text": Kind.TEXT,
+    "patterns": Kind.PATTERN,
+    "read": Kind.READ,
+    "write": Kind.WRITE,
+    "folder": Kind.FOLDER,
+    "names": Kind.NAME,
+}
+_SWITCHES = ("numeric", "stop", "single", "negatable", "bundle")
+KEYS = frozenset((*_VALUED, *_SWITCHES, "flags", "optional", "choices", "operands", "use", "like"))
+"""The keys of a form in a grammar file."""
+
+
+@dataclass(slots=True)
+class _Options:
+    """The options of a form, collected from its sets and its own table; a later one has the last word."""
+
+    flags: set[str] = field(default_factory=set[str])
+    optional: set[str] = field(default_factory=set[str])
+    values: dict[str, Kind] = field(default_factory=dict[str, Kind])
+    choices: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    asking: set[str] = field(default_factory=set[str])
+
+    def add(self, layer: Mapping[str, object]) -> None:
+        limited = cast("dict[str, str]", layer.get("choices", {}))
+        for option in limited:
+            self._put(option, Kind.TEXT)
+        self.choices.update({option: frozenset(each.split()) for option, each in limited.items()})
+        for key, kind in _VALUED.items():
+            for option in _words(layer, key):
+                self._put(option, kind)
+        for option in _words(layer, "flags"):
+            self.flags.add(self._put(option))
+        for option in _words(layer, "optional"):
+            self.optional.add(self._put(option))
+
+    def _put(self, marked: str, kind: Kind | None = None) -> str:
+        option = marked.removesuffix("!")
+        self.flags.discard(option)
+        self.optional.discard(option)
+        self.values.pop(option, None)
+        self.asking.discard(option)
+        if kind is not None:
+            self.values[option] = kind
+        if option != marked:
+            self.asking.add(option)
+        return option
+
+
+def _form(table: _Table, sets: Mapping[str, _Table], inherited: Sequence[str] = ()) -> Form:
+    """Make a form of a table; tables inside it are its subcommands, which inherit some switches."""
+    switches = {key for key in _SWITCHES if table.get(key) is True} | set(inherited)
+    options = _Options()
+    for layer in (*(sets[name] for name in _words(table, "use")), table):
+        options.add(layer)
+    operands = _words(table, "operands")
+    kept = [key for key in switches if key in ("negatable", "single")]
+    inner = {key: cast("_Table", each) for key, each in table.items() if isinstance(each, dict) and key != "choices"}
+    verbs = {name: _form(each, sets, kept) for name, each in inner.items() if "like" not in each}
+    verbs |= {name: verbs[cast("str", each["like"])] for name, each in inner.items() if "like" in each}
+    return Form(
+        flags=frozenset(options.flags),
+        values=MappingProxyType(options.values),
+        optional=MappingProxyType(dict.fromkeys(options.optional, Kind.TEXT)),
+        choices=MappingProxyType(options.choices),
+        asking=frozenset(options.asking),
+        operands=tuple(Kind(word.rstrip("*")) for word in operands),
+        repeated=next((at for at, word in enumerate(operands) if word.endswith("*")), -1),
+        verbs=MappingProxyType(verbs),
+        numeric="numeric" in switches,
+        stop="stop" in switches,
+        single="single" in switches,
+        negatable="negatable" in switches,
+        bundle="bundle" in switches,
+    )
+
+
+def _words(table: Mapping[str, object], key: str) -> list[str]:
+    return cast("str", table.get(key, "")).split()

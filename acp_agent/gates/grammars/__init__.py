@@ -1,0 +1,1 @@
+"""Grammars of programs, as data: README.md explains them."""
