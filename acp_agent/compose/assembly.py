@@ -96,9 +96,12 @@ class Assembly:
             peer, session, loaded.settings, workshop.script_folder, self._emit, self._warn, workshop.watchdog
         )
         self._tools = self.tools(session, self._cwd, backends, self._lasting, self._helpers(), self._redactor)
+        self.toolset = self._live(reload)
+
+    def _live(self, reload: Callable[[Loaded], Loaded]) -> LiveToolset:
         builders = Builders(partial(self._reload, reload), self._tools.stage, self._tools.closed, self._adopt)
         try:
-            self.toolset = LiveToolset(loaded, builders, self._emit, self._tools.look)
+            return LiveToolset(self._loaded, builders, self._emit, self._tools.look)
         except BaseException:
             self._tools.close()
             raise
