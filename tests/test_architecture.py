@@ -242,6 +242,7 @@ OPENS = {
     "execution/shell_names.py": "names a pattern of a command may mean; opens no file",
     "execution/read_policy.py": "folders of the configuration",
     "execution/roots.py": "Root itself",
+    "execution/root_pool.py": "looks whether a Root is still at its path; opens with Root",
     "execution/users_notes.py": "the user's own AGENTS.md, beside his configuration",
     "gates/grants.py": "the permission file",
     "gates/trust.py": "what the session's folder really is; opens nothing",

@@ -19,11 +19,13 @@ from acp_agent.compose.session_backends import SessionBackends
 from acp_agent.compose.session_roots import session_roots
 from acp_agent.compose.upkeep import unmarked
 from acp_agent.config import Loaded
+from acp_agent.core.backends import FileSystem
 from acp_agent.core.elicitation import Elicitor
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.memory import Compressor, Memories
 from acp_agent.core.ports import Backends, Invocation, ToolContext, ToolExecutor
 from acp_agent.core.types import ToolSpec
+from acp_agent.core.web import Web
 from acp_agent.core.wrapper import Gate
 from acp_agent.execution.cache import ResultCache
 from acp_agent.execution.dyn import Catalogue, DynExecutor
@@ -132,24 +134,27 @@ class SessionTools:
         words = pipeline(loaded, self._redactor, self._filters)
         inner = Inner(words, self._cache, self._backends.stamp(roots), exists_in(files))
         gates = SessionGates(loaded, ground, lasting, inner, registry.names, warn)
+        backends = self._all_backends(loaded, files, web)
+        toolset = self._front_door(_catalogue(registry, lasting), gates.chain, backends, gates.offers)
+        memory.limit(loaded.settings.tools)
+        self.gates = gates.gates
+        self._helpers.notes.roots = roots
+        return Stage(toolset, backends)
+
+    def _all_backends(self, loaded: Loaded, files: FileSystem, web: Web) -> Backends:
         memories = self._helpers.memories(loaded)
-        backends = Backends(
+        return Backends(
             files,
             self._backends.terminal,
             programs=self._backends.programs,
             web=web,
-            overflow=lasting.overflow,
+            overflow=self._lasting.overflow,
             memories=None if memories is None else RedactedMemories(memories, self._redactor),
             compressor=self._helpers.compressor,
             show_plan=self._helpers.plan.show,
             elicitor=self._helpers.elicitor,
             languages=self._languages(loaded),
         )
-        toolset = self._front_door(_catalogue(registry, lasting), gates.chain, backends, gates.offers)
-        memory.limit(loaded.settings.tools)
-        self.gates = gates.gates
-        self._helpers.notes.roots = roots
-        return Stage(toolset, backends)
 
     def closed(self, fault: ConfigError) -> Stage:
         """The tools while nobody knows what is forbidden: none. Raises ConfigError."""
