@@ -225,7 +225,8 @@ class ToolResult:
 
     text        the model reads it
     display     the user reads it; None means the same as `text`
-    envelope    machines read it: ACP rawOutput and the audit (for bash: stdout, stderr, exit_code, signal, truncated)
+    envelope    machines read it: the audit, and ACP rawOutput beside `output` (for bash: stdout, stderr, exit_code,
+                signal, truncated)
     frame       what belongs around text and display; the output pipeline puts it there
     images      pictures beside the text, for the model and the user
     ruling      what the gates said of the call, for the audit

@@ -14,7 +14,12 @@ class EditorPaths:
         self._real = os.path.realpath(folder)
 
     def spell(self, path: str) -> str:
-        """The editor's name for a resolved path; the path itself when it is not below a linked folder."""
+        """The editor's name for a resolved path; the path itself when it is not below a linked folder.
+
+        A relative path, as a model wrote it, is one below the session's folder.
+        """
+        if not os.path.isabs(path):
+            return os.path.normpath(os.path.join(self._folder, path))
         if self._real == self._folder:
             return path
         if path == self._real:

@@ -94,7 +94,12 @@ class Updates:
         card = self._cards.get(event.call_id)
         if card is None or (event.terminal_id is None and not event.output):
             return ()  # editors draw a card that failed for an id they do not know (acp.md 4.1)
-        update: JsonObject = {"sessionUpdate": "tool_call_update", "toolCallId": event.call_id}
+        # ACP lets an update leave the status out; editors that replace the whole card would take it for a new one.
+        update: JsonObject = {
+            "sessionUpdate": "tool_call_update",
+            "toolCallId": event.call_id,
+            "status": "in_progress",
+        }
         if event.terminal_id is not None:
             card.terminal_id = event.terminal_id
             update["content"] = [{"type": "terminal", "terminalId": event.terminal_id}]
@@ -126,7 +131,7 @@ class Updates:
             "toolCallId": call_id,
             "status": "failed" if _is_failed(result) else "completed",
             "content": self._final_content(card, result),
-            "rawOutput": result.shown if result.envelope is None else result.envelope,
+            "rawOutput": _raw_output(result),
             "_meta": meta,
         }
         return update | self._optional([], result.locations)
@@ -197,6 +202,14 @@ def _is_failed(result: ToolResult) -> bool:
     if result.failure is not None:
         return True
     return result.envelope is not None and result.envelope.get("exit_code", 0) != 0
+
+
+def _raw_output(result: ToolResult) -> JsonObject:
+    """Return an object for every result: editors that hold `rawOutput` as a record lose a card's end to a string.
+
+    `output` is the text; the rest is what the tool says to machines.
+    """
+    return {"output": result.shown, **{key: of for key, of in (result.envelope or {}).items() if key != "output"}}
 
 
 def _exit(result: ToolResult) -> JsonObject:

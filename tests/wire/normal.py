@@ -92,6 +92,6 @@ def _without_polls(frames: list[Frame]) -> Iterator[Frame]:
 
 def _is_live_output(frame: Frame) -> bool:
     update = frame.update
-    if update.get("sessionUpdate") != "tool_call_update" or "status" in update:
+    if update.get("sessionUpdate") != "tool_call_update" or update.get("status") != "in_progress":
         return False
     return not any(item.get("type") == "terminal" for item in objects_at(update, "content"))

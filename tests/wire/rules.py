@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from acp_agent.cli.editor.frames import Direction, Frame, Recording, objects_at, text_at
+from acp_agent.cli.editor.frames import Direction, Frame, Recording, at, objects_at, text_at
 
 # What may be sent outside a turn: the rest belongs to one.
 _ANYTIME = {
@@ -87,6 +87,9 @@ class _Judge:
         path = text_at(frame.params, "path")
         if path and not path.startswith("/"):
             yield f"{frame.method} with a relative path"
+        for place in _places(call := frame.params.get("toolCall") or {}):
+            if not text_at(place, "path").startswith("/"):
+                yield f"a question about {text_at(call, 'toolCallId')} with a relative path: {place.get('path')!r}"
         if frame.method == "terminal/release":
             yield from self._release(text_at(frame.params, "terminalId"))
 
@@ -120,7 +123,11 @@ class _Judge:
             yield f"update of tool call {call} after it was {known}"
         self.calls[call] = status or known or ""
         self.sessions_of_calls[call] = session
-        for place in (*objects_at(update, "locations"), *_diffs(update)):
+        if kind == "tool_call_update" and not status:
+            yield f"update of tool call {call} without a status"
+        if status in _FINAL and not text_at(update, "rawOutput", "output") and at(update, "rawOutput", "output") != "":
+            yield f"tool call {call} ends without the text of its output"
+        for place in _places(update):
             if not text_at(place, "path").startswith("/"):
                 yield f"tool call {call} with a relative path: {place.get('path')!r}"
         for item in objects_at(update, "content"):
@@ -135,5 +142,7 @@ class _Judge:
             yield f"tool call {call} shows terminal {terminal!r}, which is {self.terminals.get(terminal, 'unknown')}"
 
 
-def _diffs(update: dict[str, Any]) -> list[dict[str, Any]]:
-    return [item for item in objects_at(update, "content") if item.get("type") == "diff"]
+def _places(call: dict[str, Any]) -> list[dict[str, Any]]:
+    """The locations and diffs of a call, which all have a path."""
+    diffs = [item for item in objects_at(call, "content") if item.get("type") == "diff"]
+    return [*objects_at(call, "locations"), *diffs]

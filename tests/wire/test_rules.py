@@ -42,17 +42,19 @@ def starts(call, status="in_progress", **members):
 
 
 def ends(call, status="completed", **members):
-    return update("tool_call_update", toolCallId=call, status=status, **members)
+    return update("tool_call_update", toolCallId=call, status=status, **{"rawOutput": {"output": ""}, **members})
 
 
-def shows(call, terminal):
-    return update("tool_call_update", toolCallId=call, content=[{"type": "terminal", "terminalId": terminal}])
+def shows(call, terminal, **members):
+    content = [{"type": "terminal", "terminalId": terminal}]
+    return update("tool_call_update", toolCallId=call, content=content, **{"status": "in_progress", **members})
 
 
 OPEN = [asks(1, "session/new", cwd="/w"), answers(1, {"sessionId": SESSION})]
 PROMPT = asks(2, "session/prompt", sessionId=SESSION, prompt=[])
 DONE = answers(2, {"stopReason": "end_turn"})
 TERMINAL = [wants(0, "terminal/create", sessionId=SESSION, command="x"), gives(0, {"terminalId": "T"})]
+RELATIVE = {"toolCallId": "a", "locations": [{"path": "x"}]}
 RELEASE = wants(1, "terminal/release", sessionId=SESSION, terminalId="T")
 
 
@@ -88,6 +90,10 @@ def test_a_lawful_conversation_breaks_nothing():
         ([*OPEN, PROMPT, starts("a"), *TERMINAL, shows("a", "T"), RELEASE, ends("a"), DONE], "before the final update"),
         ([*OPEN, PROMPT, *TERMINAL, RELEASE, RELEASE, DONE], "which is released"),
         ([*OPEN, PROMPT, wants(5, "fs/read_text_file", path="x"), DONE], "with a relative path"),
+        ([*OPEN, PROMPT, wants(5, "session/request_permission", toolCall=RELATIVE), DONE], "with a relative path: 'x'"),
+        ([*OPEN, PROMPT, starts("a"), *TERMINAL, shows("a", "T", status=""), ends("a"), DONE], "without a status"),
+        ([*OPEN, PROMPT, starts("a"), ends("a", rawOutput="text"), DONE], "without the text of its output"),
+        ([*OPEN, PROMPT, starts("a"), ends("a", rawOutput={"stdout": ""}), DONE], "without the text of its output"),
     ],
 )
 def test_a_broken_rule_is_named(frames, problem):

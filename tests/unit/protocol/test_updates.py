@@ -29,7 +29,7 @@ from acp_agent.core.prompt import LinkPart, ResourcePart
 from acp_agent.core.types import Diff, ImagePart, JsonObject, Location, OutputStats, ToolKind, ToolResult
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.paths import EditorPaths
-from acp_agent.protocol.updates import DIFFS_LIMIT, IMAGES_LIMIT, Updates
+from acp_agent.protocol.updates import DIFFS_LIMIT, IMAGES_LIMIT, INTERRUPTED, Updates
 from acp_agent.protocol.updates_stateless import session_info
 from tests.wire import schema
 
@@ -76,7 +76,7 @@ def test_a_call_starts_in_progress_with_everything_known() -> None:
 
 
 def test_a_terminal_of_the_editor_stays_in_the_card_and_the_text_goes_to_raw_output() -> None:
-    envelope: JsonObject = {"output": "hi\n", "exit_code": 0}
+    envelope: JsonObject = {"stdout": "hi\n", "exit_code": 0}
     _, embedded, delta, final = updates(
         started(),
         ToolProgress(CALL, terminal_id="t1"),
@@ -86,9 +86,10 @@ def test_a_terminal_of_the_editor_stays_in_the_card_and_the_text_goes_to_raw_out
     )
     terminal = [{"type": "terminal", "terminalId": "t1"}]
     assert embedded["content"] == terminal
-    assert "status" not in embedded
+    assert (embedded["status"], delta["status"]) == ("in_progress", "in_progress")
     assert "content" not in delta
-    assert (final["content"], final["rawOutput"], final["status"]) == (terminal, envelope, "completed")
+    assert (final["content"], final["status"]) == (terminal, "completed")
+    assert final["rawOutput"] == {"output": "hi", "stdout": "hi\n", "exit_code": 0}
     assert final["_meta"]["claudeCode"]["elapsedMs"] == 500  # type: ignore[index,call-overload]
 
 
@@ -192,7 +193,7 @@ def test_pictures_follow_the_words_and_are_nowhere_else() -> None:
     result = ToolResult("Image: a.png", images=pictures)
     _, final = updates(started(ToolKind.READ), ToolFinished(CALL, "read", result, 0))
     assert final["content"] == [fenced("Image: a.png"), image("QUJD"), image("REVG", "image/jpeg")]
-    assert final["rawOutput"] == "Image: a.png"
+    assert final["rawOutput"] == {"output": "Image: a.png"}
     assert violations(final) == []
 
 
@@ -319,3 +320,29 @@ def test_no_words_of_a_model_or_a_server_have_an_editor_fetch_a_picture(event: E
         assert r"![x]\\(https://evil.example/p)" in shown  # as JSON writes the backslash
         assert PICTURE not in shown
     assert PICTURE not in str(session_info(PICTURE, 0))
+
+
+@pytest.mark.parametrize("envelope", [None, {}, {"exit_code": 1}, {"output": "the tool's own", "more": [1]}])
+@pytest.mark.parametrize("shown", ["", "words"])
+@pytest.mark.parametrize("failure", [None, *(ToolFailure(each, "why") for each in ToolErrorCategory)])
+def test_the_raw_output_of_every_end_is_an_object_with_the_text(
+    envelope: JsonObject | None, shown: str, failure: ToolFailure | None
+) -> None:
+    result = ToolResult(shown, envelope=envelope, failure=failure)
+    _, final = updates(started(), ToolFinished(CALL, "bash", result, 0))
+    assert final["rawOutput"] == {**(envelope or {}), "output": shown}
+
+
+def test_the_raw_output_of_a_call_nobody_knows_the_end_of_is_an_object_too() -> None:
+    translator = Updates(Client(), "/w", EditorPaths("/w"))
+    translator.translate(started())
+    [final] = translator.interrupted()
+    assert final["rawOutput"] == {"output": INTERRUPTED}
+
+
+@pytest.mark.parametrize(
+    ("path", "spelled"),
+    [("a.txt", "/w/a.txt"), ("./sub/../a", "/w/a"), ("../b", "/b"), ("/w/a", "/w/a"), ("/x", "/x"), ("", "/w")],
+)
+def test_every_path_the_editor_gets_is_absolute(path: str, spelled: str) -> None:
+    assert EditorPaths("/w").spell(path) == spelled
