@@ -39,7 +39,8 @@ def session_roots(
 def protected_paths(loaded: Loaded, cwd: str) -> ProtectedPaths:
     """What nobody should plant or change unseen. Raises ConfigError."""
     protection = loaded.settings.tools.protection
-    return ProtectedPaths(protection.protected_paths, protection.unprotected_paths, _own_files(loaded, cwd))
+    own, obeyed = _own_files(loaded, cwd), loaded.settings.agent.instructions.files
+    return ProtectedPaths(protection.protected_paths, protection.unprotected_paths, own, obeyed)
 
 
 def _own_files(loaded: Loaded, cwd: str) -> tuple[str, ...]:

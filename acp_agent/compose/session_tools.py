@@ -118,16 +118,8 @@ class SessionTools:
         files, web = self._backends.files(roots), self._backends.web(loaded, lasting.auditor)
         registry = Registry(self._tools(loaded))
         active, memory = self._session.active, lasting.memory
-        ground = Ground(
-            active,
-            files.resolve,
-            shell_roots,
-            web.refusal,
-            place.tools,
-            memory.urls,
-            memory.standing,
-            self._helpers.model,
-        )
+        standing, model = memory.standing, self._helpers.model
+        ground = Ground(active, files.resolve, shell_roots, web.refusal, place.tools, memory.urls, standing, model)
         kept = loaded.settings.tools.result_cache
         self._cache = ResultCache(enabled=kept.enabled, ttl=kept.ttl_secs)
         self._filters = filter_engine(loaded)

@@ -10,6 +10,7 @@ import posixpath
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import TypeAlias, cast
@@ -27,6 +28,8 @@ MAX_PATTERN = 1024
 _OWN = Protection(hard=True, reason="it belongs to the agent itself")
 _ADDED = Protection(hard=False, reason="tools.protection.protected_paths names it")
 
+_OBEYED = Protection(hard=False, reason="coding agents obey it", everyday=True)
+
 
 class ProtectedPaths:
     """The protected paths of a session. Raises ConfigError for what is no pattern.
@@ -34,9 +37,16 @@ class ProtectedPaths:
     added    further soft ones, as patterns: absolute, `~/…`, or names found anywhere (`deploy/*.sh`)
     lifted   soft ones that are free after all, likewise; compared with case
     own      the agent's own files and folders: literal absolute paths, hard
+    obeyed   files whose words the agent obeys, besides those that the table names
     """
 
-    def __init__(self, added: Sequence[str] = (), lifted: Sequence[str] = (), own: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        added: Sequence[str] = (),
+        lifted: Sequence[str] = (),
+        own: Iterable[str] = (),
+        obeyed: Iterable[str] = (),
+    ) -> None:
         mine = (
             Rule(tuple(Name(name, None) for name in names_of(folded(path))), _OWN, anchored=True)
             for given in own
@@ -46,6 +56,7 @@ class ProtectedPaths:
             *mine,
             *_packaged(),
             *(_users_rule("protected_paths", pattern, _ADDED, fold=True) for pattern in added),
+            *(rule_of(re.sub(r"([*?[])", r"[\1]", folded(path)), _OBEYED) for path in obeyed),
         )
         self._by_name: dict[str, list[Rule]] = {}
         for rule in self._rules:
@@ -71,7 +82,8 @@ class ProtectedPaths:
             if (not rule.anchored or anchored) and rule.matches(names, holding=holding):
                 if rule.protection.hard:
                     return rule.protection
-                found = found or rule.protection
+                if found is None or found.everyday:
+                    found = rule.protection
         lifted = literal and found is not None and any(rule.matches(names_of(plain)) for rule in self._lifted)
         return None if lifted else found
 
@@ -96,11 +108,12 @@ def _packaged() -> tuple[Rule, ...]:
 
 
 def _group(group: _Table) -> Iterator[Rule]:
-    protection = Protection(hard=group["hard"] is True, reason=cast("str", group["reason"]))
+    everyday, whole = group.get("everyday", False) is True, group.get("whole", True) is True
+    protection = Protection(hard=group["hard"] is True, reason=cast("str", group["reason"]), everyday=everyday)
 
     def rules(key: str, *, below: bool, free: tuple[Rule, ...] = ()) -> Iterator[Rule]:
         for pattern in cast("list[str]", group.get(key, [])):
-            yield rule_of(folded(pattern), protection, below=below, free=free)
+            yield replace(rule_of(folded(pattern), protection, below=below, free=free), whole=whole)
 
     free = tuple(rules("free", below=True))
     yield from rules("paths", below=True, free=free)

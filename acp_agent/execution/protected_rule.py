@@ -46,6 +46,7 @@ class Rule:
     anchored   it begins at the root; else anywhere in a path
     below      what lies below counts as well
     free       what is excepted
+    whole      a folder that it may lie in counts where it goes or comes whole
     """
 
     names: tuple[Name, ...]
@@ -53,6 +54,7 @@ class Rule:
     anchored: bool = False
     below: bool = True
     free: "tuple[Rule, ...]" = ()
+    whole: bool = True
 
     def matches(self, path: Sequence[str], *, holding: bool = False) -> bool:
         """Whether it names this path. Linear in the length of the path, whatever the pattern."""
@@ -82,7 +84,7 @@ class Rule:
     @property
     def _holds(self) -> bool:
         """Whether a folder with only the first names of the pattern is told by them: `.vscode` is, `bin` is not."""
-        return self.anchored or self.names[0].text.startswith(".")
+        return self.whole and (self.anchored or self.names[0].text.startswith("."))
 
 
 def rule_of(pattern: str, protection: Protection, *, below: bool = True, free: tuple[Rule, ...] = ()) -> Rule:

@@ -6,11 +6,12 @@ Two classes of paths (`execution/protected_paths.toml`), and what becomes of a c
 - a command is asked about for both: as text it only suggests what it does. No rule and no "always" for a prefix
   allows it silently, only one for exactly its text. `git config` and `crontab` write such files without naming them.
 
-Where nothing is asked (full-auto) it is refused instead. What the user types himself is his business.
+Where nothing is asked (full-auto) it is refused instead, but for what belongs to the everyday work on a project
+(`conftest.py`). What the user types himself is his business.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from acp_agent.core.conduct import AutoApprove, Conduct
@@ -29,10 +30,14 @@ _SHOWN = 3
 
 
 class Protection(NamedTuple):
-    """Why a path is protected. `reason` continues "it is protected: "."""
+    """Why a path is protected. `reason` continues "it is protected: ".
+
+    everyday   projects edit it as they edit their code: where nothing is asked, it is changed like that
+    """
 
     hard: bool
     reason: str
+    everyday: bool = False
 
 
 class Find(Protocol):
@@ -83,7 +88,7 @@ class ProtectedGate(Gate):
     def check(self, invocation: Invocation) -> Verdict:
         verdict = self._judge(invocation)
         unasked = self._conduct.auto_approve is AutoApprove.FULL_AUTO and invocation.call.origin is CallOrigin.MODEL
-        if isinstance(verdict, Ask) and unasked:
+        if isinstance(verdict, Ask) and verdict.firm and unasked:
             return Deny(f"{verdict.reason}; {_UNASKED}", ToolErrorCategory.CONFIRMATION_REQUIRED, rule=verdict.reason)
         return verdict
 
@@ -93,6 +98,7 @@ class ProtectedGate(Gate):
 
     def _judge(self, invocation: Invocation) -> Verdict:
         reasons: list[str] = []
+        firm = False
         paths = [each for each in invocation.subjects if isinstance(each, PathSubject)]
         for subject in invocation.subjects:
             match subject:
@@ -103,15 +109,18 @@ class ProtectedGate(Gate):
                     if found and found.hard:
                         return Deny(reason, rule=found.reason)
                     reasons += [reason] if reason else []
+                    firm = firm or (found is not None and not found.everyday)
                 case CommandSubject(command):
-                    reasons += _told(self._command(command))
+                    changed = tuple(self._command(command))
+                    reasons += _told(changed)
+                    firm = firm or not all(protection.everyday for _, protection in changed)
                 case _:
                     continue
-        return Ask("; ".join(reasons[:_SHOWN])) if reasons else Allow()
+        return Ask("; ".join(reasons[:_SHOWN]), firm) if reasons else Allow()
 
     def _path(self, path: str, access: Access, *, holding: bool) -> Protection | None:
         """By name, and by where it leads. A folder that holds something hard is for the file system to refuse."""
-        found = self._find(path) or self._find(_place(self._resolve, path, access))
+        found = _strictest(map(self._find, (path, _place(self._resolve, path, access))))
         if found is None and holding:
             held = self._find(path, holding=True)
             return held if held is not None and not held.hard else None
@@ -138,7 +147,12 @@ class ProtectedGate(Gate):
     def _word(self, each: Written, meant: tuple[str, ...]) -> Protection | None:
         places = [os.path.expanduser(place) for place in meant]
         spelled = (*places, *(_place(self._resolve_command, place, Access.LIST) for place in places))
-        return next((found for place in spelled if (found := self._find(place, holding=each.whole)) is not None), None)
+        return _strictest(self._find(place, holding=each.whole) for place in spelled)
+
+
+def _strictest(found: Iterable[Protection | None]) -> Protection | None:
+    """Return the protection that lets pass the least: a name may be harmless and lead to what is not."""
+    return max(filter(None, found), key=lambda each: (each.hard, not each.everyday), default=None)
 
 
 def _with_fed(commands: tuple[Command, ...]) -> Iterator[tuple[Command, tuple[Written, ...]]]:
@@ -151,7 +165,7 @@ def _with_fed(commands: tuple[Command, ...]) -> Iterator[tuple[Command, tuple[Wr
         feeding = (*feeding, *(word for each in command.walk() for word in named(each)))[:MAX_WORDS]
 
 
-def _told(found: Iterator[tuple[str, Protection]]) -> list[str]:
+def _told(found: Iterable[tuple[str, Protection]]) -> list[str]:
     """One sentence for each reason, the hard ones first."""
     words: dict[Protection, str] = {}
     for word, protection in found:

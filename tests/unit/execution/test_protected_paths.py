@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_agent.config.memory_settings import NOTE_FILES
 from acp_agent.core.errors import ConfigError, Refused
 from acp_agent.core.types import Access
 from acp_agent.execution.local_files import LocalFileSystem
@@ -69,12 +70,55 @@ SOFT = (
     ".cursor/mcp.json",
     ".claude/settings.json",
     ".claude/settings.local.json",
+    ".claude/commands/x.md",
+    ".claude/skills/x/SKILL.md",
+    ".opencode/plugin/x.ts",
+    ".cursor/rules/x.mdc",
+    ".gemini/commands/x.toml",
+    ".hg/hgrc",
+    "sitecustomize.py",
+    "lib/python3.12/site-packages/x.pth",
+    ".gdbinit",
+)
+EVERYDAY = (
+    "AGENTS.md",
+    "sub/Agents.MD",
+    "CLAUDE.md",
+    "GEMINI.md",
+    ".cursorrules",
+    ".windsurfrules",
+    ".github/copilot-instructions.md",
+    ".github/workflows/ci.yml",
+    ".github/actions/x/action.yml",
+    ".gitlab-ci.yml",
+    "conftest.py",
+    "tests/unit/conftest.py",
+    "build.rs",
+    ".cargo/config.toml",
+    ".cargo/config",
+    "rust-toolchain.toml",
+    "lefthook.yml",
+    "lefthook-local.yml",
+    ".lefthook/pre-commit/x.sh",
+    ".pre-commit-config.yaml",
+    ".venv/bin/python",
+    "venv/bin/activate",
+    ".venv/Scripts/python.exe",
+    "node_modules/.bin/tsc",
+    "web/node_modules/.bin/eslint",
+    ".npmrc",
+    ".yarnrc.yml",
+    ".yarn/releases/yarn-4.cjs",
+    ".pnp.cjs",
+    ".tool-versions",
+    ".mvn/jvm.config",
+    "gradle/wrapper/gradle-wrapper.properties",
 )
 FREE = (
     "README.md",
     ".gitignore",
     ".gitattributes",
-    ".github/workflows/ci.yml",
+    ".github/ISSUE_TEMPLATE/bug.md",
     ".git/index.lock",
     ".git/info/exclude",
     "hooks/pre-commit",
@@ -82,8 +126,20 @@ FREE = (
     "config.toml",
     ".vscode/snippets.code-snippets",
     ".vscode/settings.json.bak",
-    ".claude/commands/x.md",
-    ".pre-commit-config.yaml",
+    "package.json",
+    "Makefile",
+    "pyproject.toml",
+    "setup.py",
+    "Cargo.toml",
+    "CMakeLists.txt",
+    "docs/agents.rst",
+    "my_conftest.py",
+    ".venv",
+    ".venv/lib/python3.12/site-packages/x.py",
+    "node_modules/x/index.js",
+    "bin/x",
+    "cargo/config.toml",
+    ".claude",
     ".env",
     "bashrc",
     "my.bashrc",
@@ -110,7 +166,7 @@ def test_hard_paths_are_refused_whether_they_are_there_or_not(roots: Roots, path
         roots.resolve(path, access)
 
 
-@pytest.mark.parametrize("path", [*SOFT, *FREE])
+@pytest.mark.parametrize("path", [*SOFT, *EVERYDAY, *FREE])
 def test_what_people_have_edited_is_not_refused_by_the_file_system(roots: Roots, path: str):
     assert roots.resolve(path, Access.WRITE)
 
@@ -121,13 +177,33 @@ def test_reading_is_nobodys_business_here(path: str):
     assert ProtectedPaths()(f"/w/{path}", Access.LIST) is None
 
 
-@pytest.mark.parametrize(("paths", "hard"), [(HARD, True), (SOFT, False), (FREE, None)], ids=["hard", "soft", "free"])
-def test_every_path_is_in_its_class_relative_and_absolute(paths: tuple[str, ...], hard: bool | None):
+@pytest.mark.parametrize(
+    ("paths", "due"),
+    [(HARD, (True, False)), (SOFT, (False, False)), (EVERYDAY, (False, True)), (FREE, None)],
+    ids=["hard", "soft", "everyday", "free"],
+)
+def test_every_path_is_in_its_class_relative_and_absolute(paths: tuple[str, ...], due: tuple[bool, bool] | None):
     protected = ProtectedPaths()
     for path in paths:
         for spelled in (path, f"./{path}", f"/srv/{path}", f"a/../{path}", f"{path}/"):
             found = protected.find(spelled)
-            assert (found.hard if found else None) is hard, spelled
+            assert ((found.hard, found.everyday) if found else None) == due, spelled
+
+
+def test_the_files_an_agent_obeys_are_protected_whatever_they_are_called():
+    for path in (*NOTE_FILES, "docs/How to work.md"):
+        found = ProtectedPaths(obeyed=(*NOTE_FILES, "docs/how to work.md")).find(f"sub/{path}")
+        assert found is not None
+        assert not found.hard
+    assert ProtectedPaths(obeyed=("docs/[a].md",)).find("docs/a.md") is None
+
+
+def test_a_folder_that_is_made_anew_every_day_goes_whole_without_a_question():
+    protected = ProtectedPaths()
+    for path in (".venv", "venv", "node_modules", "web/node_modules", ".direnv", "vendor", ".tox"):
+        assert protected.find(path, holding=True) is None
+    for path in (".claude", ".cargo", ".hg", ".github"):
+        assert protected.find(path, holding=True) is not None
 
 
 @pytest.mark.parametrize("path", ["/etc/cron.d/x", "/etc/profile", "/etc/sudoers", "/var/spool/cron/me"])
@@ -138,7 +214,7 @@ def test_places_of_the_system_are_only_meant_there(path: str):
     assert ProtectedPaths().find(f"fixtures{path}") is None
 
 
-@given(st.sampled_from([*HARD, *SOFT]), st.integers(0, 2**64))
+@given(st.sampled_from([*HARD, *SOFT, *EVERYDAY]), st.integers(0, 2**64))
 def test_no_twin_of_a_name_slips_by(path: str, mask: int):
     twin = "".join(char.swapcase() if mask >> at & 1 else char for at, char in enumerate(path))
     twin = unicodedata.normalize("NFD" if mask & 1 else "NFC", twin)

@@ -120,3 +120,25 @@ async def test_always_for_a_reading_tool_ends_the_questions_that_its_rules_make(
     await make(Conduct(), Decision.ALLOW_ALWAYS, allow=rules("docs/*"), tool="read").run(reading)
     assert await make(Conduct(), allow=rules("docs/*"), tool="read").fate(reading) == "silent"
     assert await make(allow=rules("docs/*"), tool="read").fate(reading) == "silent"
+
+
+RUN_OR_OBEYED = (
+    *("AGENTS.md", "sub/CLAUDE.md", ".claude/commands/x.md", ".opencode/plugin/x.ts", ".cargo/config.toml", ".hg/hgrc"),
+    *("conftest.py", "tests/Conftest.py", "lefthook.yml", ".venv/bin/python", "web/node_modules/.bin/tsc", ".npmrc"),
+    *(".github/workflows/ci.yml", ".pre-commit-config.yaml", "sitecustomize.py", "GEMINI.md", ".cursorrules"),
+)
+
+
+@pytest.mark.parametrize("tool", ["write", "edit"])
+@pytest.mark.parametrize("path", RUN_OR_OBEYED)
+async def test_auto_edit_asks_before_it_changes_what_programs_run_or_agents_obey(make: Make, tool: str, path: str):
+    writing = call(tool, PathSubject(path, Access.WRITE), arguments={"path": path})
+    assert await make(Conduct(auto_approve=AutoApprove.AUTO_EDIT)).fate(writing) == "asked"
+
+
+@pytest.mark.parametrize(
+    "path", ["package.json", "Makefile", "pyproject.toml", "src/x.py", "README.md", "tests/test_x.py"]
+)
+async def test_auto_edit_changes_everyday_files_silently(make: Make, path: str):
+    writing = call("write", PathSubject(path, Access.WRITE), arguments={"path": path})
+    assert await make(Conduct(auto_approve=AutoApprove.AUTO_EDIT)).fate(writing) == "silent"

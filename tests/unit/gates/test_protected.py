@@ -167,10 +167,50 @@ WRITES = {
     "cp evil/.envrc .": DIRENV,
     "direnv allow": DIRENV,
     "npm pkg get x > .mcp.json": "a coding agent",
+    "cp evil .claude/commands/x.md": "a coding agent",
+    "rm -rf .claude": "a coding agent",
+    "tee -a .hg/hgrc": "Mercurial",
+    "cp evil sitecustomize.py": "Python runs it",
     "git log > sub/HEAD": "a git repository",
 }
 
+EVERYDAY = {
+    "cp evil conftest.py": "the test runner",
+    "echo x >> tests/conftest.py": "the test runner",
+    "tee AGENTS.md": "coding agents obey it",
+    "sed -i s/a/b/ CLAUDE.md": "coding agents obey it",
+    "cp evil .github/workflows/ci.yml": "the build server",
+    "touch .pre-commit-config.yaml": "git hooks run",
+    "ln -sf evil .venv/bin/pytest": "programs are started",
+    "install -m 755 x node_modules/.bin/tsc": "programs are started",
+    "mv x .cargo/config.toml": "Cargo",
+}
+"""Commands that ask where anything asks; full-auto runs them."""
+
 READS = (
+    "python -m venv .venv",
+    "uv venv .venv",
+    "rm -rf .venv node_modules",
+    "rm -rf web/node_modules",
+    ".venv/bin/pytest -q",
+    "timeout 5 .venv/bin/python -m pytest",
+    "source .venv/bin/activate && pytest",
+    ". venv/bin/activate",
+    "node_modules/.bin/tsc -p .",
+    "python .venv/bin/pytest",
+    "cat AGENTS.md CLAUDE.md",
+    "grep -n x tests/conftest.py",
+    "wc -l .github/workflows/*",
+    "git add AGENTS.md conftest.py .github/workflows/ci.yml",
+    "git diff -- conftest.py",
+    "mkdir -p .github .claude .cargo",
+    "pip install -r requirements.txt",
+    "npm ci",
+    "pre-commit run --all-files",
+    "pytest tests",
+    "black .",
+    "ruff check --fix .",
+    "mypy src tests",
     "git commit -m 'edit .git/hooks/x > .bashrc'",
     "git commit -am 'x'",
     "git config --get core.hooksPath",
@@ -298,6 +338,28 @@ def test_where_nothing_is_asked_it_is_refused_but_not_to_the_user_himself(root: 
     assert not (broken := {text: judged[text] for text in said if said[text] != due}), str(broken)
     own = {text: gate_of(root, full_auto()).check(command(text, origin=CallOrigin.USER)) for text in WRITES}
     assert not (broken := {text: verdict for text, verdict in own.items() if isinstance(verdict, Deny)}), str(broken)
+
+
+def test_what_belongs_to_everyday_work_asks_where_anything_does_and_full_auto_changes_it(root: str):
+    for text, reason in EVERYDAY.items():
+        verdict = gate_of(root).check(command(text))
+        assert isinstance(verdict, Ask), text
+        assert reason in verdict.reason, text
+        assert not verdict.firm, text
+        assert gate_of(root, full_auto()).check(command(text)) == verdict
+        both = gate_of(root, full_auto()).check(command(f"{text}; cp x .claude/settings.json"))
+        assert isinstance(both, Deny), text
+
+
+def test_an_everyday_name_hides_nothing_it_leads_to(root: str):
+    os.symlink(".git/hooks/pre-commit", os.path.join(root, "conftest.py"))
+    os.makedirs(os.path.join(root, ".claude"))
+    os.symlink(".claude/settings.json", os.path.join(root, "AGENTS.md"))
+    gate = gate_of(root, full_auto())
+    for text in ("echo x > conftest.py", "cp x AGENTS.md"):
+        assert isinstance(gate.check(command(text)), Deny), text
+    for path in ("conftest.py", "AGENTS.md"):
+        assert isinstance(gate.check(call("write", PathSubject(path, Access.WRITE))), Deny), path
 
 
 @given(st.sampled_from([*WRITES]), st.sampled_from(["timeout 9 ", "nice ", "env A=1 ", "command ", "  "]))
