@@ -236,6 +236,8 @@ OPENS = {
     "config/places.py": "the data folder",
     "config/policy_file.py": "the user's policy file",
     "config/tighter.py": "folders of the configuration",
+    "execution/git_folder.py": "what a repository sets for git; nothing is handed out",
+    "execution/git_repositories.py": "where a repository's folders really are; opens nothing",
     "execution/own_files.py": "our own files",
     "execution/process_table.py": "/proc",
     "execution/script_folder.py": "our own temporary folder",

@@ -16,10 +16,12 @@ from acp_agent.core.conduct import Conduct
 from acp_agent.core.ports import Approver, Invocation
 from acp_agent.core.types import Access
 from acp_agent.execution.chain import Link, Place
+from acp_agent.execution.git_repositories import GitRepositories
 from acp_agent.execution.roots import Roots
 from acp_agent.execution.shell_names import shell_names
 from acp_agent.gates.autonomy import AutonomyGate
 from acp_agent.gates.blocklist import BlocklistGate
+from acp_agent.gates.git_guard import GitGuard
 from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.mode import ModeGate
 from acp_agent.gates.permission import PermissionGate
@@ -135,5 +137,6 @@ def _of_subjects(loaded: Loaded, ground: Ground) -> dict[Place, Link]:
             resolve=resolve,
             resolve_command=resolve_command,
             expand=expand,
+            git=GitGuard(GitRepositories(resolve_command), expand),
         ),
     }

@@ -4,10 +4,11 @@ Two classes of paths (`execution/protected_paths.toml`), and what becomes of a c
 
 - a file tool is refused for a hard one (by the file system as well) and asked about for a soft one;
 - a command is asked about for both: as text it only suggests what it does. No rule and no "always" for a prefix
-  allows it silently, only one for exactly its text. `git config` and `crontab` write such files without naming them.
+  allows it silently, only one for exactly its text. `git config` and `crontab` write such files without naming them;
+- a command of git is asked about as well when the repository it runs in names programs (`git_repository.py`).
 
 Where nothing is asked (full-auto) it is refused instead, but for what belongs to the everyday work on a project
-(`conftest.py`). What the user types himself is his business.
+(`conftest.py`, its own hooks). What the user types himself is his business.
 """
 
 import os
@@ -22,6 +23,7 @@ from acp_agent.core.wrapper import Gate
 from acp_agent.gates.command import Command, survey
 from acp_agent.gates.command_paths import MAX_WORDS, Expand, Folders, unexpanded
 from acp_agent.gates.git_config import config_write
+from acp_agent.gates.git_guard import GitGuard
 from acp_agent.gates.shell.danger import operands
 from acp_agent.gates.written_paths import Written, named, reads_only, written
 
@@ -64,6 +66,7 @@ class ProtectedGate(Gate):
     resolve           for paths a tool itself touches (FileSystem.resolve)
     resolve_command   for paths a command names
     expand            which files there are for a pattern of a command
+    git               judges calls of git by the repositories they run in
     """
 
     name = "protected"
@@ -77,8 +80,10 @@ class ProtectedGate(Gate):
         resolve: Resolve,
         resolve_command: Resolve,
         expand: Expand = unexpanded,
+        git: GitGuard | None = None,
     ) -> None:
         super().__init__(wrapped)
+        self._git = git or GitGuard()
         self._expand = expand
         self._find = find
         self._conduct = conduct
@@ -87,14 +92,16 @@ class ProtectedGate(Gate):
 
     def check(self, invocation: Invocation) -> Verdict:
         verdict = self._judge(invocation)
-        unasked = self._conduct.auto_approve is AutoApprove.FULL_AUTO and invocation.call.origin is CallOrigin.MODEL
-        if isinstance(verdict, Ask) and verdict.firm and unasked:
+        if isinstance(verdict, Ask) and verdict.firm and self._unasked(invocation):
             return Deny(f"{verdict.reason}; {_UNASKED}", ToolErrorCategory.CONFIRMATION_REQUIRED, rule=verdict.reason)
         return verdict
 
     async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
         verdict = self._judge(invocation)
         return self.refusal(verdict) if isinstance(verdict, Deny) else await self.wrapped.execute_confirmed(invocation)
+
+    def _unasked(self, invocation: Invocation) -> bool:
+        return self._conduct.auto_approve is AutoApprove.FULL_AUTO and invocation.call.origin is CallOrigin.MODEL
 
     def _judge(self, invocation: Invocation) -> Verdict:
         reasons: list[str] = []
@@ -112,8 +119,10 @@ class ProtectedGate(Gate):
                     firm = firm or (found is not None and not found.everyday)
                 case CommandSubject(command):
                     changed = tuple(self._command(command))
-                    reasons += _told(changed)
+                    dangers = self._git.dangers(command)
+                    reasons += [*_told(changed), *(danger.reason for danger in dangers)]
                     firm = firm or not all(protection.everyday for _, protection in changed)
+                    firm = firm or any(danger.firm for danger in dangers)
                 case _:
                     continue
         return Ask("; ".join(reasons[:_SHOWN]), firm) if reasons else Allow()

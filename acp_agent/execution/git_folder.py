@@ -1,0 +1,136 @@
+"""Read the files of a git folder (`.git`) in bounded time and memory, and tell later whether they have changed.
+
+Nothing here runs git. A repository may be hostile: a FIFO in place of a file, or a file of any size, is not waited for.
+"""
+
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from acp_agent.gates.git_config_reader import NotReadable
+
+_SMALL = 64 * 1024
+_SETTLED = 20_000_000  # nanoseconds: another change within one tick of the file system's clock would not show
+_HEAD = re.compile(rb"(?:ref:\s*refs/|[0-9a-f]{40})")
+_MAX_ENTRIES = 10_000
+
+Stamp: TypeAlias = tuple[int, int, int, int, int, int]
+
+
+class Looks:
+    """Everything that was looked at, with what tells whether it is still the same."""
+
+    def __init__(self) -> None:
+        self._stamps: dict[str, Stamp | None] = {}
+        self._begun = time.time_ns()
+        self._newest = 0
+
+    def unchanged(self) -> bool:
+        """Return whether another look would find the same."""
+        if self._begun - self._newest < _SETTLED:
+            return False
+        return all(_stamp(_status(path)) == stamp for path, stamp in self._stamps.items())
+
+    def status(self, path: str) -> os.stat_result | None:
+        """Return the status of what a path leads to; None for nothing."""
+        status = _status(path)
+        self._stamps[path] = _stamp(status)
+        if status is not None:
+            self._newest = max(self._newest, status.st_ctime_ns)
+        return status
+
+    def is_folder(self, path: str) -> bool:
+        """Return whether a path leads to a folder."""
+        status = self.status(path)
+        return status is not None and stat.S_ISDIR(status.st_mode)
+
+    def content(self, path: str, limit: int = _SMALL) -> bytes | None:
+        """Return what a file holds; None when there is none.
+
+        limit   in bytes
+
+        Raises:
+            NotReadable: it is no regular file, is too large, or may not be read.
+
+        """
+        status = self.status(path)
+        if status is None:
+            return None
+        if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
+            raise NotReadable("is no regular file, or too large")
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise NotReadable("may not be read") from error
+        try:
+            return _all_of(fd, limit)
+        finally:
+            os.close(fd)
+
+    def line(self, path: str) -> str:
+        """Return the text of a file of one line; empty when there is none, or nothing that can be read."""
+        try:
+            return (self.content(path) or b"").decode("utf-8", "surrogateescape").rstrip("\r\n")
+        except NotReadable:
+            return ""
+
+    def entries(self, folder: str) -> Iterator[os.DirEntry[str]]:
+        """Yield what a folder holds, up to 10,000 entries."""
+        self.status(folder)
+        try:
+            with os.scandir(folder) as found:
+                for count, entry in enumerate(found):
+                    if count >= _MAX_ENTRIES:
+                        return
+                    yield entry
+        except OSError:
+            return
+
+    def is_git_folder(self, path: str) -> bool:
+        """Return whether git takes a folder for a repository's."""
+        head = os.path.join(path, "HEAD")
+        try:
+            is_head = os.readlink(head).startswith("refs/")
+        except OSError:
+            try:
+                is_head = _HEAD.match(self.content(head) or b"") is not None
+            except NotReadable:
+                return False
+        common = self.common(path) if is_head else path
+        return is_head and all(self.is_folder(os.path.join(common, name)) for name in ("objects", "refs"))
+
+    def common(self, path: str) -> str:
+        """Return the git folder that a linked worktree's shares; the same one for any other."""
+        given = self.line(os.path.join(path, "commondir"))
+        return os.path.realpath(os.path.join(path, given)) if given else path
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except (OSError, ValueError):
+        return None
+
+
+def _stamp(status: os.stat_result | None) -> Stamp | None:
+    if status is None:
+        return None
+    if stat.S_ISDIR(status.st_mode):
+        return (status.st_dev, status.st_ino, status.st_mode, 0, status.st_mtime_ns, 0)
+    return (
+        status.st_dev, status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns,
+    )  # fmt: skip
+
+
+def _all_of(fd: int, limit: int) -> bytes:
+    """Return what an open file holds. Raises NotReadable when that is more than the limit."""
+    parts, left = list[bytes](), limit + 1
+    while left > 0 and (part := os.read(fd, min(left, 1 << 20))):
+        parts.append(part)
+        left -= len(part)
+    if left <= 0:
+        raise NotReadable("is too large")
+    return b"".join(parts)

@@ -1,0 +1,96 @@
+"""Find the calls of git in a command line, and what the repositories they run in make of them."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from acp_agent.gates.command import Command, survey
+from acp_agent.gates.command_paths import MAX_FOLDERS, Expand, Folders, unexpanded
+from acp_agent.gates.git_call import GitCall, git_call, moved_by, starts_anywhere
+from acp_agent.gates.git_repository import GitDanger, Repository, dangers
+
+_NOWHERE = GitDanger("git would run in a folder that nobody knows yet", firm=False)
+_TOO_MANY = GitDanger("git would run in more folders than can be looked at", firm=False)
+
+
+class Repositories(Protocol):
+    """Return the repositories that a command of git in a folder may obey; see `GitRepositories`."""
+
+    def __call__(self, folder: str, others: tuple[str, ...] = ()) -> Sequence[Repository]:
+        """Look at the folder, relative to the session's or absolute, and at the repositories that words name."""
+        ...
+
+
+class PlacedCall(NamedTuple):
+    """A call of git and the folders it may run in, relative to the session's or absolute; None when nobody knows."""
+
+    call: GitCall
+    folders: tuple[str, ...] | None
+
+
+class GitGuard:
+    """Judges the calls of git in a command line by the repositories they run in.
+
+    repositories   which repositories there are; none without it
+    expand         which files there are for a pattern of a command
+    """
+
+    def __init__(self, repositories: Repositories | None = None, expand: Expand = unexpanded) -> None:
+        self._repositories = repositories
+        self._expand = expand
+
+    def dangers(self, text: str) -> tuple[GitDanger, ...]:
+        """Return why a command line asks, without repetition."""
+        if self._repositories is None or not _may_call_git(text):
+            return ()
+        return tuple(dict.fromkeys(danger for placed in self.calls(text) for danger in self._of(placed)))
+
+    def calls(self, text: str) -> Iterator[PlacedCall]:
+        """Yield every call of git in a command line, with every folder that it may run in."""
+        folders, seen, lost = Folders(self._expand), {"": None}, False
+        for command, anywhere in _flat(survey(text).commands, anywhere=False):
+            folders.enter(command)
+            call = git_call(command)
+            if call is not None:
+                unknown = anywhere or lost or call.folder is None
+                yield PlacedCall(call, None if unknown else tuple(self._below(seen, call, command)))
+            folders.leave(command)
+            seen.update(dict.fromkeys(folders.possible))
+            for moved in moved_by(command):
+                seen.update(dict.fromkeys([_joined(folder, moved) for folder in seen]))
+            lost = lost or folders.lost or len(seen) > MAX_FOLDERS
+
+    def _below(self, seen: dict[str, None], call: GitCall, command: Command) -> Iterator[str]:
+        """Yield where `-C` leads from every folder that was seen."""
+        for folder in seen:
+            place = call.folder or ""
+            names = self._expand(place, folder) if place in command.patterns else None
+            yield from (_joined(folder, name) for name in (place, *(names or ())))
+
+    def _of(self, placed: PlacedCall) -> Iterator[GitDanger]:
+        assert self._repositories is not None
+        if placed.folders is None or len(placed.folders) > MAX_FOLDERS:
+            yield _NOWHERE if placed.folders is None else _TOO_MANY
+            return
+        for folder in placed.folders:
+            for repository in self._repositories(folder, placed.call.others):
+                yield from dangers(repository, placed.call.subcommand)
+
+
+def _may_call_git(text: str) -> bool:
+    """Return whether a text may call git at all: a quick look that errs on the side of yes."""
+    folded = text.casefold()
+    names = ("git", "gh", "glab", "tea", "hub", "tig", "jj", "sl")
+    return any(name in folded for name in names) or any(char in text for char in "\\'\"$`*?[{")
+
+
+def _flat(commands: Sequence[Command], *, anywhere: bool) -> Iterator[tuple[Command, bool]]:
+    """Yield every command, outermost first, and whether it may run in any folder."""
+    for command in commands:
+        yield command, anywhere
+        yield from _flat(command.runs, anywhere=anywhere or starts_anywhere(command))
+
+
+def _joined(folder: str, name: str) -> str:
+    if name.startswith(("/", "~")) or not folder:
+        return name
+    return f"{folder}/{name}" if name else folder

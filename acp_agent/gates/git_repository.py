@@ -1,0 +1,217 @@
+"""What a repository makes git run, by its own configuration and hooks (security.md, threat 3).
+
+A repository that came as an archive or lies on a share may name programs of its own: even `git status` runs what
+core.fsmonitor names. The settings known to be harmless are listed in `git_settings.toml`; any other one asks. What the
+user themselves set for all repositories is theirs and is not read.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import translate
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple, TypeAlias, cast
+
+from acp_agent.gates.git_config_reader import Setting
+
+_SHOWN = 160  # characters of a value
+_BOOLEAN = re.compile(r"true|yes|on|false|no|off|[0-9]+|", re.IGNORECASE)
+_SERVER = re.compile(r"(?:https?|ssh|git|git\+ssh|ssh\+git|file)://(?!-)[^\0]*", re.IGNORECASE)
+_ON_A_HOST = re.compile(r"(?!-)[\w.@\[\]-][\w.@:\[\]-]*:(?!:)[^\0]*")
+_USUAL_LFS = re.compile(r"git-lfs (?:clean -- %f|smudge (?:--skip )?-- %f|filter-process(?: --skip)?)")
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """One repository that a command of git may obey.
+
+    name          how to call it, for people: "this repository", "the repository libs/x"
+    settings      every variable of its own configuration files
+    hooks         the programs in its folder of hooks
+    hooks_folder  where that is, seen from the worktree
+    own_hooks     whether that folder lies in the repository or its workspace
+    troubles      why it asks whatever its settings: what cannot be read or leads elsewhere
+    remote        whether git only runs in it to send to or fetch from it
+    """
+
+    name: str
+    settings: tuple[Setting, ...] = ()
+    hooks: tuple[str, ...] = ()
+    hooks_folder: str = ""
+    own_hooks: bool = True
+    troubles: tuple[str, ...] = ()
+    remote: bool = False
+
+
+class GitDanger(NamedTuple):
+    """Why a command of git asks. `firm` when full-auto refuses it."""
+
+    reason: str
+    firm: bool = True
+
+
+def dangers(repository: Repository, subcommand: str) -> Iterator[GitDanger]:
+    """Yield what a subcommand of git may run or reach because of the repository.
+
+    subcommand   "" for a program whose use of git nobody knows
+    """
+    table, name = _table(), repository.name
+    reaches = subcommand not in table.local
+    partial = any(each.key.startswith("remote.") and each.key.endswith(".promisor") for each in repository.settings)
+    partial = partial or any(each.key == "extensions.partialclone" for each in repository.settings)
+    if repository.remote and not reaches:
+        return
+    yield from (GitDanger(f"{name} {trouble}") for trouble in repository.troubles)
+    for setting in repository.settings:
+        group = table.group(setting.key)
+        if group is None or group.allows(setting.value):
+            continue
+        if (repository.remote or partial or group.obeyed_by(subcommand)) and not _is_spared_alias(setting, subcommand):
+            yield _danger(name, setting, group)
+    hooks = sorted(hook for hook in repository.hooks if _runs(table, hook, subcommand, remote=repository.remote))
+    if hooks:
+        listed = ", ".join(hooks[:4])
+        yield GitDanger(
+            f"{name} has hooks, which git runs: {repository.hooks_folder}/{listed}", not repository.own_hooks
+        )
+
+
+def local_remotes(settings: Sequence[Setting]) -> tuple[str, ...]:
+    """Return the folders of this machine that the settings name as other repositories."""
+    urls = [each.value or "" for each in settings if _URL_KEY.fullmatch(each.key)]
+    return tuple(dict.fromkeys(path for url in urls if (path := local_path(url))))
+
+
+def local_path(url: str) -> str:
+    """Return the folder a repository's address means on this machine; empty for a server's."""
+    if url[:7].casefold() == "file://":
+        return url[7:]
+    return "" if "::" in url or _SERVER.fullmatch(url) or _ON_A_HOST.fullmatch(url) else url
+
+
+_URL_KEY = re.compile(r"remote\..*\.(?:push)?url", re.DOTALL)
+
+
+def _danger(name: str, setting: Setting, group: "_Group") -> GitDanger:
+    value = setting.value or ""
+    shown = repr(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…")
+    if not group.program:
+        return GitDanger(
+            f"{name}'s configuration sets {_printable(setting.key)}, which may run programs or lead elsewhere"
+        )
+    lfs = setting.key.startswith("filter.lfs.") and _USUAL_LFS.fullmatch(value) is not None
+    return GitDanger(f"{name}'s configuration names a program: {_printable(setting.key)} = {shown}", firm=not lfs)
+
+
+def _printable(key: str) -> str:
+    return repr(key)[1:-1][:_SHOWN]
+
+
+def _runs(table: "_SettingTable", hook: str, subcommand: str, *, remote: bool) -> bool:
+    if remote:
+        return subcommand in ("push", "")
+    entry = next((each for each in table.hooks if hook in each.names), table.hooks[0])
+    return subcommand not in entry.spares
+
+
+def _is_spared_alias(setting: Setting, subcommand: str) -> bool:
+    """Return whether a setting is an alias that this subcommand does not mean."""
+    return setting.key.startswith("alias.") and setting.key != f"alias.{subcommand.casefold()}"
+
+
+# ------------------------------------------------------------------------------------------- the table
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Settings that are judged alike; the keys are explained in `git_settings.toml`."""
+
+    keys: re.Pattern[str]
+    program: bool = False
+    unless: frozenset[str] = frozenset()
+    spares: frozenset[str] = frozenset()
+    only: frozenset[str] | None = None
+
+    def allows(self, value: str | None) -> bool:
+        """Return whether the value is harmless."""
+        given = "true" if value is None else value
+        kinds = (
+            ("boolean", _BOOLEAN.fullmatch(given) is not None),
+            ("inside", bool(given) and not given.startswith(("/", "~", "%")) and ".." not in given.split("/")),
+            ("address", _is_address(given)),
+            ("no shell", not given.startswith("!")),
+        )
+        return given in self.unless or any(kind in self.unless and fits for kind, fits in kinds)
+
+    def obeyed_by(self, subcommand: str) -> bool:
+        """Return whether a subcommand may obey the settings."""
+        return subcommand in self.only or not subcommand if self.only is not None else subcommand not in self.spares
+
+
+class _Hooks(NamedTuple):
+    """Hooks by name, and the subcommands that never run them."""
+
+    names: frozenset[str]
+    spares: frozenset[str]
+
+
+class _SettingTable(NamedTuple):
+    """All of `git_settings.toml`."""
+
+    local: frozenset[str]
+    harmless: re.Pattern[str]
+    groups: tuple[_Group, ...]
+    hooks: tuple[_Hooks, ...]
+
+    def group(self, key: str) -> _Group | None:
+        """Return what judges a setting; None when it is harmless."""
+        folded = key.casefold()
+        if self.harmless.fullmatch(folded):
+            return None
+        return next((group for group in self.groups if group.keys.fullmatch(folded)), _UNKNOWN)
+
+
+_UNKNOWN = _Group(re.compile(".*", re.DOTALL))
+_Entry: TypeAlias = dict[str, object]
+
+
+def _is_address(url: str) -> bool:
+    """Return whether a value is the address of a server, the name of a remote or a folder, and no helper program's."""
+    if not url or url.startswith("-") or "::" in url:
+        return False
+    scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", url)
+    return _SERVER.fullmatch(url) is not None if scheme else True
+
+
+@cache
+def _table() -> _SettingTable:
+    """Return the packaged table. It is a constant that is read late, so that starting up does not pay for it."""
+    source = files("acp_agent.gates").joinpath("git_settings.toml").read_text(encoding="utf-8")
+    table: _Entry = tomllib.loads(source)
+    local = frozenset(cast("list[str]", table["local"]))
+    lists = {"@local": local, "@reads": frozenset(cast("list[str]", table["reads"]))}
+
+    def names(entry: _Entry, key: str) -> frozenset[str]:
+        given = cast("list[str]", entry.get(key, []))
+        return frozenset[str]().union(*(lists.get(each, (each,)) for each in given))
+
+    groups = tuple(
+        _Group(
+            _any_of(cast("list[str]", entry["keys"])),
+            program=entry.get("program") is True,
+            unless=names(entry, "unless"),
+            spares=names(entry, "spares"),
+            only=names(entry, "only") if "only" in entry else None,
+        )
+        for entry in cast("list[_Entry]", table["group"])
+    )
+    hooks = tuple(
+        _Hooks(names(entry, "names"), names(entry, "spares")) for entry in cast("list[_Entry]", table["hooks"])
+    )
+    return _SettingTable(local, _any_of(cast("list[str]", table["harmless"])), groups, hooks)
+
+
+def _any_of(patterns: Sequence[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(translate, patterns)))
