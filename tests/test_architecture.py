@@ -241,6 +241,7 @@ OPENS = {
     "execution/own_files.py": "our own files",
     "execution/process_table.py": "/proc",
     "execution/script_folder.py": "our own temporary folder",
+    "execution/workspace_files.py": "looks for links and folders that a command may meet; opens no file",
     "execution/shell_names.py": "names a pattern of a command may mean; opens no file",
     "execution/read_policy.py": "folders of the configuration",
     "execution/roots.py": "Root itself",

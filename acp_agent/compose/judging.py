@@ -19,6 +19,7 @@ from acp_agent.execution.chain import Link, Place
 from acp_agent.execution.git_repositories import GitRepositories
 from acp_agent.execution.roots import Roots
 from acp_agent.execution.shell_names import shell_names
+from acp_agent.execution.workspace_files import WorkspaceFiles
 from acp_agent.gates.autonomy import AutonomyGate
 from acp_agent.gates.blocklist import BlocklistGate
 from acp_agent.gates.git_guard import GitGuard
@@ -129,6 +130,7 @@ def _of_subjects(loaded: Loaded, ground: Ground) -> dict[Place, Link]:
             resolve_command=resolve_command,
             refuse_url=ground.refuse_url,
             expand=expand,
+            workspace=WorkspaceFiles(ground.shell.cwd, resolve_command),
         ),
         Place.PROTECTED: partial(
             ProtectedGate,

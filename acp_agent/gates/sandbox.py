@@ -13,15 +13,20 @@ its paths are judged as text:
 import os
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import Access, Allow, Ask, CommandSubject, Deny, PathSubject, UrlSubject, Verdict
 from acp_agent.core.wrapper import Gate
-from acp_agent.gates.command import DAMAGED, Plain, analyse, survey
+from acp_agent.gates.command import DAMAGED, Command, Plain, analyse, survey
 from acp_agent.gates.command_paths import MAX_WORDS, Expand, Folders, path_words, unexpanded
+from acp_agent.gates.link_doubts import LinkDoubt, link_doubts
+from acp_agent.gates.made_paths import link_targets, made_folders, without_made
+from acp_agent.gates.workspace_links import UnseenWorkspace, Workspace
 
+_SHOWN = 5
 _DEVICES = re.compile(r"/dev/(?:null|zero|full|u?random|tty|stdin|stdout|stderr|fd/\d+)")
 _CLIMBS = re.compile(r"(?![/~])(?:.*/)?\.\.(?:/|$)", re.DOTALL)
 
@@ -39,6 +44,7 @@ class SandboxGate(Gate):
     resolve_command   for paths a command names; the two sandboxes are configured apart (T4.1)
     refuse_url        why a URL is refused, whatever its host's addresses are, or None
     expand            which files there are for a pattern of a command
+    workspace         looks for the links that a command may follow
     """
 
     name = "sandbox"
@@ -50,15 +56,17 @@ class SandboxGate(Gate):
         resolve_command: Resolve,
         refuse_url: Callable[[str], str | None] = _no_opinion,
         expand: Expand = unexpanded,
+        workspace: Workspace | None = None,
     ) -> None:
         super().__init__(wrapped)
+        self._workspace = workspace or UnseenWorkspace()
         self._expand = expand
         self._refuse_url = refuse_url
         self._resolve = resolve
         self._resolve_command = resolve_command
 
     def check(self, invocation: Invocation) -> Verdict:
-        outside: list[str] = []
+        outside, links = list[str](), list[LinkDoubt]()
         for subject in invocation.subjects:
             match subject:
                 case PathSubject(path, access):
@@ -71,39 +79,50 @@ class SandboxGate(Gate):
                     if isinstance(verdict, Deny):
                         return verdict
                     outside.extend(verdict)
+                    links.extend(link_doubts(_commands(command), self._expand, self._workspace))
                 case UrlSubject(url):
                     reason = self._refuse_url(url)
                     if reason is not None:
                         return Deny(reason)
                 case _:
                     continue
-        return Ask(f"outside the workspace: {_listed(outside)}", firm=True) if outside else Allow()
+        reasons = [f"outside the workspace: {_listed(outside)}"] if outside else []
+        reasons += list(dict.fromkeys(each.reason for each in links))[:_SHOWN]
+        firm = bool(outside) or any(each.certain for each in links)
+        return Ask("; ".join(reasons), firm=firm) if reasons else Allow()
 
     def _command(self, text: str) -> list[str] | Deny:
         """The outside paths a command names, or the refusal of one that climbs out."""
-        analysis = analyse(text)
-        commands = analysis.commands if isinstance(analysis, Plain) else survey(text).commands
         outside: dict[str, None] = {}
-        folders = Folders(self._expand)
+        folders, made = Folders(self._expand), set[str]()
         judged = 0
-        for command in (each for outer in commands for each in outer.walk() if outer.unclear != DAMAGED):
+        for command in (each for outer in _commands(text) for each in outer.walk()):
             folders.enter(command)
             if folders.lost:
                 return Deny("it changes the folder more often than can be followed; run it in steps")
+            meant = link_targets(command, partial(self._is_folder, folders.possible, made))
             for word in dict.fromkeys(path_words(command)):
                 matches = folders.matches(word, command)
                 judged += len(folders.possible) + len(matches or ())
                 if judged > MAX_WORDS or matches is None:
                     return [*outside, f"(more than {MAX_WORDS} paths)"]
-                where = [self._is_outside(path) for path in folders.places(word)]
+                where = [
+                    self._is_outside(path, made) for each in meant.get(word, (word,)) for path in folders.places(each)
+                ]
                 if _CLIMBS.match(word) and all(where):
                     return Deny(f"'{word}' leads out of the workspace")
                 found = [word] if any(where) else [path for path in matches if self._is_outside(path)]
                 outside.update(dict.fromkeys(found))
+            made.update(_normal(path) for each in made_folders(command) for path in folders.places(each))
             folders.leave(command)
         return list(outside)
 
-    def _is_outside(self, path: str) -> bool:
+    def _is_folder(self, folders: Sequence[str], made: Collection[str], word: str) -> bool:
+        """Return whether a word names a folder, or one that the line makes, wherever the command may run."""
+        places = [posixpath.join(folder, word) for folder in folders]
+        return all(_normal(place) in made or self._workspace.is_folder(place) for place in places)
+
+    def _is_outside(self, path: str, made: Collection[str] = ()) -> bool:
         if path.startswith("~"):
             path = os.path.expanduser(path)
             if path.startswith("~"):
@@ -113,8 +132,20 @@ class SandboxGate(Gate):
         try:
             self._resolve_command(path, Access.READ)
         except (Refused, ToolError):
-            return True
+            shorter = without_made(path, made, self._workspace.exists)
+            return shorter == path or self._is_outside(shorter)
         return False
+
+
+def _commands(text: str) -> tuple[Command, ...]:
+    """Return the commands of a text, also of one that cannot be told for certain; not those that are only guessed."""
+    analysis = analyse(text)
+    commands = analysis.commands if isinstance(analysis, Plain) else survey(text).commands
+    return tuple(each for each in commands if each.unclear != DAMAGED)
+
+
+def _normal(path: str) -> str:
+    return posixpath.normpath(path)
 
 
 def _listed(paths: list[str]) -> str:

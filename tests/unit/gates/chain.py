@@ -82,12 +82,12 @@ class Warnings:
         self.lines.append(line)
 
 
-def inside(root: str):
-    """A `resolve` for one root, links followed, as FileSystem.resolve does it."""
-    root = os.path.realpath(root)
+def inside(root: str, above: str = ""):
+    """A `resolve` for one root, links followed, as FileSystem.resolve does it. `above` may be a root as well."""
+    cwd, root = os.path.realpath(root), os.path.realpath(above or root)
 
     def resolve(path: str, access: Access) -> str:
-        real = os.path.realpath(os.path.join(root, path))
+        real = os.path.realpath(os.path.join(cwd, path))
         if real != root and not real.startswith(f"{root}/"):
             raise Refused(f"{path}: outside the workspace")
         return real

@@ -94,6 +94,26 @@ async def test_the_figures_of_the_issue_hold_and_are_printed(workspace: Path, ca
     assert plain.total() + programs.total() >= 150
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mkdir -p build && cd build && cmake ..",
+        "mkdir -p src && cd src && cmake ..",
+        "ln -s ../a src/shared",
+        "cd src && ln -s ../shared shared",
+        "mv a.py b.py && pytest b.py",
+        "git pull && make build",
+        "git stash pop && npm test",
+        "git checkout main && git pull",
+        "git checkout -b x && git add . && git commit -m y",
+    ],
+)
+async def test_everyday_lines_of_several_commands_are_silent(workspace: Path, text: str):
+    (workspace / "a.py").write_text("")
+    counted = await fates(workspace, [(text, rules(*everyday.RULES, "ln -s *", "mv *"))])
+    assert counted == {"silent": 1}
+
+
 def test_no_command_is_counted_twice():
     for table in (hostile.U, hostile.A, hostile.B, hostile.C, everyday.COMMANDS, everyday.CONSTRUCTS):
         assert len(set(table)) == len(table)

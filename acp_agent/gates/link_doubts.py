@@ -1,0 +1,118 @@
+"""Where the links of a workspace may lead a command line (requirements T2.12).
+
+Two questions: does a command follow links that lead out of the workspace, and may an earlier command of the line make
+a link in place of a file that a later one opens? What runs side by side (`a | b`, `a & b`) has no order.
+"""
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from acp_agent.gates.command import Command
+from acp_agent.gates.command_paths import Expand, Folders
+from acp_agent.gates.followed_links import Followed, followed, spliced
+from acp_agent.gates.made_links import may_make_links
+from acp_agent.gates.opened_paths import opened, reads_folder
+from acp_agent.gates.workspace_links import Workspace
+
+MAX_LOOKS = 16
+"""Folders that are looked through for one command line."""
+
+
+class LinkDoubt(NamedTuple):
+    """Why links make a command line doubtful. `certain` if it is known that one leads out."""
+
+    reason: str
+    certain: bool = False
+
+
+class _Step(NamedTuple):
+    """A command of a line: the one of the text that it belongs to, and the folders it may run in."""
+
+    command: Command
+    outer: Command
+    folders: tuple[str, ...]
+
+
+class _Look:
+    """Looks at each folder once, and at few of them: each may hold thousands of files."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._seen = dict[str, Mapping[str, bool] | None]()
+
+    def links_out(self, folder: str) -> Mapping[str, bool] | None:
+        """Return what `Workspace.links_out` does; None as well when too many folders are asked about."""
+        if folder not in self._seen:
+            self._seen[folder] = self._workspace.links_out(folder) if len(self._seen) < MAX_LOOKS else None
+        return self._seen[folder]
+
+
+def link_doubts(commands: Sequence[Command], expand: Expand, workspace: Workspace) -> Iterator[LinkDoubt]:
+    """Yield what is doubtful about the links that a command line follows or makes."""
+    steps, look = list(_steps(commands, expand)), _Look(workspace)
+    first, maker = _first_after_links(steps, workspace)
+    elsewhere = False
+    for at, step in enumerate(steps):
+        command = step.command
+        word = spliced(command)
+        if word:
+            yield LinkDoubt(f"{command.name} makes other paths of the names it finds: {word}")
+        for each in followed(command):
+            yield from _follows(each, step, look) if at < first else _unknown(f"what {each.how} meets", maker)
+        if at < first:
+            continue
+        for word in dict.fromkeys(opened(command)):
+            yield from _unknown(word, maker)
+        if elsewhere and reads_folder(command):
+            yield from _unknown(f"the folder that {command.name} runs in", maker)
+        elsewhere = elsewhere or (command.name in ("cd", "pushd") and command.argv[1:] not in ((".",), ("./",)))
+
+
+def _steps(commands: Sequence[Command], expand: Expand) -> Iterator[_Step]:
+    folders = Folders(expand)
+    for outer in commands:
+        for command in outer.walk():
+            folders.enter(command)
+            if folders.lost:
+                return
+            yield _Step(command, outer, folders.possible)
+            folders.leave(command)
+
+
+def _first_after_links(steps: Sequence[_Step], workspace: Workspace) -> tuple[int, str]:
+    """Return from which step on files may be links that the line makes, and the command that makes them."""
+    for at, step in enumerate(steps):
+
+        def is_file(word: str, step: _Step = step) -> bool:
+            known = word not in step.command.patterns
+            return known and all(workspace.is_file(posixpath.join(folder, word)) for folder in step.folders)
+
+        if not may_make_links(step.command, is_file):
+            continue
+        maker = " ".join(step.command.argv[:2])
+        if "&" in (joined for each in steps for joined in (each.outer.joined, each.command.joined)):
+            return 0, maker
+        if "|" in (step.outer.joined, step.command.joined):
+            return 0, maker
+        if any(each.appended for each in step.outer.walk()):
+            return next(index for index, each in enumerate(steps) if each.outer is step.outer), maker
+        return at + 1, maker
+    return len(steps), ""
+
+
+def _unknown(what: str, maker: str) -> Iterator[LinkDoubt]:
+    yield LinkDoubt(f"{what} may be a link that '{maker}' makes" if maker else what)
+
+
+def _follows(each: Followed, step: _Step, look: "_Look") -> Iterator[LinkDoubt]:
+    for folder in each.folders:
+        for place in dict.fromkeys(posixpath.join(start, folder) for start in step.folders):
+            links = look.links_out(place)
+            if links is None:
+                yield LinkDoubt(f"{each.how} follows links, and {folder} holds more files than are looked at")
+                return
+            out = next((link for link, leads in links.items() if each.reads_through(link, folder=leads)), "")
+            if out:
+                yield LinkDoubt(f"{each.how} follows the link {out}, which leads outside the workspace", certain=True)
+                return

@@ -1,0 +1,142 @@
+"""Which commands may make links in the workspace, so that later commands of the same line may read through them."""
+
+from collections.abc import Callable
+
+from acp_agent.gates.command import Command
+from acp_agent.gates.programs import find_subcommand
+from acp_agent.gates.shell.danger import has_option
+from acp_agent.gates.shell.options import getopt
+
+_LINKERS = frozenset(("ln", "gln", "link", "lndir", "stow", "rsync", "patch", "gpatch"))
+_UNPACKERS = {
+    # Its words and letters with which it only looks or packs.
+    **dict.fromkeys(("tar", "gtar", "bsdtar"), "ctru"),
+    "cpio": "ot",
+    "pax": "",
+    "unzip": "lptzZv",
+    "unrar": "",
+    "unar": "",
+    "unsquashfs": "l",
+    **dict.fromkeys(("7z", "7za", "7zr", "7zz"), ""),
+}
+_PACKING = ("l", "a", "t", "u", "h", "lb", "lt", "p")
+_GIT_MAKES_NONE = frozenset(
+    (
+        *(
+            "status",
+            "log",
+            "diff",
+            "show",
+            "add",
+            "commit",
+            "branch",
+            "tag",
+            "fetch",
+            "push",
+            "remote",
+            "rev-parse",
+            "rm",
+        ),
+        *(
+            "ls-files",
+            "ls-tree",
+            "ls-remote",
+            "cat-file",
+            "show-ref",
+            "show-branch",
+            "for-each-ref",
+            "merge-base",
+            "init",
+        ),
+        *("name-rev", "reflog", "config", "clean", "format-patch", "archive", "bundle", "notes", "gc", "fsck", "prune"),
+        *("count-objects", "diff-tree", "diff-index", "diff-files", "range-diff", "whatchanged", "version", "help", ""),
+        *("check-ignore", "check-attr", "var", "hash-object", "symbolic-ref", "cherry", "repack", "pack-refs", "grep"),
+        *("verify-commit", "verify-tag", "write-tree", "commit-tree", "update-ref", "rerere", "interpret-trailers"),
+        *("mktree", "stripspace", "column", "maintenance", "blame", "annotate", "shortlog", "describe", "rev-list"),
+    )
+)
+_GIT_LOOKS = {
+    "stash": ("list", "show", "drop", "clear", "create", "store"),
+    "worktree": ("list", "prune", "lock", "unlock", "remove"),
+    "submodule": ("status", "summary", "deinit", "sync"),
+    "bisect": ("log", "view", "visualize", "terms"),
+}
+_OTHER_VCS = frozenset(("svn", "hg", "jj", "bzr", "fossil"))
+_VCS_MAKES = frozenset(
+    (
+        *(
+            "update",
+            "up",
+            "checkout",
+            "co",
+            "switch",
+            "sw",
+            "merge",
+            "revert",
+            "pull",
+            "clone",
+            "import",
+            "graft",
+            "rebase",
+        ),
+        *("unshelve", "export", "edit", "new", "restore", "backout", "transplant", "patch", "open", "undo"),
+    )
+)
+
+
+def may_make_links(command: Command, is_file: Callable[[str], bool]) -> bool:
+    """Return whether a command may make links in the workspace, itself or by renaming.
+
+    `is_file` tells whether a word names a regular file: what `mv` renames may else be, or hold, a link.
+    """
+    name, args = command.name, command.argv[1:]
+    if name == "git":
+        return _git_makes(args)
+    if name in ("mv", "gmv"):
+        moved = getopt(args, "St", "--target-directory", "--suffix")[1]
+        targets = [value for option, value in getopt(args, "t", "--target-directory")[0] if option]
+        return not all(map(is_file, moved if targets else moved[:-1]))
+    if name in ("cp", "gcp"):
+        kept = ("--recursive", "--archive", "--no-dereference", "--link", "--symbolic-link", "--preserve")
+        return has_option(without_end(args), "rRadPls", *kept)
+    if name in _UNPACKERS:
+        return _unpacks(name, args)
+    if name in _OTHER_VCS or name == "gh":
+        return not _VCS_MAKES.isdisjoint(args)
+    return name in _LINKERS
+
+
+def without_end(args: tuple[str, ...]) -> list[str]:
+    """Return the arguments without `--`, which may be the value of an option and end nothing."""
+    return [word for word in args if word != "--"]
+
+
+def _unpacks(name: str, args: tuple[str, ...]) -> bool:
+    if name.startswith("7z"):
+        return next(iter(args), "") not in _PACKING
+    bundle = (f"-{args[0]}", *args[1:]) if name.endswith("tar") and args and not args[0].startswith("-") else args
+    words = [word for word in bundle if word.startswith("-") and not word.startswith("--")][:1]
+    if has_option(without_end(bundle), "", "--extract", "--get") or has_option(
+        words, "x" if name.endswith("tar") else ""
+    ):
+        return True
+    looks = has_option(words, _UNPACKERS[name]) if _UNPACKERS[name] else False
+    return not (looks or has_option(without_end(bundle), "", "--list", "--create", "--append", "--update"))
+
+
+def _git_makes(args: tuple[str, ...]) -> bool:
+    at, subcommand = find_subcommand("git", args)
+    rest = without_end(args[at + 1 :])
+    if subcommand in _GIT_LOOKS:
+        return not any(word in _GIT_LOOKS[subcommand] for word in rest[:1])
+    match subcommand:
+        case "reset":
+            return has_option(rest, "", "--hard", "--merge", "--keep")
+        case "restore":
+            return not has_option(rest, "S", "--staged") or has_option(rest, "W", "--worktree")
+        case "apply" | "am":
+            return not has_option(rest, "", "--check", "--stat", "--numstat", "--summary", "--cached")
+        case "update-index":
+            return False
+        case _:
+            return subcommand not in _GIT_MAKES_NONE
