@@ -28,6 +28,10 @@ class NotJson(ValueError):
     """Python's parser takes it, JSON does not."""
 
 
+class _OverflowError(ValueError):
+    """A number that JSON has, but that nobody could write again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """The peer wants an answer. The id is echoed as received."""
@@ -56,16 +60,21 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """Not a message. `id` is the request's id where one could be read."""
+    """Not a message. `id` is the request's id as it was sent, where that is one at all."""
 
-    id: RequestId | None
+    id: RequestId | float | None
     code: int
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Nothing to do: a blank line, or an answer to nothing we asked."""
+    """Nothing to do: a blank line, an answer to nothing we asked, or a notification that is wrong.
+
+    problem   what is wrong with the notification. JSON-RPC answers none, so only the log can have it
+    """
+
+    problem: str = ""
 
 
 Frame: TypeAlias = Request | Notification | Response | Malformed | Ignored
@@ -77,44 +86,81 @@ def parse(line: bytes) -> Frame:
     if not line:
         return Ignored()
     try:
-        value = cast("Json", _DECODER.decode(line.decode("utf-8")))
-        if rb"\u" in line:
-            value = _without_lone_surrogates(value)
+        return _classify(_decoded(line, _DECODER))
     except RecursionError:
         return Malformed(None, PARSE_ERROR, "Parse error: nested too deeply")
-    except ValueError as error:  # bad UTF-8, bad JSON, NaN, numbers of thousands of digits
+    except ValueError as error:  # bad UTF-8, bad JSON, NaN, a number that is too large or too long
+        if type(error) in (_OverflowError, ValueError):
+            return _overflowing(line)
         return Malformed(None, PARSE_ERROR, f"Parse error: {_short(error)}")
-    if not isinstance(value, dict):
-        what = "batches are not part of ACP" if isinstance(value, list) else "a message is a JSON object"
+
+
+def _decoded(line: bytes, decoder: json.JSONDecoder) -> Json:
+    value = cast("Json", decoder.decode(line.decode("utf-8")))
+    return _without_lone_surrogates(value) if rb"\u" in line else value
+
+
+def _overflowing(line: bytes) -> Frame:
+    """What becomes of a message with a number that nobody could write again: its id is known all the same."""
+    try:
+        frame = _classify(_decoded(line, _LENIENT))
+    except (RecursionError, ValueError):
+        return Malformed(None, PARSE_ERROR, "Parse error: a number out of range, and more")
+    what = "a number out of range"
+    match frame:
+        case Request(request_id):
+            return Malformed(request_id, INVALID_REQUEST, f"Invalid request: {what}")
+        case Response(request_id):
+            error: JsonObject = {"code": INTERNAL_ERROR, "message": f"an answer with {what}"}
+            return Response(request_id, None, error)
+        case _:  # of a notification the number is left out: a cancellation must not get lost
+            return frame
+
+
+def _classify(message: Json) -> Frame:
+    if not isinstance(message, dict):
+        what = "batches are not part of ACP" if isinstance(message, list) else "a message is a JSON object"
         return Malformed(None, INVALID_REQUEST, f"Invalid request: {what}")
-    return _classify(value)
-
-
-def _classify(message: JsonObject) -> Frame:
-    request_id = message.get("id")
-    known_id = request_id if isinstance(request_id, int | str) and not isinstance(request_id, bool) else None
+    known_id, method = _readable_id(message.get("id")), message.get("method")
+    if "id" not in message and isinstance(method, str):
+        return _notification(message, method)
     if message.get("jsonrpc") != "2.0":
         return Malformed(known_id, INVALID_REQUEST, 'Invalid request: "jsonrpc" must be "2.0"')
     if "method" not in message:
         return _response(message, known_id)
-    method, params = message["method"], message.get("params")
     if not isinstance(method, str):
         return Malformed(known_id, INVALID_REQUEST, 'Invalid request: "method" must be a string')
-    if "id" in message and known_id is None:
-        return Malformed(None, INVALID_REQUEST, 'Invalid request: "id" must be a string or an integer')
+    if known_id is None or isinstance(known_id, float):
+        return Malformed(known_id, INVALID_REQUEST, 'Invalid request: "id" must be a string or an integer')
+    return _request(known_id, method, message.get("params"))
+
+
+def _notification(message: JsonObject, method: str) -> Frame:
+    params = message.get("params")
+    if message.get("jsonrpc") != "2.0" or not isinstance(params, dict | None):
+        return Ignored(f"{method[:80]}: not a notification of JSON-RPC 2.0 with an object for params")
+    return Notification(method, params or {})
+
+
+def _request(known_id: RequestId, method: str, params: Json) -> Frame:
     if isinstance(params, list):
         return Malformed(known_id, INVALID_PARAMS, 'Invalid params: "params" must be an object')
     if params is not None and not isinstance(params, dict):
         return Malformed(known_id, INVALID_REQUEST, 'Invalid request: "params" must be an object')
-    if known_id is None:
-        return Notification(method, params or {})
     return Request(known_id, method, params or {})
 
 
-def _response(message: JsonObject, known_id: RequestId | None) -> Frame:
+def _readable_id(request_id: Json) -> RequestId | float | None:
+    """Return an id that an answer can carry, also one that no request may have: a fraction."""
+    if isinstance(request_id, bool) or not isinstance(request_id, int | float | str):
+        return None
+    return request_id
+
+
+def _response(message: JsonObject, known_id: RequestId | float | None) -> Frame:
     if "result" not in message and "error" not in message:
         return Malformed(known_id, INVALID_REQUEST, 'Invalid request: "method" is missing')
-    if known_id is None:
+    if known_id is None or isinstance(known_id, float):
         return Ignored()
     if message.get("error") is None:
         return Response(known_id, message.get("result"), None)
@@ -129,12 +175,27 @@ def _refuse_constant(name: str) -> None:
 
 def _finite(text: str) -> float:
     value = float(text)
-    if not math.isfinite(value):  # JSON has such numbers, but nobody could write one again
-        raise NotJson("a number out of range")
+    if not math.isfinite(value):
+        raise _OverflowError
     return value
 
 
+def _whole_or_none(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:  # Python takes no more than some thousand digits
+        return None
+
+
+def _finite_or_none(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+_LENIENT: Final = json.JSONDecoder(
+    parse_constant=_refuse_constant, parse_int=_whole_or_none, parse_float=_finite_or_none
+)
 
 
 def _short(error: ValueError) -> str:
@@ -144,10 +205,8 @@ def _short(error: ValueError) -> str:
             return f"{error.msg} at character {error.pos}"
         case UnicodeDecodeError():
             return f"not UTF-8 at byte {error.start}"
-        case NotJson():
-            return str(error)
         case _:
-            return "a number too long"
+            return str(error)
 
 
 def _without_lone_surrogates(value: Json) -> Json:

@@ -127,8 +127,9 @@ class Peer:
                 self._settle(response)
             case frames.Malformed(request_id, code, message):
                 self._refuse(request_id, RpcError(code, message))
-            case frames.Ignored():
-                pass
+            case frames.Ignored(problem):
+                if problem:
+                    _log.warning("notification ignored", reason=problem)
 
     async def _answer(self, request: frames.Request, incoming: Incoming) -> None:
         answer: JsonObject = {"jsonrpc": "2.0", "id": request.id}
@@ -181,7 +182,7 @@ class Peer:
         if isinstance(request_id, int | str) and not isinstance(request_id, bool) and request_id in self._incoming:
             self._incoming[request_id].cancel()
 
-    def _refuse(self, request_id: frames.RequestId | None, error: RpcError) -> None:
+    def _refuse(self, request_id: frames.RequestId | float | None, error: RpcError) -> None:
         _log.warning("malformed message", code=error.code, reason=error.message)
         self._writer.post({"jsonrpc": "2.0", "id": request_id, "error": error.to_wire()})
 

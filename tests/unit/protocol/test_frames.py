@@ -21,11 +21,15 @@ def line(message: object) -> bytes:
         (b'{"jsonrpc":"2.0","id":1,"method":"x"', -32700),
         (b'{"jsonrpc":"2.0","id":NaN,"method":"x"}', -32700),
         (b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":Infinity}}', -32700),
-        (b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":1e999}}', -32700),
-        (b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[-1.5E+400]}}', -32700),
+        (b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":1e999}}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[-1.5E+400]}}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":1e999,"b":NaN}}', -32700),
+        (b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":1e999,"b":}}', -32700),
         (b'{"a":"\xff"}', -32700),
         (b"[" * 100_000, -32700),
-        (b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"method":"x"}', -32700),
+        (b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"method":"x"}', -32600),
+        (b'{"jsonrpc":"2.0","id":1e999,"method":"x"}', -32600),
+        (b"1e999", -32600),
         (b"[]", -32600),
         (b'[{"jsonrpc":"2.0","id":1,"method":"x"}]', -32600),
         (b"42", -32600),
@@ -114,6 +118,14 @@ _json = st.recursive(
 )
 
 
+def _is_json(value: object) -> bool:
+    """Whether Python writes nothing that is no JSON, such as NaN."""
+    try:
+        return bool(json.dumps(value, allow_nan=False))
+    except ValueError:
+        return False
+
+
 @given(
     st.fixed_dictionaries(
         {},
@@ -133,3 +145,40 @@ def test_no_object_can_make_it_raise_and_ids_are_echoed_as_sent(message: dict[st
     if isinstance(frame, Request):
         assert frame.id == message["id"]
         assert type(frame.id) is type(message["id"])
+
+
+NUMBERS = ["1e999", "-1E+999", "9" * 5000, "-" + "9" * 5000, "1" * 400 + ".5"]
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:8])
+def test_a_number_out_of_range_is_refused_under_the_id_of_its_request(number: str) -> None:
+    for request_id in (7, "seven", 0, ""):
+        raw = f'{{"jsonrpc":"2.0","params":{{"a":[{number}]}},"method":"x","id":{json.dumps(request_id)}}}'
+        assert parse(raw.encode()) == Malformed(request_id, -32600, "Invalid request: a number out of range")
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:8])
+def test_an_answer_with_a_number_out_of_range_is_an_error_for_whoever_asked(number: str) -> None:
+    frame = parse(f'{{"jsonrpc":"2.0","id":7,"result":{{"a":{number}}}}}'.encode())
+    assert isinstance(frame, Response)
+    assert (frame.id, frame.result) == (7, None)
+    assert frame.error is not None
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:8])
+def test_a_notification_with_a_number_out_of_range_is_heeded_without_it(number: str) -> None:
+    frame = parse(f'{{"jsonrpc":"2.0","method":"session/cancel","params":{{"sessionId":"s","a":{number}}}}}'.encode())
+    assert frame == Notification("session/cancel", {"sessionId": "s", "a": None})
+
+
+@pytest.mark.parametrize("number", [1.5, -0.5, 2.0, 1e300])
+def test_a_fraction_is_no_id_and_is_answered_as_it_was_sent(number: float) -> None:
+    frame = parse(line({"jsonrpc": "2.0", "id": number, "method": "x"}))
+    assert isinstance(frame, Malformed)
+    assert (frame.id, frame.code) == (number, -32600)
+
+
+@given(_json.filter(_is_json), st.just("2.0") | _json.filter(_is_json))
+def test_nothing_is_ever_answered_to_a_notification(params: object, version: object) -> None:
+    frame = parse(line({"jsonrpc": version, "method": "session/cancel", "params": params}))
+    assert isinstance(frame, Notification | Ignored)
