@@ -32,6 +32,7 @@ from acp_agent.core.choices import settle
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Notice, Severity
+from acp_agent.core.process_limits import raise_descriptor_limit
 from acp_agent.core.sessions import Saved
 from acp_agent.core.types import JsonObject
 from acp_agent.log import Log
@@ -69,6 +70,7 @@ _CRASHED = 1
 
 def main(handover: "Handover", argv: Sequence[str] = ()) -> NoReturn:
     """Serve until the end, then leave: 0, 128 + n after signal n, 1 after a crash."""
+    raise_descriptor_limit()
     app = App(handover, Flags.from_argv(argv))
     code = _CRASHED
     try:

@@ -50,7 +50,10 @@ class Log:
     def _write(self, level: str, event: str, fields: Mapping[str, object]) -> None:
         structlog = sys.modules.get("structlog")
         if structlog is not None and structlog.is_configured():  # unconfigured, structlog prints to stdout
-            getattr(structlog.get_logger(), level)(event, **{**fields, "log": self._name})
+            try:
+                getattr(structlog.get_logger(), level)(event, **{**fields, "log": self._name})
+            except Exception as trouble:  # noqa: BLE001 - it is called where no other error may come up
+                _Lines(_STDERR).msg(_early(event, trouble))
         elif fields.get("exc_info") and (error := sys.exception()) is not None:
             _Lines(_STDERR).msg(_early(event, error))
 

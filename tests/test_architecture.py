@@ -45,7 +45,7 @@ IMPORT_NAMES = {"beautifulsoup4": "bs4", "google-re2": "re2"}
 # Where everything may go wrong and one answer is owed all the same: a tool's call, a turn, a request, a server's life.
 CATCH_ALL = {
     *("compose/mcp.py", "execution/dyn.py", "protocol/outbox.py", "protocol/peer.py", "protocol/session.py"),
-    *("protocol/turn_slot.py", "store/os_keyring.py"),
+    *("protocol/turn_slot.py", "store/os_keyring.py", "log.py"),
 }
 # Where an exception that nothing else handled ends the process in order.
 LAST_HANDLERS = {"app.py"}
@@ -244,6 +244,7 @@ OPENS = {
     "execution/workspace_files.py": "looks for links and folders that a command may meet; opens no file",
     "execution/shell_names.py": "names a pattern of a command may mean; opens no file",
     "execution/read_policy.py": "folders of the configuration",
+    "core/process_limits.py": "/dev/null, to see whether anything can be opened",
     "execution/roots.py": "Root itself",
     "execution/root_pool.py": "looks whether a Root is still at its path; opens with Root",
     "execution/users_notes.py": "the user's own AGENTS.md, beside his configuration",

@@ -40,7 +40,10 @@ def _by_pidfd(pids: Iterable[int], number: int, deadline: float) -> None:
         for pid in pids:
             try:
                 fd = os.pidfd_open(pid)
-            except OSError:
+            except ProcessLookupError:
+                continue
+            except OSError:  # too many files are open: it gets the signal all the same, and nobody waits for its end
+                _send(pid, number)
                 continue
             closing.callback(os.close, fd)
             with contextlib.suppress(OSError):

@@ -7,6 +7,7 @@ import subprocess
 
 from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.process_limits import former_limits
 from acp_agent.execution.capture import Stream
 
 
@@ -39,15 +40,16 @@ def spawn(
                 on_failure.callback(os.close, reads[stream])
                 writing_ends.callback(os.close, writes[stream])
                 os.set_blocking(reads[stream], False)
-            process = subprocess.Popen(
-                [shell, "-c", "--", request.command],
-                stdin=subprocess.DEVNULL,
-                stdout=writes[Stream.STDOUT],
-                stderr=writes[Stream.STDERR],
-                cwd=request.cwd,
-                env=environment,
-                start_new_session=True,
-            )
+            with former_limits():
+                process = subprocess.Popen(
+                    [shell, "-c", "--", request.command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=writes[Stream.STDOUT],
+                    stderr=writes[Stream.STDERR],
+                    cwd=request.cwd,
+                    env=environment,
+                    start_new_session=True,
+                )
         except OSError as error:
             raise _spawn_error(error, request) from error
         on_failure.pop_all()

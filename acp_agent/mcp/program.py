@@ -10,6 +10,7 @@ import anyio
 import anyio.to_thread
 
 from acp_agent.core.mcp import StdioServer
+from acp_agent.core.process_limits import restore_limits
 from acp_agent.mcp.environment import MARK
 from acp_agent.mcp.watchdog import Watchdog
 from acp_agent.tools.visible import visible
@@ -52,6 +53,7 @@ class Program:
                 cwd=server.cwd,
                 start_new_session=True,
             )
+            restore_limits(process.pid)
             with suppress(OSError):  # no shell: then it must notice by itself that its stdin is closed
                 return process, Watchdog(process.pid)
             return process, None

@@ -3,15 +3,21 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 
+from acp_agent.core.process_limits import can_open
 from acp_agent.protocol.errors import RpcError
 from acp_agent.protocol.frames import INTERNAL_ERROR
 from acp_agent.protocol.one_at_a_time import OneAtATime
 from acp_agent.protocol.session import Session
 from acp_agent.protocol.session_opening import SessionLimits
 
+_DESCRIPTORS = 32
+"""Files that one more session may open at once: its folders, pipes of commands and MCP servers, connections."""
+
 
 class SessionRoom:
     """At most `max_sessions` are awake; the idle one that was used the longest time ago makes room (A11.1).
+
+    Where this process can hardly open another file, idle sessions give theirs back, too.
 
     known     all sessions there are
     lay_down  puts one to rest that is idle
@@ -36,7 +42,8 @@ class SessionRoom:
     async def made(self, *spared: str, instead_of: Session | None = None) -> AsyncGenerator[None]:
         """Room for one more session that is awake, while the body makes it. Raises RpcError when all are busy.
 
-        It is an act upon one session: who waits for room hears when another act has ended.
+        Also when no more files can be opened. It is an act upon one session: who waits for room hears when another act
+        has ended.
 
         spared       ids of sessions that are not put to rest for it
         instead_of   one whose place it takes
@@ -66,6 +73,10 @@ class SessionRoom:
             if not self._opening and not self._is_any_held_up(spared):
                 raise RpcError(INTERNAL_ERROR, f"session limit reached: {most} sessions are busy in this process")
             await self._acts.one_ended()
+        while not can_open(_DESCRIPTORS):
+            if not await self._rest_oldest(spared):
+                advice = "close sessions, or let the agent have more open files (ulimit -n)"
+                raise RpcError(INTERNAL_ERROR, f"too many files are open in this process: {advice}")
 
     def _is_any_held_up(self, spared: Collection[str]) -> bool:
         """Whether one could make room as soon as what happens to it is over, which does not itself wait for room."""

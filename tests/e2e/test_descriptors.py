@@ -3,9 +3,13 @@
 import os
 import sys
 
+import anyio
 import pytest
 
+from acp_agent.cli.editor.frames import JsonRpcError
+from tests.e2e.test_endings import WITHIN, leaves, prompt
 from tests.fakes.editor import NOTHING, editing
+from tests.fakes.held import processes_ended
 from tests.fakes.model_script import says, uses
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts in /proc")]
@@ -40,8 +44,8 @@ async def test_a_session_that_ends_gives_back_every_descriptor(tmp_path, how):
         await editor.initialize()
         folder = str(editor.workspace)
         counts = []
-        for _ in range(6):
-            for _ in range(3):
+        for _ in range(4):
+            for _ in range(2):
                 session = await editor.new_session(folder)
                 assert await editor.say(session, "go") == "end_turn"
                 (editor.home.config).write_text(editor.home.config.read_text() + "\n")
@@ -50,3 +54,60 @@ async def test_a_session_that_ends_gives_back_every_descriptor(tmp_path, how):
                     await editor.ask(how, {"sessionId": session})
             counts.append(len(descriptors(editor)))
         assert counts[-1] == counts[1], descriptors(editor)
+
+
+def limited(soft: int, hard: int) -> list[str]:
+    return ["/bin/sh", "-c", f'ulimit -S -n {soft} && ulimit -H -n {hard} && exec "$0" -m acp_agent', sys.executable]
+
+
+@pytest.mark.parametrize("limit", [20, 24, 32, 48, 64, 80])
+async def test_out_of_descriptors_every_request_is_answered_and_the_end_of_stdin_ends_it(tmp_path, limit):
+    agent = limited(limit, limit)
+    async with editing(tmp_path, WORK, capabilities=NOTHING, cold=True, agent=agent, lawful=False) as editor:
+        await editor.initialize()
+        for number in range(40):
+            request = {"jsonrpc": "2.0", "id": f"new {number}", "method": "session/new"}
+            await editor.send_line({**request, "params": {"cwd": str(editor.workspace), "mcpServers": []}})
+        for number in range(40):
+            await editor.answer_to(f"new {number}")
+        await editor.send_line({"jsonrpc": "2.0", "id": "list", "method": "session/list", "params": {}})
+        listed = await editor.answer_to("list")
+        for session in [each["sessionId"] for each in listed.get("result", {"sessions": []})["sessions"][:5]]:
+            await editor.send_line({**prompt(editor, session), "id": session})
+            await editor.answer_to(session)
+        assert await leaves(editor, "EOF") == 0
+
+
+async def test_a_session_too_many_is_refused_with_the_reason_and_all_commands_end_with_the_agent(tmp_path):
+    script = [uses(("bash", {"command": "echo $$ > alive; exec sleep 60"})), says("never said")]
+    async with editing(
+        tmp_path, script, capabilities=NOTHING, cold=True, agent=limited(96, 96), lawful=False
+    ) as editor:
+        alive = editor.fifo("alive")
+        await editor.initialize()
+        pids: list[int] = []
+        for _ in range(40):
+            try:
+                session = await editor.new_session(str(editor.workspace))
+            except JsonRpcError as error:
+                refusal = str(error)
+                break
+            await editor.send_line({**prompt(editor, session), "id": session})
+            pids.append(int(await alive.line()))
+        assert len(pids) > 2
+        assert "too many files are open" in refusal
+        assert await leaves(editor, "EOF") == 0
+        await processes_ended(pids, within=WITHIN)
+
+
+async def test_the_agent_raises_its_limit_and_its_commands_keep_the_former_one(tmp_path):
+    script = [uses(("bash", {"command": "ulimit -S -n; (ulimit -S -n)"})), says("ok")]
+    async with editing(
+        tmp_path, script, capabilities=NOTHING, cold=True, agent=limited(128, 512), lawful=False
+    ) as editor:
+        session = await editor.open()
+        assert await editor.say(session, "go") == "end_turn"
+        assert "128\n128" in editor.call.text
+        limits = await anyio.Path(f"/proc/{editor.agent.pid}/limits").read_text()
+    (line,) = (line for line in limits.splitlines() if line.startswith("Max open files"))
+    assert line.split()[3:5] == ["512", "512"]
