@@ -62,7 +62,7 @@ CALLS = (
     Call("bash", {"command": "cat b.py"}, "goodbye", asks=True),
     Call("delete_path", {"path": "twin", "recursive": True}, "Deleted directory: twin (1 entry)", asks=True),
     Call("delete_path", {"path": "b.py"}, "Deleted file: b.py", asks=True),
-    Call("diagnostics", {"path": "pkg"}, "Cargo.toml"),
+    Call("diagnostics", {"path": "pkg"}, "Cargo.toml", failed=True),
     Call(
         "read_overflow",
         {"id": "overflow:00000000-0000-4000-8000-000000000000"},

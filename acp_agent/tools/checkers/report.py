@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from acp_agent.core.backends import CommandOutcome
+from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.types import Json, JsonObject, Location, ToolResult
 from acp_agent.tools.checkers.choice import Check, Choice
 from acp_agent.tools.checkers.diagnostic import Diagnostic, Severity
 from acp_agent.tools.lines import cut, relative
 from acp_agent.tools.visible import visible
 
+_NOT_CHECKED = "Nothing is known of the project's problems. Run another check, or tell the user what is missing."
 _PATH_LIMIT = 1000
 _LOCATIONS = 20
 _EXCERPT_LINES = 5
@@ -41,7 +43,7 @@ def _warning(check: Check, outcome: CommandOutcome, found: Sequence[Diagnostic] 
         return f"{name} wrote too much to be read: its list is not complete"
     if outcome.exit_code == 127 and check.line.startswith(f"{program} "):
         unused = f" (a {check.unused} that links outside the project is not used)" if check.unused else ""
-        return f"no diagnostics: {program} is not installed{unused}"
+        return f"{program} is not installed{unused}"
     explained = any(check.checker.warnings_fail or each.severity is Severity.ERROR for each in found or ())
     if found is not None and (outcome.exit_code == 0 or (explained and outcome.signal is None)):
         return ""
@@ -64,6 +66,8 @@ def report(choice: Choice, findings: Sequence[Finding], limit: int) -> ToolResul
     The text has a header, one `file:line:col: severity: message` a diagnostic, errors first, and the warnings. The
     envelope is {"diagnostics": [{severity, message, file, line, col}], "total", "warnings", "commands"}; what is not
     known of a place is null. Paths are relative to the project's folder, or absolute outside of it.
+
+    Where no checker could do its work and none found anything, the call has failed: silence is no clean project.
     """
     folder = choice.folder
     found = sorted(dict.fromkeys(_placed(each, folder) for one in findings for each in one.diagnostics), key=_order)
@@ -76,7 +80,15 @@ def report(choice: Choice, findings: Sequence[Finding], limit: int) -> ToolResul
         "commands": list[Json](choice.commands),
     }
     lines = (_header(findings, found, len(shown)), *map(_line, shown), *(f"[warning] {each}" for each in told))
+    if not found and not _clean(findings):
+        failed = ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, f"could not check: {'; '.join(told)}", _NOT_CHECKED)
+        return replace(ToolResult.failed(failed, display="\n".join(lines)), envelope=envelope)
     return ToolResult("\n".join(lines), envelope=envelope, locations=_locations(shown, folder))
+
+
+def _clean(findings: Sequence[Finding]) -> list[str]:
+    """The checkers whose lists are complete."""
+    return [each.check.checker.name for each in findings if not each.warning]
 
 
 def _placed(diagnostic: Diagnostic, folder: str) -> Diagnostic:
@@ -94,8 +106,10 @@ def _order(diagnostic: Diagnostic) -> tuple[bool, str, int, int, str]:
 
 def _header(findings: Sequence[Finding], found: Sequence[Diagnostic], shown: int) -> str:
     if not found:
-        clean = [each.check.checker.name for each in findings if not each.warning]
-        return f"No problems found ({', '.join(clean)})." if clean else "No diagnostics."
+        unsure = [each.check.checker.name for each in findings if each.warning]
+        not_checked = f"; could not check with {', '.join(unsure)}" if unsure else ""
+        clean = _clean(findings)
+        return f"No problems found ({', '.join(clean)}){not_checked}." if clean else "Could not check."
     errors = sum(each.severity is Severity.ERROR for each in found)
     counts = ((errors, "error"), (len(found) - errors, "warning"))
     header = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts if count)

@@ -7,7 +7,7 @@ import pytest
 
 from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
-from acp_agent.core.types import Access, CommandSubject, Location, PathSubject, ToolKind
+from acp_agent.core.types import Access, CommandSubject, Location, PathSubject, ToolKind, ToolResult
 from acp_agent.tools.diagnostics import Diagnostics
 from tests.fakes.fake_terminal import Script
 from tests.unit.tools.workbench import Workbench
@@ -131,14 +131,32 @@ async def test_a_checker_runs_out_of_sight_in_the_projects_folder_and_is_given_b
     assert project.progress == []
 
 
-async def test_a_missing_checker_is_an_empty_list_with_a_warning_and_no_failure():
-    result = await bench({"Cargo.toml": ""}).run("diagnostics")
-
-    assert result.failure is None
-    assert result.text == "No diagnostics.\n[warning] no diagnostics: cargo is not installed"
+def not_checked(result: ToolResult) -> str:
+    """What a failed check showed the user; the model reads the same reason."""
+    assert result.failure is not None
+    assert result.failure.category is ToolErrorCategory.PERMANENT_FAILURE
+    assert result.failure.message.startswith("could not check: ")
+    assert result.failure.message in result.text
     assert result.envelope is not None
     assert result.envelope["diagnostics"] == []
-    assert result.envelope["warnings"] == ["no diagnostics: cargo is not installed"]
+    return result.shown
+
+
+async def test_where_the_checker_is_missing_the_call_fails_and_says_that_it_could_not_check():
+    result = await bench({"Cargo.toml": ""}).run("diagnostics")
+
+    assert not_checked(result) == "Could not check.\n[warning] cargo is not installed"
+    assert result.envelope is not None
+    assert result.envelope["warnings"] == ["cargo is not installed"]
+
+
+async def test_where_one_of_two_checkers_is_missing_the_result_says_so():
+    result = await bench(PYTHON, {MYPY: Script()}).run("diagnostics")
+
+    assert result.failure is None
+    header, warning = result.text.split("\n")
+    assert header == "No problems found (mypy); could not check with ruff check."
+    assert warning == "[warning] ruff is not installed"
 
 
 async def test_a_folder_without_a_project_runs_nothing_and_says_what_makes_one():
@@ -148,8 +166,7 @@ async def test_a_folder_without_a_project_runs_nothing_and_says_what_makes_one()
 
     assert invocation.subjects == (PathSubject("docs", Access.LIST),)
     assert invocation.title == "docs"
-    assert result.failure is None
-    assert result.text.startswith("No diagnostics.\n[warning] no project in 'docs': none of Cargo.toml, ")
+    assert not_checked(result).startswith("Could not check.\n[warning] no project in 'docs': none of Cargo.toml, ")
     assert project.programs.requests == []
 
 
@@ -166,7 +183,9 @@ async def test_what_a_checker_said_until_it_was_stopped_is_kept():
 async def test_a_list_that_was_too_long_says_so():
     result = await bench({"setup.py": ""}, {RUFF: Script(truncated=True)}).run("diagnostics")
 
-    assert result.text == ("No diagnostics.\n[warning] ruff check wrote too much to be read: its list is not complete")
+    assert not_checked(result) == (
+        "Could not check.\n[warning] ruff check wrote too much to be read: its list is not complete"
+    )
 
 
 @pytest.mark.parametrize(
@@ -209,8 +228,7 @@ async def test_a_list_that_was_too_long_says_so():
 async def test_a_checker_that_breaks_says_why_in_a_few_lines(marker: str, line: str, script: Script, warning: str):
     result = await bench({marker: ""}, {line: script}).run("diagnostics")
 
-    assert result.failure is None
-    assert result.text == f"No diagnostics.\n[warning] {warning}"
+    assert not_checked(result) == f"Could not check.\n[warning] {warning}"
 
 
 @pytest.mark.parametrize("name", [".venv", "venv"])
@@ -218,7 +236,7 @@ async def test_a_missing_program_names_the_link_that_is_not_followed_to_it(name:
     project = bench({"setup.py": ""}, {RUFF: Script(stderr="ruff: not found\n", exit_code=127)})
     project.files.link(name, "/opt/shared")
 
-    told = (await project.run("diagnostics")).text
+    told = (await project.run("diagnostics")).shown
 
     assert told.endswith(f"ruff is not installed (a {name} that links outside the project is not used)")
 

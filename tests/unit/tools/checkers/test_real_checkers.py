@@ -114,7 +114,7 @@ async def test_clippy_finds_what_cargo_check_does_not(tmp_path: Path):
 async def test_a_manifest_that_is_broken_is_told_in_cargos_words(tmp_path: Path):
     result = await diagnose(project(tmp_path, {"Cargo.toml": "[package\n"}))
 
-    assert result.text.startswith("No diagnostics.\n[warning] cargo check failed (exit 101): error: ")
+    assert result.shown.startswith("Could not check.\n[warning] cargo check failed (exit 101): error: ")
 
 
 @needs_ruff
@@ -159,4 +159,5 @@ async def test_a_checker_that_is_nowhere_is_a_warning(tmp_path: Path, monkeypatc
 
     result = await diagnose(project(tmp_path, {"go.mod": "module example.com/x\n"}))
 
-    assert result.text == "No diagnostics.\n[warning] no diagnostics: go is not installed"
+    assert result.failure is not None
+    assert result.shown == "Could not check.\n[warning] go is not installed"
