@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable
 
 from acp_agent.gates.command import Command
 from acp_agent.gates.shell.tables import tables
-from acp_agent.gates.shell.targets import is_disk, is_socket, is_system_root
+from acp_agent.gates.shell.targets import is_disk, is_socket, system_root
 
 _FIND_OPTION = re.compile(r"-[HLPEXdsx]+|-O\d*|-D\w+")
 _HARMLESS_DEVICES = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/zero", "/dev/full", "/dev/tty")
 
 
 def destructive(command: Command, folder: str) -> str:
-    """The pattern a single command matches, such as "rm -rf /"; empty when it matches none.
+    """The pattern a single command matches, such as "rm -rf /" or "rm -rf ~"; empty when it matches none.
 
     `folder` is where relative paths start, when an earlier `cd` said so.
     """
@@ -54,13 +54,19 @@ def has_option(words: Iterable[str], letters: str, *names: str) -> bool:
     return False
 
 
+def _root(paths: Iterable[str], folder: str) -> str:
+    """The first root of the system, or home, among the paths."""
+    return next(filter(None, (system_root(path, folder) for path in paths)), "")
+
+
 def _rm(command: Command, folder: str) -> str:
     args = command.argv[1:]
     if has_option(args, "", "--no-preserve-root"):
         return "rm --no-preserve-root"
     if command.name != "rimraf" and not has_option(args, "rR", "--recursive"):
         return ""
-    return "rm -rf /" if any(is_system_root(path, folder) for path in operands(args)) else ""
+    root = _root(operands(args), folder)
+    return f"rm -rf {root}" if root else ""
 
 
 def _mv(command: Command, folder: str) -> str:
@@ -68,7 +74,8 @@ def _mv(command: Command, folder: str) -> str:
     if any(is_disk(path) for path in paths[-1:]):
         return f"mv … {paths[-1]}"
     sources = paths if has_option(command.argv[1:], "t", "--target-directory") else paths[:-1]
-    return "mv /" if any(is_system_root(path, folder) for path in sources) else ""
+    root = _root(sources, folder)
+    return f"mv {root}" if root else ""
 
 
 def _copy(command: Command, _folder: str) -> str:
@@ -81,7 +88,8 @@ def _permissions(command: Command, folder: str) -> str:
     args = command.argv[1:]
     paths = operands(args)[1:]
     if has_option(args, "R", "--recursive"):
-        return f"{command.name} -R /" if any(is_system_root(path, folder) for path in paths) else ""
+        root = _root(paths, folder)
+        return f"{command.name} -R {root}" if root else ""
     return f"{command.name} /" if "/" in paths else ""
 
 
@@ -92,7 +100,8 @@ def _find(command: Command, folder: str) -> str:
         inner.name in tables().danger["removers"] for run in command.runs for inner in run.walk()
     )
     starts = args[:first] or (".",)
-    return "find / -delete" if removes and any(is_system_root(path, folder) for path in starts) else ""
+    root = _root(starts, folder) if removes else ""
+    return f"find {root} -delete" if root else ""
 
 
 def _start_points(args: tuple[str, ...]) -> tuple[str, ...]:
@@ -108,7 +117,8 @@ def _start_points(args: tuple[str, ...]) -> tuple[str, ...]:
 def _rsync(command: Command, folder: str) -> str:
     args = command.argv[1:]
     removes = any(word.startswith(("--del", "--remove-source")) for word in args)
-    return "rsync --delete /" if removes and any(is_system_root(path, folder) for path in operands(args)) else ""
+    root = _root(operands(args), folder) if removes else ""
+    return f"rsync --delete {root}" if root else ""
 
 
 def _dd(command: Command, _folder: str) -> str:
@@ -186,9 +196,8 @@ def code_hazard(code: str) -> str:
     """What a program text in another language plainly does: wipe a root, or fork without end. Else empty."""
     if _FORKS.search(code[:MAX_CODE]):
         return "fork bomb"
-    if any(is_system_root(match[1]) for match in _WIPES.finditer(code)):
-        return "rm -rf /"
-    return ""
+    root = _root((match[1] for match in _WIPES.finditer(code)), "")
+    return f"rm -rf {root}" if root else ""
 
 
 def shell_texts(code: str) -> list[str]:

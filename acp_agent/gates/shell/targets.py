@@ -29,24 +29,31 @@ def is_socket(path: str) -> bool:
 
 
 def is_system_root(path: str, folder: str = "") -> bool:
-    """Whether wiping a path wipes the system or a home: `/`, `/*`, `//etc/.`, `~`, `/home/anyone`, `/e*c`.
+    """Return whether wiping a path wipes the system or a home: see `system_root`."""
+    return bool(system_root(path, folder))
 
-    `folder` is where a relative path starts, when that is known.
+
+def system_root(path: str, folder: str = "") -> str:
+    """Return what is wiped with a path: `~` for a home, a folder of the system, `/`; empty for nothing of the kind.
+
+    `/`, `/*`, `//etc/.`, `~`, `/home/anyone` and `/e*c` are all found. `folder` is where a relative path starts, when
+    that is known.
     """
     if not path.startswith(("/", "~")):
         if not folder:
-            return False
+            return ""
         path = posixpath.join(folder, path)
     if path.startswith("~"):
         home, _, rest = path.partition("/")
         inside = [part for part in rest.split("/") if part not in ("", ".")]
-        return bool(_HOME_ITSELF.fullmatch(home)) and all(_EVERYTHING.fullmatch(part) for part in inside)
+        return "~" if _HOME_ITSELF.fullmatch(home) and all(_EVERYTHING.fullmatch(part) for part in inside) else ""
     parts = [part for part in _collapsed(path).split("/") if part]
     while parts and _EVERYTHING.fullmatch(parts[-1]):
         parts.pop()
     if len(parts) == 2 and parts[0] in _HOMES:
-        return True
-    return any(_same(parts, known.split("/")[1:] if known != "/" else []) for known in tables().danger["system"])
+        return "~"
+    roots = sorted(tables().danger["system"])  # "/" first, which a pattern such as `/*` means as well
+    return next((root for root in roots if _same(parts, root.split("/")[1:] if root != "/" else [])), "")
 
 
 def _same(parts: list[str], known: list[str]) -> bool:
