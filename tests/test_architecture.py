@@ -242,6 +242,7 @@ OPENS = {
     "execution/process_table.py": "/proc",
     "execution/script_folder.py": "our own temporary folder",
     "execution/workspace_files.py": "looks for links and folders that a command may meet; opens no file",
+    "execution/secrets_below.py": "where names of a command lead and what a folder holds, for a question: names only",
     "execution/shell_names.py": "names a pattern of a command may mean; opens no file",
     "execution/read_policy.py": "folders of the configuration",
     "core/process_limits.py": "/dev/null, to see whether anything can be opened",

@@ -122,7 +122,7 @@ def _of_subjects(loaded: Loaded, ground: Ground) -> dict[Place, Link]:
     return {
         Place.BLOCKLIST: partial(BlocklistGate, policy=blocklist_policy(tools.shell)),
         Place.VERIFIERS: partial(
-            VerifierGate, verifiers=verifiers(tools.verifiers, resolve, ground.urls), expand=expand
+            VerifierGate, verifiers=verifiers(tools.verifiers, resolve, ground.shell, ground.urls), expand=expand
         ),
         Place.SANDBOX: partial(
             SandboxGate,

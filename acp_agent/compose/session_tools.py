@@ -183,6 +183,7 @@ class SessionTools:
             overflow_chars=min(ToolLimits().overflow_chars, tools.overflow.threshold * 4 // 5),
             diagnostics=tools.diagnostics.max_diagnostics,
             checker_seconds=tools.diagnostics.timeout,
+            guards_secrets=tools.verifiers.firewall,
         )
         if not tools.enabled:
             return ()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from acp_agent.core.secret_files import Secrecy
 from acp_agent.core.types import Access
 
 # ---------------------------------------------------------------------------------------- files
@@ -75,6 +76,7 @@ class GrepQuery:
     file_type    a language or format such as "py" or "rust": only its files
     files_only   only which files match: one match a file, its first
     limit        most matching lines, or files
+    secrets      the most secret files that are searched below a folder; a file that is the path itself always is
     """
 
     pattern: str
@@ -85,6 +87,7 @@ class GrepQuery:
     glob: str | None = None
     file_type: str | None = None
     files_only: bool = False
+    secrets: Secrecy = Secrecy.SEALED
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ class GrepMatches:
 
     too_large    files that were passed over because they have more than `size_limit` bytes, absolute and in order
     size_limit   0 when there is none
+    secrets      files that were passed over because they are more secret than was asked for, absolute and in order
     stopped      absolute; where the time was over: nothing from there on, in path order, was searched to its end
     """
 
@@ -111,6 +115,7 @@ class GrepMatches:
     too_large: tuple[str, ...] = ()
     size_limit: int = 0
     stopped: str | None = None
+    secrets: tuple[str, ...] = ()
 
 
 class TextFiles(Protocol):

@@ -275,11 +275,13 @@ class Allow:
 class Ask:
     """A gate wants the user's word; `reason` is shown in the question.
 
-    firm   whether only the user themselves can answer: full-auto does not, so the call is refused there
+    firm      whether only the user themselves can answer: full-auto does not, so the call is refused there
+    by_name   whether a rule without a wildcard that allows this very call answers it: such a rule names the subject
     """
 
     reason: str
     firm: bool = False
+    by_name: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from subprocess import DEVNULL
 
 import anyio
+from anyio import to_thread
 
+from acp_agent.core.secret_files import Secrecy, secrecy
 from acp_agent.execution.roots import Place
 
 _MOST_TOLD = 32 * 1024 * 1024  # bytes of paths; with so many files a walk finds enough matches soon
@@ -59,16 +61,18 @@ class Bounds:
     skipped       directories of these names
     outer_rules   what the root's own .gitignore names, when a directory below it is searched
     hidden        whether to look at hidden names
+    secrets       more secret files are told whether or not they match, which nobody may learn
     """
 
     largest: int
     skipped: frozenset[str]
     outer_rules: bool
     hidden: bool
+    secrets: Secrecy = Secrecy.SEALED
 
 
 async def scout(program: str, place: Place, pattern: str, bounds: Bounds, *, case_sensitive: bool) -> list[str] | None:
-    """Files below `place` that match, and those too large to be searched; relative to the root, in no order.
+    """Files below `place` that match, are too large to be searched or too secret; relative to the root, in no order.
 
     `pattern` is one of ripgrep's own. None when it cannot tell: it failed, or there are too many files to keep.
     """
@@ -86,7 +90,15 @@ async def scout(program: str, place: Place, pattern: str, bounds: Bounds, *, cas
         return None
     # Asking twice is cheaper than asking for the size of each.
     paths = (_relative(name) for name in matching | (every - searched))
-    return [path for path in paths if path is not None]
+    secrets = await to_thread.run_sync(_secrets, every, place, bounds.secrets)
+    return [path for path in dict.fromkeys((*paths, *secrets)) if path is not None]
+
+
+def _secrets(names: set[bytes], place: Place, limit: Secrecy) -> list[str]:
+    if limit is Secrecy.SEALED:
+        return []
+    paths = (path for name in names if (path := _relative(name)) is not None)
+    return [path for path in paths if secrecy(place.root.absolute(path)) > limit]
 
 
 async def _told(command: list[str], place: Place) -> set[bytes] | None:

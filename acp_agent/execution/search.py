@@ -4,7 +4,7 @@ Patterns are RE2's on every machine, and every file is opened and searched here:
 which files are worth it. What is left out of a directory: hidden and ignored entries, the folders of `SKIPPED`,
 links, binary and very large files, and whatever may not or cannot be read. A path that is named is searched even
 when it would be left out, and so is a hidden or skipped name that the glob names; a file that is named has any size
-and is asked for neither glob nor type. Files left out for their size are told.
+and is asked for neither glob nor type. Files left out for their size or as secrets are told.
 """
 
 import os
@@ -17,6 +17,7 @@ from anyio.from_thread import check_cancelled
 
 from acp_agent.core.backends import EntryKind, GrepMatch, GrepMatches, GrepQuery
 from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.secret_files import secrecy
 from acp_agent.core.types import Access
 from acp_agent.execution.file_types import file_type
 from acp_agent.execution.glob import REPOSITORIES, FileGlob
@@ -97,6 +98,7 @@ class _Choice:
         self.place = place
         self._roots = roots
         self._time = time
+        self._secrets = query.secrets
         self._rules = IgnoreRules(place.root, place.relative, time)
         self._glob = None if query.glob is None else FileGlob(query.glob)
         self._type = None if query.file_type is None else file_type(query.file_type)
@@ -107,7 +109,7 @@ class _Choice:
         """What ripgrep need not look at."""
         hidden = self._glob is not None and self._glob.hidden
         skipped = {name for name in SKIPPED | (REPOSITORIES if hidden else frozenset[str]()) if not self._named(name)}
-        return Bounds(largest, frozenset(skipped), self._rules.outer_file, hidden)
+        return Bounds(largest, frozenset(skipped), self._rules.outer_file, hidden, self._secrets)
 
     def walked(self) -> Iterator[str]:
         """Every file there is to search, in order."""
@@ -179,6 +181,8 @@ class _Search:
         self._limit = query.limit
         self._largest = largest
         self._too_large: list[str] = []
+        self._secrecy = query.secrets
+        self._secrets: list[str] = []
         self._time = time
 
     def named_file(self) -> GrepMatches:
@@ -207,17 +211,21 @@ class _Search:
 
     def _told(self, matches: tuple[GrepMatch, ...], *, more: bool) -> GrepMatches:
         stopped = None if more else self._time.stopped
-        return GrepMatches(matches, more, tuple(self._too_large), self._largest, stopped)
+        return GrepMatches(matches, more, tuple(self._too_large), self._largest, stopped, tuple(self._secrets))
 
     def _file_lines(self, path: str) -> list[GrepMatch]:
         check_cancelled()
+        absolute = self._place.root.absolute(path)
+        if secrecy(absolute) > self._secrecy:
+            self._secrets.append(absolute)
+            return []
         try:
             fd = self._place.root.open_regular(path)
         except OSError:
             return []
         try:
             if os.fstat(fd).st_size > self._largest:
-                self._too_large.append(self._place.root.absolute(path))
+                self._too_large.append(absolute)
                 return []
             return self._lines(fd, path, path)
         except (OSError, ToolError):

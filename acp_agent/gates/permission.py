@@ -43,6 +43,7 @@ from acp_agent.gates.settlement import (
     command_question,
     denied_by,
     digest_of,
+    is_answered,
     is_edit,
     is_housekeeping,
     on_record,
@@ -199,7 +200,8 @@ class PermissionGate(Gate):
         if judgement.action is Action.DENY or exact is False or whole is False:
             return Settlement(Deny(_USER_DENIED))
         approved = self._free(invocation) or on_record(exact)
-        if approved is None and judgement.action is Action.ALLOW and not invocation.asks:
+        answered = is_answered(invocation.asks, rules, lambda named: judge(text, named, lambda _: None).action)
+        if approved is None and judgement.action is Action.ALLOW and answered:
             by_rules = True not in answers or judge(text, rules, lambda _: None).action is Action.ALLOW
             approved = Approved(ApprovedBy.POLICY if by_rules else ApprovedBy.ALWAYS)
         return Settlement(approved) if approved else command_question(invocation, judgement, digest)
@@ -238,7 +240,7 @@ class PermissionGate(Gate):
         deletes = any(isinstance(each, PathSubject) and each.access is Access.DELETE for each in invocation.subjects)
         if deletes:
             stored = None  # yes to one deletion is no yes to the next; a stored no has ended the call above
-        if approved is None and not self._asks(invocation, action, stored=stored, ruled=bool(rules)):
+        if approved is None and not self._asks(invocation, action, stored=stored, rules=rules):
             approved = on_record(stored, action=action) or Approved(ApprovedBy.AUTO)
         return Settlement(approved) if approved else tool_question(invocation, digest, whole, deletes=deletes)
 
@@ -264,14 +266,17 @@ class PermissionGate(Gate):
 
         return denied_by(tool, rules, bisect_left(range(len(rules)), True, key=denied) - 1)
 
-    def _asks(self, invocation: Invocation, action: Action | None, *, stored: bool | None, ruled: bool) -> bool:
-        """`ruled`: there are rules for the tool. A tool that only reads asks where it has some and none matches."""
-        if invocation.asks or action is Action.ASK:
+    def _asks(
+        self, invocation: Invocation, action: Action | None, *, stored: bool | None, rules: tuple[Rule, ...]
+    ) -> bool:
+        """`rules`: those for the tool. A tool that only reads asks where it has some and none matches."""
+        named = is_answered(invocation.asks, rules, lambda exact: rule_action(invocation, exact, self._resolve))
+        if not named or action is Action.ASK:
             return True
         if action is Action.ALLOW or stored:
             return False
         if not invocation.spec.mutates:
-            return ruled
+            return bool(rules)
         return self._conduct.auto_approve is not AutoApprove.AUTO_EDIT or not is_edit(invocation)
 
     def _free(self, invocation: Invocation) -> Approved | None:

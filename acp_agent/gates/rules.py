@@ -87,6 +87,11 @@ class Rule:
         return self.matches_command(call.text) or (self.loose is not None and self.loose.matches(call))
 
     @property
+    def is_exact(self) -> bool:
+        """Whether the rule has no wildcard: it names one text."""
+        return not any(char in self.pattern for char in "*?[\\")
+
+    @property
     def everything(self) -> bool:
         """Whether the rule matches whatever the tool is given."""
         return self.pattern == "*"
@@ -148,6 +153,11 @@ def _by_spelling(rules: Mapping[str, tuple[Rule, ...]], prefix: str, rest: str) 
         for name, given in rules.items()
         if name.lower().startswith(prefix) and fnmatchcase(prefix + rest, name.lower())
     ]
+
+
+def without_wildcards(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    """Return the rules without those that allow by a wildcard."""
+    return tuple(rule for rule in rules if rule.is_exact or rule.action is not Action.ALLOW)
 
 
 def denied_outright(rules: tuple[Rule, ...]) -> bool:

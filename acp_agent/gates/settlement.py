@@ -1,5 +1,6 @@
 """What is to be done about a call, and what the user is asked when he decides (requirements A20, S3)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from acp_agent.gates.grants import Grant, GrantKind
 from acp_agent.gates.judgement import Judgement
 from acp_agent.gates.program_table import program_table
 from acp_agent.gates.programs import Programs
-from acp_agent.gates.rules import Action, Rule
+from acp_agent.gates.rules import Action, Rule, without_wildcards
 from acp_agent.gates.site import host_of
 
 _UNASKED = "full-auto does not ask, so it is refused; at another approval level the user would be asked"
@@ -114,6 +115,16 @@ def on_record(*answers: bool | None, action: Action | None = None) -> Approved |
     if action is Action.ALLOW:
         return Approved(ApprovedBy.POLICY)
     return Approved(ApprovedBy.ALWAYS) if True in answers else None
+
+
+def is_answered(
+    asks: tuple[Ask, ...], rules: tuple[Rule, ...], decide: Callable[[tuple[Rule, ...]], Action | None]
+) -> bool:
+    """Return whether the questions of other gates need no answer: there are none, or a rule names their subject.
+
+    decide   what rules say of the call
+    """
+    return not asks or (all(ask.by_name for ask in asks) and decide(without_wildcards(rules)) is Action.ALLOW)
 
 
 def ours(invocation: Invocation) -> str:

@@ -1,10 +1,13 @@
 """find_path: files and folders by glob (requirements T4.17, A22.5)."""
 
+import posixpath
+from collections.abc import Callable
 from typing import Annotated
 
 from pydantic import Field
 
 from acp_agent.core.ports import ToolContext
+from acp_agent.core.secret_files import Secrecy, secrecy
 from acp_agent.core.types import Access, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.tools.lines import relative
 from acp_agent.tools.params import WHOLE, Name, Params
@@ -32,8 +35,9 @@ class FindPath(Tool[FindPathParams]):
     cacheable = True
     params = FindPathParams
 
-    def __init__(self, *, max_results: int, kind: ToolKind = ToolKind.OTHER) -> None:
+    def __init__(self, *, max_results: int, kind: ToolKind = ToolKind.OTHER, guards_secrets: bool = True) -> None:
         self._max_results = max_results
+        self._guards_secrets = guards_secrets
         self.kind = kind
 
     def subjects(self, params: FindPathParams) -> tuple[Subject, ...]:
@@ -45,12 +49,23 @@ class FindPath(Tool[FindPathParams]):
         limit = params.max_results or self._max_results
         found = await context.files.find(params.path, f"**/{pattern}" if bare else pattern, limit)
         base = context.files.resolve(".", Access.LIST)
-        lines = [visible(relative(path, base)) for path in found.paths]
+        closed = self._closed_folder(context.files.resolve(params.path, Access.LIST))
+        shown = [path for path in found.paths if not closed(path)]
+        lines = [visible(relative(path, base)) for path in shown]
         if not lines:
             lines.append(f"No files matching: {params.pattern}{', at any depth' if bare else ''}")
+        left_out = len(found.paths) - len(shown)
+        if left_out:
+            entries = "1 entry" if left_out == 1 else f"{left_out} entries"
+            lines.append(f"({entries} of folders that hold secrets not shown; give the folder as path to be asked)")
         if found.more:
             lines.append(f"... and more results (showing first {len(found.paths)})")
         if found.stopped is not None:
             where = visible(relative(found.stopped, base))
             lines.append(f"(time ran out at {where}: what comes after it was not searched; give a smaller path)")
         return ToolResult("\n".join(lines))
+
+    def _closed_folder(self, base: str) -> Callable[[str], bool]:
+        """Return whether a path lies in a folder that may be listed only when the call names it."""
+        allowed = secrecy(base) if self._guards_secrets else Secrecy.SEALED
+        return lambda path: secrecy(posixpath.dirname(path)) > allowed

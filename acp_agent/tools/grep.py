@@ -1,5 +1,6 @@
 """grep: lines of files that match a regular expression (requirements T4.15)."""
 
+import posixpath
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated
@@ -8,6 +9,7 @@ from pydantic import Field
 
 from acp_agent.core.backends import GrepMatch, GrepMatches, GrepQuery
 from acp_agent.core.ports import ToolContext
+from acp_agent.core.secret_files import Secrecy, secrecy
 from acp_agent.core.types import Access, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.tools.lines import cut, relative
 from acp_agent.tools.params import WHOLE, Name, Params
@@ -44,13 +46,16 @@ class Grep(Tool[GrepParams]):
     cacheable = True
     params = GrepParams
 
-    def __init__(self, *, max_matches: int, max_line_chars: int) -> None:
+    def __init__(self, *, max_matches: int, max_line_chars: int, guards_secrets: bool = True) -> None:
         self._max_matches = max_matches
         self._max_line_chars = max_line_chars
+        self._guards_secrets = guards_secrets
 
     def subjects(self, params: GrepParams) -> tuple[Subject, ...]:
         # The file system asks for each file it reads, and again for a path that is one.
-        return (PathSubject(params.path, Access.LIST),)
+        searched = PathSubject(params.path, Access.LIST)
+        wanted = _below(params)
+        return (searched, PathSubject(wanted, Access.LIST)) if secrecy(wanted) > secrecy(params.path) else (searched,)
 
     async def run(self, params: GrepParams, context: ToolContext) -> ToolResult:
         glob = params.glob and pattern_below(params.glob, params.path, context, key="glob")
@@ -63,6 +68,7 @@ class Grep(Tool[GrepParams]):
             glob=glob,
             file_type=params.file_type,
             files_only=params.files_only,
+            secrets=self._secrets(params, context),
         )
         found = await context.files.grep(query)
         base = context.files.resolve(".", Access.LIST)
@@ -73,6 +79,13 @@ class Grep(Tool[GrepParams]):
         else:
             lines = self._lines(found, base, gaps=params.context > 0)
         return ToolResult("\n".join((*lines, *_left_out(found, base))))
+
+    def _secrets(self, params: GrepParams, context: ToolContext) -> Secrecy:
+        """Return how secret the files are that the call may search: those it names the gates have let pass."""
+        if not self._guards_secrets:
+            return Secrecy.SEALED
+        named = (params.path, context.files.resolve(params.path, Access.LIST), _below(params))
+        return Secrecy.GUARDED if any(map(secrecy, named)) else Secrecy.OPEN
 
     def _lines(self, found: GrepMatches, base: str, *, gaps: bool) -> Iterator[str]:
         yield self._line(found.matches[0], base)
@@ -97,6 +110,12 @@ class Grep(Tool[GrepParams]):
             yield "(1 file matches)" if count == 1 else f"({count} files match)"
 
 
+def _below(params: GrepParams) -> str:
+    """Return the files the glob names, as one path; without a glob, the path that is searched."""
+    glob = params.glob or ""
+    return params.path if not glob or glob.startswith("!") else posixpath.join(params.path, glob)
+
+
 def _left_out(found: GrepMatches, base: str) -> Iterator[str]:
     """What was not searched although it was asked for."""
     count = len(found.too_large)
@@ -107,6 +126,13 @@ def _left_out(found: GrepMatches, base: str) -> Iterator[str]:
         subject, name = ("1 file", "name it") if count == 1 else (f"{count} files", "name one")
         verb = "was" if count == 1 else "were"
         yield f"({subject} over {size} {verb} not searched: {', '.join(names)}; {name} as path to search it)"
+    count = len(found.secrets)
+    if count:
+        names = [visible(relative(path, base)) for path in found.secrets[:_MOST_NAMED]]
+        names += ["..."] if count > _MOST_NAMED else []
+        subject, name = ("1 file", "name it") if count == 1 else (f"{count} files", "name one")
+        verb = "was" if count == 1 else "were"
+        yield f"({subject} that may hold secrets {verb} not searched: {', '.join(names)}; {name} as path to be asked)"
     if found.stopped is not None:
         where = visible(relative(found.stopped, base))
         yield f"(time ran out at {where}: it and what comes after it were not searched to the end; give a smaller path)"

@@ -42,6 +42,7 @@ class ToolLimits(NamedTuple):
     overflow_chars              characters of one page of read_overflow, which must not overflow itself
     diagnostics                 problems diagnostics shows when the model names no number
     checker_seconds             seconds each of its checkers may take
+    guards_secrets              whether a search leaves out files that may hold secrets unless the call names them
     """
 
     command_seconds: float = 600
@@ -54,6 +55,7 @@ class ToolLimits(NamedTuple):
     overflow_chars: int = 20_000
     diagnostics: int = 50
     checker_seconds: float = 120
+    guards_secrets: bool = True
 
 
 _DEFAULTS = ToolLimits()
@@ -82,8 +84,12 @@ def default_tools(
         Write(max_bytes=limits.write_bytes),
         Edit(max_bytes=limits.write_bytes),
         ListDirectory(kind=kind(ToolKind.SEARCH)),
-        FindPath(max_results=limits.found_paths, kind=kind(ToolKind.SEARCH)),
-        Grep(max_matches=limits.grep_matches, max_line_chars=limits.match_chars),
+        FindPath(max_results=limits.found_paths, kind=kind(ToolKind.SEARCH), guards_secrets=limits.guards_secrets),
+        Grep(
+            max_matches=limits.grep_matches,
+            max_line_chars=limits.match_chars,
+            guards_secrets=limits.guards_secrets,
+        ),
         CreateDirectory(kind=kind(ToolKind.EDIT)),
         DeletePath(kind=kind(ToolKind.DELETE)),
         MovePath(kind=kind(ToolKind.MOVE)),

@@ -11,6 +11,7 @@ import pytest
 
 from acp_agent.core.backends import Copied, Deleted, EntryKind, FileSystem, FoundPaths, GrepQuery, Lines
 from acp_agent.core.errors import AgentError, BackendUnavailable, Refused, ToolError, ToolErrorCategory
+from acp_agent.core.secret_files import Secrecy
 from acp_agent.core.types import Access
 from acp_agent.execution.composite import CompositeFileSystem
 from acp_agent.execution.local_files import LocalFileSystem
@@ -355,6 +356,19 @@ async def test_matches_are_cut_at_the_limit(tree: Tree):
         ("b.txt", 1),
     ]
     assert not (await tree.files.grep(GrepQuery("x", ".", limit=10))).more
+
+
+async def test_files_more_secret_than_asked_for_are_not_searched_and_told_whether_they_match_or_not(tree: Tree):
+    for path in ("a.txt", "conf/secrets.json", "k.pem", "empty.key", ".ssh/id_rsa"):
+        tree.put(path, b"" if path == "empty.key" else b"x\n")
+    result = await tree.files.grep(GrepQuery("x", ".", secrets=Secrecy.OPEN))
+    assert [tree.relative(match.path) for match in result.matches] == ["a.txt"]
+    assert [tree.relative(path) for path in result.secrets] == ["conf/secrets.json", "empty.key", "k.pem"]
+    result = await tree.files.grep(GrepQuery("x", ".", secrets=Secrecy.GUARDED))
+    assert [tree.relative(match.path) for match in result.matches] == ["a.txt", "conf/secrets.json", "k.pem"]
+    result = await tree.files.grep(GrepQuery("x", ".", glob="**/.ssh/*", secrets=Secrecy.GUARDED))
+    assert (result.matches, [tree.relative(path) for path in result.secrets]) == ((), [".ssh/id_rsa"])
+    assert await hits(tree, "x", "k.pem", secrets=Secrecy.OPEN) == [("k.pem", 1, "x")]
 
 
 async def around(tree: Tree, context: int, limit: int = 100) -> tuple[list[tuple[str, int, bool]], bool]:

@@ -23,6 +23,7 @@ from acp_agent.core.backends import (
     Lines,
 )
 from acp_agent.core.errors import AgentError, Refused, ToolError, ToolErrorCategory
+from acp_agent.core.secret_files import secrecy
 from acp_agent.core.types import Access
 from acp_agent.execution.file_types import file_type
 from acp_agent.execution.text_files import stretch
@@ -210,8 +211,11 @@ class MemoryFileSystem:
             pattern = re2.compile(query.pattern, options)
         except re2.error as error:
             raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"pattern {query.pattern!r}: {error}") from None
-        matches, left = list[GrepMatch](), query.limit
+        matches, secrets, left = list[GrepMatch](), list[str](), query.limit
         for file, lines in self._searched(query, resolved):
+            if file != resolved and secrecy(file) > query.secrets:
+                secrets.append(file)
+                continue
             hits = [at for at, line in enumerate(lines) if pattern.search(line)][: 1 if query.files_only else None]
             context = 0 if query.files_only else query.context
             wanted = hits[:left]
@@ -220,7 +224,7 @@ class MemoryFileSystem:
             left -= len(wanted)
             if len(hits) > len(wanted):
                 return GrepMatches(tuple(matches), more=True)
-        return GrepMatches(tuple(matches), more=False)
+        return GrepMatches(tuple(matches), more=False, secrets=tuple(secrets))
 
     # ------------------------------------------------------------------------------ inside
 

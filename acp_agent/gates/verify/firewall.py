@@ -6,16 +6,18 @@ really are, so that no link hides one. A command is judged by the words that may
 program shows nothing of its files (`ls -l .env`, `ssh -i key.pem`). Like every list of names it is a tripwire.
 """
 
+import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import assert_never
 
 from acp_agent.core.errors import Refused, ToolError
+from acp_agent.core.secret_files import Secrecy, secrecy
 from acp_agent.core.types import Access, Allow, Ask, Deny, PathSubject, Verdict
 from acp_agent.gates.command import Command
-from acp_agent.gates.command_paths import MAX_WORDS, Folders, path_words
-from acp_agent.gates.verify.secret_files import Secrecy, secrecy
+from acp_agent.gates.command_paths import MAX_WORDS, URL, Folders, path_words
+from acp_agent.gates.verify.folder_readers import reading
 from acp_agent.gates.verify.verifier import Verifier
 
 Resolve = Callable[[str, Access], str]
@@ -23,48 +25,94 @@ Resolve = Callable[[str, Access], str]
 
 _LOOKERS = ("ls", "stat", "file", "du", "chmod", "chown", "mkdir", "touch", "basename", "dirname", "realpath")
 _QUIET = frozenset((*_LOOKERS, "ssh", "ssh-add", "ssh-keygen", "ssh-copy-id"))
-_ENV_FILE = "--env-file"
+_UNSHOWN_OPTIONS = ("--env-file", "--exclude")
+_GLOB_OPTIONS = ("-g", "--glob", "--iglob")
 _KEY_USERS = ("scp", "sftp")
 _SEARCHERS = frozenset(("grep", "egrep", "fgrep", "rg", "ag", "ack", "sed", "awk", "gawk", "jq"))
+_MOST_FOLDERS = 50
 _SECRET_VARIABLE = re.compile(
     r"\$\{?((?:AWS|ACP_AGENT)_\w+|\w*(?:SECRET|TOKEN|PASSWORD|PASSWD|API_KEY|ACCESS_KEY|PRIVATE_KEY)\w*)"
 )
 
 
-class Firewall(Verifier):
-    """Keeps secrets where they are.
+Real = Callable[[str], str]
+"""Where a path of a command leads, seen from the session's folder; absolute. The path itself where no link is met."""
 
-    resolve   where a path really leads
+Below = Callable[[str, bool], Sequence[str]]
+"""The files that may hold secrets below a folder, relative to it; with True, without those .gitignore names."""
+
+
+def _as_written(path: str) -> str:
+    return path
+
+
+def _unlisted(folder: str, ignores: bool) -> Sequence[str]:  # noqa: FBT001 - as Below says
+    del folder, ignores
+    return ()
+
+
+class Firewall(Verifier):
+    """Keeps secrets where they are, by the file that is meant, whichever tool or command names it.
+
+    resolve   where a path of a tool really leads
+    real      where a path of a command does
+    below     which secrets a command finds that reads a folder
     """
 
     name = "firewall"
 
-    def __init__(self, resolve: Resolve) -> None:
+    def __init__(self, resolve: Resolve, real: Real = _as_written, below: Below = _unlisted) -> None:
         self._resolve = resolve
+        self._real = real
+        self._below = below
 
     def path(self, subject: PathSubject) -> Verdict:
         try:
             real = self._resolve(subject.path, subject.access)
         except (Refused, ToolError):
             real = subject.path
-        return _verdict(subject.path, max(secrecy(subject.path), secrecy(real)))
+        spelled = secrecy(subject.path)
+        level = max(spelled, secrecy(real))
+        return _verdict(subject.path, level, is_named=spelled is level)
 
     def command(self, command: Command, folders: Folders) -> Verdict:
         words = dict.fromkeys(islice(_file_words(command), MAX_WORDS + 1))
         judged = len(words) * len(folders.possible)
         handled = _handled(command)
-        worst, level = "", Secrecy.OPEN
+        worst, level, is_named = "", Secrecy.OPEN, False
         for word in words:
             matches = folders.matches(word, command) if judged <= MAX_WORDS else None
             judged += len(matches or ())
             if matches is None or judged > MAX_WORDS:
                 return Ask(f"names more than {MAX_WORDS} files", firm=True)
-            found, path = max((secrecy(place), place) for place in (*folders.places(word), *matches))
+            places = (*folders.places(word), *matches)
+            spelled = max(secrecy(part) for place in places for part in (place, *_parts(place)))
+            found, path = max((self._secrecy(place), place) for place in places)
+            found = max(found, spelled)
             if found and (handled is None or word in handled):
-                found = Secrecy(found - 1)
+                found, spelled = Secrecy(found - 1), Secrecy(max(spelled - 1, 0))
             if found > level:
                 worst, level = path if path in matches else word, found
-        return _verdict(worst, level) if level else _variable(command)
+                is_named = spelled is found and word not in command.patterns
+        if level:
+            return _verdict(worst, level, is_named=is_named)
+        return self._read_below(command, folders) or _variable(command)
+
+    def _secrecy(self, place: str) -> Secrecy:
+        """How the file is kept that a place leads to; the place itself where it is no link."""
+        return max(secrecy(place), secrecy(self._real(place)))
+
+    def _read_below(self, command: Command, folders: Folders) -> Verdict | None:
+        read = reading(command)
+        if read is None:
+            return None
+        for folder in islice(dict.fromkeys(read.folders), _MOST_FOLDERS):
+            for place in folders.places(folder):
+                found = next(filter(read.shows, self._below(place, read.ignores)), None)
+                if found is not None:
+                    where = posixpath.normpath(posixpath.join(place, found))
+                    return Ask(f"may show secrets: {where}, which it reads with its folder", firm=True)
+        return None
 
 
 def _handled(command: Command) -> frozenset[str] | None:
@@ -74,7 +122,9 @@ def _handled(command: Command) -> frozenset[str] | None:
     return frozenset(
         option.partition("=")[2] or value
         for option, value in pairwise((*command.own, ""))
-        if option.startswith(_ENV_FILE) or (option == "-i" and command.name in _KEY_USERS)
+        if option.startswith(_UNSHOWN_OPTIONS)
+        or (option == "-i" and command.name in _KEY_USERS)
+        or (option in _GLOB_OPTIONS and value.startswith("!"))
     )
 
 
@@ -93,12 +143,18 @@ def _variable(command: Command) -> Verdict:
     return Ask(f"may show a secret: ${found[1]}", firm=True) if found else Allow()
 
 
-def _verdict(path: str, level: Secrecy) -> Verdict:
+def _parts(word: str) -> tuple[str, ...]:
+    """Return what stands between the colons of a word: `HEAD:id_rsa`, `~/.ssh:/root/.ssh:ro`, `host:.env`."""
+    return tuple(part for part in word.split(":") if part) if ":" in word and not URL.match(word) else ()
+
+
+def _verdict(path: str, level: Secrecy, *, is_named: bool) -> Verdict:
+    """`is_named`: the path is the secret's own name, so that a rule with this very text means it."""
     match level:
         case Secrecy.OPEN:
             return Allow()
         case Secrecy.GUARDED:
-            return Ask(f"may show secrets: {path}", firm=True)
+            return Ask(f"may show secrets: {path}", firm=True, by_name=is_named)
         case Secrecy.SEALED:
             return Deny(f"{path} holds secrets and stays closed", rule=f"firewall: {path}")
         case _:

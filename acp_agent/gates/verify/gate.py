@@ -29,7 +29,7 @@ class VerifierGate(Gate):
 
     def check(self, invocation: Invocation) -> Verdict:
         reasons: dict[str, None] = {}
-        firm = False
+        firm, by_name = False, True
         for subject in invocation.subjects if self._verifiers else ():
             for verdict in self._verdicts(subject):
                 match verdict:
@@ -37,12 +37,12 @@ class VerifierGate(Gate):
                         return verdict
                     case Ask(reason):
                         reasons[reason] = None
-                        firm = firm or verdict.firm
+                        firm, by_name = firm or verdict.firm, by_name and verdict.by_name
                     case Allow():
                         continue
                     case _:
                         assert_never(verdict)
-        return Ask(_listed([*reasons]), firm) if reasons else Allow()
+        return Ask(_listed([*reasons]), firm, by_name) if reasons else Allow()
 
     def _verdicts(self, subject: Subject) -> Iterator[Verdict]:
         match subject:

@@ -330,10 +330,8 @@ async def test_the_question_shows_the_arguments_and_the_words_of_the_server_with
     session.serve(definition(description="Says it.\nAlways."))
     await session.call(text="one\ntwo\u202e \x1b[2J " + "x" * 5000)
     (question,) = session.approver.questions
-    shown = "\n".join(question.reasons)
-    assert 'arguments: {"text": "one⏎two<U+202E> <U+001B>[2J xxx' in shown
-    assert 'its server says: "[server: srv] Says it.⏎Always."' in shown
-    assert max(map(len, question.reasons)) < 1500
+    assert question.text == '{"text": "one⏎two<U+202E> <U+001B>[2J ' + "x" * 5000 + '"}'
+    assert 'its server says: "[server: srv] Says it.⏎Always."' in question.reasons
 
 
 async def test_a_line_a_server_says_its_tools_and_those_that_will_ask(world):

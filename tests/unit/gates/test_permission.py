@@ -513,3 +513,48 @@ async def test_always_for_a_program_nobody_knows_covers_this_text_alone(make):
     chain = make()
     assert await chain.fate(command("unheard-of make")) == "silent"
     assert await chain.fate(command("unheard-of rm -rf src")) == "asked"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "fate"),
+    [
+        *(("cat *", text, "asked") for text in ("cat .env", "cat notes.txt", "cat x.py .env", "cat -n .env")),
+        *(("cat .env", text, "silent") for text in ("cat .env", "cat '.env'")),
+        *(("cat .env", text, "asked") for text in ("cat notes.txt", "cat .env.local", "cat .env; cat prod.env")),
+        *(("cat notes.txt", text, "asked") for text in ("cat notes.txt", "cat .env")),
+        *(("cat .en?", text, "asked") for text in ("cat .env",)),
+        *(("grep *", text, "asked") for text in ("grep -r KEY .", "grep KEY .env")),
+        *(("cat *", text, "silent") for text in ("cat src/x.py",)),
+        *(("cat .ssh/id_rsa", text, "refused") for text in ("cat .ssh/id_rsa",)),
+    ],
+)
+async def test_a_rule_covers_a_secret_only_when_it_names_it(make, root: str, pattern: str, text: str, fate: str):
+    plant_secrets(root)
+    assert await make(allow=rules(pattern, "cat x.py")).fate(command(text)) == fate
+
+
+@pytest.mark.parametrize(("pattern", "fate"), [("*", "asked"), ("**/.env", "asked"), (".env", "silent")])
+async def test_a_rule_for_a_tool_covers_a_secret_only_when_it_names_it(make, root: str, pattern: str, fate: str):
+    plant_secrets(root)
+    chain = make(allow=rules(pattern), tool="read")
+    assert await chain.fate(call("read", PathSubject(".env", Access.READ))) == fate
+    assert await chain.fate(call("read", PathSubject("notes.txt", Access.READ))) == "asked"
+
+
+@pytest.mark.parametrize(("path", "fate"), [(".env", "asked"), ("notes.txt", "asked"), (".ssh/id_rsa", "refused")])
+async def test_whatever_names_a_secret_meets_the_same_verdict(make, root: str, path: str, fate: str):
+    plant_secrets(root)
+    everything = ("cat *", "head *", "grep *", "git *", "cp *")
+    for text in ("cat {}", "head -n1 {}", "grep x {}", "git diff --no-index -- x.py {}", "cp {} y", "cat < {}"):
+        assert await make(allow=rules(*everything)).fate(command(text.format(path))) == fate, text
+    for tool, access in (("read", Access.READ), ("grep", Access.LIST), ("move_path", Access.MOVE)):
+        if path != "notes.txt" or access is not Access.MOVE:  # what is moved is the link
+            assert await make(allow=rules("*"), tool=tool).fate(call(tool, PathSubject(path, access))) == fate, tool
+
+
+def plant_secrets(root: str) -> None:
+    os.mkdir(os.path.join(root, ".ssh"))
+    for name in (".env", ".env.local", "prod.env", ".ssh/id_rsa", "src/x.py", "x.py"):
+        with open(os.path.join(root, name), "w") as file:
+            file.write("KEY=1\n")
+    os.symlink(".env", os.path.join(root, "notes.txt"))

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acp_agent.core import secret_files
 from acp_agent.core.conduct import Conduct, Mode
 from acp_agent.core.events import Event
 from acp_agent.core.ports import Invocation, ToolExecutor
+from acp_agent.core.secret_files import Secrecy, secrecy
 from acp_agent.core.types import (
     Access,
     Allow,
@@ -27,6 +29,8 @@ from acp_agent.core.types import (
     Verdict,
 )
 from acp_agent.core.wrapper import Gate
+from acp_agent.execution.roots import Roots
+from acp_agent.execution.secrets_below import real_path, secrets_below
 from acp_agent.execution.shell_names import shell_names
 from acp_agent.gates.anomaly import AnomalyDetector, AnomalyGate, Outcome
 from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy
@@ -38,7 +42,6 @@ from acp_agent.gates.verify.destructive import Destructive
 from acp_agent.gates.verify.firewall import Firewall
 from acp_agent.gates.verify.gate import VerifierGate
 from acp_agent.gates.verify.injection import MAX_URL, Injection
-from acp_agent.gates.verify.secret_files import Secrecy, secrecy
 from acp_agent.gates.verify.url_grounding import MAX_URLS, UrlGrounding, UrlMemory
 from acp_agent.gates.verify.verifier import Verifier
 from tests.unit.gates import everyday, hostile
@@ -94,6 +97,14 @@ def test_what_has_no_subject_or_an_unknown_one_passes():
 
 # ----------------------------------------------------------------------------------------- firewall
 
+PARTS = (
+    *("a", "etc", "proc", "1", "environ", "mem", "shadow", "gshadow-", "sudoers.d", "master.passwd", "passwd"),
+    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".config", "gcloud", "gh", "id_rsa", "ID_ED25519", ".netrc"),
+    *("_netrc", ".pgpass", ".my.cnf", ".npmrc", ".pypirc", ".git-credentials", ".htpasswd", "credentials"),
+    *("client_secret.json", "secrets.yml", ".env", ".envrc", ".env.x", "x.env", ".docker", "config.json", "x.pem"),
+    *("x.key", "x.p12", "x.pfx", "x.jks", "x.kdbx", "x.keystore", "x.ppk", "hosts", "config"),
+)
+
 
 @pytest.mark.parametrize(
     ("path", "level"),
@@ -120,9 +131,19 @@ def test_a_file_is_kept_by_its_name(path, level):
     assert secrecy(path) is level
 
 
+@given(st.text("./ae*[nvkypmshrdEKſ\n") | st.lists(st.sampled_from(PARTS)).map("/".join))
+def test_most_names_are_told_at_a_glance_and_none_wrongly(path):
+    if not secret_files._HINT.search(path):  # pyright: ignore[reportPrivateUsage] - what is to be proven
+        parts = [part for part in path.casefold().split("/") if part]
+        assert not parts or not secret_files._guarded(parts, absolute=True)  # pyright: ignore[reportPrivateUsage]
+        assert not parts or not secret_files._sealed(parts, absolute=True)  # pyright: ignore[reportPrivateUsage]
+
+
 @pytest.mark.parametrize("access", Access)
 def test_a_secret_file_is_asked_about_and_a_key_refused_whatever_is_done_to_it(access):
-    assert gate().check(call("read", PathSubject(".env", access))) == Ask("may show secrets: .env", firm=True)
+    assert gate().check(call("read", PathSubject(".env", access))) == Ask(
+        "may show secrets: .env", firm=True, by_name=True
+    )
     denial = gate().check(call("read", PathSubject(".ssh/id_rsa", access)))
     assert isinstance(denial, Deny)
     assert denial.rule == "firewall: .ssh/id_rsa"
@@ -198,6 +219,132 @@ def test_a_path_that_leads_nowhere_is_judged_as_it_is_written(tmp_path):
 )
 def test_a_command_is_judged_by_the_files_it_names(text, expected):
     assert kind(gate(Firewall(unresolved)).check(command(text))) is expected
+
+
+LINKED = """
+Ask    cat notes.txt
+Ask    cat < notes.txt
+Ask    head -n1 ./notes.txt
+Ask    cat n*.txt
+Ask    cat dir/x
+Ask    cp notes.txt y
+Ask    git diff -- notes.txt
+Ask    sed p a.py notes.txt
+Ask    cd sub; cat up
+Ask    git show HEAD:id_rsa
+Ask    docker run -v $PWD/.env:/e x
+Ask    scp host:.env .
+Deny   cat key
+Deny   docker run -v ~/.ssh:/root/.ssh x
+Deny   cat folder/deploy
+Allow  cat plain.txt
+Allow  cat a.py
+Allow  ls -l notes.txt
+Allow  docker run -v .:/app x
+"""
+FOLDERS = """
+Ask    grep -r x .
+Ask    grep -rn x
+Ask    grep -nrie x
+Ask    grep --recur x
+Ask    grep -R x conf
+Ask    grep -r x -A 3
+Ask    grep -rf words.txt
+Ask    grep -r x a.py conf
+Ask    grep -d recurse x .
+Ask    egrep -r x .
+Ask    cd conf && grep -r x
+Ask    sh -c 'grep -r x .'
+Ask    grep -r --include=.env x
+Ask    rg x conf
+Ask    rg --hidden x
+Ask    rg -uu x src
+Ask    rg x -g '.e*'
+Ask    rg x -g'*env'
+Ask    rg x
+Ask    rg x ign
+Ask    rg -u x ign
+Ask    ack x
+Ask    find . -exec cat {} +
+Ask    find . -name '*.json' -exec head {} ';'
+Ask    diff -r conf src
+Ask    tar cf x.tar .
+Ask    tar -czf x conf
+Ask    zip -qr x .
+Allow  grep -rn x src
+Allow  grep -r x src a.py
+Allow  grep x a.py
+Allow  grep -c x a.py
+Allow  rg x src
+Allow  rg -t py x src
+Allow  rg x -g '*.py'
+Allow  rg x . -g '!conf/*' -g '!secrets.json'
+Allow  grep -rn --include='*.py' x .
+Allow  grep -rn x . --exclude='.env*' --exclude-dir=conf --exclude-dir=ign
+Allow  grep -rn x . --exclude .env --exclude-dir conf --exclude-dir ign
+Allow  find . -name '*.py' -exec cat {} +
+Allow  find . -name .git
+Allow  find src -exec wc {} +
+Allow  tar czf x src/a.py
+Allow  tar xf x.tar
+Allow  tar czf x src --exclude=.env
+Allow  diff -r a.py b.py
+Allow  grep -rn --color x src/a.py
+"""
+
+
+def rows(table: str) -> list[tuple[str, type]]:
+    verdicts = {"Ask": Ask, "Deny": Deny, "Allow": Allow}
+    split = (line.split(maxsplit=1) for line in table.strip().splitlines())
+    return [(text, verdicts[verdict]) for verdict, text in split]
+
+
+@pytest.mark.parametrize(("text", "expected"), rows(LINKED))
+def test_a_command_is_judged_by_the_files_its_words_lead_to(tmp_path, text, expected):
+    plant(tmp_path, ".env", "a.py", "dir/.env", "sub/a", ".ssh/deploy")
+    for link, target in (
+        *(("notes.txt", ".env"), ("dir/x", ".env"), ("sub/up", "../notes.txt"), ("key", ".ssh/deploy")),
+        *(("folder", ".ssh"), ("plain.txt", "a.py")),
+    ):
+        (tmp_path / link).symlink_to(target)
+    assert kind(seeing(tmp_path).check(command(text))) is expected
+
+
+@pytest.mark.parametrize(("text", "expected"), rows(FOLDERS))
+def test_a_command_that_reads_a_folder_is_judged_by_what_is_in_it(tmp_path, text, expected):
+    plant(tmp_path, "src/.env", "a.py", "src/a.py", "conf/secrets.json", "ign/server.key", "node_modules/x/k.pem")
+    (tmp_path / ".gitignore").write_text("ign/\n")
+    if expected is Allow:
+        (tmp_path / "src/.env").unlink()
+    assert kind(seeing(tmp_path).check(command(text))) is expected
+
+
+def test_the_question_about_a_folder_names_the_file_in_it(tmp_path):
+    plant(tmp_path, "conf/secrets.json")
+    verdict = seeing(tmp_path).check(command("grep -r x ."))
+    assert verdict == Ask("may show secrets: conf/secrets.json, which it reads with its folder", firm=True)
+
+
+def test_only_a_secret_that_is_named_can_be_meant_by_a_rule_that_names_it(tmp_path):
+    plant(tmp_path, ".env")
+    (tmp_path / "notes.txt").symlink_to(".env")
+    for text, by_name in (("cat .env", True), ("cat notes.txt", False), ("cat .e*", False), ("grep -r x .", False)):
+        verdict = seeing(tmp_path).check(command(text))
+        assert isinstance(verdict, Ask)
+        assert verdict.by_name is by_name, text
+
+
+def plant(folder, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_text("")
+
+
+def seeing(folder) -> VerifierGate:
+    """The gate over a real folder, as a session has it."""
+    roots = Roots(os.fspath(folder))
+    verifier = Firewall(roots.resolve, partial(real_path, folder=roots.cwd), partial(secrets_below, roots))
+    return VerifierGate(Recorder(), [verifier], expand=partial(shell_names, resolve=roots.resolve))
 
 
 def test_a_command_with_more_words_than_are_looked_at_is_asked_about():
@@ -403,7 +550,7 @@ def test_the_memory_is_bounded_and_forgets_the_oldest():
 
 def test_a_refusal_wins_over_questions_and_questions_become_one():
     both = call("read", PathSubject(".env", Access.READ), PathSubject("k.pem", Access.READ))
-    assert gate().check(both) == Ask("may show secrets: .env; may show secrets: k.pem", firm=True)
+    assert gate().check(both) == Ask("may show secrets: .env; may show secrets: k.pem", firm=True, by_name=True)
     sealed = call("read", PathSubject(".env", Access.READ), PathSubject("/etc/shadow", Access.READ))
     assert isinstance(gate().check(sealed), Deny)
     many = call("read", *(PathSubject(f"{number}.pem", Access.READ) for number in range(9)))

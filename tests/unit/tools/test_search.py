@@ -3,12 +3,16 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from acp_agent.core.backends import FoundPaths, GrepMatches, GrepQuery
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.ports import Invocation
 from acp_agent.core.types import Access, PathSubject, ToolKind
+from acp_agent.execution.local_files import LocalFileSystem
+from acp_agent.execution.roots import Roots
 from acp_agent.tools.list_directory import ListDirectory
 from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 from tests.fakes.memory_files import MemoryFileSystem
@@ -278,3 +282,74 @@ async def test_rich_kinds_show_listings_as_searches():
         ToolKind.SEARCH,
     )
     assert (rich["list_directory"], rich["find_path"], rich["grep"]) == (ToolKind.SEARCH,) * 3
+
+
+SECRETS = {"a.py": "KEY\n", "conf/secrets.json": "KEY\n", "k.pem": "KEY\n", ".aws/config": "KEY\n", ".env": "KEY\n"}
+
+
+class Disk:
+    """The tools over a folder on this machine."""
+
+    def __init__(self, folder: Path, limits: ToolLimits | None = None) -> None:
+        for name, text in {**SECRETS, ".ssh/id_rsa": "KEY\n"}.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text)
+        self._roots = Roots(str(folder))
+        self._bench = Workbench(tools=default_tools(limits or ToolLimits()))
+
+    async def understand(self, name: str, **arguments: object) -> Invocation:
+        return await self._bench.understand(name, **arguments)
+
+    async def run(self, name: str, **arguments: object) -> str:
+        invocation = await self.understand(name, **arguments)
+        context = self._bench.context(invocation)
+        backends = replace(context.backends, files=LocalFileSystem(self._roots))
+        return (await invocation.run(replace(context, cwd=self._roots.cwd, backends=backends))).text
+
+
+async def test_a_search_below_a_folder_passes_secrets_over_and_says_how_to_be_asked(tmp_path):
+    disk = Disk(tmp_path)
+
+    told = "(2 files that may hold secrets were not searched: conf/secrets.json, k.pem; name one as path to be asked)"
+    assert await disk.run("grep", pattern="KEY") == f"a.py:1: KEY\n{told}"
+    told = "(1 file that may hold secrets was not searched: conf/secrets.json; name it as path to be asked)"
+    assert (await disk.run("grep", pattern="nothing", glob="*.json", files_only=True)).endswith(f"\n{told}")
+    assert ":1:" not in await disk.run("grep", pattern="KEY", glob=".{env,x}", context=1)
+    assert ":1:" not in await disk.run("grep", pattern="KEY", glob="[.]env")
+
+
+@pytest.mark.parametrize(
+    ("glob", "path", "subject", "found"),
+    [
+        (".env", ".", "./.env", ".env:1: KEY"),
+        (".env*", ".", "./.env*", ".env:1: KEY"),
+        ("*.pem", ".", "./*.pem", "k.pem:1: KEY"),
+        ("**/.aws/*", ".", "./**/.aws/*", ".aws/config:1: KEY"),
+        ("*.py", ".", None, "a.py:1: KEY"),
+        ("config", ".aws", None, ".aws/config:1: KEY"),
+    ],
+)
+async def test_a_glob_that_names_secrets_is_judged_as_they_are(tmp_path, glob, path, subject, found):
+    disk = Disk(tmp_path)
+    invocation = await disk.understand("grep", pattern="KEY", glob=glob, path=path)
+
+    paths = [each.path for each in invocation.subjects if isinstance(each, PathSubject)]
+    assert paths == [path, *([] if subject is None else [subject])]
+    assert await disk.run("grep", pattern="KEY", glob=glob, path=path) == found
+
+
+async def test_without_the_firewall_nothing_is_passed_over(tmp_path):
+    disk = Disk(tmp_path, ToolLimits(guards_secrets=False))
+
+    assert "not searched" not in await disk.run("grep", pattern="KEY")
+    assert await disk.run("find_path", pattern="**/.aws/*") == ".aws/config"
+
+
+async def test_names_in_folders_that_hold_secrets_are_found_when_the_folder_is_named(tmp_path):
+    disk = Disk(tmp_path)
+
+    left_out = "(1 entry of folders that hold secrets not shown; give the folder as path to be asked)"
+    assert (await disk.run("find_path", pattern=".aws/*")).endswith(left_out)
+    assert await disk.run("find_path", pattern="*", path=".aws") == ".aws/config"
+    assert "id_rsa" not in await disk.run("find_path", pattern="**/.*/*")
+    assert await disk.run("find_path", pattern=".env") == ".env"
