@@ -1,17 +1,24 @@
-"""Settings from the environment: ACP_AGENT_<SECTION>__<KEY>, two aliases, nothing else of that prefix."""
+"""Settings from the environment: ACP_AGENT_<SECTION>__<KEY>, and two aliases.
+
+Other programs use the prefix, too (a client's ACP_AGENT_COMMAND, say). A variable of another form is none of ours,
+unless its name is nearly one of ours: then somebody relies on it.
+"""
 
 import json
 from collections.abc import Mapping
+from difflib import get_close_matches
 
 from pydantic import ValidationError
 
-from acp_agent.config.keys import RULES, Key, key_of
+from acp_agent.config.keys import RULES, Key, key_of, keys
 from acp_agent.config.layers import Layer, Reader
 from acp_agent.config.places import CONFIG_VARIABLE, DATA_VARIABLE, FORK_VARIABLE
 
 PREFIX = "ACP_AGENT_"
 ALIASES = {"ACP_AGENT_MODEL": "llm.model", "ACP_AGENT_MAX_TOOL_ITERATIONS": "agent.max_tool_iterations"}
 _NOT_SETTINGS = (CONFIG_VARIABLE, DATA_VARIABLE, FORK_VARIABLE)
+_ALIKE = 0.8
+"""How like a name of ours another one must be to be taken for a slip, from 0 to 1."""
 _YES_NO = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
@@ -24,9 +31,20 @@ def read_environment(reader: Reader, environ: Mapping[str, str]) -> Layer:
         if key is not None:
             # Half a list of rules must not stand in for the whole one of a file.
             reader.take(layer, key, _reading(key, ours[variable]), variable, parts=not key.item)
-        elif variable not in _NOT_SETTINGS:
-            reader.report("environment", variable, ours[variable], "a name such as ACP_AGENT_TOOLS__SHELL__TIMEOUT")
+        elif variable not in _NOT_SETTINGS and (expected := _meant(variable)):
+            reader.report("environment", variable, ours[variable], expected)
     return layer
+
+
+def _meant(variable: str) -> str:
+    """Return what a variable should be called that nothing reads; empty for one that is not meant for us."""
+    names = (f"{PREFIX}{name.replace('.', '__').upper()}" for name in keys() if name != RULES)
+    spelled = {name.replace("__", "_")[len(PREFIX) :]: name for name in (*names, *_NOT_SETTINGS, *ALIASES)}
+    name = variable[len(PREFIX) :]
+    close = get_close_matches(name.replace("__", "_"), spelled, n=1, cutoff=_ALIKE)
+    if close:
+        return spelled[close[0]]
+    return "a name such as ACP_AGENT_TOOLS__SHELL__TIMEOUT" if "__" in name else ""
 
 
 def _key(variable: str) -> Key | None:

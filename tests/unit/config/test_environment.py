@@ -202,7 +202,15 @@ def test_an_empty_variable_is_an_unset_one(loading):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("ACP_AGENT_MAX_ITERATIONS", "3", 'environment: ACP_AGENT_MAX_ITERATIONS = "3": expected a name such as'),
+        (
+            "ACP_AGENT_MAX_ITERATIONS",
+            "3",
+            'environment: ACP_AGENT_MAX_ITERATIONS = "3": expected ACP_AGENT_MAX_TOOL_ITERATIONS',
+        ),
+        ("ACP_AGENT_MODLE", "a:b", 'environment: ACP_AGENT_MODLE = "a:b": expected ACP_AGENT_MODEL'),
+        ("ACP_AGENT_CONFGI", "x", 'environment: ACP_AGENT_CONFGI = "x": expected ACP_AGENT_CONFIG'),
+        ("ACP_AGENT_TOOLS_DENY", "bash", 'environment: ACP_AGENT_TOOLS_DENY = "bash": expected ACP_AGENT_TOOLS__DENY'),
+        ("ACP_AGENT_NONE__OF_OURS", "x", "expected a name such as ACP_AGENT_TOOLS__SHELL__TIMEOUT"),
         ("ACP_AGENT_TOOLS__SHELL__TIME", "3", "environment: ACP_AGENT_TOOLS__SHELL__TIME"),
         ("ACP_AGENT_TOOLS__SHELL", "{}", "environment: ACP_AGENT_TOOLS__SHELL"),
         ("ACP_AGENT_TOOLS__PERMISSIONS", "{}", "environment: ACP_AGENT_TOOLS__PERMISSIONS"),
@@ -233,6 +241,13 @@ def test_a_bad_variable_is_named_and_the_lower_layer_holds(loading, name, text, 
     (problem,) = told(loaded)
     assert message in problem
     assert loaded.settings.agent.max_tool_iterations == 42
+
+
+@pytest.mark.parametrize(
+    "name", ["COMMAND", "ARGS", "CMD", "NAME", "ID", "PATH", "ENV", "SOCKET", "DEBUG", "LOG", "URL"]
+)
+def test_a_variable_of_another_program_is_no_setting_of_ours(loading, name):
+    assert loading("", environ={f"ACP_AGENT_{name}": "claude-code-acp"}).problems == ()
 
 
 def test_the_variables_that_are_no_settings_are_no_problem(tmp_path):

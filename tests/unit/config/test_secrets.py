@@ -33,7 +33,7 @@ def test_a_key_written_into_the_file_is_not_repeated(loading, text):
 def test_a_key_of_the_environment_is_not_repeated_wherever_else_it_was_pasted(loading):
     loaded = loading(
         f"[llm]\nmodel = '{KEY}'\n[acp]\nmode = '{KEY}'\n[logging]\nlvl = '{KEY}'",
-        environ={"OPENAI_API_KEY": KEY, "ACP_AGENT_NAME": KEY, "ACP_AGENT_OPENAI_KEY": "short"},
+        environ={"OPENAI_API_KEY": KEY, "ACP_AGENT_X__NAME": KEY, "ACP_AGENT_OPENAI__KEY": "short"},
     )
     assert len(loaded.problems) == 5
     assert KEY not in everything(loaded)
