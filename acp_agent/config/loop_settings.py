@@ -9,9 +9,6 @@ from acp_agent.config.provider_settings import model_name
 from acp_agent.config.section import Section, Words
 from acp_agent.config.tighter import OFF, SMALLER, SUBSET, ProjectMay, Tightened
 
-SKILL_TOOLS = ("invoke_skill", "load_skill")
-"""Never skipped by the utility gate, whatever a configuration says (L10)."""
-
 
 def _larger(user: object, project: object) -> Tightened:
     assert isinstance(user, int | float)  # the field marked so holds nothing else, and was validated
@@ -24,10 +21,6 @@ _LARGER = ProjectMay(_larger, "a larger number")
 
 def _reformatter(value: str) -> str:
     return model_name(value) if value else value
-
-
-def _with_skill_tools(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*names, *SKILL_TOOLS)))
 
 
 class RetrySettings(Section):
@@ -75,14 +68,10 @@ class UtilitySettings(Section):
         _LARGER,
     ] = 0.0
     exempt_tools: Annotated[
-        Annotated[Words, AfterValidator(_with_skill_tools)],
-        Field(
-            description="Tools that are never skipped; invoke_skill and load_skill always are among them.",
-            examples=[["memory_search"]],
-            validate_default=True,
-        ),
+        Words,
+        Field(description="Tools that are never skipped.", examples=[["memory_search"]]),
         SUBSET,
-    ] = SKILL_TOOLS
+    ] = ()
 
 
 class PhaseSettings(Section):

@@ -55,8 +55,6 @@ class ToolFilterSettings(Section):
     ] = (
         "memory_search",
         "memory_save",
-        "load_skill",
-        "scheduler",
         "bash",
         "read",
         "write",

@@ -18,8 +18,6 @@ READING = frozenset(
         "list_directory",
         "web_scrape",
         "fetch",
-        "load_skill",
-        "invoke_skill",
         "read_overflow",
         "memory_search",
         "update_plan",

@@ -22,13 +22,9 @@ from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import Allow, CallOrigin, Deny, ToolCall, ToolResult, Verdict
 from acp_agent.core.wrapper import Gate
 
-ALWAYS_EXEMPT = frozenset({"invoke_skill", "load_skill"})
-"""Tools no configuration takes off the list of exempt ones."""
-
 _GAINS = {
     "memory_search": 0.8,
     "memory_save": 0.8,
-    "search_code": 0.65,
     "grep": 0.65,
     "find_path": 0.65,
     "bash": 0.6,
@@ -129,7 +125,7 @@ class TurnCalls:
 
     def status(self, threshold: float, exempt: Collection[str]) -> tuple[str, ...]:
         """A line for /status, for when the gate is on."""
-        names = ", ".join(sorted(ALWAYS_EXEMPT.union(exempt)))
+        names = ", ".join(sorted(exempt)) or "none"
         return (f"Utility gate: threshold={threshold:g}, exempt={names}, skipped={self.skips}",)
 
 
@@ -160,7 +156,7 @@ class UtilityGate(Gate):
         super().__init__(wrapped)
         self._turn = turn
         self._threshold = threshold
-        self._exempt = ALWAYS_EXEMPT | frozenset(exempt)
+        self._exempt = frozenset(exempt)
         self._weigh = weigh
 
     def check(self, invocation: Invocation) -> Verdict:

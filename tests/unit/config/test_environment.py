@@ -106,7 +106,7 @@ VALUES = {
     "tools.retry.parameter_reformat_provider": ("ollama:qwen3:8b", "ollama:qwen3:8b"),
     "tools.utility.enabled": ("on", True),
     "tools.utility.threshold": ("0.25", 0.25),
-    "tools.utility.exempt_tools": ("read", ("read", "invoke_skill", "load_skill")),
+    "tools.utility.exempt_tools": ("read", ("read",)),
     "tools.phases.enabled": ("on", True),
     "agent.hallucination_detection": ("on", True),
     "tools.policy.enabled": ("on", True),

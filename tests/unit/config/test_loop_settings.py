@@ -64,17 +64,6 @@ def test_what_cannot_be_meant_is_refused(table):
         Hung.model_validate(table)
 
 
-@pytest.mark.parametrize("given", [[], ["read"], ["load_skill"], ["read", "invoke_skill", "load_skill"]])
-def test_no_list_takes_the_skill_tools_off_the_exempt_ones(given):
-    exempt = UtilitySettings.model_validate({"exempt_tools": given}).exempt_tools
-    assert set(exempt) == {*given, "invoke_skill", "load_skill"}
-    assert len(exempt) == len(set(exempt))
-
-
-def test_the_default_names_both_skill_tools():
-    assert UtilitySettings().exempt_tools == ("invoke_skill", "load_skill")
-
-
 @pytest.mark.parametrize(
     ("section", "field", "user", "project", "value"),
     [
@@ -101,8 +90,7 @@ def test_a_project_may_only_tighten(section, field, user, project, value):
 def test_a_project_exempts_no_further_tool():
     may = Key("exempt_tools", UtilitySettings, "exempt_tools").project_may
     assert may is not None
-    skills = ("invoke_skill", "load_skill")
-    assert may.tighten(("read", *skills), ("bash", *skills)).value == skills
+    assert may.tighten(("read", "grep"), ("bash", "grep")).value == ("grep",)
 
 
 @pytest.mark.parametrize("field", ["base_ms", "max_ms", "parameter_reformat_provider"])

@@ -17,7 +17,7 @@ def test_all_is_off_and_the_defaults_are_those_of_the_requirements():
     tafc, chosen, needs = (section() for section in SECTIONS)
     assert (tafc.enabled, tafc.complexity_threshold) == (False, 0.6)
     assert (chosen.enabled, chosen.top_k, chosen.min_description_words) == (False, 10, 3)
-    assert {"memory_search", "memory_save", "load_skill", "scheduler"} < {*chosen.always_on}
+    assert {"memory_search", "memory_save"} < {*chosen.always_on}
     assert {"bash", "read", "edit", "write"} < {*chosen.always_on}
     assert (needs.enabled, needs.boost_per_dep, needs.max_total_boost, needs.rules) == (False, 0.15, 0.20, {})
 

@@ -38,8 +38,6 @@ def test_the_tools_of_readonly_are_those_of_the_seeds_and_what_reads_the_agents_
         "list_directory",
         "web_scrape",
         "fetch",
-        "load_skill",
-        "invoke_skill",
     } <= READING
     offered = {tool.name for tool in default_tools() if gate().allows(tool.spec())}
     assert offered == {tool.name for tool in default_tools()} & READING

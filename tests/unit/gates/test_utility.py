@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.agent.doom_loop import DoomLoop
-from acp_agent.config.loop_settings import SKILL_TOOLS
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import ToolUsePart
 from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import CallOrigin, JsonObject, ToolCall, ToolKind, ToolResult, ToolSpec
 from acp_agent.core.wrapper import WrapperExecutor
-from acp_agent.gates.utility import ALWAYS_EXEMPT, Prospect, TurnCalls, UtilityGate
+from acp_agent.gates.utility import Prospect, TurnCalls, UtilityGate
 from tests.unit.gates.chain import SPECS, Recorder, call
 
 pytestmark = pytest.mark.anyio
@@ -158,13 +157,9 @@ async def test_what_the_user_typed_and_what_the_agent_does_itself_is_not_weighed
     assert await turn.skips(phase=Phase.EXECUTOR)
 
 
-async def test_exempt_tools_run_and_the_two_of_the_skills_always_are():
-    assert frozenset(SKILL_TOOLS) == ALWAYS_EXEMPT == {"invoke_skill", "load_skill"}
+async def test_exempt_tools_run():
     for exempt in ((), ("read",)):
         turn = Turn(exempt=exempt, worth=-1.0)
-        for name in ALWAYS_EXEMPT:
-            skill = ToolSpec(name, "", {}, ToolKind.OTHER, mutates=False)
-            assert (await turn.gate.execute(replace(turn.made(), spec=skill))).failure is None
         assert await turn.skips("read") == (exempt == ())
         assert await turn.skips("grep")
 
@@ -183,9 +178,7 @@ async def test_insisting_on_a_skipped_call_ends_the_turn_and_never_runs_it():
     assert rounds == 4
     assert "skipped again" in result.text
     assert not turn.recorder.ran
-    assert turn.calls.status(0.5, ["read"]) == (
-        "Utility gate: threshold=0.5, exempt=invoke_skill, load_skill, read, skipped=4",
-    )
+    assert turn.calls.status(0.5, ["read"]) == ("Utility gate: threshold=0.5, exempt=read, skipped=4",)
 
 
 async def test_two_skipped_calls_in_turns_end_it_as_well():
