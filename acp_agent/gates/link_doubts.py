@@ -85,7 +85,7 @@ def _first_after_links(steps: Sequence[_Step], workspace: Workspace) -> tuple[in
     for at, step in enumerate(steps):
 
         def is_file(word: str, step: _Step = step) -> bool:
-            known = word not in step.command.patterns
+            known = word not in step.command.patterns and not any(each.appended for each in step.outer.walk())
             return known and all(workspace.is_file(posixpath.join(folder, word)) for folder in step.folders)
 
         if not may_make_links(step.command, is_file):

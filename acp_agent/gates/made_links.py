@@ -1,25 +1,26 @@
 """Which commands may make links in the workspace, so that later commands of the same line may read through them."""
 
+import re
 from collections.abc import Callable
 
 from acp_agent.gates.command import Command
 from acp_agent.gates.programs import find_subcommand
 from acp_agent.gates.shell.danger import has_option
 from acp_agent.gates.shell.options import getopt
+from acp_agent.gates.shell.tables import tables
 
-_LINKERS = frozenset(("ln", "gln", "link", "lndir", "stow", "rsync", "patch", "gpatch"))
-_UNPACKERS = {
-    # Its words and letters with which it only looks or packs.
-    **dict.fromkeys(("tar", "gtar", "bsdtar"), "ctru"),
-    "cpio": "ot",
-    "pax": "",
-    "unzip": "lptzZv",
-    "unrar": "",
-    "unar": "",
-    "unsquashfs": "l",
-    **dict.fromkeys(("7z", "7za", "7zr", "7zz"), ""),
+_LINKERS = frozenset(
+    ("ln", "gln", "link", "lndir", "stow", "rsync", "patch", "gpatch", "rename", "prename", "mmv", "exch")
+)
+_LOOKS = {
+    # First words with which an unpacker only looks or packs.
+    **dict.fromkeys(("tar", "gtar", "bsdtar"), re.compile(r"-[vzjJaphSP]*[ctru][vzjJaphSP]*f?")),
+    "cpio": re.compile(r"-[oitv]*[ot][oitv]*"),
+    "unzip": re.compile(r"-[qvh]*[lptzZ][qvh]*"),
+    "unsquashfs": re.compile(r"-ll?|-s"),
+    **dict.fromkeys(("7z", "7za", "7zr", "7zz"), re.compile(r"[lath]|lb|lt")),
+    **dict.fromkeys(("pax", "unrar", "unar"), re.compile(r"\0")),
 }
-_PACKING = ("l", "a", "t", "u", "h", "lb", "lt", "p")
 _GIT_MAKES_NONE = frozenset(
     (
         *(
@@ -95,14 +96,17 @@ def may_make_links(command: Command, is_file: Callable[[str], bool]) -> bool:
     if name in ("mv", "gmv"):
         moved = getopt(args, "St", "--target-directory", "--suffix")[1]
         targets = [value for option, value in getopt(args, "t", "--target-directory")[0] if option]
-        return not all(map(is_file, moved if targets else moved[:-1]))
+        sources = moved if targets else moved[:-1]
+        return not (sources and all(map(is_file, sources)))
     if name in ("cp", "gcp"):
         kept = ("--recursive", "--archive", "--no-dereference", "--link", "--symbolic-link", "--preserve")
         return has_option(without_end(args), "rRadPls", *kept)
-    if name in _UNPACKERS:
+    if name in _LOOKS:
         return _unpacks(name, args)
     if name in _OTHER_VCS or name == "gh":
         return not _VCS_MAKES.isdisjoint(args)
+    if tables().interpreter(name) == "python":
+        return not {"tarfile", "zipfile", "venv"}.isdisjoint(args)
     return name in _LINKERS
 
 
@@ -112,16 +116,15 @@ def without_end(args: tuple[str, ...]) -> list[str]:
 
 
 def _unpacks(name: str, args: tuple[str, ...]) -> bool:
-    if name.startswith("7z"):
-        return next(iter(args), "") not in _PACKING
-    bundle = (f"-{args[0]}", *args[1:]) if name.endswith("tar") and args and not args[0].startswith("-") else args
-    words = [word for word in bundle if word.startswith("-") and not word.startswith("--")][:1]
-    if has_option(without_end(bundle), "", "--extract", "--get") or has_option(
-        words, "x" if name.endswith("tar") else ""
-    ):
+    first, rest = next(iter(args), ""), args[1:]
+    if not name.endswith("tar"):
+        return not _LOOKS[name].fullmatch(first)
+    given = (first if first.startswith("-") else f"-{first}", *rest)
+    short = [word for word in given if word.startswith("-") and not word.startswith("--")]
+    if any("x" in word for word in short) or has_option(without_end(given), "", "--extract", "--get"):
         return True
-    looks = has_option(words, _UNPACKERS[name]) if _UNPACKERS[name] else False
-    return not (looks or has_option(without_end(bundle), "", "--list", "--create", "--append", "--update"))
+    looks = any(_LOOKS[name].fullmatch(word) for word in short)
+    return not looks and not has_option(without_end(given), "", "--list", "--create", "--append", "--update")
 
 
 def _git_makes(args: tuple[str, ...]) -> bool:
@@ -135,7 +138,8 @@ def _git_makes(args: tuple[str, ...]) -> bool:
         case "restore":
             return not has_option(rest, "S", "--staged") or has_option(rest, "W", "--worktree")
         case "apply" | "am":
-            return not has_option(rest, "", "--check", "--stat", "--numstat", "--summary", "--cached")
+            looks = has_option(rest, "", "--check", "--stat", "--numstat", "--summary", "--cached")
+            return not looks or has_option(rest, "", "--apply")
         case "update-index":
             return False
         case _:
