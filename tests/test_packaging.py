@@ -1,10 +1,12 @@
 """What is locked, what is shipped, and the set-up that `make` does by itself."""
 
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from importlib.metadata import version
@@ -62,7 +64,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.Path:
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     shutil.copytree(ROOT / "acp_agent", source / "acp_agent", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run([*build, "--wheel-dir", folder, source], check=True, capture_output=True, timeout=50)
@@ -86,6 +88,28 @@ def test_the_wheel_has_the_command_and_no_foreign_metadata(wheel):
     metadata = (info / "METADATA").read_text()
     assert "Requires-Python: >=3.11" in metadata
     assert str(ROOT) not in metadata
+
+
+def test_the_wheel_and_the_source_archive_hold_the_license_that_the_project_names(wheel, tmp_path):
+    text = (ROOT / "LICENSE").read_text()
+    assert PROJECT["license"] == "Apache-2.0"
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    assert digest == "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30", "the canonical text"
+    (info,) = [path for path in wheel.iterdir() if path.name.endswith(".dist-info")]
+    assert (info / "licenses" / "LICENSE").read_text() == text
+    assert "License-Expression: Apache-2.0" in (info / "METADATA").read_text()
+
+    source = Path(wheel.root.filename or "").parent / "source"
+    build = "import sys, setuptools.build_meta as backend; backend.build_sdist(sys.argv[1])"
+    subprocess.run(
+        [sys.executable, "-c", build, str(tmp_path)], cwd=source, check=True, capture_output=True, timeout=50
+    )
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        (member,) = [name for name in packed.getnames() if name.endswith("/LICENSE")]
+        found = packed.extractfile(member)
+        assert found is not None
+        assert found.read().decode() == text
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
