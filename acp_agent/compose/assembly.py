@@ -28,7 +28,7 @@ from acp_agent.compose.session_tools import Helpers, SessionTools
 from acp_agent.compose.summary import Summarizer
 from acp_agent.compose.take_up import take_up
 from acp_agent.compose.titles import Titles
-from acp_agent.config import Loaded, permission_file
+from acp_agent.config import Loaded
 from acp_agent.core.choices import Chosen, chosen
 from acp_agent.core.elicitation import Elicitor
 from acp_agent.core.errors import ConfigError
@@ -256,7 +256,7 @@ class Assembly:
         settings, servers = self._loaded.settings, self._mcp.servers
         lasting = Lasting(
             approver,
-            self._workshop.grants(permission_file(settings.acp.permission_file, os.environ)),
+            self._workshop.grants(settings.acp.permission_file),
             self._workshop.gate_memories.of(self._session.id, self._cwd, settings.tools),
             self._workshop.auditor(self._session, self._loaded, self._cwd, self._redactor),
             self._emit,

@@ -16,6 +16,7 @@ from acp_agent.compose.memory import GateMemories
 from acp_agent.compose.output import known_secrets, redactor
 from acp_agent.compose.session_engine import SessionEngine
 from acp_agent.config import (
+    PERMISSION_FILE,
     LlmSettings,
     Loaded,
     ProviderSettings,
@@ -24,7 +25,7 @@ from acp_agent.config import (
 )
 from acp_agent.config.audit_settings import audit_file
 from acp_agent.config.model_settings import ModelSettings
-from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.errors import ConfigError, StoreUnavailable
 from acp_agent.core.memory import Summaries
 from acp_agent.core.overflow import Overflow
 from acp_agent.core.ports import Embedder
@@ -118,21 +119,39 @@ class Workshop:
         self.background(partial(self._fetch_models, session, loaded.settings.llm))
         return Assembly(self, peer, session, loaded, reload, saved).engine()
 
-    def grants(self, file: str) -> GrantStore:
-        """The store of "always" answers; one a file, so that sessions see each other's. Raises ConfigError."""
+    def grants(self, chosen: str | None) -> GrantStore:
+        """The store of "always" answers; one a file, so that sessions see each other's.
+
+        chosen   `[acp] permission_file`; None for the one in the data folder
+        """
+        file = chosen or self.data_file(PERMISSION_FILE)
         if file not in self._grants:
             self._grants[file] = GrantStore(file, self._warn)
         return self._grants[file]
 
     @cached_property
     def pins(self) -> McpPins:
-        """What the user has let run of the tools of MCP servers. Raises ConfigError."""
-        return McpPins(os.path.join(data_dir(os.environ), "mcp-pins.toml"), self._warn)
+        """What the user has let run of the tools of MCP servers."""
+        return McpPins(self.data_file("mcp-pins.toml"), self._warn)
 
     @cached_property
     def folders(self) -> TrustedFolders:
-        """Which folders may use what they bring along. Raises ConfigError."""
-        return TrustedFolders(os.path.join(data_dir(os.environ), "trusted-folders.toml"), self._warn)
+        """Which folders may use what they bring along."""
+        return TrustedFolders(self.data_file("trusted-folders.toml"), self._warn)
+
+    def data_file(self, name: str) -> str:
+        """Return where a file of the data folder is. Without a usable folder: where no file can be, and tell the user.
+
+        A folder of somebody else is not used either: its answers are not the user's.
+        """
+        try:
+            return os.path.join(data_dir(os.environ), name)
+        except ConfigError as error:
+            told = f"{error}; what you answer with “always” is forgotten when the agent ends"
+            if told not in self._problems:  # which new sessions hear of
+                self._problems.append(told)
+                self._warn(told)
+            return os.path.join(os.devnull, name)
 
     def overflow(self, session: Session, loaded: Loaded) -> Overflow:
         """Where a session's whole outputs are kept (O5)."""

@@ -1,13 +1,13 @@
 """The configuration: what can be set, where it is read from, and what a project may change.
 
-`load` puts defaults, the user's file, the project's file, the environment and flags together; `data_dir` and
-`permission_file` say where data is kept.
+`load` puts defaults, the user's file, the project's file, the environment and flags together; `data_dir` says
+where data is kept.
 """
 
 from acp_agent.config.keys import Key, key_of, keys
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.masking import secret_name, secret_values, shown
-from acp_agent.config.places import config_file, data_dir, data_path, database_file, permission_file
+from acp_agent.config.places import PERMISSION_FILE, config_file, data_dir, data_path, database_file
 from acp_agent.config.project import ProjectLoosens
 from acp_agent.config.provider_settings import LlmSettings, ProviderSettings, ProviderType
 from acp_agent.config.rules import PermissionRule, RuleAction
@@ -17,6 +17,7 @@ from acp_agent.config.tool_settings import ShellSettings, Substitution, ToolSett
 from acp_agent.config.vendors import model_advice
 
 __all__ = [
+    "PERMISSION_FILE",
     "AcpSettings",
     "AgentSettings",
     "Flags",
@@ -44,7 +45,6 @@ __all__ = [
     "keys",
     "load",
     "model_advice",
-    "permission_file",
     "secret_name",
     "secret_values",
     "shown",

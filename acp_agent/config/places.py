@@ -13,6 +13,8 @@ CONFIG_VARIABLE = "ACP_AGENT_CONFIG"
 DATA_VARIABLE = "ACP_AGENT_DATA_DIR"
 FORK_VARIABLE = "ACP_AGENT_ACP_FORK"
 """See capabilities.fork_offered."""
+PERMISSION_FILE = "acp-permissions.toml"
+"""Keeps "always" answers, in the data folder unless `[acp] permission_file` names another (A2)."""
 PROJECT_FILE = os.path.join(".acp-agent", "config.toml")
 
 
@@ -62,8 +64,3 @@ def database_file(environ: Mapping[str, str]) -> str:
 def session_locks_file(environ: Mapping[str, str]) -> str:
     """Beside the database: which process has which session open. Raises ConfigError as `data_path` does."""
     return os.path.join(data_path(environ), "sessions.lock")
-
-
-def permission_file(chosen: str | None, environ: Mapping[str, str]) -> str:
-    """The file that keeps "always" answers: `[acp] permission_file`, else one in the data folder (A2)."""
-    return chosen or os.path.join(data_dir(environ), "acp-permissions.toml")

@@ -53,13 +53,18 @@ class LateKeeper:
         return await self._keeper.saved()
 
     def told(self, after: int = 0) -> AsyncGenerator[ToldAt]:
-        """As the port says."""
-        return self._keeper.told(after)
+        """As the port says; nothing before the row is made."""
+        return self._keeper.told(after) if self._made else _nothing()
 
     async def forget(self) -> None:
         """As the port says."""
         await self.make()
         await self._keeper.forget()
+
+
+async def _nothing() -> AsyncGenerator[ToldAt]:
+    for told in ():
+        yield told
 
 
 async def begin_to_keep(session: Session, keeper: LateKeeper, hold: SessionHold) -> None:

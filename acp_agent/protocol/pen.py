@@ -103,6 +103,11 @@ class Pen:
             self.keeper = None
 
     @property
+    def waiting(self) -> Sequence[Told]:
+        """What was told and is not kept yet."""
+        return tuple(self._kept_back)
+
+    @property
     def failing(self) -> bool:
         """Whether something waits because the store could not be written."""
         return self.keeper is not None and self._failing_since is not None

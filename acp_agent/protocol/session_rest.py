@@ -6,10 +6,13 @@ from contextlib import suppress
 import anyio
 
 from acp_agent.core.conduct import Conduct
+from acp_agent.core.errors import StoreUnavailable
+from acp_agent.protocol.client import Client
 from acp_agent.protocol.errors import RpcError, invalid_request, session_not_found
 from acp_agent.protocol.frames import INTERNAL_ERROR
+from acp_agent.protocol.place import Place
 from acp_agent.protocol.session import Session
-from acp_agent.protocol.session_hold import SessionHold, asked
+from acp_agent.protocol.session_hold import SessionHold, asked, unreadable
 from acp_agent.store.sessions import SessionStore
 
 _MOMENT = 0.5
@@ -68,6 +71,34 @@ class SessionRest:
             del self._known[before.id]
             await before.close(tell=False)
         self._hold.give_back(before.id)  # for who takes it at once
+
+    async def is_kept(self, session_id: str) -> bool:
+        """Return whether the store has the whole of a session; if not, it is in the memory of this process alone.
+
+        Raises RpcError where neither is so, or nobody can tell.
+        """
+        assert self._store is not None, "without a store nothing is asked"
+        before = self._known.get(session_id)
+        if before is not None:
+            await before.story.settle()
+        # At rest and kept it may have gone on in another process: then only the store knows.
+        is_ours = before is not None and (before.awake or not before.story.kept)
+        try:
+            record = await self._store.find(session_id)
+        except StoreUnavailable as error:
+            if is_ours:
+                return False
+            raise unreadable(error) from None
+        if record is None and not is_ours:
+            raise session_not_found(session_id)
+        return record is not None and (before is None or before.story.kept)
+
+    async def move(self, session: Session, place: Place, client: Client) -> Session:
+        """Put one to rest that is in memory alone, and have it go on in another place."""
+        await self.lay_down(session)
+        session.client, session.place = client, place
+        session.move(place.cwd)
+        return session
 
     async def _reclaimed(self, session: Session) -> Conduct:
         """Hold one that rested, while others could do with it what they liked; what is chosen now. Raises RpcError."""

@@ -111,13 +111,15 @@ class Sessions:
         assert self.store is not None
         before = self._known.get(session_id)
         must_be_idle(before)
-        if await asked(self.store.find(session_id)) is None:
-            raise session_not_found(session_id)
+        is_kept = await self._rest.is_kept(session_id)
         async with self._room.made(session_id, instead_of=before):
-            if before is not None:
-                await self._rest.make_way(before)
-            session = await self._opened(session_id, place, client)
-            session.awake = False
+            if before is not None and not is_kept:
+                session = await self._rest.move(before, place, client)
+            else:
+                if before is not None:
+                    await self._rest.make_way(before)
+                session = await self._opened(session_id, place, client)
+                session.awake = False
             session.story.keep(Change(cwd=place.cwd, additional=place.additional))
             try:
                 yield session

@@ -8,10 +8,11 @@ from typing import Any
 import anyio
 from anyio import to_thread
 
+from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import Event, TextDelta, ThoughtDelta, UserMessage
 from acp_agent.core.messages import TextPart
 from acp_agent.core.redaction import Redact
-from acp_agent.core.sessions import Change, Keeper, Saved, SessionRecord
+from acp_agent.core.sessions import Change, Keeper, Saved, SessionRecord, ToldAt
 from acp_agent.core.types import JsonObject
 from acp_agent.protocol.outbox import Outbox, Send
 from acp_agent.protocol.replay import replayed
@@ -139,9 +140,11 @@ class Story:
         return saved
 
     async def told(self) -> AsyncGenerator[JsonObject]:
-        """The conversation so far, as updates (A6.3). Raises StoreUnavailable."""
-        if self._outbox.pen.keeper is not None:
-            async with aclosing(replayed(self._outbox.pen.keeper.told(), self._updates())) as past:
+        """The conversation so far, as updates, also what waits to be kept (A6.3). Raises StoreUnavailable."""
+        pen = self._outbox.pen
+        if pen.keeper is not None:
+            every = _and_then(pen.keeper.told(), [ToldAt(0, self._clock(), event) for event in pen.waiting])
+            async with aclosing(replayed(every, self._updates())) as past:
                 async for update in past:
                     yield update
 
@@ -160,3 +163,18 @@ class Story:
         if self._outbox.pen.keeper is not None:
             await self._outbox.pen.keeper.forget()
         self.record = replace(self.record, title="")
+
+
+async def _and_then(kept: AsyncGenerator[ToldAt], waiting: Sequence[ToldAt]) -> AsyncGenerator[ToldAt]:
+    """Yield what is kept, as far as it can be read, and what is not kept yet. Raises StoreUnavailable at the end."""
+    trouble: StoreUnavailable | None = None
+    async with aclosing(kept):
+        try:
+            async for told in kept:
+                yield told
+        except StoreUnavailable as error:
+            trouble = error
+    for told in waiting:
+        yield told
+    if trouble is not None:
+        raise trouble

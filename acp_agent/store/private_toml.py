@@ -27,7 +27,7 @@ def read_private(path: str) -> dict[str, object]:
         return {}
     try:
         data = _read(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     if len(data) > MAX_BYTES:
         raise Damaged(f"larger than {MAX_BYTES} bytes")

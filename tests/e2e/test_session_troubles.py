@@ -102,3 +102,28 @@ async def test_a_database_that_is_removed_in_use_costs_no_turn_and_all_is_kept_f
         start = len(editor.recording.frames)
         await editor.ask("session/load", place(editor, old))
         assert shown(editor, start) == ["two", "answer", "three", "answer"]
+
+
+def in_the_way(data: Path) -> str:
+    data.write_text("no folder")
+    return str(data)
+
+
+def not_writable(data: Path) -> str:
+    del data
+    return "/proc/acp-agent-data"  # where root, too, can make nothing
+
+
+@pytest.mark.parametrize("unusable", [in_the_way, not_writable])
+async def test_without_a_usable_data_folder_prompts_are_answered_and_the_user_is_told(tmp_path: Path, unusable) -> None:
+    data = unusable(tmp_path / "data")
+    async with editing(tmp_path, [says("an answer")], environment={"ACP_AGENT_DATA_DIR": data}) as editor:
+        session = await editor.open()
+        assert await editor.say(session, "one") == "end_turn"
+        assert "an answer" in editor.text
+        assert editor.told.count(f"expected a folder for data: {data}") == 1
+        for method in ("session/load", "session/resume"):
+            start = len(editor.recording.frames)
+            await editor.ask(method, place(editor, session))
+            assert shown(editor, start) == (["one", "an answer"] if method == "session/load" else [])
+        assert await editor.say(session, "two") == "end_turn"

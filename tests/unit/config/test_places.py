@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from acp_agent.config.places import data_dir, data_path, permission_file
+from acp_agent.config.places import data_dir, data_path
 from acp_agent.core.errors import ConfigError
 
 
@@ -47,9 +47,3 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="belongs to somebody else"):
         data_dir({"ACP_AGENT_DATA_DIR": str(folder)})
     assert mode(str(folder)) == 0o755
-
-
-def test_answers_are_kept_where_the_settings_say_else_in_the_data_folder(tmp_path):
-    environ = {"ACP_AGENT_DATA_DIR": str(tmp_path / "data")}
-    assert permission_file("/else/where.toml", environ) == "/else/where.toml"
-    assert permission_file(None, environ) == str(tmp_path / "data" / "acp-permissions.toml")
