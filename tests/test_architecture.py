@@ -236,6 +236,7 @@ OPENS = {
     "config/places.py": "the data folder",
     "config/policy_file.py": "the user's policy file",
     "config/tighter.py": "folders of the configuration",
+    "execution/git_changes.py": "what an interrupted command of git goes on with",
     "execution/git_folder.py": "what a repository sets for git; nothing is handed out",
     "execution/git_repositories.py": "where a repository's folders really are; opens nothing",
     "execution/own_files.py": "our own files",

@@ -16,6 +16,7 @@ from acp_agent.core.conduct import Conduct
 from acp_agent.core.ports import Approver, Invocation
 from acp_agent.core.types import Access
 from acp_agent.execution.chain import Link, Place
+from acp_agent.execution.git_changes import GitChanges
 from acp_agent.execution.git_repositories import GitRepositories
 from acp_agent.execution.roots import Roots
 from acp_agent.execution.shell_names import shell_names
@@ -139,6 +140,6 @@ def _of_subjects(loaded: Loaded, ground: Ground) -> dict[Place, Link]:
             resolve=resolve,
             resolve_command=resolve_command,
             expand=expand,
-            git=GitGuard(GitRepositories(resolve_command), expand),
+            git=GitGuard(GitRepositories(resolve_command), expand, GitChanges(resolve_command)),
         ),
     }

@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol
 
 from acp_agent.gates.command import Command, survey
 from acp_agent.gates.command_paths import MAX_FOLDERS, Expand, Folders, unexpanded
+from acp_agent.gates.git_bringing import Bringing, bringing
 from acp_agent.gates.git_call import GitCall, git_call, moved_by, starts_anywhere
 from acp_agent.gates.git_repository import GitDanger, Repository, dangers
 
@@ -27,15 +28,30 @@ class PlacedCall(NamedTuple):
     folders: tuple[str, ...] | None
 
 
+class Changes(Protocol):
+    """Return the files that a call of git would bring into the worktree; see `GitChanges`."""
+
+    async def __call__(self, folder: str, brought: Bringing) -> Sequence[str] | None:
+        """Return absolute paths; None when it cannot be told."""
+        ...
+
+
 class GitGuard:
     """Judges the calls of git in a command line by the repositories they run in.
 
     repositories   which repositories there are; none without it
     expand         which files there are for a pattern of a command
+    changes        which files a call of git brings; none without it
     """
 
-    def __init__(self, repositories: Repositories | None = None, expand: Expand = unexpanded) -> None:
+    def __init__(
+        self,
+        repositories: Repositories | None = None,
+        expand: Expand = unexpanded,
+        changes: Changes | None = None,
+    ) -> None:
         self._repositories = repositories
+        self._changes = changes
         self._expand = expand
 
     def dangers(self, text: str) -> tuple[GitDanger, ...]:
@@ -43,6 +59,25 @@ class GitGuard:
         if self._repositories is None or not _may_call_git(text):
             return ()
         return tuple(dict.fromkeys(danger for placed in self.calls(text) for danger in self._of(placed)))
+
+    async def brought(self, text: str) -> Sequence[str] | None:
+        """Return the files that a command line brings by way of git; None when it cannot be told.
+
+        To be asked only about what `dangers` finds nothing in: git itself answers.
+        """
+        found = dict[str, None]()
+        if self._repositories is None or self._changes is None or not _may_call_git(text):
+            return ()
+        for call, folders in self.calls(text):
+            plan = bringing(call)
+            for folder in (folders or ()) if plan is not None else ():
+                if plan is None or not self._repositories(folder):
+                    continue
+                names = await self._changes(folder, plan)
+                if names is None:
+                    return None
+                found.update(dict.fromkeys(names))
+        return tuple(found)
 
     def calls(self, text: str) -> Iterator[PlacedCall]:
         """Yield every call of git in a command line, with every folder that it may run in."""

@@ -55,6 +55,8 @@ Resolve = Callable[[str, Access], str]
 _CRONTAB = Protection(hard=True, reason="the system runs it by itself")
 _GIT = Protection(hard=True, reason="git runs or obeys it later")
 _DIRENV = Protection(hard=False, reason="direnv runs it on entering the folder")
+_OBEYED_LATER = (".gitmodules",)
+"""Protected from being edited, but nothing in it runs when git brings it."""
 _TOO_MANY = Protection(hard=False, reason="it names more paths or folders than can be looked at")
 
 
@@ -95,6 +97,37 @@ class ProtectedGate(Gate):
         if isinstance(verdict, Ask) and verdict.firm and self._unasked(invocation):
             return Deny(f"{verdict.reason}; {_UNASKED}", ToolErrorCategory.CONFIRMATION_REQUIRED, rule=verdict.reason)
         return verdict
+
+    async def execute(self, invocation: Invocation) -> ToolResult:
+        verdict = await self._brought(invocation) if isinstance(self.check(invocation), Allow) else Allow()
+        match verdict:
+            case Deny():
+                return self.refusal(verdict)
+            case Ask():
+                return await self.wrapped.execute(invocation.asking(verdict))
+            case _:
+                return await super().execute(invocation)
+
+    async def _brought(self, invocation: Invocation) -> Verdict:
+        """Judge the files that commands of git take from their repository and put into the worktree."""
+        for text in (each.command for each in invocation.subjects if isinstance(each, CommandSubject)):
+            names = await self._git.brought(text)
+            kept = [] if names is None else [name for name in names if os.path.basename(name) not in _OBEYED_LATER]
+            found = [(name, found) for name in kept if (found := self._find(name)) is not None and not found.everyday]
+            if names is None:
+                reason = "it cannot be told whether git would bring files here that other programs run"
+            elif found:
+                name, protection = found[0]
+                reason = f"git would bring or change {self._shown(name)}, which is protected: {protection.reason}"
+            else:
+                continue
+            if self._unasked(invocation):
+                return Deny(f"{reason}; {_UNASKED}", ToolErrorCategory.CONFIRMATION_REQUIRED, rule=reason)
+            return Ask(reason, firm=True)
+        return Allow()
+
+    def _shown(self, path: str) -> str:
+        return os.path.relpath(path, _place(self._resolve, ".", Access.LIST))
 
     async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
         verdict = self._judge(invocation)

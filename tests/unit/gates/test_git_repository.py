@@ -20,23 +20,9 @@ from acp_agent.gates.git_config_reader import NotReadable, read_settings
 from acp_agent.gates.git_guard import GitGuard
 from acp_agent.gates.protected import ProtectedGate
 from tests.unit.gates.chain import Chain, Recorder, command, full_auto, inside, rules
+from tests.unit.gates.git_markers import ALONE, git
 
 pytestmark = pytest.mark.anyio
-
-ALONE = {
-    "PATH": os.environ["PATH"],
-    "HOME": "/nonexistent",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_TERMINAL_PROMPT": "0",
-    **{f"GIT_{who}_{what}": "a@b.c" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
-}
-
-
-def git(folder: Path | str, *args: str, **variables: str) -> str:
-    done = subprocess.run(
-        ["git", *args], cwd=folder, env={**ALONE, **variables}, capture_output=True, text=True, check=True
-    )
-    return done.stdout
 
 
 @pytest.fixture
@@ -166,7 +152,7 @@ def test_what_includes_filters_or_nobody_knows_asks(root: Path, key: str):
 def test_the_filters_of_git_lfs_ask_but_full_auto_goes_on(root: Path):
     git(root, "config", "filter.lfs.clean", "git-lfs clean -- %f")
     assert "git-lfs clean" in asked(root, "git add a.txt")
-    assert not asked(root, "git log")
+    assert not asked(root, "git branch -a")
     assert not firm(gate_of(root, full_auto()).check(command("git add a.txt")))
 
 

@@ -1,0 +1,169 @@
+"""What a call of git may bring into the worktree, as questions to be put to git (`execution/git_changes.py`)."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from acp_agent.gates.git_call import GitCall
+from acp_agent.gates.shell.danger import has_option
+
+_CONTROL = ("--continue", "--abort", "--skip", "--quit")
+
+
+class Bringing(NamedTuple):
+    """Where the files come from that a call puts into the worktree.
+
+    trees      revisions that are checked out: what differs from HEAD in them
+    merged     revisions that are merged: what they changed since they parted
+    commits    commits, and arguments of `git rev-list`, whose own changes are made once more
+    undone     whether these are undone instead
+    stashes    stashes that are applied
+    restores   whether files are made anew from the index or HEAD
+    loose      whether a word that is no revision is a path, which is restored
+    paths      the only paths that are restored, if there are any
+    hidden     whether files come that a sparse checkout had left out
+    state      whether an interrupted rebase or cherry-pick goes on or is given up
+    """
+
+    trees: tuple[str, ...] = ()
+    merged: tuple[str, ...] = ()
+    commits: tuple[str, ...] = ()
+    undone: bool = False
+    stashes: tuple[str, ...] = ()
+    restores: bool = False
+    loose: bool = False
+    paths: tuple[str, ...] = ()
+    hidden: bool = False
+    state: bool = False
+
+
+def bringing(call: GitCall) -> Bringing | None:
+    """Return where a call takes files from that it puts into the worktree; None when it puts none there."""
+    reads = _READERS.get(call.subcommand)
+    return reads(call.args) if reads is not None else None
+
+
+def _words(args: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the words in front of `--`, values of options among them, and those behind it."""
+    at = args.index("--") if "--" in args else len(args)
+    words = [word.partition("=")[2] if word.startswith("--") else word for word in args[:at]]
+    before = ["@{-1}" if word == "-" else word for word in words if word == "-" or (word and word[0] != "-")]
+    return before, list(args[at + 1 :])
+
+
+def _checkout(args: Sequence[str]) -> Bringing:
+    before, after = _words(args)
+    forced = has_option(args, "fpm", "--force", "--patch", "--ours", "--theirs", "--merge", "--pathspec-from-file")
+    return Bringing(tuple(before), restores=forced or bool(after), loose=True, paths=tuple(after))
+
+
+def _switch(args: Sequence[str]) -> Bringing:
+    forced = has_option(args, "fm", "--force", "--discard-changes", "--merge")
+    return Bringing(tuple(_words(args)[0]), restores=forced)
+
+
+def _restore(args: Sequence[str]) -> Bringing | None:
+    if has_option(args, "S", "--staged") and not has_option(args, "W", "--worktree"):
+        return None
+    before, after = _words(args)
+    trees = [word[2:] for word in args if word.startswith("-s") and word[2:]]
+    trees += [args[at + 1] for at, word in enumerate(args[:-1]) if word in ("-s", "--source")]
+    trees += [word.partition("=")[2] for word in args if word.startswith("--s") and "=" in word]
+    paths = () if has_option(args, "", "--pathspec-from-file") else (*before, *after)
+    return Bringing(tuple(trees), restores=True, paths=paths)
+
+
+def _reset(args: Sequence[str]) -> Bringing | None:
+    if not has_option(args, "", "--hard", "--merge", "--keep"):
+        return None
+    return Bringing(tuple(_words(args)[0]), restores=True)
+
+
+def _merge(args: Sequence[str]) -> Bringing:
+    if has_option(args, "", *_CONTROL):
+        return Bringing(restores=True)
+    before, after = _words(args)
+    return Bringing(merged=tuple(before + after) or ("@{upstream}",))
+
+
+def _rebase(args: Sequence[str]) -> Bringing:
+    if has_option(args, "", *_CONTROL):
+        return Bringing(restores=True, state=True)
+    return Bringing(tuple(_words(args)[0]) or ("@{upstream}",))
+
+
+def _pick(args: Sequence[str]) -> Bringing:
+    control = has_option(args, "", *_CONTROL)
+    return Bringing(commits=tuple(_words(args)[0]), restores=control, state=control)
+
+
+def _revert(args: Sequence[str]) -> Bringing:
+    return _pick(args)._replace(undone=True)
+
+
+def _stash(args: Sequence[str]) -> Bringing | None:
+    before, after = _words(args)
+    match before[:1]:
+        case ["pop" | "apply"]:
+            return Bringing(stashes=tuple(before[1:]) or ("0",))
+        case ["branch"]:
+            stashes = tuple(before[2:]) or ("0",)
+            return Bringing(tuple(f"{_stash_name(each)}^1" for each in stashes), stashes=stashes)
+        case ["push" | "save"] | []:
+            return Bringing(restores=True, paths=(*before[1:], *after))
+        case _:
+            return None
+
+
+def _stash_name(word: str) -> str:
+    return f"stash@{{{word}}}" if word.isdecimal() else word
+
+
+def _read_tree(args: Sequence[str]) -> Bringing | None:
+    return Bringing(tuple(_words(args)[0]), restores=True) if has_option(args, "u", "--reset") else None
+
+
+def _checkout_index(args: Sequence[str]) -> Bringing:
+    before, after = _words(args)
+    return Bringing(restores=True, paths=() if has_option(args, "a", "--all") else (*before, *after))
+
+
+def _worktree(args: Sequence[str]) -> Bringing | None:
+    before, after = _words(args)
+    words = [*before, *after]
+    if words[:1] != ["add"]:
+        return None
+    return Bringing((*words[1:], *(word.rstrip("/").rpartition("/")[2] for word in words[1:])))
+
+
+def _sparse(args: Sequence[str]) -> Bringing | None:
+    return Bringing(hidden=True) if args[:1] and args[0] not in ("list", "check-rules") else None
+
+
+def _bisect(args: Sequence[str]) -> Bringing | None:
+    before, _ = _words(args)
+    match before[:1]:
+        case ["start"] if before[2:]:
+            return Bringing(tuple(before[1:]), commits=(before[1], "--not", *before[2:]))
+        case ["good" | "bad" | "old" | "new" | "skip" | "next" | "reset"]:
+            known = ("--glob=refs/bisect/bad", "--glob=refs/bisect/new", "--not", "--glob=refs/bisect/good*")
+            return Bringing(tuple(before[1:]), commits=(*before[1:], *known, "--glob=refs/bisect/old*"), state=True)
+        case _:
+            return None
+
+
+_READERS: dict[str, Callable[[Sequence[str]], Bringing | None]] = {
+    "checkout": _checkout,
+    "switch": _switch,
+    "restore": _restore,
+    "reset": _reset,
+    "merge": _merge,
+    "rebase": _rebase,
+    "cherry-pick": _pick,
+    "revert": _revert,
+    "stash": _stash,
+    "read-tree": _read_tree,
+    "checkout-index": _checkout_index,
+    "worktree": _worktree,
+    "sparse-checkout": _sparse,
+    "bisect": _bisect,
+}

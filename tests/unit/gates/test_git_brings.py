@@ -1,0 +1,205 @@
+"""Files that git itself puts into protected places: asked about before git does it."""
+
+from pathlib import Path
+
+import pytest
+
+from acp_agent.core.conduct import Conduct
+from acp_agent.execution.git_changes import GitChanges
+from acp_agent.execution.git_repositories import GitRepositories
+from acp_agent.execution.protected_paths import ProtectedPaths
+from acp_agent.gates.git_guard import GitGuard
+from acp_agent.gates.protected import ProtectedGate
+from tests.unit.gates.chain import Recorder, command, full_auto, inside
+from tests.unit.gates.git_markers import ALONE, git
+
+pytestmark = pytest.mark.anyio
+
+PLANTED = (".vscode/tasks.json", ".envrc", ".husky/pre-commit")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A repository whose branch `evil` has files that editors run, and whose branch `good` has none."""
+    work = tmp_path / "work"
+    git(tmp_path, "init", "-q", "-b", "main", str(work))
+    (work / "a.txt").write_text("a\n")
+    git(work, "add", ".")
+    git(work, "commit", "-qm", "one")
+    git(work, "checkout", "-qb", "good")
+    (work / "b.txt").write_text("b\n")
+    (work / "AGENTS.md").write_text("b\n")
+    git(work, "add", ".")
+    git(work, "commit", "-qm", "good")
+    git(work, "checkout", "-qb", "evil", "main")
+    plant(work)
+    git(work, "add", ".")
+    git(work, "commit", "-qm", "evil")
+    git(work, "checkout", "-q", "main")
+    assert not (work / ".envrc").exists()
+    git(work, "update-ref", "refs/remotes/origin/far", "evil")
+    return work
+
+
+def plant(work: Path) -> None:
+    for name in PLANTED:
+        (work / name).parent.mkdir(exist_ok=True)
+        (work / name).write_text("evil\n")
+
+
+class Asked(Recorder):
+    """Remembers what was asked on the way to it."""
+
+    @property
+    def reasons(self) -> list[str]:
+        return [ask.reason for invocation in self.ran for ask in invocation.asks]
+
+
+async def fate(root: Path, text: str, conduct: Conduct | None = None) -> str:
+    resolve = inside(str(root))
+    recorder = Asked()
+    gate = ProtectedGate(
+        recorder,
+        find=ProtectedPaths().find,
+        conduct=conduct or Conduct(),
+        resolve=resolve,
+        resolve_command=resolve,
+        git=GitGuard(GitRepositories(resolve), changes=GitChanges(resolve)),
+    )
+    result = await gate.execute(command(text))
+    if result.failure is not None:
+        return f"refused: {result.failure.message}"
+    return "; ".join(recorder.reasons)
+
+
+BRINGING = (
+    *(
+        "git checkout evil",
+        "git checkout far",
+        "git switch evil",
+        "git switch --detach evil",
+        "git checkout evil -- .envrc",
+    ),
+    *("git checkout evil .envrc", "git restore --source=evil .", "git restore -s evil -- .", "git reset --hard evil"),
+    *(
+        "git merge evil",
+        "git merge --no-ff evil",
+        "git rebase evil",
+        "git cherry-pick evil",
+        "git cherry-pick main..evil",
+    ),
+    *("git worktree add ../other evil", "git read-tree -u -m evil", "git checkout -b x evil", "git -C . checkout evil"),
+    *("git log && git checkout evil", "git stash branch y", "git stash pop", "git stash apply 0"),
+)
+SILENT = (
+    *(
+        "git checkout good",
+        "git switch good",
+        "git checkout -b new",
+        "git switch -c new",
+        "git merge good",
+        "git rebase good",
+    ),
+    *(
+        "git cherry-pick good",
+        "git reset --hard good",
+        "git reset --hard",
+        "git checkout -- .",
+        "git restore .",
+        "git stash",
+    ),
+    *(
+        "git reset evil",
+        "git reset --soft evil",
+        "git stash list",
+        "git diff evil",
+        "git show evil",
+        "git bisect start",
+    ),
+    *("git worktree list", "git worktree add ../other good", "git checkout nothing", "git restore --staged ."),
+)
+
+
+async def test_what_would_plant_a_file_asks(root: Path):
+    plant(root)
+    git(root, "stash", "-u")
+    fates = {text: await fate(root, text) for text in BRINGING}
+    assert [text for text, reason in fates.items() if "protected: " not in reason] == []
+    assert "an editor may run" in await fate(root, "git checkout evil -- .vscode")
+
+
+async def test_what_plants_nothing_is_silent(root: Path):
+    assert {text: await fate(root, text) for text in SILENT} == dict.fromkeys(SILENT, "")
+
+
+INDEXED = (
+    "git checkout -- .",
+    "git checkout .",
+    "git checkout .envrc",
+    "git restore .",
+    "git checkout-index -a",
+    "git reset --hard",
+    "git stash",
+)
+
+
+async def test_what_was_put_into_the_index_alone_asks_before_it_comes_out(root: Path):
+    plant(root)
+    git(root, "add", ".")
+    for name in PLANTED:
+        (root / name).unlink()
+    fates = {text: await fate(root, text) for text in INDEXED}
+    assert [text for text, reason in fates.items() if "protected: " not in reason] == []
+    assert "git would bring" in await fate(root, "git checkout -- '*.json'")
+    assert await fate(root, "git checkout -- a.txt") == ""
+    assert await fate(root, "git checkout good") == ""
+
+
+async def test_the_undoing_of_a_removal_asks(root: Path):
+    git(root, "checkout", "-q", "evil")
+    git(root, "rm", "-rq", *PLANTED)
+    git(root, "commit", "-qm", "gone")
+    assert "git would bring" in await fate(root, "git revert HEAD")
+    assert "git would bring" in await fate(root, "git revert --no-edit HEAD")
+    assert await fate(root, "git revert HEAD~1") == ""
+
+
+async def test_bisecting_over_such_a_commit_asks(root: Path):
+    git(root, "checkout", "-q", "evil")
+    git(root, "rm", "-rq", *PLANTED)
+    git(root, "commit", "-qm", "gone")
+    assert "git would bring" in await fate(root, "git bisect start HEAD main")
+
+
+async def test_a_sparse_checkout_that_grows_asks(root: Path):
+    git(root, "checkout", "-q", "evil")
+    git(root, "sparse-checkout", "set", "--no-cone", "/a.txt")
+    assert not (root / ".envrc").exists()
+    assert "git would bring" in await fate(root, "git sparse-checkout disable")
+
+
+async def test_full_auto_refuses(root: Path):
+    assert (await fate(root, "git checkout evil", full_auto())).startswith("refused: git would bring")
+
+
+async def test_asking_git_runs_nothing_and_takes_no_lock(root: Path, tmp_path: Path):
+    mark = tmp_path / "MARK"
+    for key in ("filter.x.clean", "filter.x.smudge", "diff.x.textconv", "diff.external", "core.fsmonitor"):
+        git(root, "config", key, f"touch {mark}; cat")
+    (root / ".gitattributes").write_text("* filter=x diff=x\n")
+    (root / ".git/index.lock").touch()
+    (root / "a.txt").write_text("changed\n")
+    changes = GitChanges(inside(str(root)))
+    guard = GitGuard(GitRepositories(inside(str(root))), changes=changes)
+    for text in (*BRINGING, *SILENT):
+        assert await guard.brought(text) is not None, text
+    assert not mark.exists()
+
+
+async def test_a_git_that_does_not_answer_asks(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    slow = tmp_path / "bin" / "git"
+    slow.parent.mkdir()
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}:{ALONE['PATH']}")
+    assert "cannot be told" in await fate(root, "git checkout good")
