@@ -33,6 +33,7 @@ from acp_agent.core.redaction import Redact
 from acp_agent.core.sessions import Saved
 from acp_agent.execution.audit import Auditor, Caller
 from acp_agent.execution.command_watchdog import CommandWatchdog
+from acp_agent.execution.orphans import OrphanReaper
 from acp_agent.execution.process_tree import harden_process, kill_everything
 from acp_agent.execution.script_folder import ScriptFolder, remove_abandoned
 from acp_agent.gates.grants import GrantStore
@@ -83,6 +84,7 @@ class Workshop:
         self.credentials.introduce()
         self._scripts = ScriptFolder()
         self.watchdog = CommandWatchdog()
+        self._orphans = OrphanReaper()
         self.gate_memories = GateMemories()
 
     async def aclose(self) -> None:
@@ -173,8 +175,9 @@ class Workshop:
     async def tidy_up(self, loaded: Loaded) -> None:
         """Remove what the dead left, and outputs that were kept long enough (O5.9).
 
-        For the background; trouble is only logged.
+        For the background; trouble is only logged. Dead children are reaped from now on.
         """
+        self._orphans.begin()
         if folders := await to_thread.run_sync(remove_abandoned, abandon_on_cancel=True):
             _log.info("scripts of agents that were killed are removed", folders=folders)
         if not await anyio.Path(self._database.path).exists():

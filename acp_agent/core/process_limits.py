@@ -1,5 +1,12 @@
-"""Limits of this process, and of the programs it starts: how many files may be open."""
+"""Limits of this process, and of the programs it starts.
 
+Besides the number of open files, one limit serves as a tag: how long a process may run with real-time priority
+without a pause (RLIMIT_RTTIME). Every value from _FIRST_TAG on means tens of thousands of years, and so no limit. A
+process hands its limits on to all it starts, and neither a new session nor an empty environment changes them. So a
+daemon can be told apart that has nothing else in common with the command that started it. Only Linux has this limit.
+"""
+
+import hashlib
 import os
 import resource
 import sys
@@ -9,10 +16,13 @@ from contextlib import contextmanager, suppress
 _MOST = 10_240 if sys.platform == "darwin" else 65_536
 """More are never needed. Old programs go through all numbers there may be, and macOS refuses more."""
 
+_FIRST_TAG = 2**61
 _MARGIN = 32
 """Descriptors that this process may open while it starts a program."""
 
 _before: tuple[int, int] | None = None
+_own_tag = resource.getrlimit(resource.RLIMIT_RTTIME) if sys.platform == "linux" else (0, 0)
+"""That of the command which started this process, if there was one, or no limit."""
 
 
 def raise_descriptor_limit() -> None:
@@ -28,28 +38,49 @@ def raise_descriptor_limit() -> None:
 
 
 @contextmanager
-def former_limits() -> Generator[None]:
-    """Let a program that is started in the body have the limit this process was started with.
+def limits_for_child(tag: int) -> Generator[None]:
+    """Let a program that is started in the body have a tag, and the limit of open files this process began with.
 
     A program that uses `select` fails with numbers over 1,023, which it meets only where it is let to. While this
-    process needs higher numbers itself, the program keeps the raised limit.
+    process needs higher numbers itself, the program keeps the raised limit. For one thread.
     """
-    if _before is None or not _is_free_below(_before[0] - _MARGIN):
-        yield
-        return
-    raised = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, _before)
+    changed: list[tuple[int, tuple[int, int]]] = []
+    if _before is not None and _is_free_below(_before[0] - _MARGIN):
+        changed.append((resource.RLIMIT_NOFILE, _before))
+    if sys.platform == "linux" and resource.getrlimit(resource.RLIMIT_RTTIME)[1] == resource.RLIM_INFINITY:
+        changed.append((resource.RLIMIT_RTTIME, (tag, resource.RLIM_INFINITY)))
+    own = [(limit, resource.getrlimit(limit)) for limit, _ in changed]
     try:
+        for limit, value in changed:
+            resource.setrlimit(limit, value)
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, raised)
+        for limit, value in own:
+            resource.setrlimit(limit, value)
+
+
+def tag_of(mark: str) -> int:
+    """Return the tag for a text. Two texts have practically never the same."""
+    return _FIRST_TAG + (int.from_bytes(hashlib.sha256(mark.encode()).digest()[:8]) >> 3)
+
+
+def tag_in(limits: str) -> int | None:
+    """Return the tag that the text of /proc/PID/limits shows, or None."""
+    for line in limits.splitlines():
+        if line.startswith("Max realtime timeout"):
+            soft = line.split()[3]
+            return int(soft) if soft.isdecimal() and int(soft) >= _FIRST_TAG else None
+    return None
 
 
 def restore_limits(pid: int) -> None:
-    """Give a program that was just started in a thread the former limit, where the system can (Linux)."""
-    if _before is not None and sys.platform == "linux":
-        with suppress(OSError, ValueError):  # it has ended already, or runs as somebody else
+    """Give a program that was just started in another thread the former limit, and no tag (Linux)."""
+    if sys.platform != "linux":
+        return
+    with suppress(OSError, ValueError):  # it has ended already, or runs as somebody else
+        if _before is not None:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, _before)
+        resource.prlimit(pid, resource.RLIMIT_RTTIME, _own_tag)  # a command may have been started at the same moment
 
 
 def _is_free_below(number: int) -> bool:

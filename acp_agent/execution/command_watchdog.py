@@ -6,7 +6,8 @@ that the agent is no more: what the last line says is killed, and the shell ends
 A command is known by its process group and by its mark (`process_table.MARK`). The group works on every POSIX system.
 The mark finds, where there is /proc, what has left the group (setsid, double fork); it is told before the command
 starts, and a child that was just forked holds the pipe open until it has its own environment, so none slips through.
-What has left the group and scrubbed its environment gets away, which only a sandbox can prevent.
+What has left the group and scrubbed its environment is found by the command's tag, on Linux. What gets rid of that,
+too, gets away, which only a sandbox can prevent.
 
 No number is mixed up: a group's cannot be given to anybody else before its leader is reaped, and it is dismissed before
 that (without pidfds: at once thereafter). A mark is random, and nobody else's.
@@ -18,6 +19,7 @@ import subprocess
 import weakref
 from typing import Final
 
+from acp_agent.core.process_limits import tag_of
 from acp_agent.execution.process_table import MARK
 
 # The last rounds find what was forked, or in the middle of exec, during the first. An empty pattern would match every
@@ -27,6 +29,7 @@ SCRIPT: Final = rf"""
 while read -r line; do names=$line; done
 for name in $names; do
     case $name in
+        +*) set -- "$@" " ${{name#+}} " ;;
         *.*) set -- "$@" "{MARK}=$name" ;;
         *) kill -s KILL -- "-$name" ;;
     esac
@@ -34,9 +37,9 @@ done
 [ $# -gt 0 ] || exit 0
 IFS='
 '
-marked() {{ grep -lsF "$*" /proc/[0-9]*/environ; }}
+marked() {{ grep -lsF "$*" /proc/[0-9]*/environ /proc/[0-9]*/limits; }}
 printf 'a\000b' | grep -q b || marked() {{
-    for file in /proc/[0-9]*/environ; do
+    for file in /proc/[0-9]*/environ /proc/[0-9]*/limits; do
         while read -r line || [ -n "$line" ]; do
             for mark; do case $line in *"$mark"*) echo "$file" ;; esac; done
         done <"$file"
@@ -45,7 +48,7 @@ printf 'a\000b' | grep -q b || marked() {{
 for round in 1 2 3 4 5 6 7 8; do
     for file in $(marked "$@"); do
         file=${{file#/proc/}}
-        kill -s KILL "${{file%/environ}}"
+        kill -s KILL "${{file%/*}}"
     done
 done
 """
@@ -80,7 +83,9 @@ class CommandWatchdog:
             self._tell()
 
     def _tell(self) -> None:
-        line = " ".join([*self._groups, *(str(group) for group in self._groups.values() if group)]).encode() + b"\n"
+        marks, groups = [*self._groups], [str(group) for group in self._groups.values() if group]
+        tags = [f"+{tag_of(mark)}" for mark in marks]
+        line = " ".join([*marks, *tags, *groups]).encode() + b"\n"
         if not self._told(line):
             self._end()
             if self._groups:

@@ -109,6 +109,7 @@ class LocalCommand:
         """Nothing is left. Until now nobody else could be given the shell's number."""
         self._over()
         self._process.poll()
+        self._tree.reaped()
 
     async def _end_left_overs(self) -> None:
         """The shell is gone, something it started is not: a moment to finish, then the end."""

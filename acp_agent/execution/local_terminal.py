@@ -53,7 +53,7 @@ class LocalTerminal:
             on_failure.callback(over)
             self._watchdog.watch(tree.mark)
             # Not in a thread: it takes well under a millisecond, and a cancellation could lose the process.
-            process, pipes = spawn(self._shell, request, {**self._environment, MARK: tree.mark})
+            process, pipes = spawn(self._shell, request, {**self._environment, MARK: tree.mark}, tree.tag)
             on_failure.pop_all()
         self._watchdog.watch(tree.mark, process.pid)
         tree.started(process.pid, frozenset(os.fstat(fd).st_ino for fd in pipes.values()))

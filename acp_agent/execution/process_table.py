@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from acp_agent.core.process_limits import tag_in
+
 MARK = "ACP_COMMAND_ID"
 """The variable that says which command a process belongs to, however far it has wandered off."""
 
@@ -36,6 +38,10 @@ class ProcessTable(Protocol):
 
     def mark(self, pid: int) -> str | None:
         """The value of MARK it was started with, or None when there is none or it cannot be read."""
+        ...
+
+    def tag(self, pid: int) -> int | None:
+        """Return its tag (`core.process_limits`), or None when there is none or it cannot be told."""
         ...
 
     def pipes(self, pid: int) -> frozenset[int]:
@@ -96,6 +102,9 @@ class LinuxProcessTable:
                 time.sleep(_LOOK_AGAIN)
         self._bare[pid] = _since(pid)
         return None
+
+    def tag(self, pid: int) -> int | None:
+        return tag_in(_read(f"/proc/{pid}/limits").decode("ascii", "replace"))
 
     def pipes(self, pid: int) -> frozenset[int]:
         found: set[int] = set()

@@ -2,8 +2,9 @@
 
 A daemon leaves its process group, its session and its parent. On Linux it cannot leave us: as a subreaper we
 become the parent of every orphan among our descendants, so whatever a command left behind is below us, and is
-known by the mark in its environment, its session or its output pipe. What scrubs all three is found at shutdown,
-when everything below us ends.
+known by the mark in its environment, its session, its output pipe or its tag (`core.process_limits`). What gets rid of
+all four is found at shutdown, when everything below us ends. macOS has neither subreapers nor tags: a daemon with an
+empty environment and a session of its own gets away there.
 """
 
 import ctypes
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from functools import cache
 
+from acp_agent.core.process_limits import tag_of
 from acp_agent.execution.process_signals import pidfd_works, reap, signal_and_wait
 from acp_agent.execution.process_table import LinuxProcessTable, ProcessTable, Status, descendants
 
@@ -23,6 +25,7 @@ _PR_GET_CHILD_SUBREAPER = 37
 _TERM_GRACE = 0.25
 _KILL_PATIENCE = 0.1
 _KILL_ROUNDS = 20  # each finds what was forked while the last one killed
+_leaders: set[int] = set()  # shells of commands: only those who started them may reap them, however late that is
 _UNCLAIMED = 5.0  # seconds after which nobody will come for a dead child
 
 
@@ -115,6 +118,12 @@ def _end(
     return ended
 
 
+def dead_children(table: ProcessTable) -> list[int]:
+    """Return our children that have ended and were not reaped."""
+    statuses = map(table.status, table.children(os.getpid()))
+    return [status.pid for status in statuses if status is not None and status.zombie]
+
+
 class Unclaimed:
     """Dead children that might be somebody else's to reap: whoever started them has a few seconds."""
 
@@ -125,7 +134,7 @@ class Unclaimed:
     def note(self, zombies: Iterable[int]) -> None:
         """These are all there are now. Those that were already noted long ago are reaped."""
         now = self._clock()
-        self._since = {pid: self._since.get(pid, now) for pid in zombies}
+        self._since = {pid: self._since.get(pid, now) for pid in zombies if pid not in _leaders}
         self.review()
 
     def review(self) -> None:
@@ -144,11 +153,12 @@ class Unclaimed:
 class ProcessTree:
     """Every process of one command. Make it before the command, `started` it with the shell's pid.
 
-    The shell is our child and leads its own session and group. `mark` is what it must find in MARK.
+    The shell is our child and leads its own session and group. `mark` is what it must find in MARK, `tag` its tag.
     """
 
     def __init__(self, unclaimed: Unclaimed, *, table: ProcessTable | None = None) -> None:
         self.mark = f"{os.getpid()}.{os.urandom(8).hex()}"
+        self.tag = tag_of(self.mark)
         self._unclaimed = unclaimed
         self._table = table or system_table()
         self._subreaper = is_subreaper()
@@ -163,6 +173,7 @@ class ProcessTree:
     def started(self, leader: int, pipes: frozenset[int]) -> None:
         """The shell runs as process `leader` and writes to pipes with these inodes."""
         self._leader = leader
+        _leaders.add(leader)
         self._sessions.add(leader)
         self._pipes = pipes
 
@@ -181,6 +192,10 @@ class ProcessTree:
         self._sessions |= {status.session for status in members} - {0, self._own_session}
         self._bury([status for status in statuses if status.zombie])
         return [status.pid for status in members]
+
+    def reaped(self) -> None:
+        """The shell was reaped, and its number may be another process's."""
+        _leaders.discard(self._leader)
 
     def tidy_up_later(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
         """Have dead children reaped that nobody claims, should no other command come along to do it."""
@@ -213,14 +228,21 @@ class ProcessTree:
         mark = self._table.mark(status.pid)
         if mark == self.mark or status.session == self._leader or self._pipes & self._table.pipes(status.pid):
             return True
-        another_command = mark is not None and mark.startswith(f"{os.getpid()}.")
+        tag = self._table.tag(status.pid)
+        if tag == self.tag:
+            return True
+        another_command = tag is not None or (mark is not None and mark.startswith(f"{os.getpid()}."))
         if another_command or not self._subreaper or status.session in (0, status.pid, self._own_session):
             return False
         return self._table.status(status.session) is None  # no leader: nobody is left who wanted it
 
     def _bury(self, zombies: list[Status]) -> None:
         own = [status for status in zombies if status.parent == os.getpid() and status.pid != self._leader]
-        ours = {status.pid for status in own if status.session in self._sessions or status.pid in self._signalled}
+        ours = {status.pid for status in own if self._left(status)}
         for pid in ours:
             reap(pid)
         self._unclaimed.note(status.pid for status in own if status.pid not in ours)
+
+    def _left(self, zombie: Status) -> bool:
+        known = zombie.session in self._sessions or zombie.pid in self._signalled
+        return known or self._table.tag(zombie.pid) == self.tag

@@ -29,6 +29,9 @@ class PsutilProcessTable:
         except psutil.Error:
             return None
 
+    def tag(self, pid: int) -> int | None:
+        del pid  # only Linux has tags
+
     def pipes(self, pid: int) -> frozenset[int]:
         del pid  # nothing portable tells
         return frozenset()

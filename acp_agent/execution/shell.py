@@ -7,7 +7,7 @@ import subprocess
 
 from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.core.process_limits import former_limits
+from acp_agent.core.process_limits import limits_for_child
 from acp_agent.execution.capture import Stream
 
 
@@ -25,11 +25,11 @@ def check(request: CommandRequest) -> None:
 
 
 def spawn(
-    shell: str, request: CommandRequest, environment: dict[str, str]
+    shell: str, request: CommandRequest, environment: dict[str, str], tag: int
 ) -> tuple["subprocess.Popen[bytes]", dict[Stream, int]]:
     """The shell, in its own session and without input, and the non-blocking reading ends of its pipes.
 
-    Raises ToolError. What it starts with is exactly `environment`.
+    Raises ToolError. What it starts with is exactly `environment`. `tag` is told in `process_limits`.
     """
     with contextlib.ExitStack() as on_failure, contextlib.ExitStack() as writing_ends:
         reads: dict[Stream, int] = {}
@@ -40,7 +40,7 @@ def spawn(
                 on_failure.callback(os.close, reads[stream])
                 writing_ends.callback(os.close, writes[stream])
                 os.set_blocking(reads[stream], False)
-            with former_limits():
+            with limits_for_child(tag):
                 process = subprocess.Popen(
                     [shell, "-c", "--", request.command],
                     stdin=subprocess.DEVNULL,

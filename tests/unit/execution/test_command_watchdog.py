@@ -14,6 +14,7 @@ import pytest
 
 from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import ToolError
+from acp_agent.core.process_limits import limits_for_child, tag_of
 from acp_agent.execution.command_watchdog import SCRIPT, CommandWatchdog
 from acp_agent.execution.local_terminal import LocalTerminal
 from acp_agent.execution.process_signals import pidfd_works
@@ -32,7 +33,9 @@ STUBBORN = "trap '' TERM INT HUP; while :; do sleep 1000; done"
 def shell(command: str, mark: str = OURS) -> Generator["subprocess.Popen[bytes]"]:
     """A command's shell; whatever happens, nothing of its group is left."""
     environment = {"PATH": os.environ["PATH"], MARK: mark}
-    with subprocess.Popen(["sh", "-c", command], env=environment, start_new_session=True) as process:
+    with limits_for_child(tag_of(mark)):
+        started = subprocess.Popen(["sh", "-c", command], env=environment, start_new_session=True)
+    with started as process:
         try:
             yield process
         finally:
@@ -42,8 +45,9 @@ def shell(command: str, mark: str = OURS) -> Generator["subprocess.Popen[bytes]"
 
 @linux_only
 async def test_when_the_pipe_ends_all_of_a_command_is_killed_and_nothing_else(tmp_path: Path):
-    child, grandchild, daemon, orphan, scrubbed, other = (
-        Caller(tmp_path, name, STUBBORN) for name in ("child", "grandchild", "daemon", "orphan", "scrubbed", "other")
+    child, grandchild, daemon, orphan, scrubbed, bare, other = (
+        Caller(tmp_path, name, STUBBORN)
+        for name in ("child", "grandchild", "daemon", "orphan", "scrubbed", "bare", "other")
     )
     command = f"""
 trap '' TERM
@@ -51,13 +55,14 @@ trap '' TERM
 sh -c '{grandchild.program} & wait' &
 env -i PATH="$PATH" {scrubbed.program} &
 setsid {daemon.program} </dev/null >/dev/null 2>&1 &
+(env -i PATH="$PATH" setsid sh -c '({bare.program} &)' </dev/null >/dev/null 2>&1 &)
 (setsid sh -c '{orphan.program} &' &) </dev/null >/dev/null 2>&1
 wait
 """
     watchdog = CommandWatchdog()
-    with shell(command) as leader, shell(f"setsid {other.program} & wait", OTHER) as unrelated:
+    with shell(command) as leader, shell(f"env -i setsid {other.program} & wait", OTHER) as unrelated:
         watchdog.watch(OURS, leader.pid)
-        pids = [await caller.pid() for caller in (child, grandchild, daemon, orphan, scrubbed)]
+        pids = [await caller.pid() for caller in (child, grandchild, daemon, orphan, scrubbed, bare)]
         stranger = await other.pid()
         del watchdog
         await processes_ended([leader.pid, *pids])
@@ -105,6 +110,20 @@ async def test_any_shell_finds_marks_also_without_grep(tmp_path: Path, interpret
         done = await anyio.run_process(
             [f"/bin/{interpreter}", "-c", SCRIPT], input=f"{OURS}\n".encode(), env=environment
         )
+        await processes_ended([wanted.pid])
+        assert unwanted.poll() is None
+    assert done.stdout == b""
+
+
+@linux_only
+@pytest.mark.parametrize("grep", [True, False])
+@pytest.mark.parametrize("interpreter", ["sh", "bash"])
+async def test_any_shell_finds_tags_also_without_grep(tmp_path: Path, interpreter: str, grep: bool):
+    environment = {} if grep else {"PATH": str(tmp_path)}
+    command = "env -i sleep 1000"
+    with shell(command, "1.a") as wanted, shell(command, "1.b") as unwanted:
+        line = f"+{tag_of('1.a')}\n".encode()
+        done = await anyio.run_process([f"/bin/{interpreter}", "-c", SCRIPT], input=line, env=environment)
         await processes_ended([wanted.pid])
         assert unwanted.poll() is None
     assert done.stdout == b""

@@ -154,7 +154,9 @@ FORKS = {
     "double fork": '(setsid sh -c "{} &" </dev/null >/dev/null 2>&1 &)',
     "nohup": "nohup {} </dev/null >/dev/null 2>&1 & disown",
     "without environment": 'env -i PATH="$PATH" sh -c "{} &" </dev/null >/dev/null 2>&1',
+    "without anything": '(env -i PATH="$PATH" setsid sh -c "({} &)" </dev/null >/dev/null 2>&1 &)',
 }
+ON_LINUX = ("without environment", "without anything")
 STUBBORN = "trap : TERM INT HUP; while :; do sleep 1000; done"
 
 
@@ -162,6 +164,8 @@ STUBBORN = "trap : TERM INT HUP; while :; do sleep 1000; done"
 async def test_a_cancelled_command_takes_its_whole_tree_with_it_however_it_forked(
     tmp_path: Path, orphans_fall_to_us: bool, how: str
 ):
+    if how in ON_LINUX and not LINUX:
+        pytest.skip("nothing tells whose it is")
     caller = Caller(tmp_path)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run, LocalTerminal(), FORKS[how].format(caller.program) + "\nsleep 1000", tmp_path)
@@ -203,7 +207,7 @@ async def test_processes_that_ignore_the_polite_signal_are_killed(
 async def test_what_a_finished_command_left_behind_is_ended_and_told(
     tmp_path: Path, orphans_fall_to_us: bool, how: str
 ):
-    if how == "without environment" and not LINUX:
+    if how in ON_LINUX and not LINUX:
         pytest.skip("nothing tells whose it is")
     caller = Caller(tmp_path)
     os.mkfifo(tmp_path / "go")
@@ -238,11 +242,12 @@ async def test_a_daemon_that_keeps_only_our_pipe_is_found_by_it(terminal: LocalT
         assert ended(pid)
 
 
+@pytest.mark.parametrize("how", ["double fork", pytest.param("without anything", marks=linux_only)])
 async def test_another_commands_processes_are_left_alone(
-    terminal: LocalTerminal, tmp_path: Path, orphans_fall_to_us: bool
+    terminal: LocalTerminal, tmp_path: Path, orphans_fall_to_us: bool, how: str
 ):
     caller = Caller(tmp_path)
-    command = f"(setsid {caller.program} >/dev/null 2>&1 &); sleep 1000"
+    command = f"{FORKS[how].format(caller.program)}; sleep 1000"
     other = await terminal.start(CommandRequest(command, str(tmp_path)))
     pid = await caller.pid()
     assert (await run(terminal, "sleep 1000 & true", tmp_path)).exit_code == 0

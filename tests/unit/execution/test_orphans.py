@@ -1,0 +1,48 @@
+"""Dead children that nobody waits for do not pile up, and nobody's exit status is taken away."""
+
+import os
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from acp_agent.core.backends import CommandRequest
+from acp_agent.execution import process_tree
+from acp_agent.execution.local_terminal import LocalTerminal
+from acp_agent.execution.orphans import OrphanReaper
+from acp_agent.execution.process_tree import Unclaimed, dead_children, system_table
+from tests.unit.execution.processes import LINUX, subreaper
+
+pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not LINUX, reason="orphans fall to us on Linux alone")]
+
+
+async def test_orphans_that_end_while_no_command_runs_are_reaped(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(process_tree, "_UNCLAIMED", 0.1)
+    with subreaper(on=True):
+        before = set(system_table().children(os.getpid()))
+        OrphanReaper().begin()
+        await anyio.run_process(["sh", "-c", "for i in 1 2 3 4 5; do (setsid sleep 0.2 &) ; done"])
+        assert len(set(system_table().children(os.getpid())) - before) == 5
+        with anyio.fail_after(20):
+            while True:
+                if set(system_table().children(os.getpid())) <= before:
+                    break
+                await anyio.sleep(0.05)  # nothing tells
+
+
+async def test_the_shell_of_a_command_is_left_to_whoever_started_it(tmp_path):
+    now = [0.0]
+    unclaimed = Unclaimed(clock=lambda: now[0])
+    running = await LocalTerminal().start(CommandRequest("exit 7", str(tmp_path)))
+    (leader,) = process_tree._leaders
+    await anyio.to_thread.run_sync(os.waitid, os.P_PID, leader, os.WEXITED | os.WNOWAIT)
+    dead = dead_children(system_table())
+    assert leader in dead
+    for now[0] in (0.0, 100.0, 200.0):
+        unclaimed.note(dead)
+
+    async def ignore(_: str) -> None:
+        pass
+
+    assert (await running.wait(ignore)).exit_code == 7
+    assert process_tree._leaders == set()

@@ -1,0 +1,75 @@
+"""What programs get of our limits, and the tag that tells whose they are."""
+
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from acp_agent.core import process_limits
+from acp_agent.core.process_limits import DescriptorReserve, can_open, limits_for_child, tag_in, tag_of
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_RTTIME")
+
+
+def limits_of_a_daemon() -> str:
+    command = "env -i setsid sh -c 'cat /proc/self/limits'"
+    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout
+
+
+@linux_only
+def test_a_tag_stays_with_whatever_a_program_starts_and_this_process_has_none():
+    before = resource.getrlimit(resource.RLIMIT_RTTIME)
+    tag = tag_of("1.a")
+    with limits_for_child(tag):
+        limits = limits_of_a_daemon()
+    assert tag_in(limits) == tag
+    assert resource.getrlimit(resource.RLIMIT_RTTIME) == before
+    assert tag_in(limits_of_a_daemon()) is None
+
+
+def test_two_texts_have_two_tags_and_no_tag_ends_anything_soon():
+    tags = {tag_of(f"1.{number:x}") for number in range(10_000)}
+    assert len(tags) == 10_000
+    years = min(tags) / 1e6 / 3600 / 24 / 365
+    assert years > 10_000
+    assert max(tags) < 2**62
+
+
+@pytest.mark.parametrize("soft", ["unlimited", "200000", "0"])
+def test_an_ordinary_limit_is_no_tag(soft: str):
+    assert (
+        tag_in(f"Max nice priority         0                    0\nMax realtime timeout      {soft}   {soft}  us")
+        is None
+    )
+    assert tag_in("") is None
+
+
+def test_what_is_free_is_told_without_leaving_anything_open():
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, limits[1]))
+    try:
+        reserve = DescriptorReserve(1000)
+        assert not can_open(1)
+        reserve.release()
+        reserve.release()
+        assert can_open(10)
+        assert not can_open(64)
+        assert can_open(10)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_the_limit_is_raised_to_what_the_system_allows(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(process_limits, "_before", None)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, limits[1]))
+    try:
+        process_limits.raise_descriptor_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 200
+        with limits_for_child(tag_of("1.a")):
+            told = subprocess.run(["sh", "-c", "ulimit -n"], capture_output=True, text=True, check=True).stdout
+        assert told == "200\n"
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 200
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
