@@ -255,7 +255,7 @@ OPENS = {
     "llm/script.py": "a script the user named as the model",
     "log.py": "the log file",
     "protocol/paths.py": "the session's folders",
-    "protocol/proxy_terminal.py": "our own temporary folder",
+    "protocol/terminal_command.py": "our own temporary folder",
     "store/audit.py": "the audit file",
     "store/db_opening.py": "the database",
     "store/network_file_system.py": "/proc/self/mountinfo",

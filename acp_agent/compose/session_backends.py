@@ -1,5 +1,6 @@
 """Where a session's files, commands and pages are: with the editor where it offers that, else here (A21-A23, A33)."""
 
+import os
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +12,7 @@ from acp_agent.core.errors import BackendUnavailable, ConfigError
 from acp_agent.core.events import EventSink, Notice, Severity
 from acp_agent.execution.audit import Auditor
 from acp_agent.execution.cache import Stamp
+from acp_agent.execution.child_environment import hidden_variables
 from acp_agent.execution.command_watchdog import CommandWatchdog
 from acp_agent.execution.composite import CompositeFileSystem, CompositeTerminal
 from acp_agent.execution.file_stamp import file_stamp
@@ -22,6 +24,7 @@ from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.proxy_files import ProxyFileSystem
 from acp_agent.protocol.proxy_terminal import ProxyTerminal
 from acp_agent.protocol.session import Session
+from acp_agent.protocol.terminal_command import TerminalCommands
 
 
 class SessionBackends:
@@ -90,13 +93,17 @@ class SessionBackends:
         if not self._session.client.terminal:
             return self.programs
         acp = self._settings.acp
+        keys = [name for each in self._settings.llm.providers for name in each.key_variables]
         proxy = ProxyTerminal(
             self._peer,
             self._session.id,
             self._session.paths,
-            form=acp.terminal_form.value,
-            folder=script_folder,
-            shell="bash" if shutil.which("bash") else "sh",
+            TerminalCommands(
+                form=acp.terminal_form.value,
+                folder=script_folder,
+                shell="bash" if shutil.which("bash") else "sh",
+                hidden=hidden_variables(os.environ, self._settings.tools.shell.env_allow, keys),
+            ),
             timeout=acp.terminal_timeout_secs,
             request_timeout=acp.request_timeout_secs,
         )

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, field_serializer, model_validator
 
 from acp_agent.config.model_settings import ExtraBody, ModelOptions, ModelSettings
-from acp_agent.config.request_headers import Headers, filled_in, hidden, secret_parts
+from acp_agent.config.request_headers import Headers, filled_in, hidden, secret_parts, variables
 from acp_agent.config.section import HttpUrl, PathText, Seconds, Section
 
 
@@ -87,6 +87,11 @@ class ProviderSettings(ModelOptions, Place):
     def api_key(self, environ: Mapping[str, str]) -> str:
         """The key in this provider's variable; empty when it has none."""
         return environ.get(self.api_key_env, "") if self.api_key_env else ""
+
+    @property
+    def key_variables(self) -> tuple[str, ...]:
+        """The environment variables that hold its key and parts of its headers."""
+        return (*filter(None, (self.api_key_env,)), *variables(self.headers or {}))
 
     def request_headers(self, environ: Mapping[str, str]) -> Mapping[str, str]:
         """The further headers, variables filled in. Raises ConfigError for one that is not set."""

@@ -53,6 +53,12 @@ def filled_in(headers: Mapping[str, str], environ: Mapping[str, str], where: str
     return filled
 
 
+def variables(headers: Mapping[str, str]) -> Iterator[str]:
+    """Yield the names of the environment variables that stand in the headers."""
+    for text in headers.values():
+        yield from _VARIABLE.findall(text)
+
+
 def secret_parts(headers: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[str]:
     """What a header holds that must never be shown: its variables, and its own text where the name says so."""
     for name, text in headers.items():

@@ -1,5 +1,6 @@
 """The environment of commands: what is named here and nothing else (T2.10, A21.15, security.md 1 row 6)."""
 
+import re
 from collections.abc import Iterable, Mapping
 
 from acp_agent.core.errors import ConfigError
@@ -21,6 +22,37 @@ _NEVER_PREFIXES = (
     *("OPENROUTER_", "MISTRAL_", "GROQ_", "DEEPSEEK_", "XAI_"),
 )
 _NEVER_SUFFIXES = ("_API_KEY",)
+_KEYS = (
+    *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "OPENAI_API_KEY"),
+    *("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_CLIENT_SECRET", "GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    *("GOOGLE_GENERATIVE_AI_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+    *(
+        "AWS_SESSION_TOKEN",
+        "AWS_BEARER_TOKEN_BEDROCK",
+        "HF_TOKEN",
+        "HUGGING_FACE_HUB_TOKEN",
+        "HUGGINGFACEHUB_API_TOKEN",
+    ),
+    *("OPENROUTER_API_KEY", "MISTRAL_API_KEY", "CODESTRAL_API_KEY", "GROQ_API_KEY", "DEEPSEEK_API_KEY", "XAI_API_KEY"),
+    *(
+        "COHERE_API_KEY",
+        "CO_API_KEY",
+        "TOGETHER_API_KEY",
+        "FIREWORKS_API_KEY",
+        "PERPLEXITY_API_KEY",
+        "CEREBRAS_API_KEY",
+    ),
+    *(
+        "NVIDIA_API_KEY",
+        "REPLICATE_API_TOKEN",
+        "VOYAGE_API_KEY",
+        "JINA_API_KEY",
+        "DASHSCOPE_API_KEY",
+        "MOONSHOT_API_KEY",
+    ),
+    *("ZHIPUAI_API_KEY", "ZAI_API_KEY", "MINIMAX_API_KEY", "AI21_API_KEY", "SAMBANOVA_API_KEY", "DEEPINFRA_API_KEY"),
+)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Nobody types into a command, so nothing in it may wait for a key or a password.
 _FIXED = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 # A folder that came with a checkout may be a bare repository, whose settings name programs for git to run.
@@ -42,6 +74,19 @@ def child_environment(source: Mapping[str, str], extra: Iterable[str] = ()) -> d
         if (name in _NAMES or name in wanted or name.startswith(_PREFIXES)) and not _is_ours(name)
     }
     return {**passed, **_FIXED, **_git_settings(passed)}
+
+
+def hidden_variables(source: Mapping[str, str], extra: Iterable[str], keys: Iterable[str]) -> tuple[str, ...]:
+    """Return the variables a command must not see where another process gives it its environment, as editors do.
+
+    Such a process may hold keys that are not in `source`, so the usual providers' are always among them.
+
+    extra   names the user lets commands see; those that no setting may pass on are hidden all the same
+    keys    names the configuration takes keys from
+    """
+    allowed = frozenset(name for name in extra if not _is_ours(name))
+    found = {*_KEYS, *keys, *filter(_is_ours, source)} - allowed
+    return tuple(sorted(name for name in found if _NAME.fullmatch(name)))
 
 
 def _git_settings(passed: Mapping[str, str]) -> dict[str, str]:

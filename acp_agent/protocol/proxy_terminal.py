@@ -5,22 +5,19 @@ final update -> release.
 """
 
 import contextlib
-import os
 import re
-import shlex
 import signal
-from collections.abc import Callable
 
 import anyio
 
 from acp_agent.core.backends import CommandOutcome, CommandRequest, OnOutput
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.execution.child_environment import GIT_SETTING
 from acp_agent.protocol import wire
 from acp_agent.protocol.errors import ConnectionLost, NoAnswer, RpcError, refused
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
+from acp_agent.protocol.terminal_command import TerminalCommands, remove
 
 _BACKEND = "editor terminal"
 _POLL = 0.2
@@ -33,27 +30,14 @@ _OVERLAP = 4096
 """Characters by which two readings of a terminal are matched when it dropped its oldest output."""
 _BLANK = re.compile(r"\s+")
 _LONGEST_WORD = 8 * 1024
-_PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
 _LOOK_FIRST = "Look at what the command has done before running it again."
-# What a terminal of an editor must not do in a command nobody types into.
-_ENVIRONMENT: list[Json] = [
-    {"name": "PAGER", "value": "cat"},
-    {"name": "GIT_PAGER", "value": "cat"},
-    {"name": "GIT_TERMINAL_PROMPT", "value": "0"},
-    # As in child_environment.py; what the editor itself may set for git in this way is not known here, and is gone.
-    {"name": "GIT_CONFIG_COUNT", "value": "1"},
-    {"name": "GIT_CONFIG_KEY_0", "value": GIT_SETTING[0]},
-    {"name": "GIT_CONFIG_VALUE_0", "value": GIT_SETTING[1]},
-]
 
 
 class ProxyTerminal:
     """Runs commands through `terminal/*`.
 
     paths      how the editor spells folders
-    form       "script" hands over a private script file, the one form every client runs right; "exec" passes
-               the line as an argument of the shell; "line" passes it as the command
-    folder     where scripts go, mode 0700
+    commands   what the editor gets for a command
     timeout    seconds a command may take when its request names none; 0 = no limit
     """
 
@@ -62,19 +46,15 @@ class ProxyTerminal:
         peer: Peer,
         session_id: str,
         paths: EditorPaths,
+        commands: TerminalCommands,
         *,
-        form: str,
-        folder: Callable[[], str],
-        shell: str,
         timeout: float,
         request_timeout: float,
     ) -> None:
         self._peer = peer
         self._session_id = session_id
         self._paths = paths
-        self._form = form
-        self._folder = folder
-        self._shell = shell
+        self._commands = commands
         self._timeout = timeout
         self._request_timeout = request_timeout
         self._silent = False
@@ -83,18 +63,17 @@ class ProxyTerminal:
         """As Terminal says; ToolError where nobody can tell whether the editor started it, never a second start."""
         if self._silent:
             raise BackendUnavailable(_BACKEND, "terminal/create was not answered before", permanent=True)
-        script = self._write_script(request.command) if self._form == "script" else None
+        members, script = self._commands.prepare(request.command)
         params: JsonObject = {
             "sessionId": self._session_id,
-            **self._invocation(request.command, script),
-            "env": _ENVIRONMENT,
+            **members,
             "cwd": self._paths.spell(request.cwd),
             "outputByteLimit": min(request.output_limit, _OUTPUT_LIMIT),
         }
         try:
             terminal_id = await self._create(params)
         except BaseException:
-            _remove(script)
+            remove(script)
             raise
         # The user's limit, which the model may shorten and not stretch; for both, 0 is none.
         timeout = (self._timeout if request.timeout is None else request.timeout) or None
@@ -122,21 +101,6 @@ class ProxyTerminal:
             target: JsonObject = {"sessionId": self._session_id, "terminalId": wire.terminal_id(answer)}
             self._peer.tell("terminal/kill", target)
             self._peer.tell("terminal/release", target)
-
-    def _invocation(self, command: str, script: str | None) -> JsonObject:
-        if script is not None:
-            return {"command": self._shell, "args": [script]}
-        if self._form == "line":
-            return {"command": f"{self._shell} -c {shlex.quote(command)}"}
-        return {"command": self._shell, "args": ["-c", command]}
-
-    def _write_script(self, command: str) -> str | None:
-        """The path of a new private script, or None where none is to be had without special characters in it."""
-        for _ in range(2):  # a cleaner of old files may have taken the folder: the second time it is a new one
-            with contextlib.suppress(OSError):
-                path = os.path.join(self._folder(), f"{os.urandom(8).hex()}.sh")
-                return _written(path, command) if _PLAIN_PATH.fullmatch(path) else None
-        return None
 
 
 class EditorCommand:
@@ -175,7 +139,7 @@ class EditorCommand:
         if not self._released:
             self._released = True
             self._peer.tell("terminal/release", self._target)
-            _remove(self._script)
+            remove(self._script)
 
     async def _watch(self, on_output: OnOutput) -> wire.ExitStatus:
         """Wait for the exit while handing over output as the editor gathers it."""
@@ -279,21 +243,3 @@ def _unknown(error: NoAnswer | ConnectionLost, timeout: float) -> ToolError:
     else:
         why, category = error.message, ToolErrorCategory.PERMANENT_FAILURE
     return ToolError(category, f"{why}; the command may still start there", _LOOK_FIRST)
-
-
-def _written(path: str, command: str) -> str:
-    """`path`, now a private script. Raises OSError, and leaves nothing then."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(command + "\n")
-    except BaseException:
-        _remove(path)
-        raise
-    return path
-
-
-def _remove(script: str | None) -> None:
-    if script is not None:
-        with contextlib.suppress(OSError):  # gone already, or the folder is; nothing depends on it
-            os.unlink(script)

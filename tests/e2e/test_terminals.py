@@ -102,7 +102,10 @@ async def test_a_terminal_of_the_editor_gets_none_of_the_agents_keys_from_us(tmp
     async with editing(tmp_path, [uses(("bash", {"command": "true"})), says("ok")]) as editor:
         await editor.say(await editor.open(), "run")
     (create,) = editor.requests("terminal/create")
-    assert not [pair for pair in create.get("env", []) if "ACP_AGENT" in pair["name"] or pair["name"].endswith("KEY")]
+    given = {pair["name"]: pair["value"] for pair in create["env"]}
+    keys = {name: value for name, value in given.items() if "ACP_AGENT" in name or name.endswith("KEY")}
+    assert keys.pop("ACP_AGENT_UNSET").split() == sorted(name for name, value in given.items() if not value)
+    assert set(keys.values()) == {""}
 
 
 async def test_a_client_that_has_no_terminals_after_all_is_fallen_back_from_once_with_a_notice(tmp_path):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import ConfigError
-from acp_agent.execution.child_environment import child_environment
+from acp_agent.execution.child_environment import child_environment, hidden_variables
 
 SECRETS = {
     "ANTHROPIC_API_KEY": "sk-fake-1",
@@ -111,3 +111,24 @@ def test_a_count_that_is_none_breaks_no_git(tmp_path: Path, count: str):
     mine = {"GIT_CONFIG_COUNT": count, "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "Ann"}
     done = git(tmp_path, "config", "--get", "safe.bareRepository", **mine)
     assert (done.stdout, done.stderr) == ("explicit\n", "")
+
+
+def test_where_an_editor_gives_the_environment_keys_are_hidden_and_nothing_else():
+    hidden = hidden_variables({**SECRETS, **USUAL, "NOT A NAME_API_KEY": "x"}, (), ("MY_OWN", "LOCAL_KEY"))
+    unhidden = {"GITHUB_TOKEN", "BASH_ENV", "LD_PRELOAD", "PROMPT_COMMAND"}
+    assert set(SECRETS) - set(hidden) == unhidden
+    assert not set(USUAL) & set(hidden)
+    assert {"MY_OWN", "LOCAL_KEY", "GROQ_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"} <= set(hidden)
+    assert "NOT A NAME_API_KEY" not in hidden
+
+
+def test_what_no_command_of_this_machine_sees_is_hidden_in_an_editor_as_well():
+    for name in SECRETS:
+        if name not in child_environment(SECRETS, ["GITHUB_TOKEN", "BASH_ENV", "LD_PRELOAD", "PROMPT_COMMAND"]):
+            assert name in hidden_variables(SECRETS, (), ()), name
+
+
+def test_what_the_user_lets_commands_see_stays_in_an_editor_unless_no_setting_may():
+    hidden = hidden_variables({}, ("MY_OWN", "REPLICATE_API_TOKEN", "ANTHROPIC_API_KEY"), ("MY_OWN",))
+    assert {"MY_OWN", "REPLICATE_API_TOKEN"}.isdisjoint(hidden)
+    assert "ANTHROPIC_API_KEY" in hidden

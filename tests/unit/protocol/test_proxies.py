@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.proxy_files import ProxyFileSystem
 from acp_agent.protocol.proxy_terminal import ProxyTerminal
+from acp_agent.protocol.terminal_command import TerminalCommands
 from tests.unit.protocol.wires import OtherEnd, connected
 
 pytestmark = pytest.mark.anyio
@@ -574,14 +575,14 @@ def terminal(
     form: str = "script",
     timeout: float = 5,
     request_timeout: float = 1,
+    hidden: Sequence[str] = (),
 ) -> ProxyTerminal:
+    scripts = folder if callable(folder) else lambda: str(folder)
     return ProxyTerminal(
         editing.peer,
         "s1",
         EditorPaths("/w"),
-        form=form,
-        folder=folder if callable(folder) else lambda: str(folder),
-        shell="bash",
+        TerminalCommands(form=form, folder=scripts, shell="bash", hidden=hidden),
         timeout=timeout,
         request_timeout=request_timeout,
     )
@@ -645,6 +646,29 @@ async def test_the_line_form_is_one_quoted_command(tmp_path: Path) -> None:
         await run(editing, tmp_path, form="line")
     assert editing.requests[0][1]["command"] == """bash -c 'echo '"'"'a b'"'"' | cat'"""
     assert "args" not in editing.requests[0][1]
+
+
+@pytest.mark.parametrize("form", ["script", "exec", "line"])
+@pytest.mark.parametrize("shell", ["bash", "sh"])
+async def test_a_command_sees_no_hidden_variable_however_the_editor_runs_it(
+    tmp_path: Path, form: str, shell: str
+) -> None:
+    commands = TerminalCommands(form=form, folder=lambda: str(tmp_path), shell=shell, hidden=("A_KEY", "B_TOKEN"))
+    environ_at_start = "tr '\\0' '\\n' < /proc/$$/environ"
+    line = f'echo "${{A_KEY-unset}} ${{B_TOKEN-unset}} $C"; env | grep -c A_KEY; {environ_at_start} | grep -c canary'
+    members, _ = commands.prepare(line)
+    environ = {"PATH": os.environ["PATH"], "A_KEY": "canary", "B_TOKEN": "canary", "C": "kept"}
+    environ.update((each["name"], each["value"]) for each in members["env"])
+    words = [members["command"], *members["args"]] if form != "line" else ["sh", "-c", members["command"]]
+    done = await anyio.run_process(words, env=environ, check=False)
+    assert done.stdout == b"unset unset kept\n0\n0\n"
+    assert done.stderr == b""
+
+
+async def test_the_names_of_hidden_variables_do_not_stand_in_the_command(tmp_path: Path) -> None:
+    async with editor(**HAPPY) as editing:
+        await run(editing, tmp_path, form="exec", hidden=("A_KEY",))
+    assert editing.requests[0][1]["args"] == ["-c", "unset -v $ACP_AGENT_UNSET ACP_AGENT_UNSET; echo 'a b' | cat"]
 
 
 async def test_an_editor_without_terminals_is_not_asked_again(tmp_path: Path) -> None:
@@ -765,9 +789,7 @@ async def test_a_terminal_that_comes_too_late_is_given_back(tmp_path: Path) -> N
             peer,
             "s1",
             EditorPaths("/w"),
-            form="exec",
-            folder=lambda: str(tmp_path),
-            shell="sh",
+            TerminalCommands(form="exec", folder=lambda: str(tmp_path), shell="sh"),
             timeout=5,
             request_timeout=0.01,
         )
