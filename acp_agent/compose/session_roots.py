@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 
+from acp_agent.compose.project_patterns import without_faulty_patterns
 from acp_agent.config import Loaded, data_path
 from acp_agent.config.credentials import credentials_file
 from acp_agent.config.places import database_file, session_locks_file
@@ -31,6 +32,7 @@ def session_roots(
     tools = loaded.settings.tools
     allowed = tools.shell.allowed_paths if for_shell else tools.file.allowed_paths
     folders = (cwd, *additional, *filter(os.path.isdir, allowed))
+    loaded, _ = without_faulty_patterns(loaded, folders)
     own = OwnFiles(_own_files(loaded, cwd), _closed_files())
     reading = _read_policy(loaded, folders, for_shell=for_shell)
     return Roots(cwd, folders[1:], policy=all_of(own, protected_paths(loaded, cwd), reading), open_root=open_root)
@@ -38,6 +40,7 @@ def session_roots(
 
 def protected_paths(loaded: Loaded, cwd: str) -> ProtectedPaths:
     """What nobody should plant or change unseen. Raises ConfigError."""
+    loaded, _ = without_faulty_patterns(loaded, (cwd,))
     protection = loaded.settings.tools.protection
     own, obeyed = _own_files(loaded, cwd), loaded.settings.agent.instructions.files
     return ProtectedPaths(protection.protected_paths, protection.unprotected_paths, own, obeyed)

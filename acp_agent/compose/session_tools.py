@@ -13,6 +13,7 @@ from acp_agent.compose.judging import Ground
 from acp_agent.compose.mcp import GrowingCatalogue
 from acp_agent.compose.output import filter_engine, pipeline
 from acp_agent.compose.project_notes import ProjectNotes
+from acp_agent.compose.project_patterns import without_faulty_patterns
 from acp_agent.compose.redacted_memories import RedactedMemories
 from acp_agent.compose.reload import Stage
 from acp_agent.compose.session_backends import SessionBackends
@@ -113,6 +114,9 @@ class SessionTools:
     def stage(self, loaded: Loaded, warn: Callable[[str], None]) -> Stage:
         """The tools by one configuration. Raises ConfigError."""
         place, lasting = self._session.place, self._lasting
+        loaded, faults = without_faulty_patterns(loaded, (place.cwd, *place.additional))
+        for fault in faults:
+            warn(str(fault))
         opened = partial(session_roots, loaded, place.cwd, place.additional, open_root=self._folders.open)
         roots, shell_roots = opened(), opened(for_shell=True)
         files, web = self._backends.files(roots), self._backends.web(loaded, lasting.auditor)

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import cast
+from functools import cache
+from typing import NamedTuple, cast
 
 from pydantic import ValidationError
 
@@ -24,8 +25,20 @@ _SAID = ("tools.autonomy_level", "acp.auto_approve")
 _TABLES = (PROVIDERS, SERVERS)
 """Lists of which one entry may be wrong and the others count."""
 
+_FORBIDDING = (_READING, "tools.policy", "tools.authorization")
+"""Tables in which a name that is no setting may be a misspelt ban: whoever judges by them looks for the problem."""
+
+_MOST_NAMED = 5
 _MOST = 50
 """Problems that are listed. A file may come from a stranger, and nobody reads more."""
+
+
+class _Strange(NamedTuple):
+    """A dotted name that is no setting, its value, and the table it stands in."""
+
+    name: str
+    value: object
+    table: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +108,16 @@ class Reader:
 
     def table(self, where: str, table: Mapping[str, object]) -> Layer:
         """The layer of a parsed file."""
-        layer = Layer()
-        for name, raw in self._flat(layer, where, moved(where, table, self.report), ""):
+        layer, strange = Layer(), list[_Strange]()
+        for name, raw in self._flat(layer, where, moved(where, table, self.report), strange):
             self.take(layer, key_of(name), raw, where)
+        if len(strange) > 1:
+            named = ", ".join(one.name for one in strange[:_MOST_NAMED])
+            more = f" and {len(strange) - _MOST_NAMED} more" if len(strange) > _MOST_NAMED else ""
+            expected = "names of settings; `acp-agent config init` writes a file with all of them"
+            self.report(where, f"{named}{more}", None, expected)
+        for one in strange if len(strange) == 1 else ():
+            self.report(where, one.name, one.value, one_of(_settings_in(one.table)))
         return layer
 
     def take(self, layer: Layer, key: Key | None, raw: object, origin: str, *, parts: bool = True) -> None:
@@ -140,13 +160,17 @@ class Reader:
         self, where: str, name: str, value: object, expected: str, kind: type[ConfigError] = ConfigError
     ) -> ConfigError:
         """Note a problem with the value of a dotted name; the value is shown without secrets."""
+        if len(self.problems) >= _MOST:  # nobody reads it, and to show a value takes time
+            return kind(where, one_line(name), "", expected)
         problem = kind(where, one_line(name), shown(name.rpartition(".")[2], value, self._secrets), expected)
-        if len(self.problems) < _MOST:
-            self.problems.append(problem)
+        self.problems.append(problem)
         return problem
 
-    def _flat(self, layer: Layer, where: str, table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
-        tables, known = sections(), keys()
+    def _flat(
+        self, layer: Layer, where: str, table: Mapping[str, object], strange: list["_Strange"], prefix: str = ""
+    ) -> Iterator[tuple[str, object]]:
+        """The values by dotted name. Names of no setting go to `strange`, unless they may have forbidden something."""
+        tables = sections()
         for name, value in table.items():
             dotted = f"{prefix}.{name}" if prefix else name
             if "." not in name and dotted != RULES and key_of(dotted):
@@ -154,17 +178,25 @@ class Reader:
             elif prefix == RULES:
                 self.report(where, dotted, value, "a tool's name in front of its rules")
             elif "." in name or (dotted != RULES and dotted not in tables):
-                names = [other.rpartition(".") for other in (*tables, *known) if other]
-                expected = one_of([last for parent, _, last in names if parent == prefix])
-                problem = self.report(where, dotted, value, expected)
+                if prefix not in _FORBIDDING:
+                    strange.append(_Strange(dotted, value, prefix))
+                    continue
+                problem = self.report(where, dotted, value, one_of(_settings_in(prefix)))
                 if prefix == _READING:  # a misspelt deny_read, perhaps
                     layer.unclear.append(problem)
             elif isinstance(value, dict):
-                yield from self._flat(layer, where, cast("dict[str, object]", value), dotted)
+                yield from self._flat(layer, where, cast("dict[str, object]", value), strange, dotted)
             else:
                 problem = self.report(where, dotted, value, "a table")
                 if dotted.partition(".")[0] == _TOOLS:  # [[tools.shell]], say: with all that stands in it
                     layer.unclear.append(problem)
+
+
+@cache
+def _settings_in(table: str) -> list[str]:
+    """The settings and tables that may stand in a table."""
+    names = (name.rpartition(".") for name in (*sections(), *keys()) if name)
+    return [last for parent, _, last in names if parent == table]
 
 
 def _put(layer: Layer, key: Key, raw: object, origin: str) -> None:

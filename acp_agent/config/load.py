@@ -13,7 +13,7 @@ from acp_agent.config.legacy_rules import add_legacy_rules
 from acp_agent.config.masking import secret_values
 from acp_agent.config.mcp_settings import McpServerSettings
 from acp_agent.config.places import CONFIG_VARIABLE, PROJECT_FILE, config_file
-from acp_agent.config.project import tighten
+from acp_agent.config.project import bounded, tighten
 from acp_agent.config.rules import guarded
 from acp_agent.config.section import Section
 from acp_agent.config.settings import Settings
@@ -56,6 +56,7 @@ class Loaded:
     tables      what the files say, by path, as far as they were ever readable
     stamps      the states the files were in before they were read, by path
     servers     MCP servers the project's file names: none of them is started before the user says so
+    untightened what the user had in place of each value that the project's file made tighter, by dotted name
     """
 
     settings: Settings
@@ -66,6 +67,7 @@ class Loaded:
     tables: Mapping[str, Table] = field(default_factory=dict[str, Table], repr=False)  # secrets may be in there
     stamps: Mapping[str, Stamp] = field(default_factory=dict[str, Stamp])
     servers: tuple[McpServerSettings, ...] = ()
+    untightened: Mapping[str, object] = field(default_factory=dict[str, object], repr=False)
 
 
 def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None, before: Loaded | None = None) -> Loaded:
@@ -82,11 +84,8 @@ def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None, befor
     reader.table(file, table or {}).put_over(layer)
     if table is not None:
         add_legacy_rules(reader, layer, environment)
-    servers: tuple[McpServerSettings, ...] = ()
-    if cwd is not None:
-        project = reader.table(f"{cwd}/{PROJECT_FILE}", files.projects(cwd))
-        servers = project.take_servers()
-        tighten(reader, layer, project)
+    servers, untightened = _tightened(reader, layer, files, cwd)
+    origins = dict(layer.origins)
     for above in (environment, _flags(reader, flags)):
         above.put_over(layer)
     add_vendors(reader, layer, environ, _stored(reader, files, environ))
@@ -106,7 +105,20 @@ def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None, befor
         files.tables,
         files.stamps,
         servers,
+        {name: before for name, before in untightened.items() if layer.origins[name] == origins[name]},
     )
+
+
+def _tightened(
+    reader: Reader, layer: Layer, files: Files, cwd: str | None
+) -> tuple[tuple[McpServerSettings, ...], Mapping[str, object]]:
+    """Apply the project's file to the user's layer. Return its MCP servers and what the user had (`tighten`)."""
+    if cwd is None:
+        return (), {}
+    where = f"{cwd}/{PROJECT_FILE}"
+    project = reader.table(where, bounded(reader, where, files.projects(cwd)))
+    servers = project.take_servers()
+    return servers, tighten(reader, layer, project)
 
 
 def _stored(reader: Reader, files: Files, environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -1,5 +1,8 @@
 """A project's own file applied to the user's settings: only what makes them tighter."""
 
+from collections.abc import Mapping
+from typing import cast
+
 from acp_agent.config.keys import key_of
 from acp_agent.config.layers import Layer, Reader
 from acp_agent.config.section import Section
@@ -11,8 +14,31 @@ class ProjectLoosens(ConfigError):
     """A project's file asked for more than the user allows; it was ignored. Nothing for the user to mend."""
 
 
-def tighten(reader: Reader, user: Layer, project: Layer) -> None:
-    """Change the user's layer in place as far as the project may; report the rest as ProjectLoosens."""
+MOST_ENTRIES = 256
+"""Entries of one list in a project's file. Every call is held against each of them."""
+
+
+def bounded(reader: Reader, where: str, table: Mapping[str, object], prefix: str = "") -> Mapping[str, object]:
+    """Return a project's table with the beginning of each list that is too long; report those as ProjectLoosens."""
+    kept = dict(table)
+    for name, value in table.items():
+        dotted = f"{prefix}.{name}" if prefix else name
+        if isinstance(value, dict):
+            kept[name] = bounded(reader, where, cast("dict[str, object]", value), dotted)
+        elif isinstance(value, list) and len(entries := cast("list[object]", value)) > MOST_ENTRIES:
+            kept[name] = entries[:MOST_ENTRIES]
+            ignored = f"the other {len(entries) - MOST_ENTRIES} are ignored"
+            expected = f"at most {MOST_ENTRIES} entries in a project's file; {ignored}"
+            reader.report(where, dotted, entries[:3], expected, ProjectLoosens)
+    return kept
+
+
+def tighten(reader: Reader, user: Layer, project: Layer) -> Mapping[str, object]:
+    """Change the user's layer in place as far as the project may; report the rest as ProjectLoosens.
+
+    Return what the user had in place of each value that was changed.
+    """
+    changed: dict[str, object] = {}
     for name, wish in project.values.items():
         key, where = key_of(name), project.origins[name]
         assert key is not None
@@ -25,3 +51,5 @@ def tighten(reader: Reader, user: Layer, project: Layer) -> None:
             reader.report(where, name, said, f"{words} (ignored)", ProjectLoosens)
         if outcome.value != before or (name not in user.values and not outcome.refused):
             user.put(name, outcome.value, f"{where} over {user.origins.get(name, 'default')}")
+            changed[name] = before
+    return changed

@@ -47,6 +47,7 @@ def check(args: argparse.Namespace) -> int:
         return _tell(anyio.run(url_verdict, args.target, scrape, _answers(args)))
     from acp_agent.compose.session_roots import session_roots  # noqa: PLC0415 - all of a session is behind it
 
+    loaded = _sound(loaded, cwd)
     with session_roots(loaded, cwd) as roots, session_roots(loaded, cwd, for_shell=True) as shell:
 
         @cache
@@ -73,6 +74,16 @@ def _command_judge(file: str | None, loaded: Loaded, roots: "Roots", shell: "Roo
 
     rules = None if file is None else rules_in(os.path.expanduser(file))
     return CommandJudge(loaded, roots, shell, _warn, rules)
+
+
+def _sound(loaded: Loaded, cwd: str) -> Loaded:
+    """Return the configuration without the project's faulty patterns, which are told."""
+    from acp_agent.compose.project_patterns import without_faulty_patterns  # noqa: PLC0415 - all of a session, too
+
+    loaded, faults = without_faulty_patterns(loaded, (cwd,))
+    for fault in faults:
+        _warn(str(fault))
+    return loaded
 
 
 def _warn(problem: str) -> None:

@@ -157,7 +157,7 @@ def rules_in(path: str) -> tuple[Rule, ...]:
 
 def _table_in(path: str, text: str, why_no_json: Exception) -> object:
     try:
-        table: object = toml_table(text)
+        table = cast("object", toml_table(text))
     except ValueError as error:
         why = (
             f"expected JSON: {why_no_json}"

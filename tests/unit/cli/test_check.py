@@ -268,12 +268,18 @@ def test_what_is_the_agents_own_stays_its_own(configured, project: Path, tmp_pat
 
 
 def test_a_broken_pattern_names_the_file_it_comes_from(configured, project: Path):
+    loaded = configured("[tools.file]\ndeny_read = ['$HOME/x']\n")
+    with pytest.raises(ConfigError, match=r"config\.toml: tools.file.deny_read = '\$HOME/x': expected an absolute"):
+        session_roots(loaded, str(project))
+
+
+def test_a_broken_pattern_of_the_project_is_told_and_the_rest_is_judged(check: Check, project: Path):
     (project / ".acp-agent").mkdir()
-    (project / ".acp-agent" / "config.toml").write_text("[tools.file]\ndeny_read = ['$HOME/x']\n")
-    with pytest.raises(
-        ConfigError, match=r"\.acp-agent/config\.toml over .*deny_read = '\$HOME/x': expected an absolute"
-    ):
-        session_roots(configured(""), str(project))
+    (project / ".acp-agent" / "config.toml").write_text("[tools.file]\ndeny_read = ['$HOME/x', 'secret.txt']\n")
+    done = check("path", "secret.txt")
+    assert done.code == 1
+    assert "/.acp-agent/config.toml over " in done.err
+    assert "deny_read = '$HOME/x': expected an absolute" in done.err
 
 
 # --------------------------------------------------------------------------------- hostile paths

@@ -210,8 +210,27 @@ def test_a_file_without_permission_is_told(tmp_path):
 
 
 def test_a_stranger_cannot_flood_the_user_with_problems(loading):
-    loaded = loading(None, "\n".join(f"unknown{n} = 1" for n in range(10_000)))
+    loaded = loading(None, "\n".join(f"[[mcp.servers]]\nunknown{n} = 1" for n in range(200)))
     assert len(loaded.problems) == 50
+
+
+def test_names_that_are_no_settings_make_one_notice(loading):
+    tables = ("", "[tools.shell]", "[acp]", "[agnet]")
+    odd = "\n".join(f"odd{n} = {n}" for n in range(5))
+    text = "\n".join(f"{table}\n{odd}" for table in tables)
+    loaded = loading(f"{text}\n{GOOD}", "a = 1\nb = 2")
+    expected = "expected names of settings; `acp-agent config init` writes a file with all of them"
+    assert told(loaded) == [
+        f"~/config.toml: odd0, odd1, odd2, odd3, odd4 and 11 more: {expected}",
+        f"~/project/.acp-agent/config.toml: a, b: {expected}",
+    ]
+    assert loaded.settings.logging.level == "debug"
+
+
+def test_a_name_that_may_be_a_misspelt_ban_has_a_notice_of_its_own(loading):
+    loaded = loading("odd = 1\nodder = 2\n[tools.file]\ndeny_raed = ['.env']\n[tools.policy]\nruels = []\n")
+    assert [problem.key for problem in loaded.problems] == ["tools.file.deny_raed", "tools.policy.ruels", "odd, odder"]
+    assert loaded.fault is not None
 
 
 def test_what_a_message_quotes_can_move_no_cursor_and_is_short(loading):
