@@ -15,7 +15,8 @@ from acp_agent.gates.grammar import Kind, Parsed, grammar_of
 _PATTERN_FIRST = frozenset(
     ("grep", "egrep", "fgrep", "zgrep", "rg", "ag", "ack", "sed", "gsed", "awk", "gawk", "mawk", "nawk", "jq", "yq")
 )
-_PATTERN_OPTIONS = ("-e", "-f", "--regexp", "--file", "--expression")
+_PATTERN_LETTERS = frozenset("efE")
+_PATTERN_OPTIONS = ("--regexp", "--file", "--expression", "--match", "--source", "--exec", "--from-file")
 _PRINTERS = frozenset(("echo", "printf", "print", "test", "expr"))
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _PATH_START = re.compile(r"(?:/|~|\.\.?(?:/|$))")
@@ -119,6 +120,26 @@ def path_words(command: Command) -> Iterator[str]:
     yield from (each for each in found if each and len(each) <= _MAX_WORD and _is_path(each))
 
 
+def odd_words(command: Command) -> Iterator[str]:
+    """Yield the words that look like text, but may be names all the same: `a b`, `a$b`, `@x`, `-x` behind `--`.
+
+    A link may be called so. Only a look at the files tells.
+    """
+    if command.name in _PRINTERS:
+        return
+    yield from (each.target for each in command.redirections if not each.harmless and not _is_path(each.target))
+    grammar = grammar_of(command.name)
+    if grammar is not None:
+        words = [each.word for each in grammar.parse(command.own).arguments if each.kind.path]
+    else:
+        words = [each for word in _judged(command) for each in (word, *candidates(word, command.name))]
+    yield from (word for word in words if word and len(word) <= _MAX_WORD and "\0" not in word and _is_odd(word))
+
+
+def _is_odd(word: str) -> bool:
+    return not _is_path(word) or word.startswith(("-", "@"))
+
+
 def _as_read(parsed: Parsed) -> Iterator[str]:
     """The words that are paths by the grammar of the program, also as seen from the folder it is told to work in."""
     folders = [each.word for each in parsed.arguments if each.kind is Kind.FOLDER]
@@ -137,10 +158,18 @@ def _as_text(command: Command) -> Iterator[str]:
 def _judged(command: Command) -> Iterable[str]:
     """The arguments, without the pattern of a search or the script of an editor."""
     args = command.own
-    if command.name not in _PATTERN_FIRST or any(word.startswith(_PATTERN_OPTIONS) for word in args):
+    if command.name not in _PATTERN_FIRST or any(map(_may_hold_pattern, args)):
         return args
     pattern = next((index for index, word in enumerate(args) if not word.startswith("-")), len(args))
     return args[:pattern] + args[pattern + 1 :]
+
+
+def _may_hold_pattern(word: str) -> bool:
+    """Return whether a word may be an option with a pattern: the first operand is a file then."""
+    given = word.partition("=")[0]
+    if given.startswith("--"):
+        return len(given) > 3 and any(each.startswith(given) or given.startswith(each) for each in _PATTERN_OPTIONS)
+    return word.startswith("-") and not _PATTERN_LETTERS.isdisjoint(word)
 
 
 def candidates(word: str, program: str = "") -> Iterator[str]:

@@ -5,9 +5,10 @@ command has made. Programs that run the workspace's own code need no link for th
 """
 
 from collections.abc import Iterator
+from itertools import chain
 
 from acp_agent.gates.command import Command
-from acp_agent.gates.command_paths import candidates, path_words
+from acp_agent.gates.command_paths import candidates, odd_words, path_words
 from acp_agent.gates.fed_names import NAMES_ONLY
 from acp_agent.gates.followed_links import FINDERS, starting_points
 from acp_agent.gates.made_links import without_end
@@ -134,7 +135,7 @@ def opened(command: Command) -> Iterator[str]:
         yield from (word for word in starting_points(command.argv[1:]) if "/" in word.removeprefix("./"))
         return
     by_entry, deeds = name in _BY_ENTRY, Programs(program_table()).deeds(command)
-    for word in _words(command) if name in _VALUES else path_words(command):
+    for word in _words(command) if name in _VALUES else chain(path_words(command), odd_words(command)):
         nothing = word in (".", "./", "-", "", "{}") or word in deeds
         if not nothing and not (by_entry and "/" not in word.removeprefix("./")):
             yield word

@@ -21,7 +21,7 @@ from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import Access, Allow, Ask, CommandSubject, Deny, PathSubject, UrlSubject, Verdict
 from acp_agent.core.wrapper import Gate
 from acp_agent.gates.command import DAMAGED, Command, Plain, analyse, survey
-from acp_agent.gates.command_paths import MAX_WORDS, Expand, Folders, path_words, unexpanded
+from acp_agent.gates.command_paths import MAX_WORDS, Expand, Folders, odd_words, path_words, unexpanded
 from acp_agent.gates.link_doubts import LinkDoubt, link_doubts
 from acp_agent.gates.made_paths import link_targets, made_folders, without_made
 from acp_agent.gates.workspace_links import UnseenWorkspace, Workspace
@@ -95,7 +95,7 @@ class SandboxGate(Gate):
         """The outside paths a command names, or the refusal of one that climbs out."""
         outside: dict[str, None] = {}
         folders, made = Folders(self._expand), set[str]()
-        judged = 0
+        judged, plain = 0, isinstance(analyse(text), Plain)
         for command in (each for outer in _commands(text) for each in outer.walk()):
             folders.enter(command)
             if folders.lost:
@@ -113,9 +113,32 @@ class SandboxGate(Gate):
                     return Deny(f"'{word}' leads out of the workspace")
                 found = [word] if any(where) else [path for path in matches if self._is_outside(path)]
                 outside.update(dict.fromkeys(found))
+            odd = self._odd_outside(command, folders) if plain else []
+            if odd is None:
+                return [*outside, f"(more than {MAX_WORDS} paths)"]
+            outside.update(dict.fromkeys(odd))
             made.update(_normal(path) for each in made_folders(command) for path in folders.places(each))
             folders.leave(command)
         return list(outside)
+
+    def _odd_outside(self, command: Command, folders: Folders) -> list[str] | None:
+        """Return the files outside that a command names by words that look like text; None for too many words."""
+        found = dict[str, None]()
+        words = list(dict.fromkeys(odd_words(command)))
+        if len(words) * len(folders.possible) > MAX_WORDS:
+            return None
+        for word in words:
+            matches = folders.matches(word, command)
+            if matches is None:
+                return None
+            first = word if word.startswith(("/", "~")) else word.partition("/")[0]
+            places = [path for path in folders.places(word) if self._may_be_there(path, word, first)]
+            found.update(dict.fromkeys(path for path in (*places, *matches) if self._is_outside(path)))
+        return list(found)
+
+    def _may_be_there(self, path: str, word: str, first: str) -> bool:
+        """Return whether a file may be at a path: the `first` part of the word that ends it exists."""
+        return self._workspace.exists(path.removesuffix(word) + first)
 
     def _is_folder(self, folders: Sequence[str], made: Collection[str], word: str) -> bool:
         """Return whether a word names a folder, or one that the line makes, wherever the command may run."""

@@ -11,6 +11,7 @@ from acp_agent.execution.shell_names import shell_names
 from acp_agent.gates.command_paths import MAX_WORDS
 from acp_agent.gates.sandbox import SandboxGate
 from tests.unit.gates.chain import Recorder, call, command, inside
+from tests.unit.gates.test_link_doubts import gate_of
 
 pytestmark = pytest.mark.anyio
 
@@ -136,6 +137,44 @@ async def test_climbing_out_is_refused(gate: SandboxGate, text: str):
     assert result.failure is not None
     assert result.failure.category is ToolErrorCategory.POLICY_BLOCKED
     assert "leads out of the workspace" in result.failure.message
+
+
+@pytest.mark.parametrize("name", ["read me", "a$b", "a`b", "@x", "-x", "--x=y", "a\nb", "http:", "me: x", "x=y"])
+def test_a_link_may_be_called_like_a_text_or_an_option(tmp_path, name: str):
+    gate = gate_of(tmp_path / "work")
+    for made in ("other", "work/in"):
+        (tmp_path / made).mkdir(parents=True)
+    (tmp_path / "other" / "f").write_text("canary")
+    texts = (
+        f"cat -- '{name}'",
+        f"cat -- '{name}/f'",
+        f"head -n 3 -- '{name}'",
+        f"sed -n p -- '{name}'",
+        f"cp -- '{name}' y",
+    )
+    texts += (f"cat < '{name}'", f"cd in && cat -- '../{name}'", f"grep x -- '{name}'", f"git hash-object -- '{name}'")
+    if not name.startswith("-"):  # else what follows the letter may be its value
+        assert [text for text in texts if gate.check(command(text)) != Allow()] == [], "there is no such link"
+    (tmp_path / "work" / name).symlink_to(tmp_path / "other")
+    assert [text for text in texts if isinstance(gate.check(command(text)), Allow)] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "grep -nex link-out/f",
+        "grep -rnieroot link-out",
+        "grep --reg=root link-out/f",
+        "grep --regexp root link-out/f",
+        "sed -ne p link-out/f",
+        "sed --exp=p link-out/f",
+        "ack --match=root link-out/f",
+        "gawk --source=1 link-out/f",
+        "rg -ieroot link-out",
+    ],
+)
+def test_a_file_behind_a_pattern_in_a_bundle_is_no_pattern(gate: SandboxGate, text: str):
+    assert isinstance(gate.check(command(text)), Ask)
 
 
 def test_a_pattern_is_judged_by_the_files_it_stands_for(gate: SandboxGate):
