@@ -14,6 +14,7 @@ from acp_agent.compose.model_lists import ModelLists
 from acp_agent.compose.output import known_secrets
 from acp_agent.config.conduct import conduct_at_start
 from acp_agent.config.load import Flags, Loaded, load
+from acp_agent.config.places import PERMISSION_FILE, data_dir
 from acp_agent.core.memory import Memories
 from acp_agent.core.sessions import Saved, SessionRecord
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
@@ -61,8 +62,8 @@ class Shop:
         llm = loaded.settings.llm
         return ModelChoices(llm, (), self.lists.of(llm), fetches=False)
 
-    def grants(self, file: str) -> GrantStore:
-        return GrantStore(file, self._warnings.append)
+    def grants(self, chosen: str | None) -> GrantStore:
+        return GrantStore(chosen or os.path.join(data_dir(os.environ), PERMISSION_FILE), self._warnings.append)
 
     def auditor(self, *_: Any) -> None:
         return None
