@@ -76,4 +76,4 @@ def without_made(path: str, made: Collection[str], exists: Callable[[str], bool]
             kept.pop()
         elif part not in ("", ".") or (part == "" and not kept):
             kept.append(part)
-    return "/".join(kept) or "."
+    return "/".join(kept) or ("/" if path.startswith("/") else ".")

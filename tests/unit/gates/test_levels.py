@@ -20,7 +20,16 @@ pytestmark = pytest.mark.anyio
 
 Make: TypeAlias = Callable[..., Chain]
 
-OUTSIDE = ("rm -rf /outside", "cat /etc/hostname", "cp a /srv/b", "echo x > /srv/y", "tar cf /srv/x.tar src", "ls ~")
+OUTSIDE = (
+    "ls /",
+    "grep -r x //",
+    "rm -rf /outside",
+    "cat /etc/hostname",
+    "cp a /srv/b",
+    "echo x > /srv/y",
+    "tar cf /srv/x.tar src",
+    "ls ~",
+)
 SECRETS = ("cat .env", "cp server.key copy", "echo $GITHUB_TOKEN", "base64 < credentials.json")
 PROTECTED = ("cp x .git/hooks/pre-commit", "echo x >> .bashrc", "git config core.pager evil")
 ORDINARY = (

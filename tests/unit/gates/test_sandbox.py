@@ -4,11 +4,14 @@ import os
 from functools import partial
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.types import Access, Allow, Ask, Deny, PathSubject
 from acp_agent.execution.shell_names import shell_names
 from acp_agent.gates.command_paths import MAX_WORDS
+from acp_agent.gates.made_paths import without_made
 from acp_agent.gates.sandbox import SandboxGate
 from tests.unit.gates.chain import Recorder, call, command, inside
 from tests.unit.gates.test_link_doubts import gate_of
@@ -248,3 +251,11 @@ def test_tools_and_commands_have_sandboxes_of_their_own(tmp_path):
     path = str(tmp_path / "shell" / "x")
     assert isinstance(gate.check(call("read", PathSubject(path, Access.READ))), Deny)
     assert gate.check(command(f"cat {path}")) == Allow()
+
+
+@given(st.lists(st.sampled_from(["", ".", "..", "a", "b"]), min_size=1, max_size=6).map("/".join))
+def test_a_path_of_which_nothing_is_made_stays_where_it_is(path: str):
+    def plain(text: str) -> str:
+        return os.path.normpath(text).replace("//", "/")
+
+    assert plain(without_made(path or ".", (), lambda _: False)) == plain(path or ".")
