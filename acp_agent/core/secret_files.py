@@ -16,9 +16,20 @@ _PASSWORDS = frozenset(("shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "
 _PROCESS = frozenset(("environ", "mem"))
 
 _GUARDED_FOLDERS = frozenset((".aws", ".azure", ".kube", ".ssh", ".gnupg", ".config/gcloud", ".config/gh"))
-_KEYS = ("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519")
-_LOGINS = (".netrc", "_netrc", ".pgpass", ".my.cnf", ".npmrc", ".pypirc", ".git-credentials", ".htpasswd")
-_SECRETS = ("credentials", "credentials.json", "client_secret.json", "secrets.yml", "secrets.yaml", "secrets.json")
+_KEYS = ("id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
+_LOGINS = (
+    *(".netrc", "_netrc", ".pgpass", ".my.cnf", ".npmrc", ".pypirc", ".git-credentials", ".htpasswd"),
+    *(".dockercfg", ".s3cfg", ".boto", ".vault-token"),
+)
+_SECRETS = (
+    "credentials",
+    "credentials.json",
+    "credentials.toml",
+    "client_secret.json",
+    "secrets.yml",
+    "secrets.yaml",
+    "secrets.json",
+)
 _GUARDED = frozenset((*_KEYS, *_LOGINS, *_SECRETS, ".env", ".envrc", ".docker/config.json", "/etc/passwd"))
 _GUARDED_ENDS = (".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".env")
 _TEMPLATES = frozenset(("example", "sample", "template", "dist", "default", "defaults", "schema", "tpl"))
@@ -28,8 +39,9 @@ def _hint() -> re.Pattern[str]:
     """Something of which stands in every path that may be a secret's: most paths need no longer look."""
     folders = (part for folder in _GUARDED_FOLDERS for part in folder.split("/"))
     files = (name.rpartition("/")[2] for name in _GUARDED)
-    names = {*_SEALED_FOLDERS, *_PASSWORDS, *_PROCESS, *folders, *files, *_GUARDED_ENDS, ".env."}
-    return re.compile("|".join(map(re.escape, sorted(names))) + r"|[*?\[]|[^\x00-\x7f]", re.IGNORECASE)
+    names = "|".join(map(re.escape, sorted({*_SEALED_FOLDERS, *_PASSWORDS, *_PROCESS, *folders, *files})))
+    ends = "|".join(map(re.escape, _GUARDED_ENDS))
+    return re.compile(rf"(?:(?:^|/)(?:{names})|{ends})(?=/|$)|(?:^|/)\.env\.|[*?\[]|[^\x00-\x7f]", re.IGNORECASE)
 
 
 _HINT = _hint()

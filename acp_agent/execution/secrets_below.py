@@ -8,7 +8,7 @@ from acp_agent.core.secret_files import secrecy
 from acp_agent.core.types import Access
 from acp_agent.execution.roots import Place, Roots
 
-MAX_ENTRIES = 20_000
+MAX_ENTRIES = 10_000
 """Entries of folders that are looked at for one command, those nearest to the folder first."""
 
 _SKIPPED = frozenset((".git", "node_modules", "site-packages", "dist-packages", "target"))
@@ -50,7 +50,7 @@ def _found(start: str) -> list[str]:
                 path = os.path.join(folder, name)
                 if is_directory and name not in _SKIPPED:
                     below.append(path)
-                elif not is_directory and secrecy(path):
+                elif not is_directory and secrecy(os.path.join(start, path)):
                     found.append(path)
             if seen >= MAX_ENTRIES:
                 break
@@ -59,12 +59,13 @@ def _found(start: str) -> list[str]:
 
 
 def _entries(folder: str) -> list[tuple[str, bool]]:
+    """Return the names of files and folders, and whether it is a folder. Links are neither."""
     try:
         with os.scandir(folder) as entries:
             return [
-                (entry.name, entry.is_dir(follow_symlinks=False))
+                (entry.name, is_directory)
                 for entry in entries
-                if not entry.is_symlink() and (entry.is_dir() or entry.is_file())
+                if (is_directory := entry.is_dir(follow_symlinks=False)) or entry.is_file(follow_symlinks=False)
             ]
     except OSError:
         return []

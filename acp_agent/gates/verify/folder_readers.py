@@ -1,6 +1,7 @@
 """Commands that read a folder with all that is in it, so that no word names the files they show.
 
 `grep -r`, `rg`, `find … -exec` and `diff -r` show them at once; `tar` and `zip` put them within reach.
+`cp` and `mv` give a folder that makes secrets of its files (`.config/gh`) another name.
 What their options leave out (`--exclude`, `--include`, `-g`, `-name`) is left out here, where the option is plain.
 """
 
@@ -9,11 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from acp_agent.core.secret_files import secrecy
 from acp_agent.gates.command import Command
 
 _GREPS = frozenset(("grep", "egrep", "fgrep", "ggrep", "zgrep", "zegrep", "zfgrep", "bzgrep", "xzgrep"))
 _FINDERS = frozenset(("rg", "ag", "ack", "ugrep", "ug"))
 _PACKERS = {"tar": "c", "gtar": "c", "bsdtar": "c", "zip": "r"}
+_COPIERS = frozenset(("cp", "gcp", "mv", "gmv", "rsync", "scp"))
 _RUN = ("-exec", "-execdir", "-ok", "-okdir")
 _LONG_VALUED = (
     *("--regexp", "--file", "--max-count", "--after-context", "--before-context", "--context", "--include"),
@@ -56,6 +59,8 @@ def reading(command: Command) -> Reading | None:
     bundles = [word for word in args if _BUNDLE.match(word)]
     if name in ("diff", "gdiff", "colordiff") and (_has(bundles, "r") or _abbreviates(args, "--recursive")):
         return Reading(tuple(_operands(args, _NONE)), _all)
+    if name in _COPIERS:
+        return Reading(tuple(_operands(args, _NONE)), _loses_its_folder)
     if name in _PACKERS and _has([*bundles, *args[:1]], _PACKERS[name]):
         return Reading(tuple(_operands(args, _NONE)), _all)
     return None
@@ -116,6 +121,11 @@ def _find(args: Sequence[str]) -> Reading | None:
 def _all(path: str) -> bool:
     del path
     return True
+
+
+def _loses_its_folder(path: str) -> bool:
+    """Whether a secret is known as one by the folder alone that is copied: a copy under another name is not."""
+    return not secrecy(path)
 
 
 def _may_match(path: str, glob: str) -> bool:

@@ -271,6 +271,12 @@ Ask    diff -r conf src
 Ask    tar cf x.tar .
 Ask    tar -czf x conf
 Ask    zip -qr x .
+Ask    grep -r x .config
+Ask    cp -r .config y
+Ask    mv .config y
+Allow  cp -r src y
+Allow  mv src y
+Allow  cp -r . ../y
 Allow  grep -rn x src
 Allow  grep -r x src a.py
 Allow  grep x a.py
@@ -280,8 +286,8 @@ Allow  rg -t py x src
 Allow  rg x -g '*.py'
 Allow  rg x . -g '!conf/*' -g '!secrets.json'
 Allow  grep -rn --include='*.py' x .
-Allow  grep -rn x . --exclude='.env*' --exclude-dir=conf --exclude-dir=ign
-Allow  grep -rn x . --exclude .env --exclude-dir conf --exclude-dir ign
+Allow  grep -rn x . --exclude='.env*' --exclude-dir=.config --exclude-dir=conf --exclude-dir=ign
+Allow  grep -rn x . --exclude .env --exclude-dir '.con*' --exclude-dir conf --exclude-dir ign
 Allow  find . -name '*.py' -exec cat {} +
 Allow  find . -name .git
 Allow  find src -exec wc {} +
@@ -316,6 +322,7 @@ def test_a_command_that_reads_a_folder_is_judged_by_what_is_in_it(tmp_path, text
     (tmp_path / ".gitignore").write_text("ign/\n")
     if expected is Allow:
         (tmp_path / "src/.env").unlink()
+    plant(tmp_path, ".config/gh/hosts.yml")
     assert kind(seeing(tmp_path).check(command(text))) is expected
 
 
