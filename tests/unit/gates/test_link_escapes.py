@@ -39,17 +39,8 @@ RULES = rules(
 )
 
 PATHS = (
-    "a.py",
-    "readme.txt",
-    "docs",
-    "docs/c.txt",
-    "src",
-    "src/b.txt",
-    "new",
-    "new/b.txt",
-    "near/secret.txt",
-    ".",
-    "5",
+    *("a.py", "readme.txt", "docs", "docs/c.txt", "src", "src/b.txt", "new", "new/b.txt", "near/secret.txt", ".", "5"),
+    *("'read me'", "-- -x", "'a$b'", "@x", "src/deep", "src/deep/far/a.py"),
 )
 MAKERS = (
     *(
@@ -224,10 +215,15 @@ def _contents(folder: Path) -> dict[str, bytes]:
     return {str(each.relative_to(folder)): each.read_bytes() for each in files if not each.is_symlink()}
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """The world, its beginnings laid aside."""
-    world = World(tmp_path_factory.mktemp("world"))
+@pytest.fixture(scope="module", params=["main", "evil"])
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The world, its beginnings laid aside. On the branch `evil` links lead out from the start."""
+    return new_world(tmp_path_factory.mktemp("world"), str(request.param))
+
+
+def new_world(folder: Path, branch: str) -> World:
+    """Make the world, with a branch of its repository checked out."""
+    world = World(folder)
     outside = world.folder / "outside"
     for name in ("work", "outside", "home"):
         (world.folder / name).mkdir()
@@ -242,9 +238,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         "rm -r docs near a.py readme.txt src/b.txt; ln -s ../outside docs; ln -s ../outside near\n"
         "for f in a.py readme.txt 5; do ln -s ../outside/secret.txt $f; done\n"
         "ln -s ../../outside/secret.txt src/b.txt\n"
+        "for f in 'read me' -x 'a$b' @x; do ln -s ../outside/secret.txt \"./$f\"; done\n"
+        "ln -s ../../outside src/deep/far\n"
         "git add . && git commit -qm evil && git diff main evil > ../x.diff\n"
         "tar cf ../evil.tar near a.py readme.txt 5\n"
         "git checkout -q main; ln -s ../outside/secret.txt 5; git add . && git stash -q; mv ../x.diff ../evil.tar .\n"
+        f"git checkout -q {branch}\n"
     )
     world.work.rename(world.folder / "first-work")
     world.renew()
@@ -273,17 +272,13 @@ def judge_and_run(world: World, text: str) -> bool:
 @example([("", "git checkout -q evil"), ("; ", "cat readme.txt")])
 @example([("", "mv src/deep new"), (" && ", "cat new/in/readme.txt")])
 @example([("", "git log -1 --format=%x2e%x2e%x2foutside%x2fsecret.txt | xargs cat")])
-@settings(max_examples=settings.default.max_examples * 3, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2, deadline=None)
 def test_no_line_that_runs_unasked_reaches_the_outside_by_a_link(world: World, steps: list[tuple[str, str]]):
     judge_and_run(world, "".join(f"{joint if at else ''}{step}" for at, (joint, step) in enumerate(steps)))
 
 
 def test_the_world_would_betray_a_line_that_escapes(world: World):
-    for text in (
-        "git checkout -q evil; cat readme.txt",
-        "tar xf evil.tar; cat readme.txt",
-        "git stash pop -q; cp 5 6",
-    ):
+    for text in ("git checkout -q evil; cat readme.txt", "tar xf evil.tar; cat readme.txt", "git stash pop -q; cp 5 6"):
         assert not silent(world, text)
         escaped = world.escaped(world.run(text))
         world.renew()
@@ -292,9 +287,9 @@ def test_the_world_would_betray_a_line_that_escapes(world: World):
 
 def test_lines_are_run_at_all(world: World):
     for text in (
-        "cat a.py",
+        "git log",
         "git checkout -q evil && git status",
-        "mkdir -p new && cd new && cat ../a.py",
+        "mkdir -p d && cd d && cat ../x.diff",
         "ls -R | wc -l",
     ):
         assert judge_and_run(world, text), text
