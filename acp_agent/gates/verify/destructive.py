@@ -28,6 +28,9 @@ class Destructive(Verifier):
         pattern = next(filter(None, (destructive(command, folder) for folder in known)), "") or _maker(command)
         if pattern:
             return Deny(f"the command destroys what cannot be got back ('{pattern}')", rule=f"destructive: {pattern}")
+        whole = _whole(command)
+        if whole:  # git's hooks and settings go with it, so this is a question that full-auto does not answer
+            return Ask(f"deletes the whole folder or its history: rm -r {whole}", firm=True)
         reason = _doubt(command)
         return Ask(reason) if reason else Allow()
 
@@ -35,6 +38,14 @@ class Destructive(Verifier):
 def _maker(command: Command) -> str:
     stem = command.name.casefold().partition(".")[0]
     return stem if stem in tables().danger["disk_makers"] else ""
+
+
+def _whole(command: Command) -> str:
+    """The operand of a recursive rm that means the whole folder or its history; empty for other commands."""
+    args = command.argv[1:]
+    if command.name.casefold() != "rm" or not has_option(args, "rR", "--recursive"):
+        return ""
+    return next((path for path in operands(args) if posixpath.normpath(path) in _WHOLE), "")
 
 
 def _doubt(command: Command) -> str:
@@ -46,9 +57,6 @@ def _doubt(command: Command) -> str:
             return "lets everybody change whole folders"
         case "chown" | "chgrp" if recursive:
             return "gives whole folders to another owner"
-        case "rm" if recursive or has_option(args, "r"):
-            whole = next((path for path in operands(args) if posixpath.normpath(path) in _WHOLE), "")
-            return f"deletes the whole folder or its history: rm -r {whole}" if whole else ""
         case "truncate":
             return ""  # of a file it is what `>` is
         case _ if name in tables().danger["disk_tools"] and not has_option(args, "l", "--list", "--version", "--help"):

@@ -31,7 +31,14 @@ OUTSIDE = (
     "ls ~",
 )
 SECRETS = ("cat .env", "cp server.key copy", "echo $GITHUB_TOKEN", "base64 < credentials.json")
-PROTECTED = ("cp x .git/hooks/pre-commit", "echo x >> .bashrc", "git config core.pager evil")
+PROTECTED = (
+    "rm -rf .",
+    "rm -r src/..",
+    "rm -rf $PWD",
+    "cp x .git/hooks/pre-commit",
+    "echo x >> .bashrc",
+    "git config core.pager evil",
+)
 ORDINARY = (
     "make",
     "python build.py",
