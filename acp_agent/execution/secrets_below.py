@@ -25,32 +25,39 @@ def real_path(path: str, folder: str) -> str:
     return path if real == written else real
 
 
-def secrets_below(roots: Roots, folder: str, ignores: bool) -> Sequence[str]:  # noqa: FBT001 - see gates' Below
+def secrets_below(roots: Roots, folder: str, ignores: bool, follows: bool) -> Sequence[str]:  # noqa: FBT001 - see Below
     """Return the files below a folder that may hold secrets, relative to it; the nearest first.
 
     ignores   leave out what .gitignore files name
-    Empty for a folder that may not be listed: other gates judge it. Links are not followed. Raises nothing.
+    follows   look behind links as well
+    Empty for a folder that may not be listed: other gates judge it. Raises nothing.
     """
     try:
         place = roots.place(os.path.expanduser(folder), Access.LIST)
     except (Refused, ToolError):
         return ()
-    found = _found(place.path)
+    found = _found(place.path, follows=follows)
     return _not_ignored(place, found) if ignores and found else found
 
 
-def _found(start: str) -> list[str]:
+def _found(start: str, *, follows: bool) -> list[str]:
     found: list[str] = []
-    folders, seen = [""], 0
+    folders, seen, visited = [""], 0, {start}
     while folders and seen < MAX_ENTRIES:
         below: list[str] = []
         for folder in folders:
-            for name, is_directory in _entries(os.path.join(start, folder)):
+            for entry in _entries(os.path.join(start, folder)):
                 seen += 1
-                path = os.path.join(folder, name)
-                if is_directory and name not in _SKIPPED:
-                    below.append(path)
-                elif not is_directory and secrecy(os.path.join(start, path)):
+                if entry.is_symlink() and not follows:
+                    continue
+                path, real = os.path.join(folder, entry.name), entry.path
+                if entry.is_symlink():
+                    real = os.path.realpath(real)
+                if entry.is_dir():
+                    if entry.name not in _SKIPPED and real not in visited:
+                        visited.add(real)
+                        below.append(path)
+                elif entry.is_file() and (secrecy(entry.path) or secrecy(real)):
                     found.append(path)
             if seen >= MAX_ENTRIES:
                 break
@@ -58,15 +65,10 @@ def _found(start: str) -> list[str]:
     return found
 
 
-def _entries(folder: str) -> list[tuple[str, bool]]:
-    """Return the names of files and folders, and whether it is a folder. Links are neither."""
+def _entries(folder: str) -> list["os.DirEntry[str]"]:
     try:
         with os.scandir(folder) as entries:
-            return [
-                (entry.name, is_directory)
-                for entry in entries
-                if (is_directory := entry.is_dir(follow_symlinks=False)) or entry.is_file(follow_symlinks=False)
-            ]
+            return list(entries)
     except OSError:
         return []
 

@@ -38,16 +38,17 @@ _SECRET_VARIABLE = re.compile(
 Real = Callable[[str], str]
 """Where a path of a command leads, seen from the session's folder; absolute. The path itself where no link is met."""
 
-Below = Callable[[str, bool], Sequence[str]]
-"""The files that may hold secrets below a folder, relative to it; with True, without those .gitignore names."""
+Below = Callable[[str, bool, bool], Sequence[str]]
+"""The files that may hold secrets below a folder, relative to it: without those .gitignore names if the first is true,
+and with those that links lead to if the second is."""
 
 
 def _as_written(path: str) -> str:
     return path
 
 
-def _unlisted(folder: str, ignores: bool) -> Sequence[str]:  # noqa: FBT001 - as Below says
-    del folder, ignores
+def _unlisted(folder: str, ignores: bool, follows: bool) -> Sequence[str]:  # noqa: FBT001 - as Below says
+    del folder, ignores, follows
     return ()
 
 
@@ -108,7 +109,7 @@ class Firewall(Verifier):
             return None
         for folder in islice(dict.fromkeys(read.folders), _MOST_FOLDERS):
             for place in folders.places(folder):
-                found = next(filter(read.shows, self._below(place, read.ignores)), None)
+                found = next(filter(read.shows, self._below(place, read.ignores, read.follows)), None)
                 if found is not None:
                     where = posixpath.normpath(posixpath.join(place, found))
                     return Ask(f"may show secrets: {where}, which it reads with its folder", firm=True)

@@ -5,6 +5,7 @@
 What their options leave out (`--exclude`, `--include`, `-g`, `-name`) is left out here, where the option is plain.
 """
 
+import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -40,11 +41,13 @@ class Reading:
     folders   the folders as they are named; those that are files are judged as words
     shows     whether it shows a file below one of them, by its path from there
     ignores   whether it leaves out what .gitignore names
+    follows   whether it reads what links lead to
     """
 
     folders: tuple[str, ...]
     shows: Callable[[str], bool]
     ignores: bool = False
+    follows: bool = False
 
 
 def reading(command: Command) -> Reading | None:
@@ -56,14 +59,17 @@ def reading(command: Command) -> Reading | None:
         return _finder(args, name)
     if name in ("find", "gfind", "bfs"):
         return _find(args)
+    if name == "git":
+        return _git_grep(args)
     bundles = [word for word in args if _BUNDLE.match(word)]
     if name in ("diff", "gdiff", "colordiff") and (_has(bundles, "r") or _abbreviates(args, "--recursive")):
-        return Reading(tuple(_operands(args, _NONE)), _all)
+        return Reading(tuple(_operands(args, _NONE)), _all, follows=True)
     if name in _COPIERS:
-        return Reading(tuple(_operands(args, _NONE)), _loses_its_folder)
-    if name in _PACKERS and _has([*bundles, *args[:1]], _PACKERS[name]):
-        return Reading(tuple(_operands(args, _NONE)), _all)
-    return None
+        follows = _has(bundles, "LHh") or _abbreviates(args, "--dereference") or _abbreviates(args, "--copy-links")
+        return Reading(tuple(_operands(args, _NONE)), _loses_its_folder, follows=follows)
+    packs = name in _PACKERS and (_has([*bundles, *args[:1]], _PACKERS[name]) or _abbreviates(args, "--create"))
+    follows = name == "zip" or _has([*bundles, *args[:1]], "hL") or _abbreviates(args, "--dereference")
+    return Reading(tuple(_operands(args, _NONE)), _all, follows=follows) if packs else None
 
 
 def _grep(args: Sequence[str]) -> Reading | None:
@@ -80,7 +86,18 @@ def _grep(args: Sequence[str]) -> Reading | None:
         wanted = not taken or _any(name, taken)
         return wanted and not _any(name, left_out) and not any(_any(folder, folders) for folder in above)
 
-    return Reading(_or_here(args, _GREP), shows)
+    follows = _has(bundles, "R") or _abbreviates(args, "--dereference-recursive")
+    return Reading(_or_here(args, _GREP), shows, follows=follows)
+
+
+def _git_grep(args: Sequence[str]) -> Reading | None:
+    """Return what `git grep` reads: the files git knows, taken for those that are not ignored."""
+    if "grep" not in args:
+        return None
+    at = args.index("grep")
+    here = next((args[index + 1] for index, word in enumerate(args[:at]) if word == "-C"), "")
+    folders = (posixpath.join(here, folder) for folder in _or_here(args[at + 1 :], _GREP))
+    return Reading(tuple(folders), _all, ignores="--no-exclude-standard" not in args and "--no-index" not in args)
 
 
 def _finder(args: Sequence[str], name: str) -> Reading:
@@ -94,6 +111,8 @@ def _finder(args: Sequence[str], name: str) -> Reading:
     no_ignore = name not in ("rg", "ag") or unrestricted > 0 or any(word.startswith("--no-ig") for word in args)
     no_ignore = no_ignore or (name == "ag" and not {*letters}.isdisjoint("aUt"))
 
+    follows = "L" in letters or any(word.startswith("--fol") for word in args)
+
     def shows(path: str) -> bool:
         name = path.rpartition("/")[2]
         if any(fnmatchcase(name, glob) or fnmatchcase(path, glob.lstrip("/")) for glob in left_out):
@@ -102,12 +121,13 @@ def _finder(args: Sequence[str], name: str) -> Reading:
             return any(_may_match(path.casefold(), glob) for glob in taken)
         return hidden or not any(part.startswith(".") for part in path.split("/"))
 
-    return Reading(_or_here(args, _FINDER), shows, ignores=not no_ignore and not taken)
+    return Reading(_or_here(args, _FINDER), shows, ignores=not no_ignore and not taken, follows=follows)
 
 
 def _find(args: Sequence[str]) -> Reading | None:
     if not any(word in _RUN for word in args):
         return None
+    args = [word for word in args if word not in ("-L", "-H", "-P")]
     first = next((at for at, word in enumerate(args) if word.startswith(("-", "(", "!"))), len(args))
     names = [args[at + 1].casefold() for at, word in enumerate(args[:-1]) if word in ("-name", "-iname")]
     plain = not any(word in ("-o", "-or", "!", "-not", ",") for word in args)
@@ -115,7 +135,7 @@ def _find(args: Sequence[str]) -> Reading | None:
     def shows(path: str) -> bool:
         return not (names and plain) or all(fnmatchcase(path.rpartition("/")[2].casefold(), name) for name in names)
 
-    return Reading(tuple(args[:first]) or (".",), shows)
+    return Reading(tuple(args[:first]) or (".",), shows, follows=True)  # what it runs does
 
 
 def _all(path: str) -> bool:
@@ -144,7 +164,7 @@ def _has(bundles: Sequence[str], letters: str) -> bool:
 
 
 def _abbreviates(args: Sequence[str], option: str) -> bool:
-    return any(len(word) > 4 and option.startswith(word) for word in args if word.startswith("--"))
+    return any(len(word) > 3 and option.startswith(word) for word in args if word.startswith("--"))
 
 
 def _values(args: Sequence[str], options: tuple[str, ...]) -> list[str]:

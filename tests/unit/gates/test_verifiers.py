@@ -272,8 +272,24 @@ Ask    tar cf x.tar .
 Ask    tar -czf x conf
 Ask    zip -qr x .
 Ask    grep -r x .config
+Ask    grep -R x links
+Ask    find linked -exec cat {} +
+Ask    grep -R x linked
+Ask    rg -L x linked
+Ask    find -L linked -exec cat {} +
+Ask    find links -type l -exec cat {} +
+Ask    cp -rL links y
+Ask    git grep x
+Ask    git grep --untracked x conf
+Ask    git -C conf grep x
+Ask    tar --create --file=x.tar .
 Ask    cp -r .config y
 Ask    mv .config y
+Allow  grep -r x links
+Allow  grep -r x linked
+Allow  cp -r links y
+Allow  git grep x src
+Allow  git grep -n x -- src
 Allow  cp -r src y
 Allow  mv src y
 Allow  cp -r . ../y
@@ -319,6 +335,9 @@ def test_a_command_is_judged_by_the_files_its_words_lead_to(tmp_path, text, expe
 @pytest.mark.parametrize(("text", "expected"), rows(FOLDERS))
 def test_a_command_that_reads_a_folder_is_judged_by_what_is_in_it(tmp_path, text, expected):
     plant(tmp_path, "src/.env", "a.py", "src/a.py", "conf/secrets.json", "ign/server.key", "node_modules/x/k.pem")
+    plant(tmp_path, "links/a", "linked/a")
+    (tmp_path / "links/n").symlink_to("../conf/secrets.json")
+    (tmp_path / "linked/n").symlink_to("../conf")
     (tmp_path / ".gitignore").write_text("ign/\n")
     if expected is Allow:
         (tmp_path / "src/.env").unlink()
