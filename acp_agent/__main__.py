@@ -13,12 +13,16 @@ if __name__ == "__main__" and not sys.flags.safe_path:
     if here == sys.path[0] != os.path.dirname(os.path.dirname(__file__)):
         del sys.path[0]
 
+import time
 from collections.abc import Sequence
+
+_LAST_NS = 2**63 - 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `acp-agent ARGV...` (default: the process's own arguments). Returns the exit code."""
     arguments = sys.argv[1:] if argv is None else list(argv)
+    _mend_clock()
     try:
         if arguments in ([], ["acp"]):
             from acp_agent import boot
@@ -29,6 +33,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return commands.main(arguments)
     except KeyboardInterrupt:
         return 130
+
+
+def _mend_clock() -> None:
+    """Let the clock stand still after April 2262, where `time.time` raises OverflowError.
+
+    The standard library asks for the time in many places: `logging` could not even be imported.
+    """
+    try:
+        time.time()
+    except OverflowError:
+        time.time_ns = lambda: _LAST_NS
+        time.time = lambda: _LAST_NS / 1e9
 
 
 if __name__ == "__main__":

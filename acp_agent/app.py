@@ -11,7 +11,6 @@ import gc
 import importlib
 import os
 import signal
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from types import ModuleType
@@ -29,6 +28,7 @@ from acp_agent.config import database_file
 from acp_agent.config.conduct import conduct_at_start, conduct_opened
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.core.choices import settle
+from acp_agent.core.clock import now_ms
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Notice, Severity
@@ -114,7 +114,7 @@ class App:
                 SessionStore(self._database),
                 SessionLocks(os.path.join(os.path.dirname(file), "sessions.lock")),
             )
-        return Sessions(store, locks, self._open_session, lambda: self._limits, _now, trouble)
+        return Sessions(store, locks, self._open_session, lambda: self._limits, now_ms, trouble)
 
     async def run(self) -> int:
         """Serve the editor and heed signals."""
@@ -181,7 +181,7 @@ class App:
         """A request of our own. Few editors make any: all behind it is loaded at the first."""
         if self._extensions is None:
             module = await imported("acp_agent.compose.extension_host")
-            self._extensions = cast("Extensions", module.extensions(self._sessions, self._configured, _now))
+            self._extensions = cast("Extensions", module.extensions(self._sessions, self._configured, now_ms))
         return await self._extensions.request(method, params)
 
     # -------------------------------------------------------------------------------------- sessions
@@ -212,7 +212,7 @@ class App:
         conduct, told = _conduct(loaded, saved, choices)
         problems = [*(f"configuration: {problem}" for problem in loaded.problems), *told]
         session = Session(
-            Surroundings(self._peer, make_engine, self._background, _now),
+            Surroundings(self._peer, make_engine, self._background, now_ms),
             opening.client,
             place,
             opening.record,
@@ -286,7 +286,3 @@ def _conduct(loaded: Loaded, saved: Saved | None, choices: ModelChoices) -> tupl
     else:
         conduct, tightened = conduct_opened(loaded, saved.conduct)
     return conduct, [line for line in (tightened, settle(conduct, choices)) if line]
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

@@ -1,9 +1,9 @@
 """/memory: the notes of all sessions, for the user to see and to delete (E2)."""
 
-from datetime import UTC, datetime
 from typing import Protocol
 
 from acp_agent.compose.redacted_memories import RedactedMemories
+from acp_agent.core.clock import utc
 from acp_agent.core.memory import Memories, Remembered
 from acp_agent.core.redaction import Redact
 
@@ -51,6 +51,6 @@ async def _delete(note: str, notes: Notes) -> str:
 
 
 def _line(note: Remembered) -> str:
-    day = datetime.fromtimestamp(note.created_at, UTC).date().isoformat()
+    day = utc(note.created_at).date().isoformat()
     text = " ".join(note.content.split())
     return f"- `{note.id}` ({day}) {text if len(text) <= _LONGEST else f'{text[:_LONGEST]}…'}"

@@ -2,9 +2,9 @@
 
 import os
 import stat
-import time
 from typing import TypeAlias
 
+from acp_agent.core.clock import now_ns
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.untrusted import toml_table
 
@@ -26,7 +26,7 @@ def stamp(path: str) -> Stamp:
         status = os.stat(path)
     except (OSError, ValueError):
         return None
-    now = time.time_ns()
+    now = now_ns()
     written = max(status.st_mtime_ns, status.st_ctime_ns)
     moment = now if abs(now - written) < _TICK else 0
     return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev, moment)

@@ -2,11 +2,11 @@
 
 import os
 import stat
-import time
 from collections.abc import Callable
 
 from anyio import to_thread
 
+from acp_agent.core.clock import now_ns
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
 from acp_agent.execution.roots import Roots
@@ -15,7 +15,7 @@ _SETTLED = 2_000_000_000
 """Nanoseconds: the coarsest times a file system keeps (FAT)."""
 
 
-async def file_stamp(roots: Roots, path: str, now: Callable[[], int] = time.time_ns) -> str | None:
+async def file_stamp(roots: Roots, path: str, now: Callable[[], int] = now_ns) -> str | None:
     """The stamp of the file that `path` means to the session; another one whenever it was written or replaced.
 
     None for what is no regular file, may not be read, or changed less than 2 s ago: one more change in the same tick

@@ -6,10 +6,10 @@ Nothing here runs git. A repository may be hostile: a FIFO in place of a file, o
 import os
 import re
 import stat
-import time
 from collections.abc import Iterator
 from typing import TypeAlias
 
+from acp_agent.core.clock import now_ns
 from acp_agent.gates.git_config_reader import NotReadable
 
 _SMALL = 64 * 1024
@@ -25,7 +25,7 @@ class Looks:
 
     def __init__(self) -> None:
         self._stamps: dict[str, Stamp | None] = {}
-        self._begun = time.time_ns()
+        self._begun = now_ns()
         self._newest = 0
 
     def unchanged(self) -> bool:

@@ -5,11 +5,11 @@ There leftovers are swept up, too: a process that was killed while it wrote coul
 
 import os
 import stat
-import time
 from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
 
 from acp_agent.core.backends import EntryKind
+from acp_agent.core.clock import now_ns
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.execution.atomic_write import is_temporary
 from acp_agent.execution.entry_kind import kind_of
@@ -88,7 +88,7 @@ def _sweep(directory_fd: int) -> None:
     with suppress(OSError), os.scandir(directory_fd) as entries:
         left = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries if is_temporary(entry.name)]
         for name, status in left:
-            if time.time() - status.st_mtime < _ABANDONED:
+            if now_ns() - status.st_mtime_ns < _ABANDONED * 1_000_000_000:
                 continue
             with suppress(OSError):
                 if stat.S_ISDIR(status.st_mode):

@@ -1,7 +1,6 @@
 """What the extension methods answer with: sessions, tools and servers as JSON (requirements A26)."""
 
-import time
-
+from acp_agent.core.clock import now_ms
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.mcp import HttpServer
 from acp_agent.core.sessions import SessionRecord, Tally
@@ -82,4 +81,4 @@ def server_object(listed: ListedServer) -> JsonObject:
 
 def now() -> str:
     """The time, as editors are sent it."""
-    return iso_time(int(time.time() * 1000))
+    return iso_time(now_ms())

@@ -4,11 +4,11 @@
 """
 
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from acp_agent.core import events
+from acp_agent.core.clock import now_ms
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.types import Diff, ImagePart, Json, JsonObject, Location, ToolKind, ToolResult
 from acp_agent.output.markdown_images import defused
@@ -54,7 +54,7 @@ class Updates:
         """
         match event:
             case events.ToolStarted():
-                return (self._started(event, round(time.time() * 1000) if at is None else at),)
+                return (self._started(event, now_ms() if at is None else at),)
             case events.ToolProgress():
                 return self._progress(event)
             case events.ToolFinished():

@@ -4,11 +4,11 @@ Plans, notices and titles quote models and servers, and are markdown to many edi
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TypeAlias, assert_never
 from uuid import uuid4
 
 from acp_agent.core import events
+from acp_agent.core.clock import utc
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.output.markdown_images import defused
 from acp_agent.protocol.client import Client
@@ -128,4 +128,4 @@ def session_info(title: str, updated_at_ms: int, model: str = "") -> JsonObject:
 
 def iso_time(at_ms: int) -> str:
     """Milliseconds since 1970 as RFC 3339, in UTC: the one form of times that editors are sent."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return utc(at_ms / 1000).isoformat(timespec="milliseconds").replace("+00:00", "Z")

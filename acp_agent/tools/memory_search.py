@@ -5,11 +5,11 @@ of conversations are saved unasked too; those say so. Notes are therefore data t
 pipeline fences them like any tool's words.
 """
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 from pydantic import Field
 
+from acp_agent.core.clock import utc
 from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.memory import Remembered
 from acp_agent.core.ports import ToolContext
@@ -63,5 +63,5 @@ class MemorySearch(Tool[MemorySearchParams]):
 
 def _shown(note: Remembered) -> str:
     """A note with its number and day; further lines are set in. So none looks like another, or like a mark of ours."""
-    day = datetime.fromtimestamp(note.created_at, UTC).date().isoformat()
+    day = utc(note.created_at).date().isoformat()
     return f"[note {note.id}, {day}] " + "\n  ".join(defanged(note.content).splitlines())
