@@ -246,6 +246,7 @@ OPENS = {
     "execution/secrets_below.py": "where names of a command lead and what a folder holds, for a question: names only",
     "execution/shell_names.py": "names a pattern of a command may mean; opens no file",
     "execution/read_policy.py": "folders of the configuration",
+    "core/new_file.py": "/proc/self/fd, for files that have no name",
     "core/process_limits.py": "/dev/null, to see whether anything can be opened",
     "execution/roots.py": "Root itself",
     "execution/root_pool.py": "looks whether a Root is still at its path; opens with Root",

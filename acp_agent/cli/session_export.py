@@ -7,18 +7,17 @@ import argparse
 import os
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TextIO
 
 from acp_agent.cli.page import write_page
 from acp_agent.cli.session_redacted import without_secrets
 from acp_agent.compose.session_texts import redacted
 from acp_agent.core.errors import AgentError
+from acp_agent.core.new_file import NewFile
 from acp_agent.core.redaction import Redact
 from acp_agent.core.sessions import Keeper, Saved
-from acp_agent.execution.atomic_write import temporary_name
 from acp_agent.execution.rename import rename_new
 from acp_agent.execution.tree_descent import holding
 from acp_agent.store.session_file import MOST_EVENTS, session_pieces
@@ -108,16 +107,13 @@ def _new_file(path: str, *, force: bool) -> Generator[TextIO]:
     folder, name = os.path.split(path)
     if os.path.lexists(path) and not (force and os.path.isfile(path)):
         raise FileExistsError
-    temporary = os.path.join(folder, temporary_name())
-    try:
-        with open(temporary, "x", encoding="utf-8", newline="\n", opener=partial(os.open, mode=0o600)) as file:
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with holding(directory), closing(NewFile(directory, 0o600)) as new:
+        with open(new.fd, "w", encoding="utf-8", newline="\n", closefd=False) as file:
             yield file
         if force:
-            os.replace(temporary, path)
-            return
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        with holding(fd):
-            rename_new(fd, os.path.basename(temporary), fd, name)
-    finally:
-        if os.path.lexists(temporary):
-            os.unlink(temporary)
+            os.replace(new.temporary_name(), name, src_dir_fd=directory, dst_dir_fd=directory)
+            new.renamed()
+        elif not new.take_name(name):
+            rename_new(directory, new.temporary_name(), directory, name)
+            new.renamed()

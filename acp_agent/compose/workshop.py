@@ -1,7 +1,7 @@
 """What all sessions of a process share."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from weakref import WeakSet
 
@@ -33,6 +33,7 @@ from acp_agent.core.redaction import Redact
 from acp_agent.core.sessions import Saved
 from acp_agent.execution.audit import Auditor, Caller
 from acp_agent.execution.command_watchdog import CommandWatchdog
+from acp_agent.execution.landing import sweep
 from acp_agent.execution.orphans import OrphanReaper
 from acp_agent.execution.process_tree import harden_process, kill_everything
 from acp_agent.execution.script_folder import ScriptFolder, remove_abandoned
@@ -119,6 +120,7 @@ class Workshop:
         for problem in self._problems:
             session.notices.warn(problem)
         self.background(partial(self._fetch_models, session, loaded.settings.llm))
+        self.background(partial(_sweep, (session.place.cwd, *session.place.additional)))
         return Assembly(self, peer, session, loaded, reload, saved).engine()
 
     def grants(self, chosen: str | None) -> GrantStore:
@@ -243,3 +245,7 @@ class Workshop:
 def _unheard(problem: str) -> None:
     """Each session tells of bad patterns itself."""
     del problem
+
+
+async def _sweep(folders: Sequence[str]) -> None:
+    await to_thread.run_sync(sweep, folders, abandon_on_cancel=True)

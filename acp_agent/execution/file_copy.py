@@ -38,23 +38,30 @@ def copy_file(at: int, name: str, directory: int) -> bool:
 def copy_open_file(source: int, directory: int, name: str) -> None:
     """Make `name` in the directory a new file with the bytes and permissions of an open one, holes and all.
 
-    As long as the file was when it began: one that grows does not keep it busy. Raises OSError, FileExistsError when
-    there is something of that name; a file it could not finish stays. Runs in a worker thread and stops when its task
-    is cancelled.
+    Raises OSError, FileExistsError when there is something of that name; a file it could not finish stays.
+    """
+    with holding(os.open(name, _NEW, _OWN, dir_fd=directory)) as target:
+        copy_bytes(source, target)
+
+
+def copy_bytes(source: int, target: int) -> None:
+    """Give an open empty file the bytes and permissions of another one, holes and all, and have them on the disk.
+
+    As long as the file was when it began: one that grows does not keep it busy. Raises OSError. Runs in a worker
+    thread and stops when its task is cancelled.
     """
     status = os.fstat(source)
-    with holding(os.open(name, _NEW, _OWN, dir_fd=directory)) as target:
-        at = 0
-        while (at := _next_data(source, at, status.st_size)) < status.st_size:
-            check_cancelled()
-            chunk = os.pread(source, min(_CHUNK, status.st_size - at), at)
-            if not chunk:
-                break
-            _write_all(target, chunk, at)
-            at += len(chunk)
-        os.ftruncate(target, min(status.st_size, os.fstat(source).st_size))
-        os.fchmod(target, status.st_mode & _PERMISSIONS)
-        os.fsync(target)
+    at = 0
+    while (at := _next_data(source, at, status.st_size)) < status.st_size:
+        check_cancelled()
+        chunk = os.pread(source, min(_CHUNK, status.st_size - at), at)
+        if not chunk:
+            break
+        _write_all(target, chunk, at)
+        at += len(chunk)
+    os.ftruncate(target, min(status.st_size, os.fstat(source).st_size))
+    os.fchmod(target, status.st_mode & _PERMISSIONS)
+    os.fsync(target)
 
 
 def _next_data(source: int, at: int, size: int) -> int:

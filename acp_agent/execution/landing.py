@@ -4,22 +4,19 @@ There leftovers are swept up, too: a process that was killed while it wrote coul
 """
 
 import os
-import stat
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import closing, contextmanager, suppress
 
 from acp_agent.core.backends import EntryKind
-from acp_agent.core.clock import now_ns
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.execution.atomic_write import is_temporary
+from acp_agent.core.new_file import remove_leftovers
 from acp_agent.execution.entry_kind import kind_of
 from acp_agent.execution.path_errors import told_as
-from acp_agent.execution.roots import Place
+from acp_agent.execution.roots import Place, Root
 from acp_agent.execution.tree_delete import removing
 from acp_agent.execution.tree_descent import Entered, holding, open_child
 
 _OWN = 0o700
-_ABANDONED = 3600  # seconds; what is younger may be somebody's work under way
 
 
 @contextmanager
@@ -83,15 +80,15 @@ def discard(parent: int, name: str) -> None:
     os.rmdir(name, dir_fd=parent)
 
 
+def sweep(folders: Iterable[str]) -> None:
+    """Take away what dead processes left in these folders, though not below them. Blocks."""
+    for folder in folders:
+        with suppress(OSError, ValueError), closing(Root(folder)) as root, holding(root.open_directory(".")) as fd:
+            _sweep(fd)
+
+
 def _sweep(directory_fd: int) -> None:
     """Take away what dead processes left in the directory. What cannot be taken away stays."""
-    with suppress(OSError), os.scandir(directory_fd) as entries:
-        left = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries if is_temporary(entry.name)]
-        for name, status in left:
-            if now_ns() - status.st_mtime_ns < _ABANDONED * 1_000_000_000:
-                continue
-            with suppress(OSError):
-                if stat.S_ISDIR(status.st_mode):
-                    discard(directory_fd, name)
-                elif stat.S_ISREG(status.st_mode):
-                    os.unlink(name, dir_fd=directory_fd)
+    for name in remove_leftovers(directory_fd):
+        with suppress(OSError):
+            discard(directory_fd, name)

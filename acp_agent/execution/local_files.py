@@ -20,9 +20,10 @@ from acp_agent.core.backends import (
     Lines,
 )
 from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.new_file import is_temporary
 from acp_agent.core.types import Access
 from acp_agent.execution import tree_change, tree_copy, tree_delete
-from acp_agent.execution.atomic_write import OldFile, is_temporary, replace_file
+from acp_agent.execution.atomic_write import OldFile, replace_file
 from acp_agent.execution.entry_kind import kind_of
 from acp_agent.execution.file_lines import read_lines
 from acp_agent.execution.landing import landing

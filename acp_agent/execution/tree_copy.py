@@ -5,6 +5,7 @@ name is taken meanwhile. Links and special files are never copied, nor what the 
 """
 
 import contextlib
+import errno
 import os
 from typing import assert_never
 
@@ -12,10 +13,10 @@ from anyio.from_thread import check_cancelled
 
 from acp_agent.core.backends import Copied, EntryKind
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.new_file import NewFile, hold, temporary_name
 from acp_agent.core.types import Access
-from acp_agent.execution.atomic_write import temporary_name
 from acp_agent.execution.entry_kind import kind_of
-from acp_agent.execution.file_copy import copy_file, copy_open_file
+from acp_agent.execution.file_copy import copy_bytes, copy_file
 from acp_agent.execution.landing import discard, landing, refuse_unfit, taken
 from acp_agent.execution.rename import rename_new
 from acp_agent.execution.roots import Place, Roots
@@ -25,6 +26,8 @@ MAX_ENTRIES = 100_000
 """Files, directories and what is left out, of one copy."""
 
 _OWN = 0o700
+_OWN_FILE = 0o600
+_ATTEMPTS = 10
 _PERMISSIONS = 0o777
 _LOOK = 0o500  # kept for the owner of every copied directory: without it nobody could take the copy away again
 
@@ -52,14 +55,14 @@ def copy(roots: Roots, source: str, destination: str, *, max_entries: int = MAX_
 def _copy_file(old: Place, new: Place) -> Copied:
     refuse_unfit(old, EntryKind.FILE, new)
     with holding(old.open_regular()) as source, landing(new) as parent:
-        temporary = temporary_name()
-        try:
-            copy_open_file(source, parent, temporary)
-            _take_name(parent, temporary, new)
-        except BaseException:
-            with contextlib.suppress(OSError):  # the first error is the one to tell
-                os.unlink(temporary, dir_fd=parent)
-            raise
+        with contextlib.closing(NewFile(parent, _OWN_FILE)) as copied:
+            copy_bytes(source, copied.fd)
+            try:
+                if not copied.take_name(new.name):
+                    rename_new(parent, copied.temporary_name(), parent, new.name)
+                    copied.renamed()
+            except FileExistsError as error:
+                raise taken(new) from error
         os.fsync(parent)
     return Copied(EntryKind.FILE, 1, 0)
 
@@ -78,13 +81,13 @@ class _TreeCopy:
     def run(self) -> Copied:
         refuse_unfit(self._old, EntryKind.DIRECTORY, self._new)
         with holding(self._old.open_directory()) as source, landing(self._new) as parent:
-            temporary = temporary_name()
-            os.mkdir(temporary, _OWN, dir_fd=parent)
+            temporary, top = _new_directory(parent)
             try:
-                with contextlib.closing(Cursor(open_child(parent, temporary))) as target:
-                    self._fill(source, target)
-                    _finish(target.fd, os.fstat(source).st_mode)
-                _take_name(parent, temporary, self._new)
+                with holding(top):
+                    with contextlib.closing(Cursor(os.dup(top))) as target:
+                        self._fill(source, target)
+                        _finish(target.fd, os.fstat(source).st_mode)
+                    _take_name(parent, temporary, self._new)
             except BaseException:
                 with contextlib.suppress(OSError):
                     discard(parent, temporary)
@@ -135,6 +138,19 @@ class _TreeCopy:
             msg = f"{self._old.given}: has too many entries for one copy; nothing was copied"
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg, "Copy its parts one by one, or use a command.")
         self._room -= 1
+
+
+def _new_directory(parent: int) -> tuple[str, int]:
+    """A new directory with a temporary name, and its fd, which keeps others from removing it. Raises OSError."""
+    for _ in range(_ATTEMPTS):
+        name = temporary_name()
+        os.mkdir(name, _OWN, dir_fd=parent)
+        with contextlib.suppress(FileNotFoundError):
+            top = open_child(parent, name)
+            if hold(top):
+                return name, top
+            os.close(top)
+    raise OSError(errno.EAGAIN, "every new directory is removed at once")
 
 
 def _take_name(parent: int, temporary: str, new: Place) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from anyio.from_thread import check_cancelled
 
 from acp_agent.core.backends import EntryKind
-from acp_agent.execution.atomic_write import is_temporary
+from acp_agent.core.new_file import is_temporary
 from acp_agent.execution.roots import Root
 
 

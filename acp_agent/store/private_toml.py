@@ -5,9 +5,9 @@ import errno
 import json
 import os
 import stat
-import tempfile
 from collections.abc import Iterator
 
+from acp_agent.core.new_file import NewFile, remove_leftovers
 from acp_agent.core.untrusted import toml_table
 
 MAX_BYTES = 1024 * 1024
@@ -70,19 +70,15 @@ def replace_private(path: str, text: str) -> None:
     if len(data) > MAX_BYTES:
         raise OSError(f"the file would be larger than {MAX_BYTES} bytes; remove entries from it")
     folder = os.path.dirname(path)
-    fd, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(path)}-")  # mkstemp makes it 0600
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    directory = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+        remove_leftovers(directory)
+        with contextlib.closing(NewFile(directory, 0o600)) as new:
+            with os.fdopen(new.fd, "wb", closefd=False) as file:
+                file.write(data)
+            os.fsync(new.fd)
+            os.replace(new.temporary_name(), os.path.basename(path), src_dir_fd=directory, dst_dir_fd=directory)
+            new.renamed()
         os.fsync(directory)
     finally:
         os.close(directory)

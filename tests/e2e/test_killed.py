@@ -19,15 +19,17 @@ pytestmark = pytest.mark.anyio
 
 # Seconds. The promise is two; a test must also pass on a machine under load.
 WITHIN = 6.0
-# A child, a grandchild in the background, a daemon, one that forked twice, and none of them heeds the polite signal.
+# A child, a grandchild in the background, a daemon, one that forked twice, one without an environment; none of them
+# heeds the polite signal.
 HOLD = """
 trap '' TERM INT HUP
 sleep 1000 & child=$!
 sh -c 'sleep 1000 & echo $! > grandchild; wait' &
 setsid sh -c 'echo $$ > daemon; exec sleep 1000' </dev/null >/dev/null 2>&1 &
 (setsid sh -c 'sleep 1000 & echo $! > orphan' &) </dev/null >/dev/null 2>&1
-until [ -s grandchild ] && [ -s daemon ] && [ -s orphan ]; do sleep 0.01; done
-echo $$ $child $(cat grandchild daemon orphan) > alive
+(env -i PATH="$PATH" setsid sh -c 'sleep 1000 & echo $! > bare' </dev/null >/dev/null 2>&1 &)
+until [ -s grandchild ] && [ -s daemon ] && [ -s orphan ] && [ -s bare ]; do sleep 0.01; done
+echo $$ $child $(cat grandchild daemon orphan bare) > alive
 wait
 """
 SCRIPT = [uses(("bash", {"command": "echo first"})), uses(("bash", {"command": "sh hold.sh"})), says("never said")]
@@ -50,7 +52,7 @@ async def test_all_that_a_command_started_is_gone_and_nothing_else(tmp_path, str
         pids = [int(word) for word in (await alive.line()).split()]
         below = psutil.Process(editor.agent.pid).children(recursive=True)
         try:
-            assert len(pids) == 5
+            assert len(pids) == 6
             assert set(pids) < {each.pid for each in below}, "the watchdog is there too, and ends with them"
             os.kill(editor.agent.pid, signal.SIGKILL)
             await processes_ended([each.pid for each in below], within=WITHIN)
@@ -89,5 +91,17 @@ async def test_scripts_that_a_killed_agent_left_for_a_terminal_of_the_editor_go_
         with anyio.fail_after(PATIENCE):
             while True:
                 if not any(temporary.iterdir()):
+                    break
+                await anyio.sleep(0.01)  # nothing tells
+
+
+async def test_what_a_killed_agent_was_writing_is_removed_when_the_session_is_opened_again(tmp_path):
+    left = ".acp-agent-0123456789abcdef.tmp"
+    async with editing(tmp_path, SCRIPT, capabilities=NOTHING, lawful=False) as editor:
+        (editor.workspace / left).write_text("half")
+        await editor.open()
+        with anyio.fail_after(PATIENCE):
+            while True:
+                if not (editor.workspace / left).exists():
                     break
                 await anyio.sleep(0.01)  # nothing tells

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from acp_agent.core.backends import EntryKind, GrepQuery
 from acp_agent.core.errors import AgentError, Refused, ToolError, ToolErrorCategory
+from acp_agent.core.new_file import hold
 from acp_agent.execution.atomic_write import OldFile, replace_file
 from acp_agent.execution.local_files import LocalFileSystem
 from acp_agent.execution.path_errors import path_error
@@ -351,13 +352,12 @@ async def test_names_that_only_look_half_written_are_shown(files: LocalFileSyste
 async def test_leftovers_of_the_dead_are_swept_up_by_the_next_who_comes_by(
     files: LocalFileSystem, project: Path, touch: str
 ):
+    """However short a time ago they died: what nobody holds is nobody's."""
     (project / "d" / LEFT / "deep").mkdir(parents=True)
     (project / "d" / LEFT / "deep" / "file").write_text("")
     (project / "d" / LEFT / "deep").chmod(0o500)
     other = LEFT.replace("0", "1")
     (project / "d" / other).write_text("half")
-    for name in (LEFT, other):
-        os.utime(project / "d" / name, (HOURS_AGO, HOURS_AGO))
     (project / "source").write_text("x")
     match touch:
         case "write":
@@ -369,11 +369,14 @@ async def test_leftovers_of_the_dead_are_swept_up_by_the_next_who_comes_by(
     assert names(project / "d") == ["a"]
 
 
-async def test_neither_fresh_files_nor_links_nor_what_they_lead_to_are_swept_up(
+async def test_neither_what_is_being_written_nor_links_nor_what_they_lead_to_are_swept_up(
     files: LocalFileSystem, project: Path, outside: Path
 ):
-    fresh, link, to_folder = (LEFT.replace("0", digit) for digit in "123")
+    fresh, link, to_folder, folder = (LEFT.replace("0", digit) for digit in "1234")
     (project / fresh).write_text("half")
+    (project / folder).mkdir()
+    held = [os.open(project / name, os.O_RDONLY) for name in (fresh, folder)]
+    assert all(hold(fd) for fd in held)
     (project / link).symlink_to(outside / "secret")
     (project / to_folder).symlink_to(outside)
     os.mkfifo(project / LEFT)
@@ -382,7 +385,11 @@ async def test_neither_fresh_files_nor_links_nor_what_they_lead_to_are_swept_up(
     for name in (link, to_folder, LEFT):
         os.utime(project / name, (HOURS_AGO, HOURS_AGO), follow_symlinks=False)
     await files.write_text("a", "x", expected=None)
-    assert names(project) == sorted(["a", fresh, link, to_folder, LEFT])
+    assert names(project) == sorted(["a", fresh, link, to_folder, folder, LEFT])
+    for fd in held:
+        os.close(fd)
+    await files.write_text("b", "x", expected=None)
+    assert names(project) == sorted(["a", "b", link, to_folder, LEFT])
     assert (outside / "secret").read_text() == "SECRET\n"
 
 

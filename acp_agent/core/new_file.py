@@ -1,0 +1,176 @@
+"""Files that have no name before they are whole, so that a process that is killed leaves nothing behind.
+
+Linux can make a file without a name (O_TMPFILE) and give it one later. Nothing can replace a file but a rename, which
+needs a name: then there is a temporary one, for microseconds. On other systems, and on file systems that know no such
+files, there is a temporary name from the beginning. Whoever writes the file holds it with `flock`, which ends with the
+process: so the next one to write in the folder can remove it.
+"""
+
+import errno
+import fcntl
+import os
+import re
+import secrets
+import stat
+from contextlib import suppress
+
+from acp_agent.core.clock import now_ns
+
+_UNNAMED = getattr(os, "O_TMPFILE", 0)
+_NAMED = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+_ALWAYS = os.O_WRONLY | os.O_CLOEXEC
+_LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_TEMPORARY = re.compile(r"\.acp-agent-[0-9a-f]{16}\.tmp")
+_ATTEMPTS = 10
+_ABANDONED = 3600 * 10**9  # nanoseconds; where nothing can be locked, what is younger may be somebody's work under way
+
+
+def temporary_name() -> str:
+    """A new name for what is not finished yet."""
+    return f".acp-agent-{secrets.token_hex(8)}.tmp"
+
+
+def is_temporary(name: str) -> bool:
+    """Whether an entry has such a name: no tool shows it."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+class NewFile:
+    """A file that is being written: without a name where that is possible. Close it on every path.
+
+    directory_fd   the folder it will be in
+    mode           its permissions, less the umask
+    unnamed        for tests: whether to try to do without a name
+    """
+
+    def __init__(self, directory_fd: int, mode: int, *, unnamed: bool = True) -> None:
+        """Raises OSError."""
+        self._directory_fd = directory_fd
+        self._name: str | None = None
+        fd = _open_unnamed(directory_fd, mode) if unnamed and _UNNAMED else None
+        if fd is None:
+            fd, self._name = _open_named(directory_fd, mode)
+        self.fd = fd
+
+    def take_name(self, name: str) -> bool:
+        """Give the finished file its name, where it had none. Return False where it had one.
+
+        Raises OSError, FileExistsError when the name is taken.
+        """
+        if self._name is not None:
+            return False
+        _link(self.fd, self._directory_fd, name)
+        return True
+
+    def temporary_name(self) -> str:
+        """Return the file's temporary name; it gets one where it had none. Raises OSError."""
+        if self._name is None:
+            _hold(self.fd)
+            name = temporary_name()
+            _link(self.fd, self._directory_fd, name)
+            self._name = name
+        return self._name
+
+    def renamed(self) -> None:
+        """The temporary name is no more."""
+        self._name = None
+
+    def close(self) -> None:
+        """Close the file, and remove it if it still has its temporary name."""
+        try:
+            if self._name is not None:
+                with suppress(OSError):
+                    os.unlink(self._name, dir_fd=self._directory_fd)
+        finally:
+            os.close(self.fd)
+
+
+def remove_leftovers(directory_fd: int) -> list[str]:
+    """Remove files from a folder that processes were writing which are gone. Return leftovers that are directories.
+
+    Only regular files with a temporary name that belong to this user go, and what cannot be removed stays.
+    """
+    folders: list[str] = []
+    with suppress(OSError), os.scandir(directory_fd) as entries:
+        for name in [entry.name for entry in entries if is_temporary(entry.name)]:
+            with suppress(OSError):
+                status = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+                is_folder = stat.S_ISDIR(status.st_mode)
+                if not (is_folder or stat.S_ISREG(status.st_mode)) or not _is_abandoned(directory_fd, name, status):
+                    continue
+                if is_folder:
+                    folders.append(name)
+                else:
+                    os.unlink(name, dir_fd=directory_fd)
+    return folders
+
+
+def hold(fd: int) -> bool:
+    """Keep `remove_leftovers` from an open file or directory until it is closed. False where that came too late."""
+    return _hold(fd) and os.fstat(fd).st_nlink > 0
+
+
+def _hold(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # nothing can be locked here: only old files are removed
+        return True
+    return True
+
+
+def _is_abandoned(directory_fd: int, name: str, status: os.stat_result) -> bool:
+    """Return whether an entry is this user's and no living process writes it. Raises OSError."""
+    if os.geteuid() not in (0, status.st_uid):
+        return False
+    is_old = now_ns() - status.st_mtime_ns > _ABANDONED
+    try:
+        fd = os.open(name, _LOOK, dir_fd=directory_fd)
+    except PermissionError:
+        return is_old
+    try:
+        if not os.path.samestat(os.fstat(fd), status):
+            return False
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return is_old
+    else:
+        return True
+    finally:
+        os.close(fd)
+
+
+def _open_unnamed(directory_fd: int, mode: int) -> int | None:
+    """Return a file without a name, or None where there are none or they could never get one."""
+    try:
+        fd = os.open(".", _UNNAMED | _ALWAYS, mode, dir_fd=directory_fd)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EROFS):
+            raise
+        return None
+    with suppress(OSError):
+        if os.path.samestat(os.stat(_path(fd)), os.fstat(fd)):
+            return fd
+    os.close(fd)
+    return None
+
+
+def _open_named(directory_fd: int, mode: int) -> tuple[int, str]:
+    for _ in range(_ATTEMPTS):
+        name = temporary_name()
+        fd = os.open(name, _NAMED | _ALWAYS, mode, dir_fd=directory_fd)
+        if hold(fd):
+            return fd, name
+        os.close(fd)  # somebody who tidies up was faster
+    raise OSError(errno.EAGAIN, "every new file is removed at once")
+
+
+def _link(fd: int, directory_fd: int, name: str) -> None:
+    os.link(_path(fd), name, dst_dir_fd=directory_fd, follow_symlinks=True)
+
+
+def _path(fd: int) -> str:
+    return f"/proc/self/fd/{fd}"
