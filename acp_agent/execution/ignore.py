@@ -6,6 +6,7 @@ have no say. Patterns run in linear time (pathspec's RE2 backend), for they come
 
 import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias, cast
 
@@ -21,14 +22,17 @@ _ENGINE_ERROR = cast("type[Exception]", re2.error)
 _LARGEST = 256 * 1024
 _LONGEST = 4096  # bytes, like a path
 _SLICE = 512  # lines that are compiled together: RE2 has a limit for what it compiles at once
+_MOST_SETS = 12
+"""Slices that count for one folder, and as many that are kept for others. Each may take 8 MB."""
 
 _Spec: TypeAlias = Sequence[GitIgnoreSpec]
 """The rules of one file, in slices, the last lines first: they have the last word."""
 
 
 class IgnoreRules:
-    """The rules for a search below `base`, a directory relative to the root.
+    """The rules for a search below `base`, a directory relative to the root. Made for a walk in depth.
 
+    Of a file the first 256 KiB count, and for one folder 6,000 patterns of the files above it and its own.
     Naming a directory that is itself ignored says it is wanted: then only the rules inside it count.
     """
 
@@ -36,7 +40,7 @@ class IgnoreRules:
         self._root = root
         self._time = time
         self._chains: dict[str, tuple[tuple[int, _Spec], ...]] = {}
-        self._specs: dict[bytes, _Spec] = {}  # many folders have the same rules
+        self._specs: dict[bytes, _Spec] = {}  # many folders have the same rules; the oldest first
         self._top = "."
         self._base = base
         steps = [] if base == "." else base.split("/")
@@ -48,6 +52,25 @@ class IgnoreRules:
     def outer_file(self) -> bool:
         """Whether the root's own .gitignore exists, lies above the base and counts."""
         return self._top == "." != self._base and bool(self._read("."))
+
+    @property
+    def readable(self) -> bool:
+        """Whether ripgrep, too, can read the rules of the root and the base: it waits for a pipe and reads any size."""
+        for folder in {".", self._base}:
+            name = ".gitignore" if folder == "." else f"{folder}/.gitignore"
+            try:
+                status = self._root.status(name)
+            except OSError:
+                continue
+            if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
+                return False
+        return True
+
+    @property
+    def sets_kept(self) -> int:
+        """Return how many slices of rules are in memory at most."""
+        chains = {id(specs): len(specs) for chain in self._chains.values() for _, specs in chain}
+        return sum(chains.values()) + sum(map(len, self._specs.values()))
 
     def ignores(self, path: str, *, is_directory: bool) -> bool:
         """Whether git would leave this entry out, given that it does not leave out the directory it is in.
@@ -65,7 +88,12 @@ class IgnoreRules:
         return False
 
     def _rules(self, directory: str) -> tuple[tuple[int, _Spec], ...]:
-        """What has a say on a directory's entries, nearest first, each with where a path starts for it."""
+        """What has a say on a directory's entries, nearest first, each with where a path starts for it.
+
+        Only the rules of the folders above are kept: a walk never comes back to another one.
+        """
+        if directory in self._chains:
+            return self._chains[directory]
         unknown, at = list[str](), directory
         while at not in self._chains:
             unknown.append(at)
@@ -73,8 +101,10 @@ class IgnoreRules:
                 break
             at = at.rpartition("/")[0]
         chain = self._chains.get(at, ())
+        self._chains = {known: self._chains[known] for known in self._chains if _is_above(known, directory)}
         for each in reversed(unknown):
-            specs = self._read(each or ".")
+            room = _MOST_SETS - sum(len(specs) for _, specs in chain)
+            specs = self._read(each or ".")[-room:] if room else ()
             chain = ((len(each) + 1 if each else 0, specs), *chain) if specs else chain
             self._chains[each] = chain
         return chain
@@ -93,20 +123,28 @@ class IgnoreRules:
             return ()
         finally:
             os.close(fd)
-        if data not in self._specs:
-            self._specs[data] = _parse(data, self._time)
-        return self._specs[data]
+        specs = self._specs.pop(data, None)
+        if specs is None:
+            specs = _parse(data, self._time)
+        self._specs[data] = specs
+        while sum(map(len, self._specs.values())) > _MOST_SETS:
+            del self._specs[next(iter(self._specs))]
+        return specs
+
+
+def _is_above(folder: str, directory: str) -> bool:
+    return not folder or directory == folder or directory.startswith(f"{folder}/")
 
 
 def _parse(data: bytes, time: TimeLimit) -> _Spec:
     lines = data.removeprefix(BOM).decode("utf-8", "replace").split("\n")
     specs = list[GitIgnoreSpec]()
     for start in range(0, len(lines), _SLICE):
-        if time.is_over:
+        if time.is_over or len(specs) >= _MOST_SETS:
             break
         patterns = [*_patterns(lines[start : start + _SLICE])]
         specs += _compiled(patterns, time)
-    return specs[::-1]
+    return specs[:_MOST_SETS][::-1]
 
 
 def _patterns(lines: Sequence[str]) -> Iterator[GitIgnoreSpecPattern]:

@@ -7,8 +7,10 @@ and we do, but for slashes that are escaped.
 """
 
 import os
+import resource
 import shutil
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from subprocess import DEVNULL
 
@@ -19,6 +21,7 @@ from acp_agent.core.secret_files import Secrecy, secrecy
 from acp_agent.execution.roots import Place
 
 _MOST_TOLD = 32 * 1024 * 1024  # bytes of paths; with so many files a walk finds enough matches soon
+_MOST_MEMORY = 1024 * 1024 * 1024  # bytes of addresses; an ordinary search has 40 MB in use
 _ENDED = (0, 1)  # with a match, without one
 _FAILED = 2  # also when there was one file of many that could not be read
 _FLAGS = (
@@ -107,6 +110,7 @@ async def _told(command: list[str], place: Place) -> set[bytes] | None:
         process = await anyio.open_process(command, stdin=DEVNULL, stderr=DEVNULL, cwd=place.root.path, env={})
     except OSError:
         return None
+    _bound_memory(process.pid)
     told = bytearray()
     async with process:
         assert process.stdout is not None
@@ -119,6 +123,13 @@ async def _told(command: list[str], place: Place) -> set[bytes] | None:
     if status not in _ENDED and not (status == _FAILED and told):
         return None
     return set(bytes(told).split(b"\0"))
+
+
+def _bound_memory(pid: int) -> None:
+    """A hostile pattern or ignore file must not fill the machine: ripgrep then fails, and we search alone."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            resource.prlimit(pid, resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
 
 
 def _relative(name: bytes) -> str | None:

@@ -60,7 +60,7 @@ async def _scouted(chosen: "_Choice", query: GrepQuery, ripgrep: str | None, lar
     """Every file worth a look and perhaps more, in no order; None when nobody can tell."""
     program = await to_thread.run_sync(find_ripgrep, ripgrep)
     pattern = scout_pattern(query.pattern, case_sensitive=query.case_sensitive)
-    if program is None or pattern is None:
+    if program is None or pattern is None or not await to_thread.run_sync(chosen.can_be_scouted):
         return None
     return await scout(program, chosen.place, pattern, chosen.bounds(largest), case_sensitive=query.case_sensitive)
 
@@ -110,6 +110,10 @@ class _Choice:
         hidden = self._glob is not None and self._glob.hidden
         skipped = {name for name in SKIPPED | (REPOSITORIES if hidden else frozenset[str]()) if not self._named(name)}
         return Bounds(largest, frozenset(skipped), self._rules.outer_file, hidden, self._secrets)
+
+    def can_be_scouted(self) -> bool:
+        """Whether ripgrep would not be held up by what it reads of itself."""
+        return self._rules.readable
 
     def walked(self) -> Iterator[str]:
         """Every file there is to search, in order."""

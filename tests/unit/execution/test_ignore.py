@@ -182,3 +182,42 @@ def test_a_second_name_of_another_file_is_not_opened(tmp_path: Path) -> None:
     root = Root(str(tmp_path))
     assert "c.log" in kept(root)
     root.close()
+
+
+def test_the_rules_of_many_folders_are_not_kept_all_at_once(root: Root, project: Path):
+    for number in range(60):
+        put(project, f"d{number:02}/.gitignore", "".join(f"*.x{number}-{each}\n" for each in range(600)) + "out\n")
+        put(project, f"d{number:02}/out")
+        put(project, f"d{number:02}/in/file")
+    rules = IgnoreRules(root, ".", TimeLimit(60))
+    for number in range(60):
+        assert rules.ignores(f"d{number:02}/out", is_directory=False)
+        assert not rules.ignores(f"d{number:02}/in/file", is_directory=False)
+        assert rules.sets_kept <= 2 * 12
+
+
+def test_a_file_of_a_hundred_thousand_patterns_counts_with_its_first_ones(root: Root, project: Path):
+    put(project, ".gitignore", "".join(f"*.x{number}\n" for number in range(100_000)))
+    put(project, "below/.gitignore", "*.y\n")
+    rules = IgnoreRules(root, ".", TimeLimit(60))
+    assert rules.ignores("a.x0", is_directory=False)
+    assert rules.ignores("a.x6000", is_directory=False)
+    assert not rules.ignores("a.x99999", is_directory=False)
+    assert not rules.ignores("below/a.y", is_directory=False), "there is no room for more"
+    assert rules.sets_kept <= 2 * 12
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", ["pipe", "folder", "a gigabyte"])
+async def test_a_gitignore_that_is_none_holds_up_no_search(project: Path, kind: str):
+    put(project, "a.txt", "needle\n")
+    if kind == "pipe":
+        os.mkfifo(project / ".gitignore")
+    elif kind == "folder":
+        (project / ".gitignore").mkdir()
+    else:
+        with (project / ".gitignore").open("wb") as file:
+            file.truncate(1 << 30)
+    with Roots(str(project)) as roots, anyio.fail_after(5):
+        found = await LocalFileSystem(roots, ripgrep="rg").grep(GrepQuery("needle", "."))
+    assert [match.path for match in found.matches] == [str(project / "a.txt")]
