@@ -1,4 +1,4 @@
-"""What a model says, fit for an editor: no picture it would fetch (security.md 2.7), no secret in an error (S9.6)."""
+"""What a model says, fit for an editor: nothing it would fetch or obey (security.md 2.7), no secret in an error."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -9,7 +9,7 @@ from acp_agent.core.messages import ModelDone, ModelEvent, ModelText, ModelThoug
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.core.redaction import Redact
 from acp_agent.llm.wrapper import WrapperProvider
-from acp_agent.output.markdown_images import ImageGuard, defused
+from acp_agent.output.markdown_images import AnswerGuard, defused
 
 
 class PresentableProvider(WrapperProvider):
@@ -25,7 +25,7 @@ class PresentableProvider(WrapperProvider):
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """As Provider says. An endpoint that does not stream has its whole text as one delta."""
         try:
-            async with aclosing(_without_pictures(self.wrapped.stream(request))) as events:
+            async with aclosing(_harmless(self.wrapped.stream(request))) as events:
                 async for event in events:
                     yield event
         except ProviderError as error:
@@ -33,8 +33,8 @@ class PresentableProvider(WrapperProvider):
             raise
 
 
-async def _without_pictures(stream: AsyncIterator[ModelEvent]) -> AsyncGenerator[ModelEvent]:
-    text, thought, spoke = ImageGuard(), ImageGuard(), False
+async def _harmless(stream: AsyncIterator[ModelEvent]) -> AsyncGenerator[ModelEvent]:
+    text, thought, spoke = AnswerGuard(), AnswerGuard(), False
     async with aclosing(cast("AsyncGenerator[ModelEvent]", stream)) as events:
         async for event in events:
             match event:

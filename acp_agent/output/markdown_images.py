@@ -8,10 +8,13 @@ reads as what it is:
     [label]: https://…   [label]\: https://…    a picture may name the label
 
 Pictures of this machine (`![](img/x.png)`, `data:`) stay, and so do links, which nobody follows unasked. Code blocks
-are no exception: nobody can say where one ends for every renderer. HTML is left alone: editors show it as text.
+are no exception: nobody can say where one ends for every renderer. HTML is a matter of `html_tags`.
 """
 
 import re
+
+from acp_agent.output.control_characters import ControlGuard
+from acp_agent.output.html_tags import HtmlGuard
 
 _LONGEST_TARGET = 256
 """Characters of a target that are looked at: what is not known to be local by then is not."""
@@ -30,10 +33,33 @@ _UNDECIDED = re.compile(rf"(?:!|\]|\n[ \t]*|\][(:]{_GAP}<?[^\s)>\"']{{0,{_LONGES
 
 
 def defused(text: str) -> str:
-    """The whole text, with nothing in it that a renderer would load from elsewhere."""
-    guard = ImageGuard()
+    """The whole text, with nothing in it that a renderer would load from elsewhere, and no character that acts."""
+    guard = AnswerGuard()
     pieces = [guard.feed(text[start : start + _SLICE]) for start in range(0, len(text), _SLICE)]
     return "".join((*pieces, guard.finish()))
+
+
+class AnswerGuard:
+    """Makes a stream of words fit for an editor: characters, HTML and pictures.
+
+    However it is cut, the pieces given back join to the same text.
+    """
+
+    def __init__(self) -> None:
+        self._guards = (ControlGuard(), HtmlGuard(), ImageGuard())
+
+    def feed(self, chunk: str) -> str:
+        """Return what is certain after this chunk; may be empty."""
+        for guard in self._guards:
+            chunk = guard.feed(chunk)
+        return chunk
+
+    def finish(self) -> str:
+        """Return the rest."""
+        rest = ""
+        for guard in self._guards:
+            rest = guard.feed(rest) + guard.finish()
+        return rest
 
 
 class ImageGuard:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.output.markdown_images import ImageGuard, defused
+from acp_agent.output.markdown_images import AnswerGuard, ImageGuard, defused
 
 REMOTE = [
     ("![a](https://e.example/?q=1)", r"![a]\(https://e.example/?q=1)"),
@@ -26,7 +26,6 @@ HARMLESS = [
     "#![allow(dead_code)]\n\nSee [docs](https://docs.example).",
     "let v = vec![1, 2]; if (![1].includes(x)) { call(a[0](b)); }",
     "def f(x: dict[str, int]): return x[1:]",
-    '<img src="https://e.example/x">',
     "a < b, <b>bold</b>, <T>, List<image_id>, x <imgx",
     "wow! (really) [1]: no",
 ]
@@ -66,7 +65,7 @@ def test_what_fetches_nothing_stays_as_it_is(text: str):
 
 @given(st.lists(PIECES, max_size=40).map("".join), st.data())
 def test_however_a_stream_is_cut_it_comes_out_the_same(text: str, data: st.DataObject):
-    guard, out, rest = ImageGuard(), "", text
+    guard, out, rest = AnswerGuard(), "", text
     while rest:
         size = data.draw(st.integers(1, len(rest)))
         out += guard.feed(rest[:size])
