@@ -7,16 +7,11 @@ and words with blanks that do not begin like a path.
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from acp_agent.gates.command import Command
 from acp_agent.gates.grammar import Kind, Parsed, grammar_of
 
-_PATTERN_FIRST = frozenset(
-    ("grep", "egrep", "fgrep", "zgrep", "rg", "ag", "ack", "sed", "gsed", "awk", "gawk", "mawk", "nawk", "jq", "yq")
-)
-_PATTERN_LETTERS = frozenset("efE")
-_PATTERN_OPTIONS = ("--regexp", "--file", "--expression", "--match", "--source", "--exec", "--from-file")
 _PRINTERS = frozenset(("echo", "printf", "print", "test", "expr"))
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _PATH_START = re.compile(r"(?:/|~|\.\.?(?:/|$))")
@@ -25,17 +20,11 @@ _VALUE = re.compile(r"(?:--?[\w-]+|[A-Za-z_]\w*)=(.+)", re.DOTALL)
 _BUNDLE = re.compile(r"-([A-Za-z0-9]{1,16})")
 _UNBUNDLED = re.compile(
     r"(?:.*-)?(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|cpp|ld|gfortran|nvcc|tcc|rustc)(?:-[\d.]+)?"
-    r"|cmake|ninja|protoc|swig|javac?|go|g?find|bfs"
+    r"|cmake|ninja|protoc|swig|javac?|go"
 )
 _VALUED = {
-    **dict.fromkeys(("cp", "gcp", "mv", "gmv", "ln", "gln"), "St"),
-    **dict.fromkeys(("install", "ginstall"), "Stmog"),
-    **dict.fromkeys(("tar", "gtar", "bsdtar"), "bCfFgHIKLNTVX"),
-    **dict.fromkeys(("sort", "gsort"), "kotST"),
     **dict.fromkeys(("make", "gmake"), "CfIjloOW"),
-    **dict.fromkeys(("sed", "gsed"), "efl"),
     **dict.fromkeys(("perl", "ruby"), "eEI"),
-    "unzip": "dxP",
     "patch": "BDFVdgioprxYzZ",
 }
 _MAX_WORD = 4096
@@ -132,7 +121,7 @@ def odd_words(command: Command) -> Iterator[str]:
     if grammar is not None:
         words = [each.word for each in grammar.parse(command.own).arguments if each.kind.path]
     else:
-        words = [each for word in _judged(command) for each in (word, *candidates(word, command.name))]
+        words = [each for word in command.own for each in (word, *candidates(word, command.name))]
     yield from (word for word in words if word and len(word) <= _MAX_WORD and "\0" not in word and _is_odd(word))
 
 
@@ -152,24 +141,7 @@ def _as_read(parsed: Parsed) -> Iterator[str]:
 
 
 def _as_text(command: Command) -> Iterator[str]:
-    return (each for word in _judged(command) for each in candidates(word, command.name))
-
-
-def _judged(command: Command) -> Iterable[str]:
-    """The arguments, without the pattern of a search or the script of an editor."""
-    args = command.own
-    if command.name not in _PATTERN_FIRST or any(map(_may_hold_pattern, args)):
-        return args
-    pattern = next((index for index, word in enumerate(args) if not word.startswith("-")), len(args))
-    return args[:pattern] + args[pattern + 1 :]
-
-
-def _may_hold_pattern(word: str) -> bool:
-    """Return whether a word may be an option with a pattern: the first operand is a file then."""
-    given = word.partition("=")[0]
-    if given.startswith("--"):
-        return len(given) > 3 and any(each.startswith(given) or given.startswith(each) for each in _PATTERN_OPTIONS)
-    return word.startswith("-") and not _PATTERN_LETTERS.isdisjoint(word)
+    return (each for word in command.own for each in candidates(word, command.name))
 
 
 def candidates(word: str, program: str = "") -> Iterator[str]:

@@ -90,6 +90,9 @@ class Form:
     verbs      the forms of the subcommands, by name; AFTER is that of the words behind `--`
     choices    the only values that an option may have
     asking     options that are listed for the sake of their values, and ask all the same
+    pairs      options that are followed by two values (`jq --arg name value`)
+    unsure     options that take the next word as their value in some versions, or somewhere else than usual
+    patternless  options with which the operand that is a pattern is missing (`rg --files`)
     numeric    `-5` is an option
     stop       options end at the first operand
     single     options are words with one dash (`find -name`), never bundled
@@ -105,6 +108,9 @@ class Form:
     verbs: "Mapping[str, Form]" = field(default_factory=lambda: MappingProxyType({}))
     choices: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     asking: frozenset[str] = frozenset()
+    pairs: frozenset[str] = frozenset()
+    unsure: frozenset[str] = frozenset()
+    patternless: frozenset[str] = frozenset()
     numeric: bool = False
     stop: bool = False
     single: bool = False
@@ -140,7 +146,9 @@ class _Parse:
                     self.plain += rest
                 break
             if word.startswith("-") and word != "-":
+                before = len(self.options)
                 self._option(word, rest)
+                self._unsure(self.options[before:], rest)
             elif word in form.verbs and not self.plain:
                 inner = form.verbs[word].parse(rest)
                 inner = inner._replace(verbs=(word, *inner.verbs))
@@ -182,6 +190,11 @@ class _Parse:
         else:
             self._letters(word[1:], rest)
 
+    def _unsure(self, options: Sequence[str], rest: list[str]) -> None:
+        """Ask about a word with a dash that may be a value: the program may read all that follows in another way."""
+        if rest and rest[0].startswith("-"):
+            self.unknown += [each for each in options if each in self.form.unsure]
+
     def _word(self, word: str, rest: list[str]) -> None:
         """An option that is a whole word: `--name`, `--name=value`, and `-name` where options are single words."""
         form = self.form
@@ -191,6 +204,8 @@ class _Parse:
             self._take(name, value, kind)
         elif not equals and name in form.values:
             self._value(name, rest)
+            if name in form.pairs:
+                self._value(name, rest)
         elif equals or not (name in form.flags or name in form.optional or negated):
             self.unknown.append(name)
             self._guess(value)
@@ -220,7 +235,7 @@ class _Parse:
                 if left:
                     self._take(name, left, form.optional[name])
                 return
-            if name not in form.flags and not (form.numeric and letter.isdigit()):
+            if name not in form.flags:
                 self.unknown.append(name)
                 self._guess(left)
                 return
@@ -252,9 +267,15 @@ class _Parse:
                 self.unknown.append(name)
 
     def _operands(self) -> None:
-        """Give every operand its kind; one for which there is no place is unknown."""
+        """Give every operand its kind; one for which there is no place is unknown.
+
+        Behind an unknown option the pattern may be the value of that, and any operand a file.
+        """
         kinds, repeated = list(self.form.operands), self.form.repeated
-        if any(each.kind is Kind.PATTERN and each.option for each in self.found) and Kind.PATTERN in kinds:
+        if self.unknown:
+            kinds = [Kind.NAME if each is Kind.PATTERN else each for each in kinds]
+        given = any(each.kind is Kind.PATTERN and each.option for each in self.found)
+        if (given or not self.form.patternless.isdisjoint(self.options)) and Kind.PATTERN in kinds:
             at = kinds.index(Kind.PATTERN)
             del kinds[at]
             repeated -= at < repeated
@@ -308,7 +329,8 @@ _VALUED = {
     "names": Kind.NAME,
 }
 _SWITCHES = ("numeric", "stop", "single", "negatable", "bundle")
-KEYS = frozenset((*_VALUED, *_SWITCHES, "flags", "optional", "choices", "operands", "use", "like"))
+_FLAGS = ("flags", "unsure", "patternless")
+KEYS = frozenset((*_VALUED, *_SWITCHES, *_FLAGS, "optional", "pairs", "choices", "operands", "use", "like"))
 """The keys of a form in a grammar file."""
 
 
@@ -330,7 +352,9 @@ class _Options:
         for key, kind in _VALUED.items():
             for option in _words(layer, key):
                 self._put(option, kind)
-        for option in _words(layer, "flags"):
+        for option in _words(layer, "pairs"):
+            self._put(option, Kind.TEXT)
+        for option in (option for key in _FLAGS for option in _words(layer, key)):
             self.flags.add(self._put(option))
         for option in _words(layer, "optional"):
             self.optional.add(self._put(option))
@@ -365,6 +389,9 @@ def _form(table: _Table, sets: Mapping[str, _Table], inherited: Sequence[str] = 
         optional=MappingProxyType(dict.fromkeys(options.optional, Kind.TEXT)),
         choices=MappingProxyType(options.choices),
         asking=frozenset(options.asking),
+        pairs=frozenset(_words(table, "pairs")),
+        unsure=frozenset(_words(table, "unsure")),
+        patternless=frozenset(_words(table, "patternless")),
         operands=tuple(Kind(word.rstrip("*")) for word in operands),
         repeated=next((at for at, word in enumerate(operands) if word.endswith("*")), -1),
         verbs=MappingProxyType(verbs),

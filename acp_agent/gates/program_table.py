@@ -22,9 +22,7 @@ class Program:
     ask: frozenset[str] = frozenset()
     safe: frozenset[str] = frozenset()
     valued: frozenset[str] = frozenset()
-    only: frozenset[str] = frozenset()
     single: bool = False
-    bundle: bool = False
     words: tuple[re.Pattern[str], ...] = ()
     args: tuple[re.Pattern[str], ...] = ()
     exceptions: tuple[str, ...] = ()
@@ -95,9 +93,7 @@ def _program(table: _Table) -> Program:
         ask=names("ask"),
         safe=names("safe"),
         valued=names("valued"),
-        only=names("only"),
         single=table.get("single") is True,
-        bundle=table.get("bundle") is True,
         words=patterns("words"),
         args=patterns("args"),
         exceptions=tuple(cast("list[str]", table.get("except", []))),

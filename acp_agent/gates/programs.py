@@ -15,7 +15,6 @@ from acp_agent.gates.shell.tables import tables
 URL = "://"
 _ELSEWHERE = re.compile(r"(?:--?[\w-]+=)?[A-Za-z][A-Za-z0-9+.-]*://(?!(?:localhost|127\.0\.0\.1|\[::1\])(?:[:/]|$)).*")
 _LOOSE_GLOB = re.compile(r"[*?\[](?!\.\w+$)")
-_NUMBER_OR_MODE = re.compile(r"-(?:\d.*|[ugoa]*[+=-][rwxXst]+)")
 _PREFIX_WORD = re.compile(r"[\w@./+:=,-]+")
 _OTHER_HOST = re.compile(r"(?![\w+.-]+://)[^/]*:.*", re.DOTALL)
 
@@ -283,11 +282,10 @@ def _other_host(args: Sequence[str]) -> str:
 def _arguments(known: Program, call: str, args: tuple[str, ...]) -> Iterator[Doubt]:
     closed = False
     for index, word in enumerate(args):
-        bundled = f"-{word}" if known.bundle and index == 0 and not word.startswith("-") else word
-        if bundled == "--":
+        if word == "--":
             closed = True
-        elif bundled.startswith("-") and not closed and bundled != "-":
-            option = _option(known, bundled)
+        elif word.startswith("-") and not closed and word != "-":
+            option = _option(known, word)
             excepted = f"{word} {args[index + 1] if index + 1 < len(args) else ''}".startswith(
                 known.exceptions or ("\0",)
             )
@@ -317,8 +315,6 @@ def _option(known: Program, word: str) -> str:
 
 
 def _single(known: Program, name: str) -> str:
-    if known.only:
-        return "" if name in known.only or _NUMBER_OR_MODE.fullmatch(name) else name
     long = any(name == option or (len(option) == 2 and name.startswith(option)) for option in known.ask)
     return name if long or any(name.startswith(f"{option}-") for option in known.ask) else ""
 

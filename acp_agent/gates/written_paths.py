@@ -37,12 +37,21 @@ _READERS = frozenset(
         "ldd", "lsof", "fuser", "pgrep", "expr", "print",
     )
 )  # fmt: skip
+_BY_GRAMMAR = frozenset(
+    (
+        "sort", "gsort", "uniq", "date", "hostname", "xxd", "hd", "paste", "join", "expand", "unexpand", "base64",
+        "base32", "sdiff", "colordiff", "sha224sum", "sha384sum", "shasum", "b2sum", "nproc", "free", "uptime",
+        "gzcat", "bzcat", "xzcat", "zstdcat",
+    )
+)  # fmt: skip
+"""Programs that write nothing but what their grammars say."""
+_PACKERS = frozenset(("gzip", "gunzip", "pigz", "unpigz", "bzip2", "bunzip2", "xz", "unxz", "zstd", "unzstd"))
 _MAKERS = frozenset(("mkdir", "touch", "chmod", "chown", "chgrp", "gmkdir", "gtouch"))
 _COPIERS = frozenset(("cp", "gcp", "install", "ginstall", "rsync", "scp"))
 _MOVERS = frozenset(("mv", "gmv", "ln", "gln", "link"))
 _FINDERS = frozenset(("find", "gfind", "bfs"))
 _OUTPUT = ("--output", "--log-file", "--LOG-FILE")
-_OUTPUT_READERS = frozenset(("sort", "tree", "less", "jq"))
+_OUTPUT_READERS = frozenset(("sort", "gsort", "tree", "less"))
 _FIND_WRITES = ("-delete", "-fprint", "-fprint0", "-fprintf", "-fls", "-ok", "-okdir")
 _GIT_WRITES = frozenset(
     ("mv", "rm", "checkout", "restore", "clean", "init", "clone", "worktree", "submodule", "sparse-checkout")
@@ -87,7 +96,7 @@ def written(command: Command) -> Words:
         yield from _finder(command)
     elif name == "git":
         yield from _git(command)
-    elif name in _READERS or name in table.harmless or name in table.state or name in table.neutral:
+    elif any(name in each for each in (_READERS, _BY_GRAMMAR, table.harmless, table.state, table.neutral)):
         yield from _outputs(command)
     else:
         yield from _writer(command)
@@ -114,6 +123,8 @@ def _writer(command: Command) -> Words:
             yield from _named(operands(args)[:1])
         case "tar" | "gtar" | "bsdtar" if _archives(args):
             yield from _named(value for _, value in getopt(_dashed(args), "f", "--file")[0])
+        case _ if name in _PACKERS:
+            yield from _named(each for word in args for each in (word, posixpath.splitext(word)[0]))
         case _ if name in _COPIERS:
             yield from _copied(command, moves=any(word.startswith("--remove") for word in args))
         case _ if name in _MOVERS:
@@ -228,10 +239,10 @@ def _outputs(command: Command) -> Words:
     if grammar is not None:
         parsed = grammar.parse(command.own).arguments
         yield from (Written(each.word) for each in parsed if each.word and each.kind is Kind.WRITE)
-    elif command.name in _OUTPUT_READERS:
+        if Kind.WRITE in grammar.operands and not command.patterns.isdisjoint(command.own):
+            yield from (Written(each.word) for each in parsed if not each.option)  # `uniq *`: any may be the second
+    if command.name in _OUTPUT_READERS:
         yield from (Written(value) for _, value in getopt(args, "oO", *_OUTPUT)[0] if value)
-    if command.name == "uniq":
-        yield from (Written(word) for word in operands(args)[1:])
 
 
 def _editor(command: Command) -> Words:

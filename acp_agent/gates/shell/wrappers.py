@@ -1,6 +1,7 @@
 """What a command starts itself: behind wrappers, in a shell's `-c`, in `eval`, `find -exec` and the like."""
 
 import posixpath
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from acp_agent.gates.shell.options import option_texts, parameters, peel, shell_
 from acp_agent.gates.shell.tables import Tables, Wrapper, tables
 
 _FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
-_FD_RUNS = ("-x", "--exec", "-X", "--exec-batch")
+_FD_RUNS = re.compile(r"-[HIusigFalLp01q]*[xX]|--exec(?:-batch)?")
 _STDIN_FILES = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
 MAX_FED = 16
@@ -235,7 +236,7 @@ def _find(args: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def _fd(args: tuple[str, ...]) -> list[tuple[str, ...]]:
-    start = next((index for index, word in enumerate(args) if word in _FD_RUNS), None)
+    start = next((index for index, word in enumerate(args) if _FD_RUNS.fullmatch(word)), None)
     return [] if start is None else [args[start + 1 :]]
 
 
