@@ -70,9 +70,10 @@ def made_folders(command: Command) -> Iterator[str]:
 def without_made(path: str, made: Collection[str], exists: Callable[[str], bool]) -> str:
     """Return a path without each `folder/..` whose folder the line makes and which is not there yet."""
     kept = list[str]()
+    deepest = max((each.count("/") + 1 for each in made), default=0)
     for part in path.split("/"):
-        above = "/".join(kept)
-        if part == ".." and above in made and not exists(above):
+        above = "/".join(kept) if part == ".." and len(kept) <= deepest else ""
+        if above and above in made and not exists(above):
             kept.pop()
         elif part not in ("", ".") or (part == "" and not kept):
             kept.append(part)

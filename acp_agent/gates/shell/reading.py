@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby, islice
 
 from acp_agent.gates.command import DAMAGED, MAX_BYTES, MAX_DEPTH, Analysis, Command, Construct, Opaque, Plain, Survey
 from acp_agent.gates.shell.audit import why_not_plain
@@ -91,7 +92,10 @@ def survey(text: str) -> Survey:
         findings.unread = findings.unread or each.unread
     if findings.damage:
         for form in spellings(text):
-            findings.commands.extend(_loose(form))
+            loose = _loose(form)
+            findings.commands.extend(loose)
+            if len(loose) > MAX_FOUND:
+                findings.unread = findings.unread or f"holds more than {MAX_FOUND} commands"
         if loose_constructs(text):
             findings.constructs.add(Construct.COMMAND_SUBSTITUTION)
     return Survey(
@@ -216,12 +220,11 @@ def _loose(text: str) -> list[Command]:
         return Nested((Command(tuple(inner.split())),))
 
     expander = Expander(words_of, guess=True, files={})
-    return [
-        replace(expander.expand(Command(words[skip:])), unclear=DAMAGED)
-        for words in loose_segments(text)
-        for skip in _starts(words)
-        if words[skip:]
-    ]
+    # The same command once more behind itself changes nothing; behind another one, such as `cd`, it may.
+    each_once = (words for words, _ in groupby(loose_segments(text)))
+    found = (words[skip:] for words in each_once for skip in _starts(words) if words[skip:])
+    some = islice(found, MAX_FOUND + 1)  # a text with more is refused
+    return [replace(expander.expand(Command(words)), unclear=DAMAGED) for words in some]
 
 
 def _starts(words: tuple[str, ...]) -> tuple[int, int]:

@@ -4,7 +4,8 @@ import pytest
 
 from acp_agent.core.types import Deny
 from acp_agent.gates.blocklist import BlocklistPolicy, judge
-from acp_agent.gates.command import Command, Opaque, analyse
+from acp_agent.gates.command import Command, Opaque, analyse, survey
+from acp_agent.gates.made_paths import without_made
 
 
 @pytest.mark.parametrize(
@@ -14,6 +15,7 @@ from acp_agent.gates.command import Command, Opaque, analyse
         ("ls " + ">a " * 5000, "more than 1000 redirections"),
         ("ls; " * 8000, "more than 1000 commands"),
         ("ls | " * 5000 + "ls", "more than 2000 pipes"),
+        ("".join(f"$(a{number} " for number in range(5000)), "more than 4000 commands"),
     ],
 )
 def test_they_are_refused_because_nobody_could_check_them(text: str, why: str) -> None:
@@ -21,6 +23,33 @@ def test_they_are_refused_because_nobody_could_check_them(text: str, why: str) -
     assert isinstance(verdict, Deny)
     assert why in verdict.reason
     assert isinstance(analyse(text), Opaque)
+
+
+def test_a_text_nobody_can_parse_is_judged_by_each_of_its_commands_once() -> None:
+    text = "$(" * 30_000
+    assert len(survey(text).commands) < 20
+    assert isinstance(judge(text, BlocklistPolicy()), Deny)
+
+
+def test_what_is_behind_a_change_of_folder_is_judged_again() -> None:
+    found = [command.argv for command in survey("$(rm -rf * ; rm -rf * ; cd / ; rm -rf *").commands]
+    for folder in (at for at, argv in enumerate(found) if argv == ("cd", "/")):
+        assert ("rm", "-rf", "*") in found[folder:]
+
+
+def test_a_long_path_of_steps_up_is_read_in_one_pass() -> None:
+    class Counted(set[str]):
+        asked = 0
+
+        def __contains__(self, path: object) -> bool:
+            Counted.asked += 1
+            return super().__contains__(path)
+
+    made = Counted({"a", "a/b"})
+    assert without_made("a/b/../../x", made, lambda _: False) == "x"
+    Counted.asked = 0
+    assert without_made("a/../" * 10_000, made, lambda _: True).count("/") == 19_999
+    assert Counted.asked <= 2
 
 
 def test_a_command_that_starts_thousands_knows_its_own_words_in_one_pass() -> None:
