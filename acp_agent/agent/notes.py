@@ -1,14 +1,15 @@
 """What the loop itself tells the user when it stops. Shown as the assistant's text, never kept as its words."""
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
+from acp_agent.core.messages import TURN_CUT_OFF
 
-CANCELLED = "[The user cancelled this turn here. Do not go on with it unless asked to.]"
+CANCELLED = f"[The user cancelled this turn here. {TURN_CUT_OFF}"
 """For the model: stands in the history where a turn was cancelled."""
 
 TURN_ABOVE = "[The turn above "
 """How INTERRUPTED begins, also as it was worded before."""
 
-INTERRUPTED = f"{TURN_ABOVE}broke off here, since the session ended. Do not go on with it unless asked to.]"
+INTERRUPTED = f"{TURN_ABOVE}broke off here, since the session ended. {TURN_CUT_OFF}"
 """For the model: stands where a turn was cut off that nobody cancelled: the process or the editor was gone."""
 
 LOST = "[What was said here could not be read again.]"

@@ -6,9 +6,15 @@ What only one provider understands (thinking signatures, encrypted reasoning, un
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from acp_agent.core.types import ImagePart, JsonObject
+
+TURN_CUT_OFF: Final = "Do not go on with it unless asked to.]"
+"""How the note ends that stands in the history where a turn was cancelled or broke off.
+
+What the user says next stands behind it in the same message.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import anyio
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.messages import (
+    TURN_CUT_OFF,
     Message,
     ModelDone,
     ModelEvent,
@@ -97,9 +98,23 @@ def _position(history: Sequence[Message]) -> tuple[str, int]:
     for message in reversed(history):
         if message.role is Role.ASSISTANT:
             answers += 1
-        elif message.text and not any(isinstance(part, ToolResultPart) for part in message.parts):
-            return message.text, answers
+        elif prompt := _prompt(message):
+            return prompt, answers
     return "", answers
+
+
+def _prompt(message: Message) -> str:
+    """What the user said in a message; empty where it has only results, and words of ours about them.
+
+    The results and the prompt of a turn that was cut off stand in one message with the prompt that follows it.
+    """
+    cut_off = [
+        index
+        for index, part in enumerate(message.parts)
+        if isinstance(part, TextPart) and part.text.endswith(TURN_CUT_OFF)
+    ]
+    said = message.parts[cut_off[-1] + 1 :] if cut_off else message.parts
+    return "" if any(isinstance(part, ToolResultPart) for part in said) else Message(message.role, said).text
 
 
 def _tool_use(call: ScriptedCall, call_id: str) -> ToolUsePart:

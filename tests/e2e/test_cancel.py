@@ -320,3 +320,19 @@ async def test_a_terminal_that_is_made_right_behind_a_cancel_is_killed_and_given
         assert (await editor.requested("terminal/kill")).params["terminalId"] == "t"
         assert (await editor.requested("terminal/release")).params["terminalId"] == "t"
         assert not editor.requests("terminal/wait_for_exit")
+
+
+async def test_the_prompt_after_a_cancelled_call_begins_a_turn_of_its_own(tmp_path):
+    script = [uses(("bash", {"command": Held.COMMAND})), says("the rest of the first turn")]
+    async with editing(tmp_path, script, capabilities=NOTHING) as editor:
+        held = Held(editor)
+        session = await editor.open()
+        async with editor.prompting(session) as turn:
+            await held.pids()
+            await editor.cancel(session)
+        assert turn.stop_reason == "cancelled"
+        async with editor.prompting(session):
+            await held.pids()
+            assert len(editor.calls) == 2
+            await editor.cancel(session)
+        assert "the rest of the first turn" not in editor.text

@@ -6,6 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from acp_agent.agent import notes
 from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import (
     Message,
@@ -97,6 +98,25 @@ async def test_words_beside_tool_results_do_not_start_the_turn_again(tmp_path: P
     first = (await play(model, said("fix"))).message
     reminder = Message(Role.USER, (ToolResultPart("call_1_0", "ok"), TextPart("fix: remember the mode")))
     assert (await play(model, said("fix"), first, reminder)).message.text == "Fixed."
+
+
+@pytest.mark.parametrize("note", [notes.CANCELLED, notes.INTERRUPTED])
+@pytest.mark.parametrize("cut_off", ["before the answer", "in the answer", "in a call"])
+async def test_a_turn_that_was_cut_off_is_not_played_again_for_the_next_prompt(
+    tmp_path: Path, note: str, cut_off: str
+) -> None:
+    model = provider(STORY, tmp_path)
+    behind = (TextPart(note), TextPart("thanks"))
+    use = (await play(model, said("fix it"))).message
+    match cut_off:
+        case "before the answer":
+            history = [Message(Role.USER, (TextPart("fix it"), *behind))]
+        case "in the answer":
+            history = [said("fix it"), Message(Role.ASSISTANT, (TextPart("I l"),)), Message(Role.USER, behind)]
+        case _:
+            results = tuple(ToolResultPart(each.id, "cancelled", is_error=True) for each in use.tool_uses)
+            history = [said("fix it"), use, Message(Role.USER, (*results, *behind))]
+    assert (await play(model, *history)).message.text == "Anything else?"
 
 
 async def test_a_looping_turn_starts_over(tmp_path: Path) -> None:
