@@ -98,7 +98,7 @@ class Reply:
 
     def done(self) -> ModelDone:
         """The whole message. Call it once, after `complete`."""
-        seen: dict[str, ToolUsePart] = {}
+        seen: dict[str, list[ToolUsePart]] = {}
         parts: list[Part] = []
         for index in sorted(self._blocks):
             part = self._part(self._blocks[index], seen)
@@ -120,7 +120,7 @@ class Reply:
         block.pieces.setdefault(key, []).append(piece)
         return _shown(key, piece)
 
-    def _part(self, block: _Block, seen: dict[str, ToolUsePart]) -> Part | None:
+    def _part(self, block: _Block, seen: dict[str, list[ToolUsePart]]) -> Part | None:
         whole = block.whole()
         match whole.get("type"):
             case "text":
@@ -164,18 +164,19 @@ def _shown(key: str, text: str) -> ModelText | ModelThought | None:
     return None
 
 
-def _tool_use(block: _Block, seen: dict[str, ToolUsePart]) -> ToolUsePart | None:
+def _tool_use(block: _Block, seen: dict[str, list[ToolUsePart]]) -> ToolUsePart | None:
     """The call; its id is made unique within the message, for a result must find its call.
 
     None for one equal to an earlier one, the id included: it is one call, sent twice.
+
+    seen   the calls of the message so far as they were sent, by their ids
     """
     raw = block.joined("partial_json")
     arguments = as_object(block.start.get("input")) if not raw.strip() else read_arguments(raw)
     call_id, name = as_text(block.start.get("id")), as_text(block.start.get("name"))
     use = ToolUsePart(call_id, name, arguments, "" if arguments is not None else raw)
-    if call_id and seen.get(call_id) == use:
+    sent = seen.setdefault(call_id, [])
+    if call_id and use in sent:
         return None
-    if not call_id or call_id in seen:
-        use = replace(use, id=f"toolu_{uuid.uuid4().hex[:24]}")
-    seen[use.id] = use
-    return use
+    sent.append(use)
+    return use if call_id and len(sent) == 1 else replace(use, id=f"toolu_{uuid.uuid4().hex[:24]}")

@@ -90,10 +90,10 @@ class Reply:
         if self._text:
             parts.append(TextPart("".join(self._text)))
         digest = hashlib.sha256(self._seed).hexdigest()[:24] if self._calls else ""
-        owners: dict[str, _Call] = {}
+        sent: list[_Call] = []
         for place, call in enumerate(self._calls):
-            owner = owners.setdefault(call.id, call) if call.id else call
-            if owner is call or owner != call:  # else equal, the id included: one call, sent twice
+            if not call.id or call not in sent:  # else equal, the id included: one call, sent twice
+                sent.append(call)
                 parts.append(self._tool_use(call, f"call_{digest}_{place}"))
         return ModelDone(Message(Role.ASSISTANT, tuple(parts)), self._stop(), self._usage)
 

@@ -168,22 +168,22 @@ def _usage(usage: JsonObject) -> Usage:
 
 
 def _tool_uses(calls: Iterable[_Call]) -> Iterable[ToolUsePart]:
-    seen: dict[str, ToolUsePart] = {}
-    for call in calls:
-        tool_use(call.id, call.name, "".join(call.arguments), seen)
-    return seen.values()
+    seen: dict[str, list[ToolUsePart]] = {}
+    uses = (tool_use(call.id, call.name, "".join(call.arguments), seen) for call in calls)
+    return [use for use in uses if use is not None]
 
 
-def tool_use(call_id: str, name: str, raw: str, seen: dict[str, ToolUsePart]) -> ToolUsePart | None:
-    """A call, entered into `seen`; a missing or repeated id is replaced, for a result must find its call.
+def tool_use(call_id: str, name: str, raw: str, seen: dict[str, list[ToolUsePart]]) -> ToolUsePart | None:
+    """A call; a missing or repeated id is replaced, for a result must find its call. What OpenAI's two APIs share.
 
-    None for one equal to an earlier one, the id included: it is one call, sent twice. What OpenAI's two APIs share.
+    None for one equal to an earlier one, the id included: it is one call, sent twice.
+
+    seen   the calls of the answer so far as they were sent, by their ids
     """
     arguments = read_arguments(raw)
     use = ToolUsePart(call_id, name, arguments, "" if arguments is not None else raw)
-    if call_id and seen.get(call_id) == use:
+    sent = seen.setdefault(call_id, [])
+    if call_id and use in sent:
         return None
-    if not call_id or call_id in seen:
-        use = replace(use, id=f"call_{uuid.uuid4().hex[:24]}")
-    seen[use.id] = use
-    return use
+    sent.append(use)
+    return use if call_id and len(sent) == 1 else replace(use, id=f"call_{uuid.uuid4().hex[:24]}")

@@ -195,7 +195,7 @@ class Reply:
 
     def _parts(self, items: Iterable[Item]) -> list[Part]:
         parts: list[Part] = []
-        seen: dict[str, ToolUsePart] = {}
+        seen: dict[str, list[ToolUsePart]] = {}
         for item in items:
             part = self._part(item, seen)
             if part is None:
@@ -205,7 +205,7 @@ class Reply:
             parts.append(part)
         return parts
 
-    def _part(self, item: Item, seen: dict[str, ToolUsePart]) -> Part | None:
+    def _part(self, item: Item, seen: dict[str, list[ToolUsePart]]) -> Part | None:
         match item.kind:
             case "message":
                 text = item.text

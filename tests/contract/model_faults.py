@@ -239,6 +239,11 @@ ODDITIES = {
         _answers({"calls": _HUNDRED}), [("write", {"number": number}) for number in range(100)]
     ),
     "a call sent twice": Oddity(_answers({"calls": [tool("write", note="x")] * 2}), [("write", {"note": "x"})]),
+    "a call sent three times": Oddity(_answers({"calls": [tool("write", note="x")] * 3}), [("write", {"note": "x"})]),
+    "calls with one id, each of them sent again": Oddity(
+        _answers({"calls": [tool("write", note=note) for note in "xyyxzyz"]}),
+        [("write", {"note": "x"}), ("write", {"note": "y"}), ("write", {"note": "z"})],
+    ),
     "two calls with one id": Oddity(
         _answers({"calls": [tool("write", note="x"), tool("write", note="y")]}),
         [("write", {"note": "x"}), ("write", {"note": "y"})],

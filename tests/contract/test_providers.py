@@ -199,7 +199,9 @@ async def test_arguments_are_an_object_or_none_with_what_the_model_wrote(
 
 async def test_a_call_with_a_repeated_id_gets_one_of_its_own(dialect: Dialect) -> None:
     twin = {**OTHER_CALL, "id": CALL["id"]}
-    async with dialect.serving(Reply.stream(dialect.stream(calls=[CALL, twin, twin]))) as (provider, _):
+    third = {**twin, "arguments": "{}"}
+    calls = [CALL, twin, CALL, twin, third, third]  # what is sent again is no call of its own
+    async with dialect.serving(Reply.stream(dialect.stream(calls=calls))) as (provider, _):
         done = await answer(provider)
     ids = [use.id for use in done.message.tool_uses]
     assert len(set(ids)) == 3
