@@ -196,7 +196,7 @@ _LOOK = tool("look", note="a\u2028b\u2029 😀")
 _LOOKED = ("look", {"note": "a\u2028b\u2029 😀"})
 _NO_ANSWER = ("The model gave no answer.", "Try again")
 _USAGE = ("usage", "prompt_eval_count", "eval_count")
-_HUNDRED = [tool("write", f"call_{number}", number=number) for number in range(100)]
+_SIXTY = [tool("write", f"call_{number}", number=number) for number in range(60)]
 
 ODDITIES = {
     "U+2028 in JSON": Oddity(_answers({"text": ["a\u2028b"], "calls": [_LOOK]}), [_LOOKED], ("a\u2028b", "Done.")),
@@ -235,9 +235,7 @@ ODDITIES = {
         _answers({"calls": [tool(" é/b.c:d", "call_1"), tool("x" * 5000, "call_2"), tool("", "call_3")]}),
         [("invalid_tool_name", {})] * 3,
     ),
-    "a hundred calls at once": Oddity(
-        _answers({"calls": _HUNDRED}), [("write", {"number": number}) for number in range(100)]
-    ),
+    "sixty calls at once": Oddity(_answers({"calls": _SIXTY}), [("write", {"number": number}) for number in range(60)]),
     "a call sent twice": Oddity(_answers({"calls": [tool("write", note="x")] * 2}), [("write", {"note": "x"})]),
     "a call sent three times": Oddity(_answers({"calls": [tool("write", note="x")] * 3}), [("write", {"note": "x"})]),
     "calls with one id, each of them sent again": Oddity(

@@ -62,6 +62,8 @@ class _Names:
     def _value(self, value: Any, name: str = "") -> Any:
         if isinstance(value, dict):
             return {key: self._value(item, key) for key, item in value.items()}
+        if name == "env" and isinstance(value, list):
+            return [self._value(item) for item in _set_on_purpose(value)]
         if isinstance(value, list):
             return [self._value(item) for item in value]
         if isinstance(value, str):
@@ -76,6 +78,11 @@ class _Names:
         text = _TIME.sub("<time>", text)
         text = _SHELL.sub("<bash>", text)
         return "<version>" if text == __version__ else text
+
+
+def _set_on_purpose(variables: list[Any]) -> list[Any]:
+    """The variables of a command but for those that are taken away: which there are depends on the machine."""
+    return [each for each in variables if each.get("value") and each.get("name") != "ACP_AGENT_UNSET"]
 
 
 def _without_polls(frames: list[Frame]) -> Iterator[Frame]:

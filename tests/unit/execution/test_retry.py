@@ -267,7 +267,7 @@ def _played(takes: float, budget: float, attempts: int, chances: Iterable[float]
 
 @given(
     takes=st.floats(0, 40),
-    budget=st.floats(0, 60),
+    budget=st.floats(0.001, 60),
     attempts=st.integers(0, 10),
     chances=st.lists(st.floats(0, 1), max_size=10),
 )
