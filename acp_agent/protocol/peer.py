@@ -4,6 +4,7 @@ The reader never waits for anything but the stream (A4.2): every request and not
 its own, started in the order received. A request is answered exactly once, whatever its handler does.
 """
 
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -214,8 +215,7 @@ class Peer:
         await self._until_shown(method, params, timeout)
         if self._ended or self._writer.broken:
             raise ConnectionLost
-        self._last_id += 1
-        request_id = self._last_id
+        request_id = self._new_id()
         pending = self._pending[request_id] = _Pending(anyio.Event())
         self._post(method, params, request_id)
         limit = anyio.move_on_after(timeout)
@@ -250,8 +250,15 @@ class Peer:
 
     def tell(self, method: str, params: JsonObject) -> None:
         """Make a request whose answer does not matter, without waiting (terminal/kill, terminal/release)."""
-        self._last_id += 1
-        self._post(method, params, self._last_id)
+        self._post(method, params, self._new_id())
+
+    def _new_id(self) -> int:
+        """Return an id that cannot be guessed, so that nobody answers a question before it is asked.
+
+        Two million requests stay below 2**53, the largest integer that every JSON reader keeps.
+        """
+        self._last_id += 1 + secrets.randbelow(1 << 32)
+        return self._last_id
 
     async def notify(self, method: str, params: JsonObject) -> None:
         """Send a notification; waits while the editor is far behind in reading."""

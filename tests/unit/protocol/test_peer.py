@@ -4,6 +4,7 @@ import json
 from typing import Any, cast
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from acp_agent.core.types import Json, JsonObject
@@ -137,6 +138,26 @@ async def test_a_question_gets_its_answer_and_only_the_first_one() -> None:
             other.send(id=request["id"], result={"a": 1})
             other.send(id=request["id"], result={"a": 2})
         assert answers == [{"a": 1}]
+
+
+async def test_answers_to_the_ids_that_would_come_next_answer_no_later_question() -> None:
+    async with connected({}) as (peer, other), anyio.create_task_group() as group:
+        answers: list[Any] = []
+
+        async def ask() -> None:
+            answers.append(await peer.request("ask", {}))
+
+        group.start_soon(ask)
+        first = (await other.receive())["id"]
+        other.send(id=first, result={})
+        while not answers:
+            await anyio.lowlevel.checkpoint()
+        group.start_soon(ask)
+        second = (await other.receive())["id"]
+        for ahead in range(1, 200):
+            other.send(id=first + ahead, result={"guessed": True})
+        other.send(id=second, result={"asked": True})
+    assert answers == [{}, {"asked": True}]
 
 
 async def test_a_question_about_a_session_waits_until_what_was_told_in_it_was_shown() -> None:
