@@ -104,7 +104,7 @@ async def test_a_prompt_is_known_to_whoever_goes_on_after_a_kill_before_any_answ
 async def test_what_the_calls_of_a_round_gave_is_known_though_another_was_killed(tmp_path: Path) -> None:
     write = ("write_file", {"path": "new.txt", "content": "one\n"})
     command = ("bash", {"command": "echo $$ > alive; sleep 1000"})
-    script = [uses(write, command), says("Hello.")]
+    script: Script = {"hello": [says("Hello.")], "": [uses(write, command)]}
     async with editing(tmp_path, script, capabilities=NOTHING, lawful=False) as editor:
         alive = editor.fifo("alive")
         session = await editor.open()

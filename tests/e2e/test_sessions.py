@@ -14,7 +14,7 @@ from tests.e2e.aided import aided, told
 from tests.fakes.answers import Call
 from tests.fakes.editor import NOTHING, ScriptedEditor, editing, from_agent
 from tests.fakes.held import PATIENCE, Held, processes_ended
-from tests.fakes.model_script import says, uses
+from tests.fakes.model_script import Script, says, uses
 
 pytestmark = pytest.mark.anyio
 
@@ -103,7 +103,7 @@ async def test_a_question_that_is_open_when_the_session_is_closed_is_cancelled_a
     async def remember(call: Call) -> None:
         calls.append(call)
 
-    script = [uses(("bash", {"command": "touch never"})), says("unsaid"), says("and on")]
+    script: Script = {"go on": [says("and on")], "": [uses(("bash", {"command": "touch never"})), says("unsaid")]}
     async with editing(tmp_path, script, capabilities=NOTHING, lawful=False) as editor:
         editor.overrides["session/request_permission"] = remember
         session = await editor.open()
