@@ -11,6 +11,7 @@ from acp_agent.gates.grammar import Form, Parsed, grammar_of
 from acp_agent.gates.program_table import Program, ProgramTable, program_table
 from acp_agent.gates.shell.scripts import awk_asks, sed_asks
 from acp_agent.gates.shell.tables import tables
+from acp_agent.gates.written_paths import applies_patch
 
 URL = "://"
 _ELSEWHERE = re.compile(r"(?:--?[\w-]+=)?[A-Za-z][A-Za-z0-9+.-]*://(?!(?:localhost|127\.0\.0\.1|\[::1\])(?:[:/]|$)).*")
@@ -192,6 +193,8 @@ def _read_doubts(known: Program, grammar: Form, name: str, args: tuple[str, ...]
             yield Doubt(f"{call}: {word[:80]!r} is not known to be harmless there", word.casefold())
     if name == "git" and parsed.verbs[:1] == ("config",) and not sets_nothing(parsed):
         yield Doubt("git config may change settings that run programs", "config")
+    if name == "git" and applies_patch(parsed):
+        yield Doubt(f"{call} changes files that the command does not name", parsed.verbs[0])
     if not grammar.verbs:
         yield from _patterns(known, call, parsed)
         return

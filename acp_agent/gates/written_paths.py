@@ -102,6 +102,12 @@ def written(command: Command) -> Words:
         yield from _writer(command)
 
 
+def applies_patch(parsed: Parsed) -> bool:
+    """Return whether a call of git changes the files that a patch names. What cannot be told does."""
+    only_looks = not _GIT_LOOKS.isdisjoint(parsed.options) and _GIT_APPLIES.isdisjoint(parsed.options)
+    return parsed.verbs in (("apply",), ("am",)) and (not only_looks or bool(parsed.unknown))
+
+
 def reads_only(command: Command) -> bool:
     """Whether a command and all it starts change nothing: fed with names, it is no danger to them."""
     table = program_table()
@@ -162,8 +168,7 @@ def _unpacked(command: Command) -> Words:
     if name == "git":
         grammar = grammar_of("git")
         parsed = grammar.parse(args) if grammar is not None else Parsed()
-        only_looks = not _GIT_LOOKS.isdisjoint(parsed.options) and _GIT_APPLIES.isdisjoint(parsed.options)
-        if parsed.verbs not in (("apply",), ("am",)) or (only_looks and not parsed.unknown):
+        if not applies_patch(parsed):
             return
         folders = parsed.values("--directory")
     elif name in _UNPACKERS:

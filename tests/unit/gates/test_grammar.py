@@ -143,6 +143,31 @@ def test_git_config_is_reading_only_as_git_itself_reads_its_arguments(text: str)
     assert not allowed(text, "git *")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "git --bare diff m~1 m",
+        "git --bare init",
+        "git notes add -m 'print(1)' HEAD",
+        "git notes append -m x",
+        "git apply --directory=sub .git/COMMIT_EDITMSG",
+        "git apply a.patch",
+        "git apply --stat --index a.patch",
+        "git am a.patch",
+        "git config -f x --includes --get a.b",
+    ],
+)
+def test_git_neither_plants_content_nor_takes_another_repository_under_a_wildcard(text: str):
+    assert not allowed(text, "git *")
+
+
+@pytest.mark.parametrize(
+    "text", ["git apply --stat a.patch", "git apply --check a.patch", "git notes show", "git am --abort"]
+)
+def test_git_looks_at_patches_and_notes_unasked(text: str):
+    assert allowed(text, "git *")
+
+
 def test_a_rule_that_names_an_option_outright_has_thought_of_it():
     assert allowed("git -c color.ui=always log", "git -c *")
     assert not allowed("git -c color.ui=always log", "git *")
