@@ -1,0 +1,137 @@
+"""The shape of the code: how large files and folders are, and that names, sentences and objects keep the rules.
+
+The rules are those of CONTRIBUTING.md. What the code does not keep yet stands in CEILINGS, a number a rule: it may only
+shrink. `pytest -n0 tests/test_house.py -k numbers` prints the numbers of today.
+"""
+
+import ast
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "acp_agent"
+FILES = sorted(PACKAGE.rglob("*.py"))
+TREES = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+LINES = {path.relative_to(PACKAGE).as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
+
+# One file a thing, however small: what a newcomer looks for by its name.
+ONE_PER_THING = ("tools/", "gates/", "output/filters/", "cli/", "llm/", "config/")
+MANY_FILES = ("tools", "gates", "output/filters")
+CODE = re.compile(r"\b(?:[A-Z]{1,2}\d{1,2}\.\d+(?:\.\d+)?|requirements [A-Z]\d+)\b")
+
+# Attributes that libraries want to be assigned.
+FOREIGN = {"deadline", "epilog", "excepthook", "argtypes", "args", "time", "time_ns"}
+
+CEILINGS = {
+    "folders with more than 20 files": 9,
+    "files": 675,
+    "modules under 100 lines with one importer": 80,
+    "public class names that stand twice": 55,
+    "files with requirement codes": 310,
+    "assignments to attributes of another object": 88,
+}
+
+
+def module_of(name: str) -> str:
+    dotted = "acp_agent." + name.removesuffix(".py").replace("/", ".")
+    return dotted.removesuffix(".__init__")
+
+
+def importers() -> dict[str, set[str]]:
+    """The modules that import each module, by dotted name."""
+    modules = {module_of(name) for name in TREES}
+    found: dict[str, set[str]] = defaultdict(set)
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for target in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
+                    if target in modules:
+                        found[target].add(module_of(name))
+    return found
+
+
+def crowded_folders() -> list[str]:
+    counted = Counter(path.relative_to(PACKAGE).parent.as_posix() for path in FILES if path.name != "__init__.py")
+    return [folder for folder, count in counted.items() if count > 20 and folder not in MANY_FILES]
+
+
+def small_rooms() -> list[str]:
+    found = importers()
+    return [
+        name
+        for name, length in LINES.items()
+        if length < 100
+        and not name.endswith("__init__.py")
+        and not name.startswith(ONE_PER_THING)
+        and len(found[module_of(name)]) == 1
+    ]
+
+
+def double_names() -> list[str]:
+    counted = Counter(
+        node.name
+        for tree in TREES.values()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and node.name[0] != "_"
+    )
+    return [name for name, count in counted.items() if count > 1]
+
+
+def codes() -> list[str]:
+    return [path.name for path in FILES if CODE.search(path.read_text(encoding="utf-8"))]
+
+
+def own_attributes(tree: ast.Module) -> set[str]:
+    """The attributes of the classes of a module: its own functions may change its own small records."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            found |= {
+                each.target.id
+                for each in node.body
+                if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+            }
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
+            found.add(node.attr)
+    return found
+
+
+def outside_assignments() -> Iterator[str]:
+    """`thing.attribute = …` where `thing` is not self and the attribute belongs to no class of the module."""
+    for name, tree in TREES.items():
+        own = own_attributes(tree) | FOREIGN
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr not in own:
+                owner = ast.unparse(node.value)
+                if owner not in ("self", "cls"):
+                    yield f"{name} {owner}.{node.attr}"
+
+
+def today() -> dict[str, list[str]]:
+    return {
+        "folders with more than 20 files": crowded_folders(),
+        "files": list(LINES),
+        "modules under 100 lines with one importer": small_rooms(),
+        "public class names that stand twice": double_names(),
+        "files with requirement codes": codes(),
+        "assignments to attributes of another object": sorted(set(outside_assignments())),
+    }
+
+
+def test_no_file_is_longer_than_600_lines():
+    assert {name: length for name, length in LINES.items() if length > 600} == {}
+
+
+@pytest.mark.parametrize("rule", CEILINGS)
+def test_what_breaks_a_rule_only_becomes_less(rule: str):
+    found = today()[rule]
+    assert len(found) <= CEILINGS[rule], f"{rule}: {len(found)} of at most {CEILINGS[rule]}: {found}"
+
+
+def test_the_numbers_of_today(capsys: pytest.CaptureFixture[str]):
+    with capsys.disabled():
+        for rule, found in today().items():
+            print(f"\n{rule}: {len(found)} (ceiling {CEILINGS[rule]})", end="")
