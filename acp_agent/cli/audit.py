@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 
 from acp_agent.cli.editor.frames import text_at
-from acp_agent.config.audit_settings import audit_file
 from acp_agent.config.load import Flags, load
+from acp_agent.config.settings import audit_file
 from acp_agent.core.errors import AgentError
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.store.audit_line import Broken, unseal

@@ -7,11 +7,11 @@ import tempfile
 
 from acp_agent.cli.template import template
 from acp_agent.cli.toml import toml_value
+from acp_agent.config.files import config_file
 from acp_agent.config.keys import PROVIDERS, RULES, keys
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.masking import one_line
 from acp_agent.config.mcp_settings import SERVERS
-from acp_agent.config.places import config_file
 from acp_agent.config.provider_settings import ProviderSettings
 from acp_agent.config.settings import Settings
 from acp_agent.core.errors import ConfigError

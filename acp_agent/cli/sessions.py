@@ -16,8 +16,8 @@ from acp_agent.cli.session_redacted import without_secrets
 from acp_agent.cli.session_text import write_text
 from acp_agent.compose.output import known_secrets, redactor
 from acp_agent.compose.session_texts import redacted
+from acp_agent.config.files import DATA_VARIABLE, database_file, session_locks_file
 from acp_agent.config.load import Flags, load
-from acp_agent.config.places import DATA_VARIABLE, database_file, session_locks_file
 from acp_agent.core.errors import AgentError, ConfigError
 from acp_agent.core.redaction import Redact
 from acp_agent.core.sessions import Saved, SessionRecord, Tally

@@ -5,10 +5,9 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from acp_agent.config.credentials import Credential
+from acp_agent.config.files import Credential
 from acp_agent.config.masking import one_line
-from acp_agent.config.provider_settings import ProviderSettings
-from acp_agent.config.request_headers import secret_parts
+from acp_agent.config.provider_settings import ProviderSettings, secret_parts
 from acp_agent.core.errors import ConfigError
 from acp_agent.store.credentials import CredentialStore
 

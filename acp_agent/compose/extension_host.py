@@ -13,8 +13,8 @@ from acp_agent.compose.output import known_secrets, redactor
 from acp_agent.compose.session_engine import SessionEngine
 from acp_agent.compose.take_up import take_up
 from acp_agent.config import Loaded
-from acp_agent.config.audit_settings import audit_file
 from acp_agent.config.conduct import conduct_at_start
+from acp_agent.config.settings import audit_file
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.mcp import McpServer
 from acp_agent.core.sessions import Saved, Tally, ToldAt

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from acp_agent.compose.mcp import SessionServers
 from acp_agent.compose.mcp_served import RunningConnection
 from acp_agent.config import Loaded
+from acp_agent.config.files import PROJECT_FILE
 from acp_agent.config.masking import holds_secret, is_everyday
 from acp_agent.config.mcp_settings import MOST_OF_A_PROJECT, McpServerSettings
-from acp_agent.config.places import PROJECT_FILE
 from acp_agent.core.conduct import AutoApprove, Conduct
 from acp_agent.core.elicitation import Elicitor
 from acp_agent.core.errors import ConfigError, ToolError

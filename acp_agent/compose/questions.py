@@ -1,6 +1,6 @@
 """Who asks a session's user for more than a yes or no, if anybody can (requirements A28)."""
 
-from acp_agent.config.question_settings import QuestionSettings
+from acp_agent.config.settings import QuestionSettings
 from acp_agent.core.elicitation import Elicitor
 from acp_agent.core.redaction import Redact
 from acp_agent.protocol.peer import Peer

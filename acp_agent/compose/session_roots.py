@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from acp_agent.compose.project_patterns import without_faulty_patterns
 from acp_agent.config import Loaded, data_path
-from acp_agent.config.credentials import credentials_file
-from acp_agent.config.places import database_file, session_locks_file
+from acp_agent.config.files import credentials_file, database_file, session_locks_file
 from acp_agent.config.tool_settings import ReadRule
 from acp_agent.core.errors import ConfigError
 from acp_agent.execution.own_files import OwnFiles

@@ -7,7 +7,7 @@ from typing import cast
 
 import anyio
 
-from acp_agent.config.choice_settings import TitleSettings, TitleSource
+from acp_agent.config.memory_settings import TitleSettings, TitleSource
 from acp_agent.core.errors import AgentError
 from acp_agent.core.messages import Message, ModelDone, ModelEvent, ModelStop, Role, TextPart
 from acp_agent.core.ports import ModelRequest, Provider

@@ -4,7 +4,7 @@ from functools import partial
 
 from acp_agent.compose.memory import GateMemory
 from acp_agent.config import Settings
-from acp_agent.config.loop_settings import RetrySettings, UtilitySettings
+from acp_agent.config.limits_settings import RetrySettings, UtilitySettings
 from acp_agent.execution.audit import Auditor
 from acp_agent.execution.chain import Link, absent
 from acp_agent.execution.retry import RetryExecutor, ToolRetries

@@ -23,8 +23,8 @@ from acp_agent.config import (
     data_dir,
     database_file,
 )
-from acp_agent.config.audit_settings import audit_file
 from acp_agent.config.model_settings import ModelSettings
+from acp_agent.config.settings import audit_file
 from acp_agent.core.errors import ConfigError, StoreUnavailable
 from acp_agent.core.memory import Summaries
 from acp_agent.core.overflow import Overflow

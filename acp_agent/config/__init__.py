@@ -4,15 +4,22 @@
 where data is kept.
 """
 
+from acp_agent.config.files import PERMISSION_FILE, config_file, data_dir, data_path, database_file
 from acp_agent.config.keys import Key, key_of, keys
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.masking import secret_name, secret_values, shown
-from acp_agent.config.places import PERMISSION_FILE, config_file, data_dir, data_path, database_file
 from acp_agent.config.project import ProjectLoosens
 from acp_agent.config.provider_settings import LlmSettings, ProviderSettings, ProviderType
 from acp_agent.config.rules import PermissionRule, RuleAction
-from acp_agent.config.schema import config_schema
-from acp_agent.config.settings import AcpSettings, AgentSettings, LoggingSettings, LogLevel, Settings, TerminalForm
+from acp_agent.config.settings import (
+    AcpSettings,
+    AgentSettings,
+    LoggingSettings,
+    LogLevel,
+    Settings,
+    TerminalForm,
+    config_schema,
+)
 from acp_agent.config.tool_settings import ShellSettings, Substitution, ToolSettings
 from acp_agent.config.vendors import model_advice
 

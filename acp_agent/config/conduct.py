@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from acp_agent.config.autonomy import level_at_start
+from acp_agent.config.files import PROJECT_FILE
 from acp_agent.config.load import LEVEL_FLAG, Loaded
-from acp_agent.config.places import PROJECT_FILE
 from acp_agent.core.conduct import AutoApprove, Autonomy, Conduct, Mode, tighter
 
 
@@ -69,3 +68,20 @@ def _tightened(before: Conduct, now: Conduct) -> Iterator[str]:
         yield f"approval {level} instead of {before.auto_approve}"
     if now.readonly and not before.readonly:
         yield "it only reads"
+
+
+_LOOSEST_FIRST = (AutoApprove.FULL_AUTO, AutoApprove.AUTO_EDIT, AutoApprove.SUGGEST)
+
+
+def level_at_start(autonomy: Autonomy | None, auto_approve: AutoApprove | None) -> AutoApprove:
+    """The approval level a session starts with. None is what no file, variable or flag has set.
+
+    `full` is full-auto for whoever says nothing of `auto_approve`. Where both are set the tighter one holds:
+    `supervised` and `readonly` allow no more than auto-edit, `full` no more than `auto_approve` does. A project's
+    file may lower both and raise neither; the mode limits the tools on top of all this, in a gate of its own. What
+    the user chooses later, in the editor, is his own last word (A15.7).
+    """
+    if auto_approve is None:
+        return AutoApprove.FULL_AUTO if autonomy is Autonomy.FULL else AutoApprove.SUGGEST
+    most = AutoApprove.FULL_AUTO if autonomy in (None, Autonomy.FULL) else AutoApprove.AUTO_EDIT
+    return max(most, auto_approve, key=_LOOSEST_FIRST.index)

@@ -9,9 +9,8 @@ from typing import cast
 from pydantic.fields import FieldInfo
 
 from acp_agent.config.rules import TOOL_NAME
-from acp_agent.config.section import Section
+from acp_agent.config.section import ProjectMay, Section
 from acp_agent.config.settings import Settings
-from acp_agent.config.tighter import ProjectMay
 from acp_agent.core.aliases import tool_id
 
 RULES = "tools.permissions"

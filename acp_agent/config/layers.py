@@ -1,26 +1,171 @@
 """One source of settings at a time: what it says, checked key by key, and what is wrong with it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple, cast
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
-from acp_agent.config.expected import complaints, one_of
 from acp_agent.config.keys import PROVIDERS, RULES, Key, key_of, keys, sections
 from acp_agent.config.masking import one_line, shown
 from acp_agent.config.mcp_settings import SERVERS, McpServerSettings
-from acp_agent.config.moved_keys import moved
 from acp_agent.config.provider_settings import ProviderSettings
 from acp_agent.config.rules import PermissionRule
-from acp_agent.config.tighter import ADDED, INSIDE, NARROWER
+from acp_agent.config.section import ADDED, INSIDE, NARROWER
 from acp_agent.core.errors import ConfigError
+from acp_agent.core.types import Json, JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """One thing wrong: the key's dotted name with list places, the value there, what was expected.
+
+    index   the place in the list the value sits in, None when it is not about one place
+    """
+
+    key: str
+    value: object
+    expected: str
+    index: int | None = None
+
+
+def complaints(key: Key, error: ValidationError) -> list[Complaint]:
+    """Everything pydantic found wrong with a value for `key`."""
+    schema = cast("JsonObject", key.section.model_json_schema())
+    return [_complaint(key, schema, detail) for detail in error.errors(include_url=False)]
+
+
+def _complaint(key: Key, schema: JsonObject, detail: ErrorDetails) -> Complaint:
+    place = detail["loc"][2 if key.item else 1 :]
+    name = key.name + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
+    value: object = detail["input"]
+    match detail["type"]:
+        case "missing":
+            expected, value = "it to be set", None
+        case "extra_forbidden":
+            parent = _at(schema, detail["loc"][:-1])
+            expected = one_of(cast("JsonObject", parent.get("properties", {})))
+        case "value_error":
+            expected = detail["msg"].removeprefix("Value error, ")
+        case _:
+            expected = _words(schema, _at(schema, detail["loc"]))
+    return Complaint(name, value, expected, place[0] if place and isinstance(place[0], int) else None)
+
+
+def one_of(names: JsonObject | list[str]) -> str:
+    """The words for a closed set of names."""
+    return "one of " + ", ".join(names)
+
+
+def _at(schema: JsonObject, path: tuple[int | str, ...]) -> JsonObject:
+    """The part of a JSON schema that describes the value at `path`."""
+    node = schema
+    for step in path:
+        node = _resolved(schema, node)
+        inner = node.get("items") if isinstance(step, int) else _member(node, step)
+        node = inner if isinstance(inner, dict) else node
+    return _resolved(schema, node)
+
+
+def _member(node: JsonObject, name: str) -> Json:
+    properties = node.get("properties")
+    if isinstance(properties, dict) and name in properties:
+        return properties[name]
+    extra = node.get("additionalProperties")
+    if isinstance(extra, dict):
+        return extra
+    patterns = node.get("patternProperties")
+    return next(iter(patterns.values()), None) if isinstance(patterns, dict) else None
+
+
+def _resolved(schema: JsonObject, node: JsonObject) -> JsonObject:
+    """`node` with `$ref` followed and an optional value reduced to the value."""
+    choices = node.get("anyOf")
+    if isinstance(choices, list):
+        node = next(choice for choice in choices if isinstance(choice, dict) and choice.get("type") != "null")
+    reference = node.get("$ref")
+    definitions = schema.get("$defs")
+    if isinstance(reference, str) and isinstance(definitions, dict):
+        target = definitions[reference.rpartition("/")[2]]
+        assert isinstance(target, dict)
+        return target
+    return node
+
+
+def _words(schema: JsonObject, node: JsonObject) -> str:
+    values = node.get("enum")
+    if isinstance(values, list):
+        return one_of([f'"{value}"' for value in values])
+    match node.get("type"):
+        case "integer":
+            return "a whole number" + _range(node)
+        case "number":
+            return "a number" + _range(node)
+        case "boolean":
+            return "true or false"
+        case "string":
+            pattern = node.get("pattern")
+            return f"text that matches {pattern}" if pattern else "text that is not empty"
+        case "array":
+            items = node.get("items")
+            inner = _resolved(schema, items) if isinstance(items, dict) else {}
+            return "a list of " + {"string": "texts", "object": "tables"}.get(str(inner.get("type")), "values")
+        case _:
+            return "a table"
+
+
+def _range(node: JsonObject) -> str:
+    """Every number of ours has an upper limit; the lower one may be left out of the range itself."""
+    above = node.get("exclusiveMinimum")
+    start = f" above {above}, at most" if above is not None else f" from {node.get('minimum')} to"
+    return f"{start} {node.get('maximum')}"
+
+
+_MOVED = {
+    "max_tool_retries": ("retry", "max_attempts"),
+    "max_retry_duration_secs": ("retry", "budget_secs"),
+}
+"""Key of `[agent]` to table of `[tools]` and key in it."""
+
+
+def moved(
+    where: str, table: Mapping[str, object], report: Callable[[str, str, object, str], ConfigError]
+) -> Mapping[str, object]:
+    """A file's table with old keys under their new names; `report` is told of each. What has the new name counts.
+
+    where   the file, for the report
+    """
+    agent = _table(table.get("agent"))
+    old = {name: value for name, value in agent.items() if name in _MOVED}
+    if not old:
+        return table
+    tools = _table(table.get("tools"))
+    if tools != table.get("tools", {}):
+        return table  # no table: said elsewhere
+    for name, value in old.items():
+        section, key = _MOVED[name]
+        new, there = f"tools.{section}.{key}", tools.get(section, {})
+        known = _table(there)
+        if known != there:
+            continue
+        taken = key in known
+        tools = {**tools, section: {**known, key: known.get(key, value)}}
+        told = f"the new name, {new}" + (", whose value counts" if taken else "; it counts as that")
+        report(where, f"agent.{name}", value, told)
+        agent.pop(name)
+    return {**table, "agent": agent, "tools": tools}
+
+
+def _table(value: object) -> dict[str, object]:
+    return dict(cast("dict[str, object]", value)) if isinstance(value, dict) else {}
+
 
 _TOOLS, _READING, _BY_MODEL = "tools", "tools.file", "tools.by_model"
 _SAID = ("tools.autonomy_level", "acp.auto_approve")
-"""Settings that do something by being set at all (config/autonomy.py)."""
+"""Settings that do something by being set at all (config/conduct.py)."""
 
 _TABLES = (PROVIDERS, SERVERS)
 """Lists of which one entry may be wrong and the others count."""

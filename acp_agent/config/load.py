@@ -1,26 +1,218 @@
 """All sources put together: defaults < user's file < project's file < environment < flags."""
 
-from collections.abc import Mapping, Sequence
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from difflib import get_close_matches
+from functools import partial
+from typing import NamedTuple, TypeAlias, cast
 
-from acp_agent.config.credentials import credentials_file, read_credentials
-from acp_agent.config.environment import read_environment
-from acp_agent.config.files import Stamp, stamp
-from acp_agent.config.keys import RULES, key_of, sections
+from pydantic import ValidationError
+
+from acp_agent.config.files import (
+    CONFIG_VARIABLE,
+    DATA_VARIABLE,
+    FORK_VARIABLE,
+    PROJECT_FILE,
+    Stamp,
+    config_file,
+    credentials_file,
+    read_credentials,
+    read_project,
+    read_toml,
+    stamp,
+)
+from acp_agent.config.keys import RULES, Key, key_of, keys, sections
 from acp_agent.config.layers import Layer, Reader
-from acp_agent.config.legacy_rules import add_legacy_rules
 from acp_agent.config.masking import secret_values
 from acp_agent.config.mcp_settings import McpServerSettings
-from acp_agent.config.places import CONFIG_VARIABLE, PROJECT_FILE, config_file
 from acp_agent.config.project import bounded, tighten
-from acp_agent.config.rules import guarded
+from acp_agent.config.rules import PermissionRule, RuleAction, guarded
 from acp_agent.config.section import Section
 from acp_agent.config.settings import Settings
-from acp_agent.config.sources import Files, Table
 from acp_agent.config.vendors import add_vendors, check_models
 from acp_agent.core.conduct import AutoApprove
 from acp_agent.core.errors import ConfigError
+
+Table: TypeAlias = Mapping[str, object]
+"""What a file says."""
+
+
+class Files:
+    """The files of one load: what they say, and the states they were in before they were read.
+
+    known    what files said before, by path: that holds for one that cannot be read now, or is gone or empty. A program
+             that saves a file may well empty it first, and nobody lifts a ban by losing a file
+    fault    why nobody knows what the user's own file says
+    """
+
+    def __init__(self, reader: Reader, known: Mapping[str, Table]) -> None:
+        self._reader = reader
+        self._known = known
+        self.fault: ConfigError | None = None
+        self.tables = dict[str, Table]()
+        self.stamps = dict[str, Stamp]()
+
+    def users(self, file: str, *, named: bool) -> Table | None:
+        """The user's own table; None when it cannot be read. A file somebody named has to be there."""
+        table, problem = self._read(file, partial(read_toml, file))
+        if table is None and problem is None and named:
+            why = "expected this file to exist, since --config or $ACP_AGENT_CONFIG names it"
+            problem = ConfigError(file, "", "", why)
+            self._reader.problems.append(problem)
+        if table is None:
+            self.fault = problem
+        return table if problem else (table or {})
+
+    def projects(self, cwd: str) -> Table:
+        """The project's table."""
+        return self._read(f"{cwd}/{PROJECT_FILE}", partial(read_project, cwd, PROJECT_FILE))[0] or {}
+
+    def look_for_policy(self, settings: Settings, cwd: str | None) -> None:
+        """Note the policy file's state. It is read with the gates; one that was there must not be gone."""
+        policy = settings.tools.policy
+        if cwd is None or policy.policy_file is None or not policy.enabled:
+            return
+        path = os.path.join(cwd, os.path.expanduser(policy.policy_file))
+        self.stamps[path] = stamp(path)
+        if path in self._known and self.stamps[path] is None:
+            self._reader.report(path, "tools.policy.policy_file", policy.policy_file, "it to be there, as it was")
+        if path in self._known or self.stamps[path] is not None:
+            self.tables[path] = {}
+
+    def _read(self, path: str, read: Callable[[], Table | None]) -> tuple[Table | None, ConfigError | None]:
+        """What a file says, or said; and what is wrong with it now."""
+        self.stamps[path] = stamp(path)
+        before = self._known.get(path)
+        problem = None
+        try:
+            table = read()
+            if before and not table:
+                problem = ConfigError(path, "", "", f"expected it not to be {'gone' if table is None else 'empty'}")
+        except ConfigError as error:
+            table, problem = None, error
+        if problem is not None:
+            if before is not None:
+                why = f"{problem.expected}; what it said before holds on"
+                table, problem = before, ConfigError(path, "", "", why)
+            self._reader.problems.append(problem)
+        if table is not None:
+            self.tables[path] = table
+        return table, problem
+
+
+PREFIX = "ACP_AGENT_"
+ALIASES = {"ACP_AGENT_MODEL": "llm.model", "ACP_AGENT_MAX_TOOL_ITERATIONS": "agent.max_tool_iterations"}
+_NOT_SETTINGS = (CONFIG_VARIABLE, DATA_VARIABLE, FORK_VARIABLE)
+_ALIKE = 0.8
+"""How like a name of ours another one must be to be taken for a slip, from 0 to 1."""
+_YES_NO = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+def read_environment(reader: Reader, environ: Mapping[str, str]) -> Layer:
+    """The layer of the environment. An empty variable is an unset one; an alias gives way to the full name."""
+    layer = Layer()
+    ours = {name: text for name, text in environ.items() if name.startswith(PREFIX) and text}
+    for variable in sorted(ours, key=lambda name: (name not in ALIASES, name)):
+        key = _key(variable)
+        if key is not None:
+            # Half a list of rules must not stand in for the whole one of a file.
+            reader.take(layer, key, _reading(key, ours[variable]), variable, parts=not key.item)
+        elif variable not in _NOT_SETTINGS and (expected := _meant(variable)):
+            reader.report("environment", variable, ours[variable], expected)
+    return layer
+
+
+def _meant(variable: str) -> str:
+    """Return what a variable should be called that nothing reads; empty for one that is not meant for us."""
+    names = (f"{PREFIX}{name.replace('.', '__').upper()}" for name in keys() if name != RULES)
+    spelled = {name.replace("__", "_")[len(PREFIX) :]: name for name in (*names, *_NOT_SETTINGS, *ALIASES)}
+    name = variable[len(PREFIX) :]
+    close = get_close_matches(name.replace("__", "_"), spelled, n=1, cutoff=_ALIKE)
+    if close:
+        return spelled[close[0]]
+    return "a name such as ACP_AGENT_TOOLS__SHELL__TIMEOUT" if "__" in name else ""
+
+
+def _key(variable: str) -> Key | None:
+    if variable in ALIASES:
+        return key_of(ALIASES[variable])
+    section, separator, field = variable.removeprefix(PREFIX).lower().partition("__")
+    name = f"{section}.{field.replace('__', '.')}" if separator else ""
+    return key_of(name) if name != RULES else None  # rules are set tool by tool
+
+
+def _reading(key: Key, text: str) -> object:
+    """The text as the value its setting wants: a list as JSON or with commas; else text, yes or no, or JSON."""
+    try:
+        parsed: object = json.loads(text)
+    except (ValueError, RecursionError):
+        parsed = text
+    if isinstance(key.default, tuple):
+        return parsed if text[0] in "[{" else [word.strip() for word in text.split(",") if word.strip()]
+    readings = (text, _YES_NO.get(text.lower()), parsed)
+    return next((reading for reading in readings if _fits(key, reading)), parsed)
+
+
+def _fits(key: Key, reading: object) -> bool:
+    try:
+        key.read(reading)
+    except ValidationError:
+        return False
+    return reading is not None
+
+
+USUAL = (
+    "rm ",
+    "git push -f",
+    "git push --force",
+    "drop table",
+    "drop database",
+    "truncate ",
+    "$(",
+    "`",
+    "<(",
+    ">(",
+    "<<<",
+    "eval ",
+)
+"""What asks in any case (S1.11)."""
+
+CONFIRM, BLOCKED, BASH_RULES = "tools.shell.confirm_patterns", "tools.shell.blocked_commands", "tools.permissions.bash"
+_LONGEST = 400  # characters of a text; a shorter one matches more, so a cut one is stricter
+_WILD = re.compile(r"[*?\[\\]")
+
+
+def legacy_rules(blocked: tuple[str, ...], confirm: tuple[str, ...]) -> tuple[PermissionRule, ...]:
+    """The rules for bash that the two lists stand for. Texts are taken as they are: `*` in one is a star."""
+    denied = [PermissionRule(pattern=_anywhere(text), action=RuleAction.DENY) for text in blocked if text.strip()]
+    asked = dict.fromkeys((*confirm, *USUAL))
+    asking = [PermissionRule(pattern=_anywhere(text), action=RuleAction.ASK) for text in asked if text.strip()]
+    return (*denied, *asking, PermissionRule(pattern="*", action=RuleAction.ALLOW))
+
+
+def add_legacy_rules(reader: Reader, user: Layer, environment: Layer) -> None:
+    """Give the user's layer rules for bash when he uses the lists and has none. Before a project's file is applied.
+
+    Where any of `[tools.shell]` could not be understood there is no conversion: what was meant to be denied may be
+    missing, and without rules everything asks.
+    """
+    said = {**user.values, **environment.values}
+    confirm = cast("tuple[str, ...]", said.get(CONFIRM, ()))
+    has_rules = BASH_RULES in said or BASH_RULES in reader.doubtful
+    unclear = any(problem.key.startswith("tools.shell") for problem in reader.problems)
+    if not confirm or has_rules or unclear:
+        return
+    origin = (environment if CONFIRM in environment.values else user).origins[CONFIRM]
+    blocked = cast("tuple[str, ...]", said.get(BLOCKED, ()))
+    user.put(BASH_RULES, legacy_rules(blocked, confirm), f"{CONFIRM} in {origin}")
+
+
+def _anywhere(text: str) -> str:
+    return f"*{_WILD.sub(lambda found: chr(92) + found[0], text[:_LONGEST])}*"
+
 
 LEVEL_FLAG = "--auto-approve"
 """What `acp-agent run --yes` starts its server with. It is hidden: people set the level in a file or in the editor."""

@@ -1,16 +1,44 @@
 """`[memory]` and `[agent.instructions]`: what the model knows from before and from the project (E2, L1)."""
 
 import os
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from acp_agent.config.choice_settings import TitleSettings
-from acp_agent.config.section import Section
-from acp_agent.config.tighter import OFF, SMALLER, SUBSET
+from acp_agent.config.provider_settings import OptionalModel
+from acp_agent.config.section import OFF, SMALLER, SUBSET, Section
 
 NOTE_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md", ".cursorrules")
 """The names agents agree on, best first: of several in one folder the first is read, the others mostly repeat it."""
+
+
+class TitleSource(StrEnum):
+    """Where the title of a session comes from."""
+
+    MODEL = "model"
+    PROMPT = "prompt"
+
+
+class TitleSettings(Section):
+    """Keys that `[memory.sessions]` takes over."""
+
+    titles: Annotated[
+        TitleSource,
+        Field(
+            strict=False,
+            description="Where a session's title comes from: model (one small request after the first prompt) or "
+            "prompt (its first words).",
+        ),
+    ] = TitleSource.MODEL
+    title_max_chars: Annotated[int, Field(ge=10, le=500, description="Characters a title may have.")] = 60
+    title_provider: Annotated[
+        OptionalModel,
+        Field(
+            description='Model that writes titles, "PROVIDER:MODEL". Empty: the model of the conversation.',
+            examples=["ollama:qwen3:8b"],
+        ),
+    ] = ""
 
 
 class SessionsSettings(TitleSettings):

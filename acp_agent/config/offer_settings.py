@@ -9,8 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from acp_agent.config.section import Section, Words
-from acp_agent.config.tighter import OFF
+from acp_agent.config.section import OFF, Section, Words
 
 DEFAULT_THRESHOLD = 0.6
 

@@ -7,15 +7,15 @@ from typing import NamedTuple
 from acp_agent.config.files import read_toml
 from acp_agent.config.keys import Key
 from acp_agent.config.layers import Layer, Reader
-from acp_agent.config.policy_settings import (
+from acp_agent.config.project import ProjectLoosens
+from acp_agent.config.rules import (
     MAX_RULES,
     AuthorizationSettings,
     Effect,
     PolicyRule,
+    PolicyRules,
     PolicySettings,
-    Rules,
 )
-from acp_agent.config.project import ProjectLoosens
 from acp_agent.config.section import Section
 from acp_agent.core.errors import ConfigError
 
@@ -28,7 +28,7 @@ _POLICY, _AUTHORIZATION = "tools.policy", "tools.authorization"
 class _PolicyFile(Section):
     """What stands in a policy file."""
 
-    rules: Rules = ()
+    rules: PolicyRules = ()
 
 
 class PlacedRule(NamedTuple):

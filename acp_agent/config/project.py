@@ -5,8 +5,7 @@ from typing import cast
 
 from acp_agent.config.keys import key_of
 from acp_agent.config.layers import Layer, Reader
-from acp_agent.config.section import Section
-from acp_agent.config.tighter import Tightened
+from acp_agent.config.section import Section, Tightened
 from acp_agent.core.errors import ConfigError
 
 

@@ -1,7 +1,11 @@
 """What all sections of the configuration share: their base model and the kinds of values they hold."""
 
+import math
 import os
-from typing import Annotated
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -43,3 +47,103 @@ HttpUrl = Annotated[str, AfterValidator(_http_url)]
 Seconds = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
 Words = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)]
 Paths = Annotated[tuple[PathText, ...], Field(strict=False)]
+
+
+class Tightened(NamedTuple):
+    """The value in force after a project's wish, and the parts of the wish that were looser."""
+
+    value: object
+    refused: tuple[object, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectMay:
+    """A field's mark: `tighten(users_value, projects_wish)`, both validated, and in words what is allowed."""
+
+    tighten: Callable[[object, object], Tightened]
+    words: str
+
+
+def _number(value: object) -> float:
+    """A limit as a number; no limit is the largest."""
+    return float(value) if isinstance(value, int | float) else math.inf
+
+
+def _smaller(user: object, project: object) -> Tightened:
+    return Tightened(project) if _number(project) <= _number(user) else Tightened(user, (project,))
+
+
+def _smaller_or_unlimited(user: object, project: object) -> Tightened:
+    """Like `_smaller` where 0 means no limit."""
+    return (
+        Tightened(project)
+        if (_number(project) or math.inf) <= (_number(user) or math.inf)
+        else Tightened(user, (project,))
+    )
+
+
+def _off(user: object, project: object) -> Tightened:
+    return Tightened(user, (project,)) if project and not user else Tightened(project)
+
+
+def _on(user: object, project: object) -> Tightened:
+    return Tightened(user, (project,)) if user and not project else Tightened(project)
+
+
+def _words(value: object) -> tuple[str, ...]:
+    return cast("tuple[str, ...]", value)  # the fields marked so hold nothing else, and were validated
+
+
+def _added(user: object, project: object) -> Tightened:
+    return Tightened(tuple(dict.fromkeys((*_words(user), *_words(project)))))
+
+
+def _subset(user: object, project: object) -> Tightened:
+    wanted, had = _words(project), _words(user)
+    return Tightened(tuple(word for word in wanted if word in had), tuple(word for word in wanted if word not in had))
+
+
+def _some(user: object, project: object) -> Tightened:
+    """Like `_subset`, where none at all would mean everything."""
+    tightened = _subset(user, project)
+    return tightened if tightened.value else Tightened(user, tightened.refused)
+
+
+def _narrower(user: object, project: object) -> Tightened:
+    """For a list of all that is allowed, which allows everything when it is empty."""
+    return _some(user, project) if _words(user) else Tightened(project)
+
+
+def _inside(user: object, project: object) -> Tightened:
+    """Folders at or below the user's ones, links resolved so that a link in the repository leads nowhere new."""
+    roots = [os.path.realpath(root) for root in _words(user)]
+    wanted = {path: os.path.realpath(path) for path in _words(project)}
+    kept = {path: real for path, real in wanted.items() if any(_below(real, root) for root in roots)}
+    return Tightened(tuple(kept.values()), tuple(path for path in wanted if path not in kept))
+
+
+def _below(path: str, root: str) -> bool:
+    return os.path.commonpath((path, root)) == root
+
+
+def no_looser(*loosest_first: StrEnum) -> ProjectMay:
+    """For a closed set: the project may only move towards the end of `loosest_first`."""
+
+    def tighten(user: object, project: object) -> Tightened:
+        rank = [*loosest_first].index
+        if isinstance(user, StrEnum) and isinstance(project, StrEnum) and rank(project) >= rank(user):
+            return Tightened(project)
+        return Tightened(user, (project,))
+
+    return ProjectMay(tighten, "a stricter value")
+
+
+SMALLER = ProjectMay(_smaller, "a smaller number")
+SMALLER_OR_UNLIMITED = ProjectMay(_smaller_or_unlimited, "a smaller number (0 is no limit)")
+OFF = ProjectMay(_off, "false")
+ON = ProjectMay(_on, "true")
+ADDED = ProjectMay(_added, "more entries")
+SUBSET = ProjectMay(_subset, "some of the user's entries")
+SOME = ProjectMay(_some, "some of the user's entries")
+NARROWER = ProjectMay(_narrower, "some of the user's entries, or a list where the user has none")
+INSIDE = ProjectMay(_inside, "folders inside the user's")

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from acp_agent.config.credentials import Credential, credentials_file, plain_address, read_credentials, understood
-from acp_agent.config.places import data_dir
+from acp_agent.config.files import Credential, credentials_file, data_dir, plain_address, read_credentials, understood
 from acp_agent.core.errors import ConfigError
 from acp_agent.store.os_keyring import KeyringTrouble, OsKeyring
 from acp_agent.store.private_file import lock, private_file

@@ -9,7 +9,7 @@ from contextlib import closing
 from urllib.parse import quote
 
 from acp_agent.cli.doctor.finding import Finding, Level
-from acp_agent.config.places import DATA_VARIABLE, data_dir, database_file
+from acp_agent.config.files import DATA_VARIABLE, data_dir, database_file
 from acp_agent.core.errors import ConfigError
 from acp_agent.store.db_errors import cause
 from acp_agent.store.schema import VERSION, version_of

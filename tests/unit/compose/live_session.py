@@ -13,8 +13,8 @@ from acp_agent.compose.memory import GateMemories
 from acp_agent.compose.model_lists import ModelLists
 from acp_agent.compose.output import known_secrets
 from acp_agent.config.conduct import conduct_at_start
+from acp_agent.config.files import PERMISSION_FILE, data_dir
 from acp_agent.config.load import Flags, Loaded, load
-from acp_agent.config.places import PERMISSION_FILE, data_dir
 from acp_agent.core.memory import Memories
 from acp_agent.core.sessions import Saved, SessionRecord
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult

@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from acp_agent.compose.questions import session_elicitor
-from acp_agent.config.question_settings import QuestionSettings
+from acp_agent.config.settings import QuestionSettings
 from acp_agent.core.redaction import verbatim
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.session import Session

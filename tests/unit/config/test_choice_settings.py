@@ -3,7 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from acp_agent.config.choice_settings import ChoiceSettings, TitleSettings, TitleSource
+from acp_agent.config.memory_settings import TitleSettings, TitleSource
+from acp_agent.config.settings import ChoiceSettings
 
 
 def test_by_default_every_model_can_be_chosen_and_a_model_writes_titles() -> None:

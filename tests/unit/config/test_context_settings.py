@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from acp_agent.config.context_settings import ContextSettings
+from acp_agent.config.settings import ContextSettings
 
 
 def test_the_defaults_are_those_of_the_requirements() -> None:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.config.credentials import Credential, read_credentials
-from acp_agent.config.files import stamp
+from acp_agent.config.files import Credential, read_credentials, stamp
 from tests.unit.config.conftest import Load, told
 
 KEY = "sk-obviously-fake-1"

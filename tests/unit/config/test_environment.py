@@ -4,14 +4,13 @@ import json
 
 import pytest
 
-from acp_agent.config.environment import PREFIX
 from acp_agent.config.keys import PROVIDERS, RULES, keys
-from acp_agent.config.load import Flags, load
+from acp_agent.config.load import PREFIX, Flags, load
 from acp_agent.config.mcp_settings import McpServerSettings
 from acp_agent.config.model_settings import ModelSettings
 from acp_agent.config.offer_settings import ToolNeeds
-from acp_agent.config.policy_settings import PolicyRule
-from acp_agent.config.selection_settings import ModelTools
+from acp_agent.config.rules import PolicyRule
+from acp_agent.config.tool_settings import ModelTools
 from tests.unit.config.conftest import told
 
 RULE = {"effect": "deny", "tool": "bash", "args_match": "sudo"}

@@ -4,15 +4,14 @@ import pytest
 from pydantic import ValidationError
 
 from acp_agent.config.keys import Key
-from acp_agent.config.layers import Reader
-from acp_agent.config.loop_settings import (
+from acp_agent.config.layers import Reader, moved
+from acp_agent.config.limits_settings import (
     HallucinationDetection,
     PhaseSettings,
     RetrySettings,
     UtilitySettings,
 )
-from acp_agent.config.moved_keys import moved
-from acp_agent.config.policy_settings import PolicyRule
+from acp_agent.config.rules import PolicyRule
 from acp_agent.config.section import Section
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.phase import Phase

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from acp_agent.config.lsp_settings import LspSettings
-from acp_agent.config.tighter import OFF, SMALLER
+from acp_agent.config.section import OFF, SMALLER
+from acp_agent.config.settings import LspSettings
 
 
 def test_everything_is_on_and_bounded_when_nobody_sets_anything():

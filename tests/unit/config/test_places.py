@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from acp_agent.config.places import data_dir, data_path
+from acp_agent.config.files import data_dir, data_path
 from acp_agent.core.errors import ConfigError
 
 

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from acp_agent.config.keys import Key
 from acp_agent.config.layers import Layer, Reader
 from acp_agent.config.policy_file import MAX_BYTES, MergedRules, merged_rules
-from acp_agent.config.policy_settings import (
+from acp_agent.config.project import ProjectLoosens
+from acp_agent.config.rules import (
     DENIES,
     MAX_RULES,
     AuthorizationSettings,
@@ -21,7 +22,6 @@ from acp_agent.config.policy_settings import (
     TrustSettings,
     TrustThreshold,
 )
-from acp_agent.config.project import ProjectLoosens
 from acp_agent.core.errors import ConfigError
 
 RULES = Key("tools.policy.rules", PolicySettings, "rules")

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from acp_agent.config.question_settings import QuestionSettings
-from acp_agent.config.tighter import ProjectMay, Tightened
+from acp_agent.config.section import ProjectMay, Tightened
+from acp_agent.config.settings import QuestionSettings
 
 
 def test_questions_are_on_and_stand_as_long_as_the_turn() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from acp_agent.cli.schema import schema_text
 from acp_agent.config.keys import RULES, keys
-from acp_agent.config.schema import config_schema
+from acp_agent.config.settings import config_schema
 
 COMMITTED = Path(__file__).parents[3] / "schemas" / "config.schema.json"
 

@@ -3,10 +3,16 @@
 import pytest
 from pydantic import ValidationError
 
-from acp_agent.config.protection_settings import DEFAULT_GROUPS, BlockedGroups, DenyGroup, ProtectionSettings
-from acp_agent.config.section import Section
-from acp_agent.config.selection_settings import ModelTools, Profile, SelectionSettings
-from acp_agent.config.tighter import ProjectMay
+from acp_agent.config.section import ProjectMay, Section
+from acp_agent.config.tool_settings import (
+    DEFAULT_GROUPS,
+    BlockedGroups,
+    DenyGroup,
+    ModelTools,
+    Profile,
+    ProtectionSettings,
+    SelectionSettings,
+)
 
 
 class Shell(Section):

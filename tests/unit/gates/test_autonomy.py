@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_agent.config.autonomy import level_at_start
+from acp_agent.config.conduct import level_at_start
 from acp_agent.core.conduct import AutoApprove, Autonomy, Conduct
 from acp_agent.core.types import (
     Access,

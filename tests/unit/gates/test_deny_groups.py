@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_agent.config.protection_settings import DEFAULT_GROUPS, DenyGroup
+from acp_agent.config.tool_settings import DEFAULT_GROUPS, DenyGroup
 from acp_agent.gates.blocklist import _matches as matches
 from acp_agent.gates.command import survey
 from acp_agent.gates.deny_group_table import deny_groups
