@@ -17,11 +17,11 @@ _SUBCOMMANDS = {
     "check": ("check", "check"),
     "audit": ("audit", "audit"),
     "filter": ("filter", "filtered"),
-    "redact": ("redact", "redact"),
+    "redact": ("filter", "redact"),
     "schema": ("schema", "schema"),
     "sessions": ("sessions", "sessions"),
     "login": ("login", "login"),
-    "logout": ("stored_keys", "logout"),
+    "logout": ("login", "logout"),
 }
 """Where each is: its module here, and its function there."""
 _BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it

@@ -1,20 +1,108 @@
 """`acp-agent config show|path|init`."""
 
 import argparse
+import json
+import math
 import os
+import re
 import sys
 import tempfile
+import textwrap
+from typing import cast
 
-from acp_agent.cli.template import template
-from acp_agent.cli.toml import toml_value
 from acp_agent.config.files import config_file
-from acp_agent.config.keys import PROVIDERS, RULES, keys
+from acp_agent.config.keys import PROVIDERS, RULES, Key, keys
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.masking import one_line
 from acp_agent.config.mcp_settings import SERVERS
 from acp_agent.config.provider_settings import ProviderSettings
+from acp_agent.config.section import Section
 from acp_agent.config.settings import Settings
 from acp_agent.core.errors import ConfigError
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def toml_value(value: object) -> str:
+    """A text, yes or no, number, list or table as TOML on one line."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return _text(value)
+        case int():
+            return str(value)
+        case float():
+            return str(int(value)) if math.isfinite(value) and value.is_integer() else str(value)
+        case Section():
+            return toml_value(value.model_dump(mode="json", exclude_none=True))
+        case list() | tuple():
+            return "[" + ", ".join(toml_value(item) for item in cast("list[object]", value)) + "]"
+        case dict():
+            table = cast("dict[str, object]", value)
+            return "{ " + ", ".join(f"{toml_key(key)} = {toml_value(item)}" for key, item in table.items()) + " }"
+        case _:
+            raise TypeError(f"TOML has no {type(value).__name__}")
+
+
+def toml_key(name: str) -> str:
+    """A key, in quotes where it needs them."""
+    return name if _BARE_KEY.fullmatch(name) else _text(name)
+
+
+def _text(value: str) -> str:
+    """Quoted; what cannot be printed is written as its code point, so that it can be seen and does nothing."""
+    quoted = json.dumps(value, ensure_ascii=False)
+    return "".join(character if character.isprintable() else f"\\U{ord(character):08X}" for character in quoted)
+
+
+_HEAD = """\
+# Configuration of acp-agent.
+#
+# Every setting is here with its default or an example; take the # off to set it. Each can also be set by an
+# environment variable ACP_AGENT_<SECTION>__<KEY>, such as ACP_AGENT_TOOLS__SHELL__TIMEOUT. A project's own
+# .acp-agent/config.toml can make what is said here stricter, never looser. `acp-agent config show` prints what
+# is in force.
+"""
+_WIDTH = 110
+
+
+def template() -> str:
+    """The file's text. Lines that start with `#` and no blank are settings, the other comments explain."""
+    lines, table = [_HEAD.rstrip()], ""
+    for key in (key for key in keys().values() if key.name not in (PROVIDERS, SERVERS, RULES)):
+        parent, _, field = key.name.rpartition(".")
+        if parent != table:
+            lines += ["", f"[{parent}]"]
+        lines += [*_explained(key), f"#{field} = {toml_value(_example(key))}"]
+        table = parent
+    rules = cast("dict[str, list[dict[str, object]]]", _example(keys()[RULES]))
+    for name in (PROVIDERS, SERVERS):
+        entries = cast("list[dict[str, object]]", _example(keys()[name]))
+        lines += ["", *_explained(keys()[name]), *_tables(name, entries)]
+    lines += ["", *_explained(keys()[RULES])]
+    for tool, entries in rules.items():
+        lines += _tables(f"{RULES}.{tool}", entries)
+    return "\n".join(lines) + "\n"
+
+
+def _example(key: Key) -> object:
+    """The default, where there is one to show, else an example."""
+    return key.default or next(iter(key.info.examples or []), key.default)
+
+
+def _explained(key: Key) -> list[str]:
+    may = key.project_may
+    text = f"{key.info.description} A project may set {may.words}." if may else f"{key.info.description}"
+    return textwrap.wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
+
+
+def _tables(name: str, entries: list[dict[str, object]]) -> list[str]:
+    lines: list[str] = []
+    for entry in entries:
+        lines += [f"#[[{name}]]", *(f"#{field} = {toml_value(value)}" for field, value in entry.items())]
+    return lines
+
 
 _LONGEST_ORIGIN = 2000  # characters; two paths and a word
 

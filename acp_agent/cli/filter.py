@@ -1,11 +1,12 @@
 """`acp-agent filter --command CMD < OUTPUT`: what a model would read of a command's output."""
 
 import argparse
+import codecs
 import os
 import sys
 
-from acp_agent.cli.stdin import loaded_for, problem
 from acp_agent.compose.output import filter_engine, known_secrets, redactor
+from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.core.types import OutputStats
 from acp_agent.gates.printing import printing_commands
 from acp_agent.output.clip import measure
@@ -13,6 +14,19 @@ from acp_agent.output.filters import CommandRun, Filtered, FilterEngine
 from acp_agent.output.pipeline import shortened, stats_line
 from acp_agent.output.redaction_note import redaction_note
 from acp_agent.output.sanitize import sanitize
+
+
+def loaded_for(args: argparse.Namespace) -> Loaded:
+    """The configuration of this folder; its problems go to stderr."""
+    loaded = load(Flags(config=args.config), os.environ, os.getcwd())
+    for each in loaded.problems:
+        problem(str(each))
+    return loaded
+
+
+def problem(text: str) -> None:
+    """Say what is wrong, without stopping."""
+    print(f"acp-agent: {text}", file=sys.stderr)
 
 
 def filtered(args: argparse.Namespace) -> int:
@@ -50,3 +64,23 @@ def _told(stats: OutputStats, found: Filtered | None) -> str:
     saved = 1 - stats.shown_chars / stats.raw_chars if stats.raw_chars else 0.0
     chars = f"{stats.raw_chars} chars -> {stats.shown_chars}, {saved:.1%} saved"
     return f"{line}; {chars}; confidence {found.confidence.value}"
+
+
+_CHUNK = 1 << 16
+
+
+def redact(args: argparse.Namespace) -> int:
+    """Copy stdin to stdout as it comes, in constant memory. What is no UTF-8 stays as it is, and so do colours."""
+    loaded = loaded_for(args)
+    stream = redactor(loaded, known_secrets(os.environ, loaded.settings.llm.providers), problem).stream()
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    while chunk := os.read(sys.stdin.fileno(), _CHUNK):
+        _write(stream.feed(decoder.decode(chunk)))
+    _write(stream.feed(decoder.decode(b"", final=True)) + stream.finish())
+    return 0
+
+
+def _write(text: str) -> None:
+    if text:
+        sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+        sys.stdout.buffer.flush()

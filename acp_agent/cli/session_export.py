@@ -6,22 +6,28 @@ An HTML page is for others too: secrets are taken out. JSON is to be imported ag
 import argparse
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TextIO
 
 from acp_agent.cli.page import write_page
-from acp_agent.cli.session_redacted import without_secrets
 from acp_agent.compose.session_texts import redacted
 from acp_agent.core.errors import AgentError
 from acp_agent.core.new_file import NewFile
 from acp_agent.core.redaction import Redact
-from acp_agent.core.sessions import Keeper, Saved
+from acp_agent.core.sessions import Keeper, Saved, ToldAt
 from acp_agent.execution.rename import rename_new
 from acp_agent.execution.tree_descent import holding
-from acp_agent.store.session_file import MOST_EVENTS, session_pieces
+from acp_agent.store.session_file import MOST_EVENTS, joined, session_pieces
 from acp_agent.tools.visible import visible
+
+
+async def without_secrets(told: AsyncIterator[ToldAt], redact: Redact) -> AsyncIterator[ToldAt]:
+    """The events with every text in them redacted. Messages are joined first: a secret may come in two pieces."""
+    async for one in joined(told):
+        yield redacted(one, redact)
+
 
 _STDOUT = "-"
 

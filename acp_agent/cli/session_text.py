@@ -1,14 +1,15 @@
 """A session as text for a terminal or a pager: all that was said and done, nothing in it that a terminal acts on."""
 
+import difflib
 import os
 import textwrap
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import TextIO, assert_never
 
-from acp_agent.cli.session_diff import SIGNS, Fate, changed_lines
 from acp_agent.cli.session_story import NO_ANSWER, Call, Item, NoAnswer, Outcome, Said, outcome, story
-from acp_agent.cli.session_words import counted, dollars, seconds, shown, tokens
 from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, UsageChanged, UserMessage
 from acp_agent.core.messages import TextPart
 from acp_agent.core.plan import PlanStatus
@@ -16,7 +17,128 @@ from acp_agent.core.prompt import LinkPart, PromptPart, ResourcePart
 from acp_agent.core.sessions import Saved, ToldAt
 from acp_agent.core.types import Diff, ImagePart, ToolKind, ToolResult
 from acp_agent.output.sanitize import sanitize
-from acp_agent.tools.visible import title
+from acp_agent.tools.visible import title, visible
+
+_CONTEXT = 3
+_COMPARED = 1_000_000
+"""Pairs of lines: of two texts with more, one is shown for the other. Comparing would take seconds."""
+
+
+class Fate(StrEnum):
+    """What became of a line; SKIP stands for lines that stayed, and are not shown."""
+
+    CAME = "came"
+    WENT = "went"
+    STAYED = "stayed"
+    SKIP = "skip"
+
+
+SIGNS = {Fate.CAME: "+", Fate.WENT: "-", Fate.STAYED: " ", Fate.SKIP: "⋯"}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line without its end. `number` counts from 1, in the old file for one that went, else in the new one."""
+
+    fate: Fate
+    number: int
+    text: str
+
+
+def changed_lines(diff: Diff) -> Iterator[Line]:
+    """The lines worth showing, in order. Takes time linear in the files' length and that of what changed."""
+    old, new = _lines(diff.old_text or ""), _lines(diff.new_text)
+    start, end = _same_ends(old, new)
+    yield from _around(new, max(start - _CONTEXT, 0), start)
+    went, came = old[start : len(old) - end], new[start : len(new) - end]
+    if len(went) * len(came) > _COMPARED:
+        yield from _each(Fate.WENT, went, 0, len(went), start)
+        yield from _each(Fate.CAME, came, 0, len(came), start)
+    else:
+        yield from _compared(went, came, start)
+    yield from _around(new, len(new) - end, min(len(new) - end + _CONTEXT, len(new)))
+
+
+def _lines(value: str) -> list[str]:
+    lines = value.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def _same_ends(old: list[str], new: list[str]) -> tuple[int, int]:
+    """How many lines are the same at the beginning and at the end: most of a file, and no work to find."""
+    most = min(len(old), len(new))
+    start = next((n for n in range(most) if old[n] != new[n]), most)
+    end = next((n for n in range(most - start) if old[-1 - n] != new[-1 - n]), most - start)
+    return start, end
+
+
+def _compared(went: list[str], came: list[str], start: int) -> Iterator[Line]:
+    matcher = difflib.SequenceMatcher(None, went, came)
+    for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():
+        if tag != "equal":
+            yield from _each(Fate.WENT, went, old_from, old_to, start)
+            yield from _each(Fate.CAME, came, new_from, new_to, start)
+        elif new_to - new_from <= 2 * _CONTEXT:
+            yield from _each(Fate.STAYED, came, new_from, new_to, start)
+        else:
+            yield from _each(Fate.STAYED, came, new_from, new_from + _CONTEXT, start)
+            yield Line(Fate.SKIP, start + new_from + _CONTEXT + 1, "")
+            yield from _each(Fate.STAYED, came, new_to - _CONTEXT, new_to, start)
+
+
+def _each(fate: Fate, lines: list[str], first: int, end: int, start: int) -> Iterator[Line]:
+    return (Line(fate, start + n + 1, lines[n]) for n in range(first, end))
+
+
+def _around(new: list[str], first: int, end: int) -> Iterator[Line]:
+    return _each(Fate.STAYED, new, first, end, 0)
+
+
+def shown(value: str) -> str:
+    """The text with what is invisible, or changes the direction of what follows, as its JSON escape.
+
+    Line ends and tabs stay.
+    """
+    value = value.replace("\r\n", "\n")
+    flat = value.replace("\n", " ").replace("\t", " ")
+    if visible(flat) == flat:
+        return value
+    return "\n".join("\t".join(map(visible, line.split("\t"))) for line in value.split("\n"))
+
+
+def clipped(value: str, limit: int) -> str:
+    """At most about `limit` characters of a text: its beginning and its end, and how much is missing between."""
+    if len(value) <= limit:
+        return value
+    head, tail = limit * 2 // 3, limit // 3
+    return f"{value[:head]}\n… {len(value) - head - tail:,} characters left out …\n{value[-tail:]}"
+
+
+def seconds(elapsed: float) -> str:
+    """A duration, in two or three digits."""
+    if elapsed < 0.9995:
+        return f"{max(elapsed, 0) * 1000:.0f} ms"
+    return f"{elapsed:.1f} s" if elapsed < 60 else f"{elapsed // 60:.0f} min {elapsed % 60:.0f} s"
+
+
+def dollars(cost: float) -> str:
+    """An amount, with as many digits as say something."""
+    if cost == 0 or cost >= 1:
+        return f"${cost:,.2f}"
+    return f"${cost:.3f}".removesuffix("0") if cost >= 0.01 else f"${cost:.5f}".rstrip("0").rstrip(".")
+
+
+def tokens(count: float) -> str:
+    """A number of tokens, in three digits or so."""
+    if count < 10_000:
+        return f"{count:,.0f}"
+    return f"{count / 1000:,.0f}k" if count < 1_000_000 else f"{count / 1e6:,.3g}M"
+
+
+def counted(number: int, thing: str) -> str:
+    """So many of a thing: "1 prompt", "2 prompts"."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
 
 _BOLD, _DIM, _RED, _GREEN = "1", "2", "31", "32"
 _STYLES = {Fate.CAME: _GREEN, Fate.WENT: _RED}

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.cli.demo.steps import STEPS, Evidence
-from acp_agent.cli.demo.story import server_start
+from acp_agent.cli.demo import STEPS, Evidence, server_start
 from acp_agent.cli.editor.frames import Recording
-from acp_agent.cli.paragraph import Paragraph
+from acp_agent.cli.screen import Paragraph
 from tests.fakes.editor import AGENT_CWD
 
 COMMAND = [sys.executable, "-m", "acp_agent", "demo"]

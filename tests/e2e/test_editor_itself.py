@@ -7,9 +7,8 @@ import sys
 import anyio
 import pytest
 
-from acp_agent.cli.editor.client import EVERYTHING, Editor, ignore_output
+from acp_agent.cli.editor.client import EVERYTHING, Editor, ignore_output, read_text_file, write_text_file
 from acp_agent.cli.editor.connection import AgentGone
-from acp_agent.cli.editor.files import read_text_file, write_text_file
 from acp_agent.cli.editor.frames import JsonRpcError
 from acp_agent.cli.editor.terminals import Terminals
 from tests.fakes.answers import allowing

@@ -12,9 +12,8 @@ import anyio
 from anyio.abc import Process
 
 import acp_agent
-from acp_agent.cli.editor.calls import SeenCall, seen_calls
 from acp_agent.cli.editor.client import EVERYTHING, Editor
-from acp_agent.cli.editor.frames import Direction, Frame, JsonRpcError, text_at
+from acp_agent.cli.editor.frames import Direction, Frame, JsonRpcError, SeenCall, seen_calls, text_at
 from tests.fakes.answers import Call, Override, allowing
 from tests.fakes.forked_agent import CAN_FORK, fork_agent
 from tests.fakes.held import PATIENCE, Fifo

@@ -1,15 +1,72 @@
 """A tool call as a card that folds: its name, what it was about, how it went and how long it took; inside, all else."""
 
 import json
+import re
+from collections.abc import Sequence
+from typing import assert_never
 
-from acp_agent.cli.page.diff import diff_html
-from acp_agent.cli.page.escaped import text
-from acp_agent.cli.page.picture import Pictures
+from acp_agent.cli.page.markdown import is_web, link, text
 from acp_agent.cli.session_story import Call, Outcome, outcome
-from acp_agent.cli.session_words import clipped, seconds
+from acp_agent.cli.session_text import SIGNS, Fate, Line, changed_lines, clipped, seconds
 from acp_agent.core.events import ToolStarted
-from acp_agent.core.types import Json, ToolKind, ToolResult
+from acp_agent.core.messages import TextPart
+from acp_agent.core.prompt import LinkPart, PromptPart, ResourcePart
+from acp_agent.core.types import Diff, ImagePart, Json, ToolKind, ToolResult
 from acp_agent.output.sanitize import sanitize
+
+_LINES = 400
+_LINE = 600
+"""Characters of a line that are shown."""
+
+
+def diff_html(diff: Diff) -> str:
+    """The path, how many lines came and went, and the first 400 lines of it."""
+    rows, more, counts = list[str](), 0, dict.fromkeys(Fate, 0)
+    for line in changed_lines(diff):
+        counts[line.fate] += 1
+        if len(rows) < _LINES:
+            rows.append(_row(line))
+        else:
+            more += 1
+    if more:
+        rows.append(f'<tr class="skip"><td></td><td>… {more:,} more lines</td></tr>')
+    came, went = counts[Fate.CAME], counts[Fate.WENT]
+    new = '<span class="badge">new file</span>' if diff.old_text is None else ""
+    return (
+        f'<figure class="diff"><figcaption><code>{text(clipped(diff.path, 500))}</code>{new}'
+        f'<span class="came">+{came:,}</span> <span class="went">\N{MINUS SIGN}{went:,}</span>'
+        f'</figcaption><div class="scroll"><table><tbody>{"".join(rows)}</tbody></table></div></figure>'
+    )
+
+
+def _row(line: Line) -> str:
+    number = "" if line.fate is Fate.SKIP else line.number
+    shown = text(line.text if len(line.text) <= _LINE else f"{line.text[:_LINE]}…")
+    return f'<tr class="{line.fate.value}"><td>{number}</td><td>{SIGNS[line.fate]}{shown}</td></tr>'
+
+
+_TYPES = {"image/png", "image/jpeg", "image/gif", "image/webp"}  # no SVG: that is a program
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+_ROOM = 48 * 1024 * 1024
+"""Base64 characters of all pictures of a page."""
+_SMALLEST = 16
+
+
+class Pictures:
+    """Makes elements of pictures as long as the page has room for them: `room` in characters."""
+
+    def __init__(self) -> None:
+        self.room = _ROOM
+
+    def html(self, picture: ImagePart) -> str:
+        """An image of one of the four types; of anything else, and of what is too much, only the word."""
+        if picture.mime_type not in _TYPES or len(picture.data) < _SMALLEST or not _BASE64.fullmatch(picture.data):
+            return f'<p class="note">a picture that cannot be shown ({text(clipped(picture.mime_type, 60))})</p>'
+        if len(picture.data) > self.room:
+            return '<p class="note">a picture was left out: the page is full</p>'
+        self.room -= len(picture.data)
+        return f'<img alt="picture" src="data:{picture.mime_type};base64,{picture.data}">'
+
 
 _TITLE = 400
 _OUTPUT = 24_000
@@ -93,3 +150,41 @@ def _value(value: Json) -> str:
 
 def _more(count: int, what: str) -> str:
     return f'<p class="note">and {count} {what}</p>' if count > 0 else ""
+
+
+_ATTACHED = 4_000
+"""Characters of an attached text that are shown."""
+_PARTS = 200
+
+
+def user_html(parts: Sequence[PromptPart], pictures: Pictures, limit: int) -> str:
+    """The message; each text of it in at most `limit` characters."""
+    rest = f'<p class="note">and {len(parts) - _PARTS} more parts</p>' if len(parts) > _PARTS else ""
+    return "".join(_part(part, pictures, limit) for part in parts[:_PARTS]) + rest
+
+
+def _part(part: PromptPart, pictures: Pictures, limit: int) -> str:
+    match part:
+        case TextPart(words):
+            return f'<p class="typed">{text(clipped(words.strip(), limit))}</p>' if words.strip() else ""
+        case ImagePart():
+            return pictures.html(part)
+        case LinkPart(uri, name):
+            label = text(clipped(name or uri, 300))
+            return f'<p class="attached">{link(uri, label) if is_web(uri) else _named(label, uri)}</p>'
+        case ResourcePart(uri, words):
+            return (
+                f'<details class="attached"><summary>{_named(text(_last(uri)), uri)}</summary>'
+                f'<pre class="output">{text(clipped(words, min(limit, _ATTACHED)))}</pre></details>'
+            )
+        case _:
+            assert_never(part)
+
+
+def _named(label: str, uri: str) -> str:
+    return f'{label} <span class="target">{text(clipped(uri, 500))}</span>'
+
+
+def _last(uri: str) -> str:
+    """The end of a path: the name of a file."""
+    return clipped(uri.rstrip("/").rpartition("/")[2] or uri, 300)

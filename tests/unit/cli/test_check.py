@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.__main__ import main
-from acp_agent.cli.check.path import path_gates, verdict
-from acp_agent.cli.check.stdin import judge_lines
+from acp_agent.cli.check import judge_lines
+from acp_agent.cli.check_targets import path_gates, path_verdict
 from acp_agent.compose.session_roots import session_roots
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.tool_settings import ScrapeSettings
@@ -287,7 +287,7 @@ def test_a_broken_pattern_of_the_project_is_told_and_the_rest_is_judged(check: C
 
 def judged(folder: Path, path: object, *, write: bool = False) -> JsonObject:
     with Roots(str(folder)) as roots:
-        return verdict(path, roots, write=write)
+        return path_verdict(path, roots, write=write)
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def gated(configured: Callable[[str], Loaded], project: Path) -> Callable[..., J
         loaded = configured(config)
         cwd = str(project)
         with session_roots(loaded, cwd) as roots, session_roots(loaded, cwd, for_shell=True) as shell:
-            return verdict(path, roots, write=write, gates=path_gates(loaded, roots, shell, pytest.fail))
+            return path_verdict(path, roots, write=write, gates=path_gates(loaded, roots, shell, pytest.fail))
 
     return judge
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.__main__ import main
-from acp_agent.cli.check.command import CommandJudge
+from acp_agent.cli.check_command import CommandJudge
 from acp_agent.compose.permission_rules import permission_rules
 from acp_agent.compose.session_roots import session_roots
 from acp_agent.config.conduct import conduct_at_start

@@ -6,9 +6,7 @@ import tomllib
 
 import pytest
 
-from acp_agent.cli.config import shown_lines
-from acp_agent.cli.template import template
-from acp_agent.cli.toml import toml_value
+from acp_agent.cli.config import shown_lines, template, toml_value
 from acp_agent.config.load import Flags, load
 
 KEY = "sk-obviously-fake-0123456789"

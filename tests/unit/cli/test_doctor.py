@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.cli.doctor.finding import Finding, Level
-from acp_agent.cli.doctor.folder import check_data_folder, file_system
-from acp_agent.cli.doctor.model import check_model
+from acp_agent.cli.doctor import Finding, Level, check_data_folder, check_model, file_system
 from acp_agent.config.load import Flags, load
 
 KEY = "sk-obviously-fake-0123456789"

@@ -19,8 +19,7 @@ import pytest
 from keyring.backends import fail
 
 from acp_agent.cli.arguments import command_line
-from acp_agent.cli.login import login
-from acp_agent.cli.stored_keys import logout
+from acp_agent.cli.login import login, logout
 from acp_agent.core.errors import ConfigError
 from tests.fakes.keyrings import LockedKeyring, MemoryKeyring
 from tests.fakes.scripted_http import Reply, ScriptedHttp

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from acp_agent.cli.page import write_page
 from acp_agent.cli.session_story import NO_ANSWER
-from acp_agent.cli.session_words import shown
+from acp_agent.cli.session_text import shown
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import (
     PlanChanged,

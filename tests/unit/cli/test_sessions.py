@@ -14,8 +14,7 @@ import anyio
 import pytest
 
 from acp_agent.cli.arguments import command_line
-from acp_agent.cli.session_list import short_ids
-from acp_agent.cli.sessions import sessions
+from acp_agent.cli.sessions import sessions, short_ids
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import TextDelta, Told, UserMessage

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.cli.toml import toml_value
+from acp_agent.cli.config import toml_value
 from acp_agent.compose.permission_rules import permission_rules
 from acp_agent.compose.tool_choice import tool_choice
 from acp_agent.config.keys import RULES, keys

@@ -3,9 +3,10 @@
 import errno
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from acp_agent.config.tool_settings import ScrapeSettings
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import (
@@ -23,9 +24,11 @@ from acp_agent.core.wrapper import Gate
 from acp_agent.execution.given_path import check_text, expansion_wanted
 from acp_agent.execution.path_errors import told_as
 from acp_agent.execution.roots import Place, Roots
+from acp_agent.net.hosts import canonical_host
 
 if TYPE_CHECKING:
     from acp_agent.config.load import Loaded
+    from acp_agent.net.lookup import Resolve
 
 _WRITE = ToolSpec("write", "", {}, ToolKind.EDIT, mutates=True)
 _READ = ToolSpec("read", "", {}, ToolKind.READ, mutates=False)
@@ -54,7 +57,7 @@ def path_gates(loaded: "Loaded", files: Roots, shell: Roots, warn: Callable[[str
     return gates_of(build_chain(RunTool(_nowhere), dict[Place, Link].fromkeys(Place, absent) | wanted))
 
 
-def verdict(path: object, roots: Roots, *, write: bool, gates: Sequence[Gate] = ()) -> JsonObject:
+def path_verdict(path: object, roots: Roots, *, write: bool, gates: Sequence[Gate] = ()) -> JsonObject:
     """Judge one path as `read` or `write` of a session with these roots would.
 
     path    anything; what is no string is denied as type_mismatch
@@ -171,3 +174,71 @@ def _resolved(path: object, cwd: str) -> str | None:
             return everything.resolve(os.path.join(cwd, given), Access.READ)
     except (ToolError, Refused):
         return None
+
+
+Dns = Mapping[str, Sequence[Sequence[str]]]
+"""Answers by host: the n-th look-up takes the n-th list, and the last one is repeated."""
+
+
+async def url_verdict(url: object, settings: ScrapeSettings, dns: Dns | None) -> JsonObject:
+    """Judge one URL, as the first request of a web tool would be judged, by at most one look-up.
+
+    url     anything; what is no string is denied as type_mismatch
+    dns     answers to use in place of the machine's resolver; a host it does not name cannot be resolved
+
+    Gives url, verdict ("allow" or "deny"), reason, category (null when allowed), host ("" when there is none) and
+    addresses (the only ones that would be dialled, in order). Raises ConfigError for unusable settings.
+    """
+    if not isinstance(url, str):
+        reason = f"a URL is a string, not {type(url).__name__}"
+        return _url_answer(None, reason, ToolErrorCategory.TYPE_MISMATCH, "")
+    from acp_agent.net.lookup import system_resolve  # noqa: PLC0415 - the web client is slow to load
+    from acp_agent.net.target import Blocked  # noqa: PLC0415
+    from acp_agent.net.web import GuardedWeb, WebLimits  # noqa: PLC0415
+
+    web = GuardedWeb(
+        WebLimits(settings.timeout, settings.max_body_bytes),
+        allowed_domains=settings.allowed_domains,
+        denied_domains=settings.denied_domains,
+        ports=settings.ports,
+        record=lambda _: None,  # nothing leaves this machine but a look-up
+        resolve=system_resolve if dns is None else _scripted(dns),
+    )
+    try:
+        judged = await web.judge(url)
+    except Refused as error:
+        host = error.host if isinstance(error, Blocked) else ""
+        return _url_answer(url, str(error), error.failure.category, host)
+    return _url_answer(url, "a public host", None, judged.target.host, judged.addresses)
+
+
+def _url_answer(
+    url: str | None, reason: str, category: ToolErrorCategory | None, host: str, addresses: Sequence[str] = ()
+) -> JsonObject:
+    return {
+        "url": url,
+        "verdict": "allow" if category is None else "deny",
+        "reason": reason,
+        "category": None if category is None else category.value,
+        "host": host,
+        "addresses": list(addresses),
+    }
+
+
+def _scripted(dns: Dns) -> "Resolve":
+    """A resolver that knows these hosts only. Names are compared as they are looked up: case and final dot aside."""
+    answers = {_name(host): list(lists) for host, lists in dns.items()}
+
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        del port
+        lists = answers.get(host) or [[]]
+        return lists.pop(0) if len(lists) > 1 else lists[0]
+
+    return resolve
+
+
+def _name(host: str) -> str:
+    try:
+        return canonical_host(host)
+    except ValueError:
+        return host.lower()

@@ -1,0 +1,255 @@
+"""`acp-agent check`: what a session in this folder would say to a path, a URL or a command, and why."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, NoReturn, TextIO, TypeAlias, cast
+
+import anyio
+
+from acp_agent.cli.check_targets import path_gates, path_verdict, url_verdict
+from acp_agent.config.load import Flags, Loaded, load
+from acp_agent.config.masking import one_line
+from acp_agent.config.tool_settings import ScrapeSettings
+from acp_agent.core.errors import ConfigError, ToolError, ToolErrorCategory
+from acp_agent.core.types import Json, JsonObject
+from acp_agent.core.wrapper import Gate
+from acp_agent.execution.roots import Roots
+
+if TYPE_CHECKING:
+    from acp_agent.cli.check_command import CommandJudge
+
+_LONGEST = 10_000  # characters of one field; two paths and a word
+_WORDS = {"allow": "allowed", "deny": "denied", "ask": "asked"}
+_EXIT_CODES = {"allow": 0, "deny": 1, "blocked": 1, "ask": 3}
+
+
+def check(args: argparse.Namespace) -> int:
+    """Exit codes: 0 allowed or all lines judged, 1 denied or blocked, 2 wrong usage, 3 asked. Raises ConfigError.
+
+    Needs no model. A configuration that no session could run with is an error here, too.
+    """
+    _refuse_misuse(args)
+    try:
+        cwd = os.getcwd()
+    except OSError as error:
+        raise ConfigError("session", "directory", ".", f"a folder that exists ({error.strerror})") from error
+    loaded = load(Flags(config=args.config), os.environ, cwd)
+    for problem in loaded.problems:
+        print(f"acp-agent: {problem}", file=sys.stderr)
+    scrape = loaded.settings.tools.scrape
+    if args.kind == "url" and not args.stdin:
+        return _tell(anyio.run(url_verdict, args.target, scrape, _answers(args)))
+    from acp_agent.compose.session_roots import session_roots  # noqa: PLC0415 - all of a session is behind it
+
+    loaded = _sound(loaded, cwd)
+    with session_roots(loaded, cwd) as roots, session_roots(loaded, cwd, for_shell=True) as shell:
+
+        @cache
+        def commands() -> "CommandJudge":
+            return _command_judge(args.rules, loaded, roots, shell)
+
+        @cache
+        def gates() -> tuple[Gate, ...]:
+            return path_gates(loaded, roots, shell, _warn)
+
+        if args.stdin:
+            lines = sys.stdin.buffer if sys.stdin else ()
+            judge_lines(lines, sys.stdout, roots, scrape, commands, gates, only_commands=args.kind == "command")
+            return 0
+        if args.kind == "command":
+            found = commands().verdict(args.target)
+            _print(found.lines())
+            return _EXIT_CODES[found.word]
+        return _tell(path_verdict(args.target, roots, write=args.write, gates=gates()))
+
+
+def _command_judge(file: str | None, loaded: Loaded, roots: Roots, shell: Roots) -> "CommandJudge":
+    from acp_agent.cli.check_command import CommandJudge, rules_in  # noqa: PLC0415 - the gates are slow to load
+
+    rules = None if file is None else rules_in(os.path.expanduser(file))
+    return CommandJudge(loaded, roots, shell, _warn, rules)
+
+
+def _sound(loaded: Loaded, cwd: str) -> Loaded:
+    """Return the configuration without the project's faulty patterns, which are told."""
+    from acp_agent.compose.project_patterns import without_faulty_patterns  # noqa: PLC0415 - all of a session, too
+
+    loaded, faults = without_faulty_patterns(loaded, (cwd,))
+    for fault in faults:
+        _warn(str(fault))
+    return loaded
+
+
+def _warn(problem: str) -> None:
+    print(f"acp-agent: {problem}", file=sys.stderr)
+
+
+def _refuse_misuse(args: argparse.Namespace) -> None:
+    if args.stdin:
+        if args.target is not None or args.write or args.resolve:
+            args.misused("argument --stdin: what to check stands in the lines, with nothing beside it here")
+    elif args.target is None:
+        args.misused(f"expected {args.kind or 'path or url or command'} and what to check, or --stdin")
+    elif args.kind != "path" and args.write:
+        args.misused("argument --write: expected with path only")
+    elif args.kind != "url" and args.resolve:
+        args.misused("argument --resolve: expected with url only")
+    if args.rules is not None and args.kind not in ("command", None):
+        args.misused("argument --rules: expected with command only")
+
+
+def _answers(args: argparse.Namespace) -> dict[str, list[list[str]]] | None:
+    """The look-ups the command line scripts, in order."""
+    if args.resolve is None:
+        return None
+    answers: dict[str, list[list[str]]] = {}
+    for host, addresses in args.resolve:
+        answers.setdefault(host, []).append(addresses)
+    return answers
+
+
+def _tell(found: JsonObject) -> int:
+    """Print a verdict for a person, who gave the path or URL and is told what became of it."""
+    word = str(found["verdict"])
+    subject = found.get("path", found.get("url"))
+    lines = [(_WORDS[word], f"{found.get('access', 'get')} {subject}")]
+    for name in ("resolved", "addresses", "reason", "category"):
+        value = found.get(name)
+        if value:
+            lines.append((name, ", ".join(map(str, value)) if isinstance(value, list) else str(value)))
+    _print(lines)
+    return _EXIT_CODES[word]
+
+
+def _print(lines: Iterable[tuple[str, str]]) -> None:
+    for name, text in lines:
+        print(f"{name:<10} {one_line(text, longest=_LONGEST)}")
+
+
+Commands: TypeAlias = Callable[[], "CommandJudge"]
+"""Gives what judges commands; called at the first one, since the parser is slow to load."""
+
+Gates: TypeAlias = Callable[[], Sequence[Gate]]
+"""Gives what judges paths beside the directories; called at the first one."""
+
+
+def _none() -> Sequence[Gate]:
+    return ()
+
+
+def judge_lines(
+    lines: Iterable[bytes],
+    out: TextIO,
+    roots: Roots,
+    scrape: ScrapeSettings,
+    commands: Commands | None = None,
+    gates: Gates = _none,
+    *,
+    only_commands: bool = False,
+) -> None:
+    """Print a verdict for each line as it comes, flushed. A line that asks nothing sensible gets a reason.
+
+    {"path": ..., "write": true} is judged as `path_verdict` does, {"url": ..., "dns": {HOST: [[IP, ...], ...]}}
+    as `url_verdict` does, {"command": ..., "rules": [{"pattern": ..., "action": ...}, ...]} as
+    `CommandJudge` does, by the configured rules where it names none; other members are ignored.
+
+    only_commands   a line that asks nothing sensible is an error, as it is when it names a command; else it is denied
+    """
+    for number, line in enumerate(lines, start=1):
+        about_command = only_commands
+        try:
+            asked = _object(line)
+            about_command = about_command or "command" in asked
+            found = _judged(asked, roots, scrape, commands, gates)
+        except ToolError as error:
+            reason = f"line {number}: {error}"
+            found = _mistaken(reason) if about_command else _denied(reason, error.failure.category)
+        print(json.dumps(found), file=out, flush=True)
+
+
+def _judged(
+    asked: JsonObject, roots: Roots, scrape: ScrapeSettings, commands: Commands | None, gates: Gates
+) -> JsonObject:
+    if sum(kind in asked for kind in ("path", "url", "command")) != 1:
+        raise _invalid('expected either "path" or "url", or "command"')
+    if "command" in asked and commands is not None:
+        return _command(asked, commands())
+    if "path" in asked:
+        write = asked.get("write", False)
+        if not isinstance(write, bool):
+            raise _mismatch(f'"write": expected true or false, got {_kind(write)}')
+        return path_verdict(asked["path"], roots, write=write, gates=gates())
+    # A loop a line: between lines nothing runs, and Ctrl-C ends the wait for the next one.
+    return anyio.run(url_verdict, asked["url"], scrape, _dns(asked.get("dns")))
+
+
+def _command(asked: JsonObject, judge: "CommandJudge") -> JsonObject:
+    text, given = asked["command"], asked.get("rules")
+    if not isinstance(text, str):
+        raise _mismatch(f'"command": expected a string, got {_kind(text)}')
+    try:
+        return judge.verdict(text, None if given is None else judge.rules_of(given)).to_json()
+    except ConfigError as error:
+        raise _invalid(str(error)) from None
+
+
+def _object(line: bytes) -> JsonObject:
+    try:
+        value: Json = json.loads(line.decode(), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise _invalid(f"expected JSON in UTF-8: {error}") from None
+    if not isinstance(value, dict):
+        raise _mismatch(f"expected a JSON object, got {_kind(value)}")
+    return value
+
+
+def _dns(value: Json) -> dict[str, list[list[str]]] | None:
+    """Scripted look-ups, or None for real ones."""
+    if value is None:
+        return None
+    lookups = list(value.values()) if isinstance(value, dict) else [None]
+    answers = [answer for lookup in lookups for answer in (lookup if isinstance(lookup, list) else [None])]
+    addresses = [address for answer in answers for address in (answer if isinstance(answer, list) else [None])]
+    if not all(isinstance(address, str) for address in addresses):
+        raise _mismatch('"dns": expected an object of host names, each with a list of lists of IP addresses')
+    return cast("dict[str, list[list[str]]]", value)
+
+
+def _denied(reason: str, category: ToolErrorCategory) -> JsonObject:
+    return {"verdict": "deny", "reason": reason, "category": category.value}
+
+
+def _mistaken(reason: str) -> JsonObject:
+    return {"verdict": "error", "reason": reason}
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _kind(value: Json) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "a list"
+        case dict():
+            return "an object"
+
+
+def _invalid(message: str) -> ToolError:
+    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, message)
+
+
+def _mismatch(message: str) -> ToolError:
+    return ToolError(ToolErrorCategory.TYPE_MISMATCH, message)
