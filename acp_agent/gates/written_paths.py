@@ -121,14 +121,15 @@ def named(command: Command) -> Words:
 
 
 def _writer(command: Command) -> Words:
-    name, args = command.name, command.own
+    name, args, parsed = command.name, command.own, _parsed(command)
     match name:
         case "dd":
             yield from (Written(word[3:]) for word in args if word.startswith("of="))
-        case "zip":
-            yield from _named(operands(args)[:1])
+        case "zip" if _certain(parsed):
+            yield from (Written(each.word) for each in parsed.arguments if each.kind is Kind.WRITE)
         case "tar" | "gtar" | "bsdtar" if _archives(args):
-            yield from _named(value for _, value in getopt(_dashed(args), "f", "--file")[0])
+            told = [value for _, value in getopt(_dashed(args), "f", "--file")[0]]
+            yield from _named((*parsed.values("-f", "--file"), *told))
         case _ if name in _PACKERS:
             yield from _named(each for word in args for each in (word, posixpath.splitext(word)[0]))
         case _ if name in _COPIERS:
@@ -137,18 +138,15 @@ def _writer(command: Command) -> Words:
             yield from _copied(command, moves=True)
         case _:
             whole = name not in _MAKERS
-            kept = (word for at, word in enumerate(args) if not (at and _SKIPPED.fullmatch(args[at - 1])))
-            yield from (Written(each.word, whole) for each in _named(kept))
+            yield from (Written(each.word, whole) for each in _named(_kept(command)))
 
 
 def _copied(command: Command, *, moves: bool) -> Words:
     """The destination, and each source as it lands in it; what is moved away is changed as well."""
-    args = tuple(word for at, word in enumerate(command.own) if not (at and _SKIPPED.fullmatch(command.own[at - 1])))
-    if command.name in ("rsync", "scp"):
-        targets, paths = list[str](), operands(args)
-    else:
-        letters = "Stmog" if command.name in ("install", "ginstall") else "St"
-        options, paths = getopt(args, letters, "--target-directory")
+    args, parsed = command.own, _parsed(command)
+    targets, paths = parsed.values("-t", "--target-directory"), parsed.operands
+    if not _certain(parsed) and command.name not in ("rsync", "scp"):
+        options, paths = getopt(args, "Stmog" if "install" in command.name else "St", "--target-directory")
         targets = [value for name, value in options if name in ("t", "--target-directory")]
     sources = paths if targets else paths[:-1]
     whole = moves or command.name == "rsync" or has_option(args, "rRa", "--recursive", "--archive")
@@ -157,6 +155,25 @@ def _copied(command: Command, *, moves: bool) -> Words:
     for target in targets or paths[-1:]:
         yield Written(target, whole)
         yield from (Written(posixpath.join(target, posixpath.basename(path.rstrip("/"))), whole) for path in sources)
+
+
+def _parsed(command: Command) -> Parsed:
+    """Return a command as its grammar reads it; nothing at all for a program without one."""
+    grammar = grammar_of(command.name)
+    return grammar.parse(command.own) if grammar is not None else Parsed()
+
+
+def _certain(parsed: Parsed) -> bool:
+    """Return whether a grammar knows all options, and so where the operands are."""
+    return bool(parsed.arguments) and not parsed.unknown
+
+
+def _kept(command: Command) -> list[str]:
+    """Return the words of a program that may change whatever it names, without those it is told to leave out."""
+    args, parsed, grammar = command.own, _parsed(command), grammar_of(command.name)
+    if grammar is not None and Kind.WRITE in grammar.operands and _certain(parsed):
+        return [each.word for each in parsed.arguments if each.kind.path]
+    return [word for at, word in enumerate(args) if not (at and _SKIPPED.fullmatch(args[at - 1]))]
 
 
 def _unpacked(command: Command) -> Words:

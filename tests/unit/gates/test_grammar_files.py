@@ -4,9 +4,13 @@ A call that a rule such as `grep *` allows must do with real files what the gram
 file that it does not name.
 """
 
+import gzip
 import re
+import shlex
 import shutil
 import subprocess
+import tarfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,12 +28,19 @@ from tests.unit.gates.chain import rules
 
 CANARY = "canary-7f3a"
 PROGRAMS = tuple(name for name in known_programs() if name != "git")
-NOT_RUN = frozenset(("date", "hostname", "type", "scp", "rsync", "7z", "7za", "7zr", "7zz", "jar"))
-"""What sets the machine, asks the network, or takes long to start."""
+NOT_RUN = frozenset(("date", "hostname", "type", "scp", "7z", "7za", "7zr", "7zz", "jar"))
+"""What sets the machine, asks the network, has subcommands only, or takes long to start."""
 UNPACK = frozenset(("tar", "gtar", "bsdtar", "unzip", "split", "ar", "cpio"))
 """Programs that make files whose names stand in no argument."""
-BEFORE = {"ar": ("rcs",)}
-BEHIND = {"find": (), "gfind": (), "bfs": ()}
+STARTS = {
+    **dict.fromkeys(
+        ("tar", "gtar", "bsdtar"), (("tf", "x.tar"), ("xf", "x.tar"), ("cf", "new.tar", "a"), ("-cf", "new.tar"))
+    ),
+    "unzip": (("x.zip",), ("-p", "x.zip")),
+    "zip": (("x.zip", "a"), ("new.zip", "d")),
+    **dict.fromkeys(("gunzip", "zcat", "gzip"), (("x.gz",), ("-d", "x.gz"))),
+}
+"""How calls begin that get as far as their options."""
 GNU = (
     *("grep", "cat", "head", "tail", "wc", "nl", "tac", "cut", "tr", "sort", "uniq", "comm", "join", "paste", "fold"),
     *("expand", "unexpand", "od", "diff", "cmp", "sdiff", "sha256sum", "cksum", "b2sum", "base64", "sed", "seq"),
@@ -340,7 +351,6 @@ class Ground:
     def __init__(self, folder: Path) -> None:
         self.work, self.outside = folder / "work", folder / "outside"
         self.secret = self.outside / "secret"
-        self._made: dict[str, bytes] = {}
         shutil.rmtree(folder, ignore_errors=True)
         self.work.mkdir(parents=True)
         self.outside.mkdir()
@@ -350,16 +360,24 @@ class Ground:
         self.secret.write_text(f"{CANARY}\n")
         for name in ("a", "b", "1", "5"):
             (self.work / name).write_text(f"text of {name}\n")
+        with tarfile.open(self.work / "x.tar", "w") as archive:
+            archive.add(self.work / "a", "packed")
+        with zipfile.ZipFile(self.work / "x.zip", "w") as archive:
+            archive.writestr("packed", "text")
+        (self.work / "x.gz").write_bytes(gzip.compress(b"text"))
         (self.work / "d").mkdir(exist_ok=True)
         (self.work / "d" / "c").write_text("text of c\n")
         self.before = self.state()
 
     def state(self) -> dict[str, str]:
         return {
-            str(path): path.read_text(errors="replace") if path.is_file() else ""
+            str(path): str(path.readlink())
+            if path.is_symlink()
+            else path.read_text(errors="replace")
+            if path.is_file()
+            else f"{path.stat().st_mode:o}"
             for root in (self.work, self.outside)
             for path in root.rglob("*")
-            if not path.is_symlink()
         }
 
     def changed(self) -> list[str]:
@@ -375,7 +393,7 @@ class Ground:
 
     def faults(self, argv: list[str]) -> list[str]:
         """Return what a call did that nothing it names shows; nothing for one that asks or names what is outside."""
-        text = " ".join(f"'{word}'" for word in argv)
+        text = shlex.join(argv)
         verdict = analyse(text)
         if not isinstance(verdict, Plain) or asks(text):
             return []
@@ -426,6 +444,7 @@ def calls(ground: Ground, program: str) -> Iterator[list[str]]:
                 yield [program, *words, "a"]
                 yield [program, "a", *words]
                 yield [program, "x", "a", *words]
+                yield from ([program, *start, *words] for start in STARTS.get(program, ()))
 
 
 _LETTER = st.sampled_from("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
@@ -462,6 +481,42 @@ def test_no_bundle_of_letters_reads_or_writes_what_it_does_not_name(
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("program", runnable())
 def test_no_listed_option_reads_or_writes_what_it_does_not_name(ground: Ground, program: str):
     assert [fault for argv in calls(ground, program) for fault in ground.faults(argv)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("tee --ignore-interrupts hook", "hook"),
+        ("cp a -x hook", "hook"),
+        ("cp -axt folder a", "folder/a"),
+        ("mv -v a hook", "hook"),
+        ("install -m 755 a hook", "hook"),
+        ("zip -n 1 hook a", "hook"),
+        ("tar -czf hook a", "hook"),
+        ("tar cCf folder hook a", "hook"),
+        ("gunzip AGENTS.md.gz", "AGENTS.md"),
+        ("xz -dk AGENTS.md.xz", "AGENTS.md"),
+        ("uniq a hook", "hook"),
+        ("uniq -f 1 a hook", "hook"),
+        ("xxd -r a hook", "hook"),
+        ("sort -uo hook a", "hook"),
+        ("sdiff -o hook a b", "hook"),
+        ("rsync -a a hook", "hook"),
+        ("touch -r a hook", "hook"),
+        ("chmod --reference=a hook", "hook"),
+    ],
+)
+def test_what_a_program_changes_is_known(text: str, changed: str):
+    verdict = analyse(text)
+    assert isinstance(verdict, Plain)
+    assert changed in {each.word for each in written(verdict.commands[0])}
+
+
+def test_a_pattern_may_stand_for_the_file_that_is_written():
+    verdict = analyse("uniq *")
+    assert isinstance(verdict, Plain)
+    assert "*" in {each.word for each in written(verdict.commands[0])}
