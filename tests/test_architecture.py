@@ -45,7 +45,7 @@ IMPORT_NAMES = {"beautifulsoup4": "bs4", "google-re2": "re2"}
 # Where everything may go wrong and one answer is owed all the same: a tool's call, a turn, a request, a server's life.
 CATCH_ALL = {
     *("compose/mcp.py", "execution/dyn.py", "protocol/outbox.py", "protocol/peer.py", "protocol/session.py"),
-    *("protocol/turn_slot.py", "store/os_keyring.py", "log.py"),
+    *("protocol/turn_slot.py", "store/credentials.py", "log.py"),
 }
 # Where an exception that nothing else handled ends the process in order.
 LAST_HANDLERS = {"app.py"}
@@ -254,13 +254,11 @@ OPENS = {
     "protocol/paths.py": "the session's folders",
     "protocol/terminal_command.py": "our own temporary folder",
     "store/audit.py": "the audit file",
-    "store/db_opening.py": "the database",
-    "store/network_file_system.py": "/proc/self/mountinfo",
-    "store/audit_head.py": "the audit file",
+    "store/db_opening.py": "the database, and /proc/self/mountinfo",
+    "store/audit_chain.py": "the audit file",
     "store/audit_read.py": "the audit file",
     "store/mcp_pins.py": "the file of pins",
     "store/private_file.py": "files in the data folder",
-    "store/private_toml.py": "files in the data folder",
     "store/trusted_folders.py": "the file of trusted folders",
     "protocol/extension_methods.py": "the session's folders",
     "protocol/session_params.py": "the session's folders",

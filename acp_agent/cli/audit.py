@@ -12,9 +12,8 @@ from acp_agent.config.load import Flags, load
 from acp_agent.config.settings import audit_file
 from acp_agent.core.errors import AgentError
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.store.audit_line import Broken, unseal
-from acp_agent.store.audit_read import records, tail
-from acp_agent.store.audit_verify import Finding, Report, verify
+from acp_agent.store.audit_chain import Broken, unseal
+from acp_agent.store.audit_read import Finding, Report, records, tail, verify
 from acp_agent.tools.visible import title, visible
 
 _POLL = 0.25  # seconds between two looks at a file that is followed

@@ -28,7 +28,7 @@ from acp_agent.net.hosts import canonical_host
 
 if TYPE_CHECKING:
     from acp_agent.config.load import Loaded
-    from acp_agent.net.lookup import Resolve
+    from acp_agent.net.hosts import Resolve
 
 _WRITE = ToolSpec("write", "", {}, ToolKind.EDIT, mutates=True)
 _READ = ToolSpec("read", "", {}, ToolKind.READ, mutates=False)
@@ -192,8 +192,7 @@ async def url_verdict(url: object, settings: ScrapeSettings, dns: Dns | None) ->
     if not isinstance(url, str):
         reason = f"a URL is a string, not {type(url).__name__}"
         return _url_answer(None, reason, ToolErrorCategory.TYPE_MISMATCH, "")
-    from acp_agent.net.lookup import system_resolve  # noqa: PLC0415 - the web client is slow to load
-    from acp_agent.net.target import Blocked  # noqa: PLC0415
+    from acp_agent.net.hosts import Blocked, system_resolve  # noqa: PLC0415 - the web client is slow to load
     from acp_agent.net.web import GuardedWeb, WebLimits  # noqa: PLC0415
 
     web = GuardedWeb(

@@ -30,7 +30,7 @@ from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.execution.local_terminal import LocalTerminal
 from acp_agent.llm.catalog import Catalog, parse_model
 from acp_agent.store.credentials import CredentialStore
-from acp_agent.store.db_errors import cause
+from acp_agent.store.db_opening import cause
 from acp_agent.store.schema import VERSION, version_of
 
 

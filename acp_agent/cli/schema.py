@@ -6,7 +6,7 @@ import json
 from acp_agent.config.settings import config_schema
 from acp_agent.core.types import JsonObject
 from acp_agent.output.filters.rule_model import filter_rules_schema
-from acp_agent.store.audit_schema import audit_schema
+from acp_agent.store.audit_record import audit_schema
 from acp_agent.tools.catalogue import catalogue
 
 

@@ -42,12 +42,11 @@ from acp_agent.llm.catalog import Catalog
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.session import Session
 from acp_agent.store.audit import AuditLog
+from acp_agent.store.conversations import OverflowStore, SummaryStore
 from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.db import Database
 from acp_agent.store.mcp_pins import McpPins
 from acp_agent.store.memories import MemoryStore
-from acp_agent.store.overflow import OverflowStore
-from acp_agent.store.summaries import SummaryStore
 from acp_agent.store.trusted_folders import TrustedFolders
 
 _log = log.Log(__name__)

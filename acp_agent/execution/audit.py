@@ -33,11 +33,13 @@ from acp_agent.store.audit_record import (
     ExecutionEnv,
     Failed,
     Outcome,
+    Redact,
     Success,
     TimedOut,
     ToolRecord,
+    recordable,
+    redacted,
 )
-from acp_agent.store.audit_values import Redact, recordable, redacted
 
 _NAME = 200  # characters of a tool's name, an id or a host
 _SENTENCE = 1000  # characters of a reason, a rule, a path or a URL

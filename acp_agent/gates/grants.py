@@ -26,8 +26,7 @@ import anyio.to_thread
 from acp_agent.config.files import stamp
 from acp_agent.core.aliases import tool_id
 from acp_agent.gates.grant_keys import expected_key
-from acp_agent.store.private_file import lock, private_file
-from acp_agent.store.private_toml import Damaged, quoted, read_private, replace_private, set_aside
+from acp_agent.store.private_file import Damaged, lock, private_file, quoted, read_private, replace_private, set_aside
 
 _LOCK_SECONDS = 5.0
 _SHOWN = 100  # characters of a key in a warning

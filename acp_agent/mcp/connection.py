@@ -19,14 +19,14 @@ from acp_agent.core.types import JsonObject
 from acp_agent.mcp import failures
 from acp_agent.mcp.elicitation import ServerQuestions
 from acp_agent.mcp.relist import Relist
-from acp_agent.net.lookup import Resolve, system_resolve
+from acp_agent.net.hosts import Resolve, system_resolve
 from acp_agent.tools.visible import visible
 
 if TYPE_CHECKING:
     from acp_agent.mcp.conversation import Conversation
     from acp_agent.mcp.transport import Transport
     from acp_agent.mcp.wire import Wire
-    from acp_agent.net.pinned import Dial
+    from acp_agent.net.connection import Dial
 
 _START_DELAYS: Final = (1.0, 2.0, 4.0, 8.0)
 """Seconds before each further try while the server was never there."""

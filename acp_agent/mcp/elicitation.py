@@ -17,7 +17,7 @@ import anyio.abc
 from acp_agent.core.elicitation import ElicitationAction, ElicitationAnswer, Elicitor, Form, Visit
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.mcp.form_schema import SecretWantedError, form_schema
-from acp_agent.net.visit_url import visitable
+from acp_agent.net.hosts import visitable
 from acp_agent.tools.secret_question import asks_for_secret
 from acp_agent.tools.visible import visible
 

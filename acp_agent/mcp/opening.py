@@ -10,9 +10,9 @@ from acp_agent.mcp.http import HttpTransport
 from acp_agent.mcp.stdio import StdioTransport
 from acp_agent.mcp.transport import Transport
 from acp_agent.mcp.wire import Sleep, Wire
-from acp_agent.net.lookup import Resolve
+from acp_agent.net.connection import Dial
+from acp_agent.net.hosts import Resolve
 from acp_agent.net.mcp_http import McpHttp
-from acp_agent.net.pinned import Dial
 
 __all__ = ["Conversation", "Wire", "transport_to"]
 

@@ -15,12 +15,10 @@ import httpcore
 from acp_agent import __version__
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.web import BlockReason, WebPage
-from acp_agent.net.body import Body
-from acp_agent.net.content_type import ContentType
-from acp_agent.net.pinned import Dial, PinnedBackend
-from acp_agent.net.statuses import REDIRECTS, status_error
-from acp_agent.net.target import Judged, Target
-from acp_agent.net.web_url import redirected
+from acp_agent.net.body import Body, ContentType
+from acp_agent.net.connection import REDIRECTS, Dial, PinnedBackend, status_error
+from acp_agent.net.hosts import Judged, Target
+from acp_agent.net.urls import redirected
 
 _HEADERS: Final = (
     # No cookies, no credentials, no referrer (T5.8); one connection a request.

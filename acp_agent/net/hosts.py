@@ -1,14 +1,141 @@
 """Host names: their one canonical form, those that never mean a public host, and the user's lists (T5.2, T5.7)."""
 
+import asyncio
 import re
-from collections.abc import Sequence
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Self
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final, NamedTuple, Self, TypeAlias
+from urllib.parse import quote, urlsplit
 
-from acp_agent.core.errors import ConfigError
+import anyio
+
+from acp_agent.core.errors import ConfigError, Refused
 from acp_agent.core.web import BlockReason
-from acp_agent.net.addresses import read_address
-from acp_agent.net.target import Blocked
+
+Address: TypeAlias = IPv4Address | IPv6Address
+
+_PUBLIC_V6: Final = IPv6Network("2000::/3")
+"""All of IPv6 that is given out to networks. Everything else (loopback, fc00::/7, fe80::/10, fec0::/10, ff00::/8,
+5f00::/16, NAT64, v4-compatible, ...) is refused without having to be known."""
+
+_FORBIDDEN: Final = tuple(
+    (ip_network(block), what)
+    for block, what in (
+        ("0.0.0.0/8", "this host"),
+        ("10.0.0.0/8", "a private network"),
+        ("100.64.0.0/10", "a provider's shared addresses"),
+        ("127.0.0.0/8", "loopback"),
+        ("168.63.129.16/32", "a cloud's own services"),  # Azure's, though the block is public
+        ("169.254.0.0/16", "link-local or cloud metadata"),
+        ("172.16.0.0/12", "a private network"),
+        ("192.0.0.0/24", "protocol assignments"),
+        ("192.0.2.0/24", "documentation"),
+        ("192.88.99.0/24", "a 6to4 relay"),
+        ("192.168.0.0/16", "a private network"),
+        ("198.18.0.0/15", "benchmarking"),
+        ("198.51.100.0/24", "documentation"),
+        ("203.0.113.0/24", "documentation"),
+        ("224.0.0.0/4", "multicast"),
+        ("240.0.0.0/4", "reserved or broadcast"),
+        # inside 2000::/3, and not public all the same
+        ("2001::/23", "Teredo, benchmarking or another protocol's"),
+        ("2001:db8::/32", "documentation"),
+        ("2002::/16", "6to4, which holds any IPv4 address"),
+        ("3fff::/20", "documentation"),
+        # outside it; listed for the sake of the reason
+        ("::/128", "this host"),
+        ("::1/128", "loopback"),
+        ("64:ff9b::/96", "NAT64, which holds any IPv4 address"),
+        ("64:ff9b:1::/48", "NAT64, which holds any IPv4 address"),
+        ("fc00::/7", "a private network"),
+        ("fe80::/10", "link-local"),
+        ("fec0::/10", "site-local"),
+        ("ff00::/8", "multicast"),
+    )
+)
+
+
+def read_address(text: str) -> Address:
+    """The address a canonical text means; `::ffff:1.2.3.4` means the IPv4 address in it.
+
+    Raises ValueError for everything else: octal, hex, short and decimal forms, and zone ids (T5.15).
+    """
+    if "%" in text:
+        raise ValueError("an address with a zone id is of this network only")
+    address = ip_address(text)
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
+
+
+def why_forbidden(address: Address) -> str | None:
+    """What makes an address no public one, in words; None when it is public."""
+    for block, what in _FORBIDDEN:
+        if address in block:
+            return what
+    if isinstance(address, IPv6Address) and address not in _PUBLIC_V6:
+        return "outside the public part of IPv6"
+    return None
+
+
+def first_forbidden(addresses: Sequence[Address]) -> tuple[Address, str] | None:
+    """The first address that is not public, and why; None when all are."""
+    return next(((address, why) for address in addresses if (why := why_forbidden(address))), None)
+
+
+MAX_URL: Final = 8192
+"""Characters a URL may have; what common servers take."""
+
+_USERINFO: Final = re.compile(r"^((?:(?:[^/\\?#@]*:)?[/\\]+)?)[^/\\?#]*@")
+
+
+class Blocked(Refused):
+    """A request that must not be made. `host` is empty when the URL names none that can be understood."""
+
+    def __init__(self, block: BlockReason, reason: str, *, host: str = "", suggestion: str = "") -> None:
+        super().__init__(reason, suggestion)
+        self.block = block
+        self.host = host
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A URL that passed every rule that needs no look-up.
+
+    url       normalised, without fragment; it never has userinfo
+    host      lower-case ASCII name without a trailing dot, or a canonical IP address without brackets
+    resource  path and query as they are sent
+    """
+
+    url: str
+    host: str
+    port: int
+    resource: bytes
+
+    @property
+    def authority(self) -> str:
+        """The host as the Host header names it."""
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        return name if self.port == 443 else f"{name}:{self.port}"
+
+
+class Judged(NamedTuple):
+    """A URL that may be asked for, and the only addresses a connection may go to, in the order to try them."""
+
+    target: Target
+    addresses: tuple[str, ...]
+
+
+def recordable(url: str) -> str:
+    """A URL as the egress record names it: no userinfo, no fragment, bounded. Also for what no parser takes.
+
+    The query stays: it is what left this machine, and the audit redacts what it writes.
+    """
+    return _USERINFO.sub(r"\1", url[:MAX_URL].partition("#")[0])
+
 
 _MAX_NAME: Final = 253
 _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -113,3 +240,97 @@ class HostRules:
             raise Blocked(BlockReason.BLOCKLIST, f"{host} is on the list of denied domains", host=host)
         if self._allowed and not any(pattern.matches(host) for pattern in self._allowed):
             raise Blocked(BlockReason.ALLOWLIST, f"{host} is not on the list of allowed domains", host=host)
+
+
+Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Host and port to IP addresses, best first. Raises OSError when there are none."""
+
+LOOKUP_TIMEOUT: Final = 5.0
+MAX_ANSWERS: Final = 16
+
+
+async def system_resolve(host: str, port: int) -> Sequence[str]:
+    """What this machine's resolver says. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    answers = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+    return [str(address[0]) for *_, address in answers]
+
+
+async def addresses_of(target: Target, resolve: Resolve) -> tuple[str, ...]:
+    """The addresses a connection for the target may go to, in the resolver's order; an IP address needs no look-up.
+
+    Raises Blocked when the host has no address, too many, or one that is not public: a name that answers with both
+    kinds is an attack or a mistake, and either way nobody's web page.
+    """
+    addresses = _literal(target.host) or await _looked_up(target, resolve)
+    _refuse_forbidden(target, addresses)
+    return tuple(map(str, addresses))
+
+
+def refuse_literal(target: Target) -> None:
+    """Raise Blocked when the host is itself an address that is not public."""
+    _refuse_forbidden(target, _literal(target.host))
+
+
+def _refuse_forbidden(target: Target, addresses: tuple[Address, ...]) -> None:
+    if (found := first_forbidden(addresses)) is not None:
+        address, why = found
+        means = "is" if str(address) == target.host else f"is at {address}, which is"
+        raise Blocked(BlockReason.SSRF, f"{target.host} {means} no public address ({why})", host=target.host)
+
+
+def _literal(host: str) -> tuple[Address, ...]:
+    try:
+        return (read_address(host),)
+    except ValueError:
+        return ()
+
+
+async def _looked_up(target: Target, resolve: Resolve) -> tuple[Address, ...]:
+    answers: Sequence[str] = ()
+    with anyio.move_on_after(LOOKUP_TIMEOUT):
+        # The reasons for a failure differ from system to system, and are often wrong: one sentence says them all.
+        with suppress(OSError, UnicodeError):
+            answers = await resolve(target.host, target.port)
+    if not answers:
+        raise _unusable(target.host, "cannot be resolved", "Check the spelling of the host name.")
+    try:
+        addresses = tuple(dict.fromkeys(map(read_address, answers)))
+    except ValueError:
+        raise _unusable(target.host, "resolves to something that is no public address") from None
+    if len(addresses) > MAX_ANSWERS:
+        raise _unusable(target.host, f"has {len(addresses)} addresses, and {MAX_ANSWERS} is the most")
+    return addresses
+
+
+def _unusable(host: str, what: str, suggestion: str = "") -> Blocked:
+    return Blocked(BlockReason.SSRF, f"{host} {what}", host=host, suggestion=suggestion)
+
+
+_LONGEST: Final = 2048
+_LOCAL: Final = frozenset(("localhost", "127.0.0.1", "::1"))
+_PLAIN: Final = "%/:?#[]@!$&'()*+,;=-._~"
+
+
+def visitable(url: str) -> str:
+    """The URL in ASCII: its host as the DNS has it (`xn--…`), the rest percent-encoded.
+
+    Raises ValueError, with the reason, for anything but https (http on this machine), user names, and what browsers
+    read in a way of their own.
+    """
+    if len(url) > _LONGEST:
+        raise ValueError(f"the URL has {len(url)} characters, and {_LONGEST} is the most")
+    if not url.isprintable() or " " in url or "\\" in url:
+        raise ValueError("the URL holds a blank, a backslash or a character that cannot be seen")
+    try:
+        parts = urlsplit(url)
+        host, port = canonical_host(parts.hostname or ""), parts.port
+    except ValueError:
+        raise ValueError("the URL names no host that can be read") from None
+    if "@" in parts.netloc:
+        raise ValueError("the URL carries a user name, a password or an @ before its host")
+    if parts.scheme != "https" and not (parts.scheme == "http" and host in _LOCAL):
+        raise ValueError("only https may be opened, or http on this machine")
+    shown = f"[{host}]" if ":" in host else host
+    rest = parts._replace(scheme="", netloc="").geturl()
+    return f"{parts.scheme}://{shown}{'' if port is None else f':{port}'}{quote(rest, safe=_PLAIN)}"

@@ -16,10 +16,9 @@ import httpcore
 
 from acp_agent import __version__
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
-from acp_agent.net.endpoint import judge_endpoint, locate
-from acp_agent.net.lookup import Resolve, system_resolve
-from acp_agent.net.pinned import Dial, PinnedBackend, system_dial, system_trust
-from acp_agent.net.statuses import REDIRECTS, status_error
+from acp_agent.net.connection import REDIRECTS, Dial, PinnedBackend, status_error, system_dial, system_trust
+from acp_agent.net.hosts import Resolve, system_resolve
+from acp_agent.net.urls import judge_endpoint, locate
 
 _OURS: Final = frozenset(
     ("host", "content-length", "transfer-encoding", "connection", "accept-encoding", "user-agent", "te", "upgrade")

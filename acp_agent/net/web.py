@@ -15,13 +15,20 @@ import anyio
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.web import BlockReason, Egress, WebCaller, WebPage
-from acp_agent.net.hosts import HostRules
-from acp_agent.net.lookup import Resolve, addresses_of, refuse_literal, system_resolve
-from acp_agent.net.target import Blocked, Judged, recordable
+from acp_agent.net.hosts import (
+    Blocked,
+    HostRules,
+    Judged,
+    Resolve,
+    addresses_of,
+    recordable,
+    refuse_literal,
+    system_resolve,
+)
 
 if TYPE_CHECKING:
+    from acp_agent.net.connection import Dial
     from acp_agent.net.exchange import Answer, BodyLimit, Hop
-    from acp_agent.net.pinned import Dial
 
 
 class WebLimits(NamedTuple):
@@ -64,7 +71,7 @@ class GuardedWeb:
 
     def refusal(self, url: str) -> str | None:
         """Why a URL is refused whatever a look-up would say; None when only that can tell. Touches no network."""
-        from acp_agent.net.web_url import judge_url  # noqa: PLC0415 - httpx takes 0.1 s to load
+        from acp_agent.net.urls import judge_url  # noqa: PLC0415 - httpx takes 0.1 s to load
 
         try:
             refuse_literal(judge_url(url, self._rules))
@@ -78,7 +85,7 @@ class GuardedWeb:
         Raises Blocked, which is a Refused that also tells the host and the kind of reason.
         """
         # httpx takes 0.1 s to load, which no session should wait for that reads no page.
-        from acp_agent.net.web_url import judge_url  # noqa: PLC0415 - see above
+        from acp_agent.net.urls import judge_url  # noqa: PLC0415 - see above
 
         target = judge_url(url, self._rules)
         return Judged(target, await addresses_of(target, self._resolve))
@@ -109,9 +116,9 @@ class GuardedWeb:
 
     async def _visit(self, hop: "Hop", first: str, limit: "BodyLimit") -> "Answer":
         """One hop. `first` is the host whose site it must stay on, empty when it need not."""
-        from acp_agent.net import exchange, pinned, web_url  # noqa: PLC0415 - as above
+        from acp_agent.net import connection, exchange, urls  # noqa: PLC0415 - as above
 
-        target = web_url.judge_url(hop.url, self._rules)
+        target = urls.judge_url(hop.url, self._rules)
         hop.url, hop.host = target.url, target.host
         if first and _site(first) != _site(target.host):
             refuse_literal(target)  # an attack is told as one, but no name is looked up
@@ -119,8 +126,10 @@ class GuardedWeb:
             raise _another_site(first, target.url)
         judged = Judged(target, await addresses_of(target, self._resolve))
         if self._trust is None:
-            self._trust = await anyio.to_thread.run_sync(pinned.system_trust)
-        return await exchange.ask(judged, hop, dial=self._dial or pinned.system_dial, trust=self._trust, limit=limit)
+            self._trust = await anyio.to_thread.run_sync(connection.system_trust)
+        return await exchange.ask(
+            judged, hop, dial=self._dial or connection.system_dial, trust=self._trust, limit=limit
+        )
 
     @contextmanager
     def _recorded(self, hop: "Hop", caller: WebCaller) -> Generator[None]:

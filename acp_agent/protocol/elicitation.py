@@ -14,7 +14,7 @@ import anyio
 from acp_agent.core.elicitation import ElicitationAction, ElicitationAnswer, Form, Visit
 from acp_agent.core.redaction import Redact
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.net.visit_url import visitable
+from acp_agent.net.hosts import visitable
 from acp_agent.output.markdown_images import defused
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.errors import RpcError

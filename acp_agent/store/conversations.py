@@ -4,14 +4,21 @@ A row may be there before its session: outputs and summaries need one, too, and 
 once a session was deleted, nobody who still writes to it brings it back.
 """
 
+import re
 import sqlite3
-from collections.abc import Sequence
+import time
+import uuid
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import anyio
+
 from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.memory import Summary
+from acp_agent.core.overflow import PREFIX
 from acp_agent.core.sessions import SessionRecord
-from acp_agent.store.record_json import loaded
-from acp_agent.store.stored_text import from_column, to_column
+from acp_agent.store.db import Database
+from acp_agent.store.record_json import from_column, loaded, to_column
 
 
 def record_of(row: Sequence[Any]) -> SessionRecord:
@@ -60,3 +67,169 @@ def _folders(body: bytes) -> tuple[str, ...]:
     except ValueError:
         return ()
     return tuple(each for each in data if isinstance(each, str)) if isinstance(data, list) else ()
+
+
+_KEPT = 50
+"""Summaries of one conversation, the newest: each sums up the one before it, too."""
+
+_INSERT = """
+    INSERT INTO summaries (conversation_id, created_at, compaction_method, messages, tokens, text)
+    VALUES (?, ?, ?, ?, ?, ?)
+"""
+_DROP_OLDEST_SUMMARIES = """
+    DELETE FROM summaries WHERE seq IN (
+        SELECT seq FROM summaries WHERE conversation_id = ? ORDER BY seq DESC LIMIT -1 OFFSET ?
+    )
+"""
+
+
+class SummaryStore:
+    """The summaries of all conversations. `now` gives seconds since 1970."""
+
+    def __init__(self, database: Database, now: Callable[[], float] = time.time) -> None:
+        self.database = database
+        self.now = now
+
+    def of(self, conversation_id: str) -> "ConversationSummaries":
+        """Those of one conversation: a core.memory.Summaries. Its session need not be in the database yet."""
+        return ConversationSummaries(self, conversation_id)
+
+
+class ConversationSummaries:
+    """The summaries of one conversation. They go when it goes."""
+
+    def __init__(self, store: SummaryStore, conversation_id: str) -> None:
+        self._store = store
+        self._conversation = conversation_id
+
+    async def add(self, summary: Summary) -> None:
+        """Keep one; see core.memory.Summaries.add. Half surrogate pairs become question marks."""
+        now = self._store.now()
+        text = summary.text.encode("utf-8", "replace").decode()
+        row = (self._conversation, int(now), summary.method.value, summary.messages, summary.tokens, text)
+
+        def step(connection: sqlite3.Connection) -> None:
+            hold(connection, self._conversation, int(now * 1000))
+            connection.execute(_INSERT, row)
+            connection.execute(_DROP_OLDEST_SUMMARIES, (self._conversation, _KEPT))
+
+        await self._store.database.write_at_once(step)
+
+
+_REFERENCE = re.compile(rf"(?:{PREFIX})?([0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})")
+
+_DAY = 24 * 60 * 60
+_BATCH_ROWS = 200
+_BATCH_BYTES = 16 * 1024 * 1024
+_BREATH = 0.02
+"""Seconds between two batches, in which other processes get the lock: SQLite's waiters look every few milliseconds."""
+
+_ENCODING, _ERRORS = "utf-8", "surrogatepass"
+"""A text comes back as it was, lone surrogates of somebody's JSON too."""
+
+_PUT = "INSERT INTO tool_overflow (id, conversation_id, created_at, bytes, content) VALUES (?, ?, ?, ?, ?)"
+_GET = "SELECT content FROM tool_overflow WHERE id = ? AND conversation_id = ?"
+# The newest texts that fit together stay; all before them go.
+_DROP_OLDEST_OUTPUTS = """
+    DELETE FROM tool_overflow WHERE seq IN (
+        SELECT seq FROM (
+            SELECT seq, sum(bytes) OVER (ORDER BY seq DESC) AS total FROM tool_overflow WHERE conversation_id = ?
+        ) WHERE total > ?
+    )
+"""
+
+# So many of the oldest rows, and no more than fit into a batch; one at least.
+_PURGE = """
+    DELETE FROM tool_overflow WHERE seq IN (
+        SELECT seq FROM (
+            SELECT seq, sum(bytes) OVER (ORDER BY created_at, seq) - bytes AS before FROM (
+                SELECT seq, bytes, created_at FROM tool_overflow WHERE created_at < ?
+                ORDER BY created_at, seq LIMIT ?
+            )
+        ) WHERE before < ?
+    )
+"""
+
+
+class OverflowStore:
+    """The texts of all conversations.
+
+    max_bytes            most bytes of UTF-8 one text may have; 0 = any number
+    conversation_bytes   most bytes one conversation may keep; its oldest texts make room for a new one; 0 = any number
+    now                  seconds since 1970
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        max_bytes: int,
+        conversation_bytes: int,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.database = database
+        self.max_bytes = max_bytes
+        self.conversation_bytes = conversation_bytes
+        self.now = now
+
+    def of(self, conversation_id: str) -> "ConversationOverflow":
+        """What one conversation keeps: a core.overflow.Overflow. Its session need not be in the database yet."""
+        return ConversationOverflow(self, conversation_id)
+
+    async def purge(self, days: int) -> int:
+        """Remove what is older than so many days; returns how many texts went (O5.9).
+
+        For the background: it works in small transactions, and others get their turn between any two. The space goes
+        back to the disk. Raises StoreUnavailable; what went until then is gone.
+        """
+        before = int(self.now()) - days * _DAY
+        total = 0
+        while removed := await self.database.write_at_once(
+            lambda connection: connection.execute(_PURGE, (before, _BATCH_ROWS, _BATCH_BYTES)).rowcount
+        ):
+            total += removed
+            await anyio.sleep(_BREATH)
+        return total
+
+
+class ConversationOverflow:
+    """What one conversation keeps."""
+
+    def __init__(self, store: OverflowStore, conversation_id: str) -> None:
+        self._store = store
+        self._conversation = conversation_id
+
+    async def put(self, text: str) -> str:
+        """Keep a text; see core.overflow.Overflow.put."""
+        content = text.encode(_ENCODING, _ERRORS)
+        for limit, whose in (
+            (self._store.max_bytes, "one output may have"),
+            (self._store.conversation_bytes, "one conversation may keep"),
+        ):
+            if limit and len(content) > limit:
+                raise StoreUnavailable(f"the output has {len(content)} bytes, more than the {limit} that {whose}")
+        key = str(uuid.uuid4())
+        await self._store.database.write_at_once(lambda connection: self._insert(connection, key, content))
+        return PREFIX + key
+
+    async def get(self, reference: str) -> str | None:
+        """The text under a reference; see core.overflow.Overflow.get."""
+        key = _key(reference)
+        found = (key, self._conversation)
+        row = await self._store.database.read_at_once(lambda connection: connection.execute(_GET, found).fetchone())
+        return None if row is None else row[0].decode(_ENCODING, _ERRORS)
+
+    def _insert(self, connection: sqlite3.Connection, key: str, content: bytes) -> None:
+        now, size = self._store.now(), len(content)
+        hold(connection, self._conversation, int(now * 1000))
+        if self._store.conversation_bytes:
+            room = self._store.conversation_bytes - size
+            connection.execute(_DROP_OLDEST_OUTPUTS, (self._conversation, room))
+        connection.execute(_PUT, (key, self._conversation, int(now), size, content))
+
+
+def _key(reference: str) -> str:
+    match = _REFERENCE.fullmatch(reference.strip().lower())
+    if match is None:
+        raise ValueError("id must be a valid UUID")
+    return match.group(1)

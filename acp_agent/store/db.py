@@ -17,9 +17,7 @@ import anyio
 import anyio.to_thread
 
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.store.db_connection import Connection
-from acp_agent.store.db_errors import Damaged, busy, cause, damaged
-from acp_agent.store.db_opening import WAIT, Check, Opening, file_at
+from acp_agent.store.db_opening import WAIT, Check, Connection, Damaged, Opening, busy, cause, damaged, file_at
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[aiosqlite.Connection], Awaitable[T]]

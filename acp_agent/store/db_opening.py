@@ -9,19 +9,145 @@ import errno
 import os
 import sqlite3
 import stat
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum, auto
 from itertools import count
-from typing import assert_never
+from typing import TypeVar, assert_never
 from urllib.parse import quote
 
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.store.db_connection import Connection
-from acp_agent.store.db_errors import Damaged, cause, damaged
-from acp_agent.store.network_file_system import network_file_system
 from acp_agent.store.private_file import lock, private_file
 from acp_agent.store.schema import VERSION, migrate, version_of
+
+T = TypeVar("T")
+
+
+class Connection(sqlite3.Connection):
+    """What aiosqlite is given. Not for two threads at once, as sqlite3 connections are."""
+
+    always_durable: bool = False
+    """Whether no commit may be left to the system to write down: without a log (WAL) that could damage the file."""
+    _durable: bool = True
+    _wait: float = -1.0
+
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__(path, timeout, isolation_level=None, check_same_thread=False, uri=True)
+        self.ahead = deque[Callable[[], None]]()
+        """What the next calls of `commit` do first. aiosqlite makes them in its thread; nothing else lets us in."""
+
+    def commit(self) -> None:
+        """Commit, after what is to go ahead of it. Raises sqlite3.Error, and what that raises."""
+        if self.ahead:
+            self.ahead.popleft()()
+        super().commit()
+
+    def opening(self, begin: str, *, durable: bool, wait: float) -> str:
+        """A script that makes the connection as wanted and begins a transaction with `begin`. To be run at once.
+
+        durable   whether what it commits shall survive a power cut, and not only our death
+        wait      seconds a statement waits for a lock
+        """
+        durable = durable or self.always_durable
+        script = begin
+        if durable is not self._durable:
+            script = f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}; {script}"
+        if wait != self._wait:
+            script = f"PRAGMA busy_timeout = {int(wait * 1000)}; {script}"
+        self._durable, self._wait = durable, wait
+        return script
+
+    def transact(self, begin: str, step: Callable[["Connection"], T], *, durable: bool, wait: float) -> T:
+        """Do all of a transaction. Blocks. Raises sqlite3.Error and what `step` raises, all of it rolled back."""
+        try:
+            self.executescript(self.opening(begin, durable=durable, wait=wait))
+            value = step(self)
+            super().commit()
+        except BaseException:
+            self.rollback()
+            raise
+        return value
+
+    def empty_log(self) -> None:
+        """Write the log back and leave nothing of it, or leave it when somebody is using it. Raises sqlite3.Error."""
+        self._wait = 0
+        self.executescript("PRAGMA busy_timeout = 0; PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+_CAUSES = {
+    sqlite3.SQLITE_BUSY: "another process keeps it locked",
+    sqlite3.SQLITE_LOCKED: "another process keeps it locked",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened",
+    sqlite3.SQLITE_CORRUPT: "it is damaged",
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_INTERRUPT: "it was closed meanwhile",
+    sqlite3.SQLITE_IOERR: "the disk cannot be read or written",
+    sqlite3.SQLITE_NOMEM: "there is not enough memory",
+    sqlite3.SQLITE_NOTADB: "it is no database",
+    sqlite3.SQLITE_PERM: "it may not be opened",
+    sqlite3.SQLITE_READONLY: "it is read-only",
+    sqlite3.SQLITE_TOOBIG: "a text is too large for it",
+}
+
+
+class Damaged(Exception):
+    """A check found a file damaged; the message is SQLite's finding."""
+
+
+def busy(error: sqlite3.Error | OSError) -> bool:
+    """Whether the same step may succeed a moment later: somebody else has a lock."""
+    return isinstance(error, TimeoutError) or _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def damaged(error: BaseException) -> bool:
+    """Whether a file is not, or no longer, a database of ours."""
+    return isinstance(error, Damaged) or _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def cause(error: Damaged | sqlite3.Error | OSError) -> str:
+    """The cause of a failure, as the end of a sentence about a database; SQLite's or the system's words behind it."""
+    if isinstance(error, Damaged):
+        return f"it is damaged ({error})"
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    words = _CAUSES.get(_code(error))
+    return f"{words} ({error})" if words else str(error)
+
+
+def _code(error: BaseException) -> int:
+    """SQLite's primary result code; -1 where it gave none."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code & 0xFF if isinstance(code, int) else -1
+
+
+_KINDS = frozenset(
+    {
+        *("9p", "afs", "beegfs", "ceph", "cifs", "coda", "fuse.glusterfs", "fuse.sshfs", "glusterfs", "gpfs", "lustre"),
+        *("ncpfs", "nfs", "nfs4", "prl_fs", "smb3", "smbfs", "vboxsf", "vmhgfs"),
+    }
+)
+
+
+def network_file_system(folder: str, mounts: str = "/proc/self/mountinfo") -> str | None:
+    """The kind of network file system a folder is on, such as "nfs4"; None when it is on none, or nothing tells.
+
+    Only Linux tells. Raises OSError when the folder is not there.
+    """
+    device = os.stat(folder).st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        with open(mounts, encoding="utf-8", errors="replace") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return None
+    for line in lines:  # id parent major:minor root mount-point options [tags] - kind source options
+        mount, _, kind = line.partition(" - ")
+        if mount.split()[2:3] == [number] and kind.split()[:1] and kind.split()[0] in _KINDS:
+            return kind.split()[0]
+    return None
+
 
 WAIT = 0.1
 """Seconds one statement waits for a lock. Whoever wants to wait longer repeats it, and can be cancelled between."""

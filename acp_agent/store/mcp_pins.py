@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from acp_agent.config.files import stamp
-from acp_agent.store.private_file import lock, private_file
-from acp_agent.store.private_toml import Damaged, quoted, read_private, replace_private, set_aside
+from acp_agent.store.private_file import Damaged, lock, private_file, quoted, read_private, replace_private, set_aside
 
 _LONGEST_DESCRIPTION = 2048
 

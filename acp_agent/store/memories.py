@@ -4,8 +4,11 @@ A search ranks the notes by words and, with an embedding model, by meaning; the 
 """
 
 import hashlib
+import re
+import sqlite3
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import aiosqlite
 
@@ -13,9 +16,119 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.memory import Remembered
 from acp_agent.core.ports import Embedder
 from acp_agent.store.db import Database
-from acp_agent.store.memory_index import MemoryIndex
-from acp_agent.store.memory_terms import Terms, terms_of
 from acp_agent.store.memory_vectors import SECONDS, MemoryVectors
+
+_LONGEST_QUERY = 10_000  # characters that are looked at
+_LONGEST_WORD = 64
+_MOST = 32
+
+_WORD = re.compile(r"[^\W_]+")
+# Scripts that put no blank between words: Thai to Burmese, Khmer, kana, ideographs.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What is searched for: at most 32 of each, in lower case, none twice.
+
+    words    letters and digits only
+    pieces   pairs of neighbours of scripts without blanks, to be found inside a word
+    """
+
+    words: tuple[str, ...]
+    pieces: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.words or self.pieces)
+
+    @property
+    def match(self) -> str:
+        """The words as an FTS5 query: any of them."""
+        return " OR ".join(f'"{word}"' for word in self.words)
+
+
+def terms_of(query: str) -> Terms:
+    """The terms of a query of any length; none in one without letters or digits."""
+    words, pieces = list[str](), list[str]()
+    for word in _WORD.findall(query[:_LONGEST_QUERY].lower()):
+        runs = _UNSPACED.findall(word)
+        pieces += (pair for run in runs for pair in _pairs(run))
+        words += filter(None, _UNSPACED.split(word))
+    return Terms(_first(word[:_LONGEST_WORD] for word in words), _first(pieces))
+
+
+def _pairs(run: str) -> Iterator[str]:
+    yield from (run[at : at + 2] for at in range(max(len(run) - 1, 1)))
+
+
+def _first(found: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(found))[:_MOST]
+
+
+_TABLE = "memory_words"
+_TOKENS = "porter unicode61 remove_diacritics 2"
+_FORGET = f"DELETE FROM {_TABLE} WHERE rowid NOT IN (SELECT key FROM memories)"  # noqa: S608 - our own name
+_LEARN = f"""
+    INSERT INTO {_TABLE} (rowid, content)
+    SELECT key, content FROM memories WHERE key NOT IN (SELECT rowid FROM {_TABLE})
+"""  # noqa: S608 - our own name
+_FIND = f"""
+    SELECT key FROM {_TABLE} JOIN memories ON key = {_TABLE}.rowid
+    WHERE {_TABLE} MATCH ? ORDER BY bm25({_TABLE}), recency DESC LIMIT ?
+"""  # noqa: S608 - our own name
+
+
+class MemoryIndex:
+    """Finds notes by words. Its methods are parts of a transaction. `engine` is SQLite's module; tests name none."""
+
+    def __init__(self, engine: str = "fts5") -> None:
+        self._engine = engine
+
+    async def update(self, connection: aiosqlite.Connection) -> None:
+        """Follow what became of the notes in this transaction, and in those of processes without FTS5."""
+        try:
+            await connection.execute_fetchall(
+                f"CREATE VIRTUAL TABLE IF NOT EXISTS {_TABLE} USING {self._engine}(content, tokenize = '{_TOKENS}')"
+            )
+            await connection.execute_fetchall(_FORGET)
+            await connection.execute_fetchall(_LEARN)
+        except sqlite3.OperationalError as error:
+            if not _unknown(error):
+                raise
+
+    async def find(self, connection: aiosqlite.Connection, terms: Terms, limit: int) -> list[list[int]]:
+        """Rankings of keys, best first, each of at most `limit`; of two that fit alike the newer comes first."""
+        rankings = list[list[int]]()
+        pieces = terms.pieces
+        if terms.words:
+            try:
+                rows = await connection.execute_fetchall(_FIND, (terms.match, limit))
+                rankings.append([row[0] for row in rows])
+            except sqlite3.OperationalError as error:
+                if not _unknown(error):
+                    raise
+                pieces = (*terms.words, *pieces)
+        if pieces:
+            rankings.append(await _holding(connection, pieces, limit))
+        return rankings
+
+
+async def _holding(connection: aiosqlite.Connection, pieces: Sequence[str], limit: int) -> list[int]:
+    """The notes that hold most of the pieces. Looks at every one; case matters beyond ASCII."""
+    hits = " + ".join("(instr(lower(content), ?) > 0)" for _ in pieces)
+    statement = f"""
+        SELECT key FROM (SELECT key, recency, {hits} AS hits FROM memories)
+        WHERE hits > 0 ORDER BY hits DESC, recency DESC LIMIT ?
+    """  # noqa: S608 - only a count of marks
+    return [row[0] for row in await connection.execute_fetchall(statement, (*pieces, limit))]
+
+
+def _unknown(error: sqlite3.OperationalError) -> bool:
+    """Whether SQLite has no FTS5, or no note was ever kept by one that has."""
+    return str(error).startswith(("no such module", f"no such table: {_TABLE}"))
+
 
 _RANKED = 100  # places of each ranking that count
 _LONGEST_KEY = 18  # digits: more do not fit into a key

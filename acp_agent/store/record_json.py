@@ -14,7 +14,17 @@ from types import NoneType, UnionType
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, cast, get_args, get_origin
 
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.messages import OpaquePart, TextPart, ThoughtPart, ToolResultPart, ToolUsePart
+from acp_agent.core.events import (
+    PlanChanged,
+    TextDelta,
+    ThoughtDelta,
+    Told,
+    ToolFinished,
+    ToolStarted,
+    UsageChanged,
+    UserMessage,
+)
+from acp_agent.core.messages import Message, OpaquePart, TextPart, ThoughtPart, ToolResultPart, ToolUsePart
 from acp_agent.core.prompt import LinkPart, ResourcePart
 from acp_agent.core.types import ImagePart, Json
 
@@ -173,3 +183,57 @@ def _of(kind: type[V], data: object) -> V:
     if not isinstance(data, wanted) or (isinstance(data, bool) and kind is not bool):
         raise ValueError(f"expected {kind.__name__}, got {type(data).__name__}")
     return cast("V", data)
+
+
+def message_row(message: Message) -> tuple[str, bytes]:
+    """Its role and the JSON of its parts. Raises StoreUnavailable for what is no JSON."""
+    return message.role.value, dumped(written(message.parts))
+
+
+def message_of(role: object, body: object) -> Message:
+    """The message of a row. Raises ValueError for one that is damaged, or has parts this version does not know."""
+    return read(Message, {"role": role, "parts": loaded(body)})
+
+
+_EVENT_KINDS: Mapping[type[Told], str] = {
+    UserMessage: "user",
+    TextDelta: "text",
+    ThoughtDelta: "thought",
+    ToolStarted: "tool_started",
+    ToolFinished: "tool_finished",
+    PlanChanged: "plan",
+    UsageChanged: "usage",
+}
+"""They are in files: never to be changed."""
+_EVENT_TYPES = {name: kind for kind, name in _EVENT_KINDS.items()}
+
+
+def kind_of(event: type[Told]) -> str:
+    """What stands in a row for events of a type."""
+    return _EVENT_KINDS[event]
+
+
+def told_row(event: Told) -> tuple[str, bytes]:
+    """Its kind and its JSON. Raises StoreUnavailable for what is no JSON, such as one that is nested too deeply."""
+    return _EVENT_KINDS[type(event)], dumped(written(event))
+
+
+def told_of(kind: str, body: object) -> Told:
+    """The event of a row. Raises ValueError for one that is damaged, or of a kind this version does not know."""
+    if kind not in _EVENT_TYPES:
+        raise ValueError(f"unknown kind of event: {kind!r}")
+    return read(_EVENT_TYPES[kind], loaded(body))
+
+
+def to_column(text: str) -> str | bytes:
+    """The value for a column, and for what it is compared with."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def from_column(value: str | bytes) -> str:
+    """The text in a column."""
+    return value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value

@@ -29,7 +29,7 @@ _OVERFLOW: Migration = (
 
 _MEMORY: Migration = (
     # `recency` says which note was kept last, whatever the clock did; a key is never used again. What finds words is
-    # made at the first note (memory_index.py): not every SQLite can.
+    # made at the first note (memories.py): not every SQLite can.
     """
     CREATE TABLE memories (
         key INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -65,7 +65,7 @@ _MEMORY: Migration = (
 
 _SESSIONS: Migration = (
     # All times of conversations are milliseconds now. One without a `cwd` is no session: only its outputs or summaries
-    # are here. Texts that are not Unicode are blobs (text_json.py), as all JSON is.
+    # are here. Texts that are not Unicode are blobs (record_json.py), as all JSON is.
     "UPDATE conversations SET created_at = created_at * 1000",
     "ALTER TABLE conversations ADD COLUMN updated_at INTEGER NOT NULL DEFAULT 0",
     "ALTER TABLE conversations ADD COLUMN cwd TEXT",

@@ -7,7 +7,7 @@
     tally      core.sessions.Tally
     messages   the model's conversation: [{"role", "parts": [...]}, ...] (core.messages.Message), at most 10,000
     knowledge, tokens    of core.sessions.HistoryState
-    events     what was told: [{"at": milliseconds, "kind", "body": {...}}, ...], at most 10,000 (told_json.py)
+    events     what was told: [{"at": milliseconds, "kind", "body": {...}}, ...], at most 10,000 (record_json.py)
 
 Members that have their default may be left out, and members nobody knows are passed over. Pieces of a message that
 follow one another are one event. What is taken back has at most 500,000 values, 16 Mi characters, and 100 levels.
@@ -24,8 +24,7 @@ from acp_agent.core.events import TextDelta, ThoughtDelta
 from acp_agent.core.messages import Message
 from acp_agent.core.sessions import HistoryState, Saved, SessionRecord, Tally, ToldAt
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.store.record_json import read, written
-from acp_agent.store.told_json import told_of, told_row
+from acp_agent.store.record_json import read, told_of, told_row, written
 
 T = TypeVar("T")
 

@@ -12,8 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from acp_agent.store.private_file import lock, private_file
-from acp_agent.store.private_toml import Damaged, quoted, read_private, replace_private, set_aside
+from acp_agent.store.private_file import Damaged, lock, private_file, quoted, read_private, replace_private, set_aside
 
 _WORDS = {"trusted": True, "untrusted": False}
 

@@ -19,7 +19,7 @@ import psutil
 from acp_agent.cli.editor.client import EVERYTHING
 from acp_agent.cli.editor.connection import AgentGone
 from acp_agent.core.new_file import is_temporary
-from acp_agent.store.audit_verify import verify
+from acp_agent.store.audit_read import verify
 from tests.contract.wire_rules import assert_openai_request
 from tests.e2e.killed_story import BEFORE, MAY_BE, PLANS, StoryModel, told_by_model
 from tests.e2e.killed_view import Seen, drawn, loaded, lost

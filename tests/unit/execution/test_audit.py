@@ -29,8 +29,7 @@ from acp_agent.core.web import BlockReason, Egress, WebCaller
 from acp_agent.core.wrapper import WrapperExecutor
 from acp_agent.execution.audit import AuditExecutor, Auditor, Caller
 from acp_agent.store.audit import AuditLog
-from acp_agent.store.audit_record import ExecutionEnv
-from acp_agent.store.audit_values import without
+from acp_agent.store.audit_record import ExecutionEnv, without
 from tests.unit.gates.chain import Chain, ScriptedApprover, call, command
 from tests.unit.store.audit_files import Warnings, read, whole
 

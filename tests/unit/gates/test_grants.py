@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from acp_agent.gates.grants import Grant, GrantKind, GrantStore
-from acp_agent.store.private_toml import MAX_BYTES
+from acp_agent.store.private_file import MAX_BYTES
 from tests.unit.gates.chain import Warnings
 
 pytestmark = pytest.mark.anyio

@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import ToolError
-from acp_agent.net.addresses import why_forbidden
-from acp_agent.net.endpoint import judge_endpoint, locate
-from acp_agent.net.target import Blocked
+from acp_agent.net.hosts import Blocked, why_forbidden
+from acp_agent.net.urls import judge_endpoint, locate
 
 pytestmark = pytest.mark.anyio
 ADDRESS = st.ip_addresses(v=4) | st.ip_addresses(v=6)

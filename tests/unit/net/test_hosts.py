@@ -8,10 +8,8 @@ import pytest
 
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.web import BlockReason
-from acp_agent.net.addresses import read_address, why_forbidden
-from acp_agent.net.hosts import HostRules, canonical_host
-from acp_agent.net.target import Blocked, recordable
-from acp_agent.net.web_url import _agreed
+from acp_agent.net.hosts import Blocked, HostRules, canonical_host, read_address, recordable, why_forbidden
+from acp_agent.net.urls import _agreed
 
 PUBLIC = [
     *("8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9.9", "208.67.222.222", "93.184.216.34", "140.82.121.4"),

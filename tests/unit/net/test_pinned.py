@@ -9,9 +9,8 @@ import httpcore
 import pytest
 
 from acp_agent.core.errors import Refused
-from acp_agent.net.lookup import system_resolve
-from acp_agent.net.pinned import PinnedBackend, system_dial
-from acp_agent.net.target import Judged, Target
+from acp_agent.net.connection import PinnedBackend, system_dial
+from acp_agent.net.hosts import Judged, Target, system_resolve
 from acp_agent.net.web import GuardedWeb, WebLimits
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import ToolErrorCategory
-from acp_agent.net.statuses import REDIRECTS, category_of, status_error
+from acp_agent.net.connection import REDIRECTS, category_of, status_error
 
 
 @pytest.mark.parametrize("status", [429, 503])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.net.visit_url import visitable
+from acp_agent.net.hosts import visitable
 
 
 @pytest.mark.parametrize(

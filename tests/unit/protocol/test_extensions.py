@@ -23,7 +23,7 @@ from acp_agent.core.types import Access, CommandSubject, PathSubject, ToolKind, 
 from acp_agent.protocol.errors import RpcError, session_not_found
 from acp_agent.protocol.extension_host import Judged, ListedServer, SessionStatus
 from acp_agent.protocol.extensions import EXT_METHODS, Extensions
-from acp_agent.store.told_json import told_row
+from acp_agent.store.record_json import told_row
 from tests.unit.protocol.wires import connected
 
 pytestmark = [

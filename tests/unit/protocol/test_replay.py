@@ -38,7 +38,7 @@ from acp_agent.protocol.prompt_parts import content_block
 from acp_agent.protocol.replay import CHUNK_LIMIT, replayed
 from acp_agent.protocol.updates import Updates
 from acp_agent.protocol.updates_stateless import session_info
-from acp_agent.store.told_json import told_of, told_row
+from acp_agent.store.record_json import told_of, told_row
 from tests.fakes.fold import View
 from tests.wire import schema
 

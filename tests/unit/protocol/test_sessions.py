@@ -16,8 +16,7 @@ from acp_agent.core.memory import Compaction, Summary
 from acp_agent.core.sessions import Change
 from acp_agent.protocol.errors import RpcError
 from acp_agent.protocol.place import Place
-from acp_agent.store.overflow import OverflowStore
-from acp_agent.store.summaries import SummaryStore
+from acp_agent.store.conversations import OverflowStore, SummaryStore
 from tests.fakes.sessions import PATIENCE, Process, process
 from tests.unit.store.databases import others
 

@@ -10,9 +10,8 @@ import jsonschema
 
 from acp_agent.core.types import Json
 from acp_agent.store.audit import AuditLog
-from acp_agent.store.audit_record import Success, ToolRecord
-from acp_agent.store.audit_schema import audit_schema
-from acp_agent.store.audit_verify import Report, verify
+from acp_agent.store.audit_read import Report, verify
+from acp_agent.store.audit_record import Success, ToolRecord, audit_schema
 
 
 @cache

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import aiosqlite
 
+from acp_agent.store.conversations import OverflowStore
 from acp_agent.store.db import Database, Work
-from acp_agent.store.overflow import OverflowStore
 
 MIB = 1024 * 1024
 

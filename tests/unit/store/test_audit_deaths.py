@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.store.audit_verify import verify
+from acp_agent.store.audit_read import verify
 from tests.unit.store.audit_files import call, log_at, verified, whole
 
 

@@ -9,7 +9,7 @@ import pytest
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.types import ApprovedBy
 from acp_agent.core.web import BlockReason
-from acp_agent.store.audit_line import BEGINNING, seal
+from acp_agent.store.audit_chain import BEGINNING, seal
 from acp_agent.store.audit_record import (
     Blocked,
     ContinuesRecord,
@@ -19,9 +19,9 @@ from acp_agent.store.audit_record import (
     TimedOut,
     ToolRecord,
     TornRecord,
+    audit_schema,
     members,
 )
-from acp_agent.store.audit_schema import audit_schema
 from tests.unit.store.audit_files import call, validator
 
 COMMITTED = Path(__file__).parents[3] / "schemas" / "audit.schema.json"

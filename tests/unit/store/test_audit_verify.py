@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from acp_agent.store.audit_line import BEGINNING, MAX_LINE, Link, seal
-from acp_agent.store.audit_verify import verify
+from acp_agent.store.audit_chain import BEGINNING, MAX_LINE, Link, seal
+from acp_agent.store.audit_read import verify
 from tests.unit.store.audit_files import call, log_at, verified, whole
 
 COUNT = 6

@@ -23,8 +23,7 @@ import pytest
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.store import db_opening
 from acp_agent.store.db import Database
-from acp_agent.store.db_connection import Connection
-from acp_agent.store.network_file_system import network_file_system
+from acp_agent.store.db_opening import Connection, network_file_system
 from acp_agent.store.schema import MIGRATIONS, VERSION, migrate
 from tests.unit.store.databases import CONVERSATIONS, add, integrity, opened, others, query
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.store import disk_room
-from acp_agent.store.audit import AuditLog
-from acp_agent.store.disk_room import set_aside
+from acp_agent.store import audit as disk_room
+from acp_agent.store.audit import AuditLog, set_aside
 from tests.unit.store.audit_files import Warnings, call, read, whole
 
 

@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind, StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.memory import Memories
-from acp_agent.store.memories import MemoryStore
-from acp_agent.store.memory_index import MemoryIndex
-from acp_agent.store.memory_terms import terms_of
+from acp_agent.store.memories import MemoryIndex, MemoryStore, terms_of
 from tests.unit.store.databases import integrity, opened, others, query
 from tests.unit.store.memory_writer import indexed, notes
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.overflow import Overflow
-from acp_agent.store.overflow import OverflowStore
+from acp_agent.store.conversations import OverflowStore
 from tests.unit.store.databases import MIB, integrity, opened, others, overflows, query
 from tests.unit.store.overflow_writer import CONVERSATION, kept, text_of
 
@@ -361,12 +361,12 @@ def test_any_row_of_actions_keeps_what_a_dictionary_keeps(tmp_path_factory, acti
 
 
 def test_the_statements_use_the_indexes():
-    from acp_agent.store import overflow  # noqa: PLC0415 - its statements
+    from acp_agent.store import conversations  # noqa: PLC0415 - its statements
     from acp_agent.store.schema import migrate  # noqa: PLC0415
 
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         migrate(connection)
-        for statement, values in ((overflow._MAKE_ROOM, ("a", 1)), (overflow._PURGE, (1, 2, 3))):
+        for statement, values in ((conversations._DROP_OLDEST_OUTPUTS, ("a", 1)), (conversations._PURGE, (1, 2, 3))):
             plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
             assert any("USING COVERING INDEX" in step for step in plan), plan
             assert not any(step.startswith("SCAN tool_overflow") for step in plan), plan

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from acp_agent.store.private_toml import read_private, replace_private
+from acp_agent.store.private_file import read_private, replace_private
 
 
 def test_a_file_is_replaced_by_a_whole_one_that_nobody_else_reads(tmp_path):

@@ -12,9 +12,17 @@ from acp_agent.core.events import TextDelta, Told, ToolFinished, ToolStarted
 from acp_agent.core.messages import Message, Role, TextPart, ToolUsePart
 from acp_agent.core.sessions import Tally
 from acp_agent.core.types import ToolKind, ToolResult
-from acp_agent.store.message_json import message_of, message_row
-from acp_agent.store.record_json import dumped, loaded, read, readable, written
-from acp_agent.store.told_json import told_of, told_row
+from acp_agent.store.record_json import (
+    dumped,
+    loaded,
+    message_of,
+    message_row,
+    read,
+    readable,
+    told_of,
+    told_row,
+    written,
+)
 from tests.unit.store.records import EVENTS, MESSAGES, any_of
 
 

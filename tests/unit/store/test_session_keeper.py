@@ -21,12 +21,11 @@ from acp_agent.core.plan import PlanEntry
 from acp_agent.core.prompt import LinkPart, ResourcePart
 from acp_agent.core.sessions import Change, HistoryState, Keeper, SessionRecord, Tally
 from acp_agent.core.types import ToolResult
-from acp_agent.store import session_told
+from acp_agent.store import session_rows
 from acp_agent.store.conversations import hold
 from acp_agent.store.db import Database
 from acp_agent.store.schema import migrate
-from acp_agent.store.session_keeper import SessionKeeper
-from acp_agent.store.sessions import SessionStore
+from acp_agent.store.sessions import SessionKeeper, SessionStore
 from tests.unit.store.databases import opened, others, query
 from tests.unit.store.records import EVENTS
 
@@ -324,7 +323,7 @@ async def test_a_cancelled_write_wrote_nothing_or_came_back(path):
 def test_rows_of_one_session_are_found_by_the_key():
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         migrate(connection)
-        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {session_told._PAGE}", ("s", 1, 1))]
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {session_rows._PAGE}", ("s", 1, 1))]
     assert plan == ["SEARCH told USING PRIMARY KEY (conversation_id=? AND seq>?)"]
 
 

@@ -15,11 +15,10 @@ from acp_agent.core.messages import Message, Role, TextPart, Usage
 from acp_agent.core.sessions import Change, HistoryState, Saved, SessionRecord, Tally, ToldAt
 from acp_agent.core.types import JsonObject, ToolKind
 from acp_agent.store import sessions as statements
+from acp_agent.store.conversations import OverflowStore, SummaryStore
 from acp_agent.store.db import Database
-from acp_agent.store.overflow import OverflowStore
 from acp_agent.store.schema import MIGRATIONS, migrate
 from acp_agent.store.sessions import SessionStore
-from acp_agent.store.summaries import SummaryStore
 from tests.unit.store.databases import CONVERSATIONS, integrity, opened, others, query
 
 pytestmark = pytest.mark.anyio

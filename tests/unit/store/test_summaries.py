@@ -6,7 +6,7 @@ import pytest
 
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.memory import Compaction, Summaries, Summary
-from acp_agent.store.summaries import SummaryStore
+from acp_agent.store.conversations import SummaryStore
 from tests.unit.store.databases import add, opened, query
 
 pytestmark = pytest.mark.anyio
