@@ -6,7 +6,6 @@ Nothing here runs git. A repository may be hostile: a FIFO in place of a file, o
 import os
 import re
 import stat
-from collections.abc import Iterator
 from typing import TypeAlias
 
 from acp_agent.core.clock import now_ns
@@ -14,8 +13,9 @@ from acp_agent.gates.git_config_reader import NotReadable
 
 _SMALL = 64 * 1024
 _SETTLED = 20_000_000  # nanoseconds: another change within one tick of the file system's clock would not show
-_HEAD = re.compile(rb"(?:ref:\s*refs/|[0-9a-f]{40})")
+_HEAD = re.compile(rb"(?:ref:[ \t\r\n]{0,99}refs/|[0-9a-f]{40})")
 _MAX_ENTRIES = 10_000
+_MAX_LINKS = 40
 
 Stamp: TypeAlias = tuple[int, int, int, int, int, int]
 
@@ -71,41 +71,99 @@ class Looks:
             os.close(fd)
 
     def line(self, path: str) -> str:
-        """Return the text of a file of one line; empty when there is none, or nothing that can be read."""
-        try:
-            return (self.content(path) or b"").decode("utf-8", "surrogateescape").rstrip("\r\n")
-        except NotReadable:
-            return ""
+        """Return the text of a file of one line; empty when there is none.
 
-    def entries(self, folder: str) -> Iterator[os.DirEntry[str]]:
-        """Yield what a folder holds, up to 10,000 entries."""
-        self.status(folder)
+        Raises:
+            NotReadable: it cannot be read as git reads it.
+
+        """
+        data = self.content(path) or b""
+        if b"\0" in data:
+            raise NotReadable("holds a NUL byte")
+        return data.decode("utf-8", "surrogateescape").rstrip("\r\n")
+
+    def entries(self, folder: str, most: int = _MAX_ENTRIES) -> list[os.DirEntry[str]]:
+        """Return what a folder holds; nothing where there is no folder.
+
+        Raises:
+            NotReadable: it has more than `most` entries, or may not be listed.
+
+        """
+        if not self.is_folder(folder):
+            return []
+        found = list[os.DirEntry[str]]()
         try:
-            with os.scandir(folder) as found:
-                for count, entry in enumerate(found):
-                    if count >= _MAX_ENTRIES:
-                        return
-                    yield entry
-        except OSError:
-            return
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if len(found) >= most:
+                        raise NotReadable(f"has more than {most} entries")
+                    found.append(entry)
+        except OSError as error:
+            raise NotReadable("may not be listed") from error
+        return found
+
+    def resembles_git_folder(self, path: str) -> bool:
+        """Return whether git may take a folder for a repository's, even if `is_git_folder` cannot read that."""
+        if not os.path.lexists(os.path.join(path, "HEAD")):
+            return False
+        parts = all(self.status(os.path.join(path, name)) is not None for name in ("objects", "refs"))
+        return parts or self.status(os.path.join(path, "commondir")) is not None
 
     def is_git_folder(self, path: str) -> bool:
-        """Return whether git takes a folder for a repository's."""
+        """Return whether git certainly takes a folder for a repository's."""
         head = os.path.join(path, "HEAD")
         try:
             is_head = os.readlink(head).startswith("refs/")
         except OSError:
-            try:
-                is_head = _HEAD.match(self.content(head) or b"") is not None
-            except NotReadable:
-                return False
-        common = self.common(path) if is_head else path
-        return is_head and all(self.is_folder(os.path.join(common, name)) for name in ("objects", "refs"))
+            is_head = False
+        try:
+            is_head = is_head or _HEAD.match(self.content(head) or b"") is not None
+            common = self.common(path) if is_head else path
+        except NotReadable:
+            return False
+        folders = [self.status(os.path.join(common, name)) for name in ("objects", "refs")]
+        return is_head and all(each is not None and stat.S_ISDIR(each.st_mode) and _entered(each) for each in folders)
 
     def common(self, path: str) -> str:
-        """Return the git folder that a linked worktree's shares; the same one for any other."""
+        """Return the git folder that a linked worktree's shares; the same one for any other.
+
+        Raises:
+            NotReadable: the file that names it cannot be read, or leads each process elsewhere.
+
+        """
         given = self.line(os.path.join(path, "commondir"))
-        return os.path.realpath(os.path.join(path, given)) if given else path
+        return real_path(os.path.join(path, given)) if given else path
+
+
+def real_path(path: str) -> str:
+    """Return where a path leads, as `os.path.realpath` does.
+
+    Raises:
+        NotReadable: it leads through /proc, where git may come to another place than this process, or is no path.
+
+    """
+    rest, at, links = os.path.join(os.getcwd(), path).split("/")[::-1], "/", 0
+    while rest:
+        name = rest.pop()
+        if name in ("", "."):
+            continue
+        at = os.path.dirname(at) if name == ".." else os.path.join(at, name)
+        if at == "/proc" or links > _MAX_LINKS:
+            raise NotReadable("leads where nobody can tell")
+        try:
+            link = os.readlink(at) if name != ".." else ""
+        except OSError:
+            continue
+        except ValueError as error:
+            raise NotReadable("is no path") from error
+        if link:
+            links, at = links + 1, "/" if link.startswith("/") else os.path.dirname(at)
+            rest += link.split("/")[::-1]
+    return at
+
+
+def _entered(status: os.stat_result) -> bool:
+    return bool(status.st_mode & stat.S_IXUSR)
 
 
 def _status(path: str) -> os.stat_result | None:

@@ -22,7 +22,7 @@ def gitlinks(data: bytes, hash_size: int = 20) -> tuple[str, ...]:
     hash_size   bytes of an object's name: 20, or 32 where extensions.objectFormat is sha256
 
     Raises:
-        ValueError: it is no index, or of a version nobody knows.
+        ValueError: it is no index, or of a version nobody knows, or leaves out a path.
 
     """
     if _MODE not in data:
@@ -45,6 +45,8 @@ def gitlinks(data: bytes, hash_size: int = 20) -> tuple[str, ...]:
         name = name[:kept] + data[at:end]
         at = end + 1 if version == 4 else start + (end - start + 8) // 8 * 8
         if int.from_bytes(data[start + _MODE_AT : start + _MODE_AT + 4], "big") == _GITLINK:
+            if not name:  # its name stands in another file, which it replaces in part (a split index)
+                raise ValueError("it names no path")
             found.append(name.decode("utf-8", "surrogateescape"))
     return tuple(found)
 

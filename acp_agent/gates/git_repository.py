@@ -13,13 +13,14 @@ from fnmatch import translate
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple, TypeAlias, cast
+from urllib.parse import unquote
 
 from acp_agent.gates.git_config_reader import Setting
 
 _SHOWN = 160  # characters of a value
 _BOOLEAN = re.compile(r"true|yes|on|false|no|off|[0-9]+|", re.IGNORECASE)
-_SERVER = re.compile(r"(?:https?|ssh|git|git\+ssh|ssh\+git|file)://(?!-)[^\0]*", re.IGNORECASE)
-_ON_A_HOST = re.compile(r"(?!-)[\w.@\[\]-][\w.@:\[\]-]*:(?!:)[^\0]*")
+_SERVER = re.compile(r"(?:https?|ssh|git|git\+ssh|ssh\+git|file)://(?!-)[^\0]*")
+_WORD = re.compile(r"[\w.-]*")
 _USUAL_LFS = re.compile(r"git-lfs (?:clean -- %f|smudge (?:--skip )?-- %f|filter-process(?: --skip)?)")
 
 
@@ -68,7 +69,8 @@ def dangers(repository: Repository, subcommand: str) -> Iterator[GitDanger]:
         group = table.group(setting.key)
         if group is None or group.allows(setting.value):
             continue
-        if (repository.remote or partial or group.obeyed_by(subcommand)) and not _is_spared_alias(setting, subcommand):
+        spared = _is_spared_alias(setting, subcommand, repository.settings)
+        if (repository.remote or partial or group.obeyed_by(subcommand)) and not spared:
             yield _danger(name, setting, group)
     hooks = sorted(hook for hook in repository.hooks if _runs(table, hook, subcommand, remote=repository.remote))
     if hooks:
@@ -79,19 +81,36 @@ def dangers(repository: Repository, subcommand: str) -> Iterator[GitDanger]:
 
 
 def local_remotes(settings: Sequence[Setting]) -> tuple[str, ...]:
-    """Return the folders of this machine that the settings name as other repositories."""
-    urls = [each.value or "" for each in settings if _URL_KEY.fullmatch(each.key)]
-    return tuple(dict.fromkeys(path for url in urls if (path := local_path(url))))
+    """Return the words by which the settings name other repositories, which may be folders of this machine."""
+    named = [each for each in settings if _REMOTE_KEY.fullmatch(each.key)]
+    lists = [(each.value or "").split() if each.key.startswith("remotes.") else [each.value or ""] for each in named]
+    return tuple(dict.fromkeys(word for words in lists for word in words if word))
 
 
-def local_path(url: str) -> str:
-    """Return the folder a repository's address means on this machine; empty for a server's."""
-    if url[:7].casefold() == "file://":
-        return url[7:]
-    return "" if "::" in url or _SERVER.fullmatch(url) or _ON_A_HOST.fullmatch(url) else url
+def local_paths(address: str) -> tuple[str, ...]:
+    """Return the paths that the address of a repository may mean on this machine.
+
+    Git takes any address for a path first when it clones. It decodes %41 in the address of a file.
+    """
+    paths = [address]
+    if address[:7].casefold() == "file://":
+        rest = address[7:]
+        paths += [unquote(rest, errors="surrogateescape")] if rest.startswith("/") else [f"//{unquote(rest)}"]
+    return tuple(path for path in dict.fromkeys(paths) if path)
 
 
-_URL_KEY = re.compile(r"remote\..*\.(?:push)?url", re.DOTALL)
+def named_files(settings: Sequence[Setting]) -> Iterator[tuple[str, str]]:
+    """Yield the settings that name a file below the folder git runs in, with its path."""
+    for key, value in settings:
+        group = _table().group(key)
+        if value and group is not None and "inside" in group.unless and group.allows(value):
+            yield key, value
+
+
+_REMOTE_KEY = re.compile(
+    r"remote\..*\.(?:push)?url|branch\..*\.(?:push)?remote|remote\.pushdefault|remotes\..*|submodule\..*\.url",
+    re.DOTALL,
+)
 
 
 def _danger(name: str, setting: Setting, group: "_Group") -> GitDanger:
@@ -116,9 +135,16 @@ def _runs(table: "_SettingTable", hook: str, subcommand: str, *, remote: bool) -
     return subcommand not in entry.spares
 
 
-def _is_spared_alias(setting: Setting, subcommand: str) -> bool:
-    """Return whether a setting is an alias that this subcommand does not mean."""
-    return setting.key.startswith("alias.") and setting.key != f"alias.{subcommand.casefold()}"
+def _is_spared_alias(setting: Setting, subcommand: str, settings: Sequence[Setting]) -> bool:
+    """Return whether a setting is an alias that this subcommand does not come to.
+
+    Git runs programs of its own as subcommands, and an alias in place of one that is missing: merge-ours,
+    remote-https, credential-cache. An alias may lead to another one.
+    """
+    name = setting.key.removeprefix("alias.")
+    if name == setting.key or not subcommand or not name.isalnum():
+        return False
+    return all(each.key != f"alias.{subcommand.casefold()}" for each in settings)
 
 
 # ------------------------------------------------------------------------------------------- the table
@@ -142,6 +168,7 @@ class _Group:
             ("inside", bool(given) and not given.startswith(("/", "~", "%")) and ".." not in given.split("/")),
             ("address", _is_address(given)),
             ("no shell", not given.startswith("!")),
+            ("word", _WORD.fullmatch(given) is not None),
         )
         return given in self.unless or any(kind in self.unless and fits for kind, fits in kinds)
 
