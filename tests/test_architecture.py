@@ -249,7 +249,7 @@ OPENS = {
     "execution/users_notes.py": "the user's own AGENTS.md, beside his configuration",
     "gates/grants.py": "the permission file",
     "gates/trust.py": "what the session's folder really is; opens nothing",
-    "llm/script.py": "a script the user named as the model",
+    "llm/scripted.py": "a script the user named as the model",
     "log.py": "the log file",
     "protocol/paths.py": "the session's folders",
     "protocol/terminal_command.py": "our own temporary folder",

@@ -8,9 +8,9 @@ from acp_agent.config.provider_settings import LlmSettings, ProviderType
 from acp_agent.core.choices import Levels, ModelChoice, model_in_force
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.llm import abilities
-from acp_agent.llm.limits import Price
+from acp_agent.llm import model_info as abilities
 from acp_agent.llm.model_info import ModelInfo
+from acp_agent.llm.models import Price
 from acp_agent.llm.provider_config import ProviderConfig
 
 _MOST_SHOWN = 200

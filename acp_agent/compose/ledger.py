@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.messages import Usage
 from acp_agent.core.sessions import Tally
-from acp_agent.llm.limits import Price
-from acp_agent.llm.model_ref import ModelRef
+from acp_agent.llm.models import ModelRef, Price
 
 
 class Ledger:

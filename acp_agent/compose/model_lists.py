@@ -14,11 +14,9 @@ import anyio.to_thread
 from acp_agent.config.model_settings import ModelSettings
 from acp_agent.config.provider_settings import LlmSettings, ProviderSettings, ProviderType
 from acp_agent.core.errors import AgentError, ConfigError, ProviderError, ProviderErrorKind
-from acp_agent.llm.configured import ConfiguredProviders
-from acp_agent.llm.limits import ModelTable, load_table
 from acp_agent.llm.model_info import ModelInfo
-from acp_agent.llm.model_ref import ModelRef
-from acp_agent.llm.provider_config import ProviderConfig
+from acp_agent.llm.models import ModelRef, ModelTable, load_table
+from acp_agent.llm.provider_config import ConfiguredProviders, ProviderConfig
 from acp_agent.log import Log
 
 _PATIENCE = 5.0

@@ -15,10 +15,8 @@ from acp_agent.core.errors import AgentError, ConfigError, ProviderError, Provid
 from acp_agent.core.ports import Embedder, Provider
 from acp_agent.core.redaction import Redact
 from acp_agent.llm.catalog import Catalog, ModelRef, parse_model
-from acp_agent.llm.fallback import FallbackProvider
-from acp_agent.llm.metered import MeteredProvider
-from acp_agent.llm.presentable import PresentableProvider
-from acp_agent.llm.retry import RetryingProvider, RetryPolicy
+from acp_agent.llm.retry import FallbackProvider, RetryingProvider, RetryPolicy
+from acp_agent.llm.wrapper import MeteredProvider, PresentableProvider
 
 _IMPATIENT = RetryPolicy(longest_asked=10.0)
 """For a model behind which another one stands ready: nobody waits a minute for it."""

@@ -1,22 +1,298 @@
 """Anthropic's Messages API, streamed. Source: platform.claude.com, "Messages", "Streaming", "Errors"."""
 
 import re
-from collections.abc import AsyncGenerator
+import uuid
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol, assert_never
 
 from acp_agent.core.errors import ProviderError
-from acp_agent.core.messages import ModelEvent
+from acp_agent.core.messages import (
+    ImagePart,
+    Message,
+    ModelDone,
+    ModelEvent,
+    ModelStop,
+    ModelText,
+    ModelThought,
+    OpaquePart,
+    Part,
+    Role,
+    TextPart,
+    ThoughtPart,
+    ToolResultPart,
+    ToolUsePart,
+    Usage,
+)
 from acp_agent.core.ports import ModelRequest
-from acp_agent.llm.anthropic_reply import Reply
-from acp_agent.llm.anthropic_request import request_body
-from acp_agent.llm.endpoint import Endpoint
-from acp_agent.llm.exchange import event_object, event_stream, rest
+from acp_agent.core.types import Json, JsonObject, ToolSpec
+from acp_agent.llm.endpoint import ModelEndpoint, thoughts, without_thoughts
+from acp_agent.llm.exchange import ServerEvent, event_object, event_stream, posted, rest
 from acp_agent.llm.failure import broken_stream, stream_failure
-from acp_agent.llm.json_wire import as_object
-from acp_agent.llm.sse import ServerEvent
-from acp_agent.llm.thoughts import thoughts, without_thoughts
+from acp_agent.llm.json_wire import as_count, as_object, as_text, read_arguments
+from acp_agent.log import Log
 from acp_agent.net.client import HttpClient
+
+_log = Log(__name__)
+
+# Delta type -> the key that holds its piece.
+_PIECES: Final = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+    "input_json_delta": "partial_json",
+}
+_STOPS: Final = {
+    "end_turn": ModelStop.END,
+    "stop_sequence": ModelStop.END,
+    "pause_turn": ModelStop.END,
+    "tool_use": ModelStop.TOOL_USE,
+    "max_tokens": ModelStop.MAX_TOKENS,
+    "model_context_window_exceeded": ModelStop.MAX_TOKENS,
+    "refusal": ModelStop.REFUSAL,
+}
+_COUNTS: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+@dataclass(slots=True)
+class _Block:
+    """A content block under way: as it started, and the pieces that came since, by key."""
+
+    start: JsonObject
+    pieces: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    def joined(self, key: str) -> str:
+        return "".join(self.pieces.get(key, ()))
+
+    def whole(self) -> JsonObject:
+        """The block as the API would have sent it unstreamed. A tool's input is left to the reader."""
+        grown: JsonObject = {
+            key: as_text(self.start.get(key)) + self.joined(key) for key in self.pieces if key != "partial_json"
+        }
+        return {**self.start, **grown}
+
+
+class AnthropicReply:
+    """One assistant message in the making. `maker` is whose thoughts they are."""
+
+    def __init__(self, maker: str) -> None:
+        self._maker = maker
+        self._blocks: dict[int, _Block] = {}
+        self._counts = dict.fromkeys(_COUNTS, 0)
+        self._stop_reason = ""
+        self.complete = False
+
+    def feed(self, event: JsonObject) -> ModelText | ModelThought | None:
+        """Take one event; what the user should see of it at once, if anything."""
+        kind = as_text(event.get("type"))
+        match kind:
+            case "content_block_start":
+                return self._start(as_count(event.get("index")), as_object(event.get("content_block")))
+            case "content_block_delta":
+                return self._grow(as_count(event.get("index")), as_object(event.get("delta")))
+            case "message_start":
+                self._count(as_object(as_object(event.get("message")).get("usage")))
+            case "message_delta":
+                self._stop_reason = as_text(as_object(event.get("delta")).get("stop_reason")) or self._stop_reason
+                self._count(as_object(event.get("usage")))
+            case "message_stop":
+                self.complete = True
+            case "content_block_stop" | "ping":
+                pass
+            case _:
+                _log.debug("event of unknown type skipped", model=self._maker, type=kind[:50])
+        return None
+
+    def done(self) -> ModelDone:
+        """The whole message. Call it once, after `complete`."""
+        seen: dict[str, list[ToolUsePart]] = {}
+        parts: list[Part] = []
+        for index in sorted(self._blocks):
+            part = self._part(self._blocks[index], seen)
+            if part is not None:
+                parts.append(part)
+        message = Message(Role.ASSISTANT, tuple(parts))
+        return ModelDone(message, self._stop(message), self._usage())
+
+    def _start(self, index: int, start: JsonObject) -> ModelText | ModelThought | None:
+        self._blocks[index] = _Block(start)
+        return _shown(as_text(start.get("type")), as_text(start.get("text")) or as_text(start.get("thinking")))
+
+    def _grow(self, index: int, delta: JsonObject) -> ModelText | ModelThought | None:
+        block = self._blocks.get(index)
+        key = _PIECES.get(as_text(delta.get("type")))
+        if block is None or key is None:
+            return None
+        piece = as_text(delta.get(key))
+        block.pieces.setdefault(key, []).append(piece)
+        return _shown(key, piece)
+
+    def _part(self, block: _Block, seen: dict[str, list[ToolUsePart]]) -> Part | None:
+        whole = block.whole()
+        match whole.get("type"):
+            case "text":
+                text = as_text(whole.get("text"))
+                return TextPart(text) if text else None
+            case "thinking" | "redacted_thinking":
+                return ThoughtPart(as_text(whole.get("thinking")), self._maker, whole)
+            case "tool_use":
+                return _tool_use(block, seen)
+            case _:
+                if "partial_json" in block.pieces:
+                    whole["input"] = read_arguments(block.joined("partial_json")) or {}
+                return OpaquePart(self._maker, whole)
+
+    def _count(self, usage: JsonObject) -> None:
+        """Counts are cumulative, and some servers send 0 for what they already told: the largest is right."""
+        for name in _COUNTS:
+            self._counts[name] = max(self._counts[name], as_count(usage.get(name)))
+
+    def _usage(self) -> Usage:
+        counts = self._counts
+        return Usage(
+            input=counts["input_tokens"],
+            output=counts["output_tokens"],
+            cache_read=counts["cache_read_input_tokens"],
+            cache_write=counts["cache_creation_input_tokens"],
+        )
+
+    def _stop(self, message: Message) -> ModelStop:
+        stop = _STOPS.get(self._stop_reason)
+        if stop is None or (stop is ModelStop.TOOL_USE and not message.tool_uses):
+            return ModelStop.TOOL_USE if message.tool_uses else ModelStop.END
+        return stop
+
+
+def _shown(key: str, text: str) -> ModelText | ModelThought | None:
+    if text and key == "text":
+        return ModelText(text)
+    if text and key == "thinking":
+        return ModelThought(text)
+    return None
+
+
+def _tool_use(block: _Block, seen: dict[str, list[ToolUsePart]]) -> ToolUsePart | None:
+    """The call; its id is made unique within the message, for a result must find its call.
+
+    None for one equal to an earlier one, the id included: it is one call, sent twice.
+
+    seen   the calls of the message so far as they were sent, by their ids
+    """
+    raw = block.joined("partial_json")
+    arguments = as_object(block.start.get("input")) if not raw.strip() else read_arguments(raw)
+    call_id, name = as_text(block.start.get("id")), as_text(block.start.get("name"))
+    use = ToolUsePart(call_id, name, arguments, "" if arguments is not None else raw)
+    sent = seen.setdefault(call_id, [])
+    if call_id and use in sent:
+        return None
+    sent.append(use)
+    return use if call_id and len(sent) == 1 else replace(use, id=f"toolu_{uuid.uuid4().hex[:24]}")
+
+
+_CACHE: Final[JsonObject] = {"type": "ephemeral"}
+_CACHEABLE: Final = frozenset({"text", "image", "tool_use", "tool_result"})
+_NOT_AN_ID: Final = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def request_body(endpoint: ModelEndpoint, request: ModelRequest, default_max_tokens: int) -> JsonObject:
+    """The body of POST /v1/messages, streaming. Cache marks: system, last tool, last block (3 of 4 allowed)."""
+    body: JsonObject = {
+        "model": endpoint.model,
+        "max_tokens": request.max_tokens or endpoint.max_tokens or default_max_tokens,
+        "stream": True,
+    }
+    if endpoint.thinking:
+        # Without `display` newer models send empty thoughts and stay silent between tool calls.
+        body["thinking"] = {"type": "adaptive", "display": "summarized"}
+    if request.system.strip():
+        body["system"] = [{"type": "text", "text": request.system, "cache_control": _CACHE}]
+    if request.tools:
+        body["tools"] = _tools(request.tools)
+    messages = _messages(endpoint.maker, endpoint.shown(request.messages))
+    _mark_last_block(messages)
+    body["messages"] = messages
+    return {**body, **endpoint.extra_body}
+
+
+def _tools(specs: Sequence[ToolSpec]) -> list[Json]:
+    tools: list[JsonObject] = [
+        {"name": spec.name, "description": spec.description, "input_schema": spec.parameters} for spec in specs
+    ]
+    tools[-1]["cache_control"] = _CACHE
+    return [*tools]
+
+
+def _messages(maker: str, history: Iterable[Message]) -> list[Json]:
+    """Messages with at least one block; neighbours of one role become one, as the API would make them."""
+    merged: list[tuple[Role, list[JsonObject]]] = []
+    for message in history:
+        blocks = [block for part in _ordered(message) if (block := _block(maker, part)) is not None]
+        if not blocks:
+            continue
+        if merged and merged[-1][0] is message.role:
+            merged[-1][1].extend(blocks)
+        else:
+            merged.append((message.role, blocks))
+    return [{"role": role.value, "content": [*blocks]} for role, blocks in merged]
+
+
+def _ordered(message: Message) -> Sequence[Part]:
+    """Tool results come before anything else the user says (L1.6)."""
+    return sorted(message.parts, key=lambda part: not isinstance(part, ToolResultPart))
+
+
+def _block(maker: str, part: Part) -> JsonObject | None:
+    """One content block, or None for what this model must not see: blank text and others' reasoning (A16.6)."""
+    match part:
+        case TextPart(text):
+            return {"type": "text", "text": text} if text.strip() else None
+        case ImagePart():
+            return _image(part)
+        case ThoughtPart():
+            return part.opaque if part.provider == maker else None
+        case OpaquePart():
+            return part.payload if part.provider == maker else None
+        case ToolUsePart():
+            return {"type": "tool_use", "id": _id(part.id), "name": part.name, "input": part.arguments or {}}
+        case ToolResultPart():
+            return _tool_result(part)
+        case _:
+            assert_never(part)
+
+
+def _tool_result(part: ToolResultPart) -> JsonObject:
+    block: JsonObject = {"type": "tool_result", "tool_use_id": _id(part.id)}
+    if part.is_error:  # must say something, and may say it in words only
+        return {**block, "content": part.text if part.text.strip() else "(no output)", "is_error": True}
+    if part.images:
+        words: list[Json] = [{"type": "text", "text": part.text}] if part.text.strip() else []
+        return {**block, "content": [*words, *map(_image, part.images)]}
+    return {**block, "content": part.text} if part.text.strip() else block
+
+
+def _image(part: ImagePart) -> JsonObject:
+    return {"type": "image", "source": {"type": "base64", "media_type": part.mime_type, "data": part.data}}
+
+
+def _id(model_id: str) -> str:
+    """The id as this API takes it; a session may hold ids that another provider's model made."""
+    return _NOT_AN_ID.sub("_", model_id)
+
+
+def _mark_last_block(messages: list[Json]) -> None:
+    """Put the moving cache mark on the last block that may carry one."""
+    for message in reversed(messages):
+        assert isinstance(message, dict)
+        content = message["content"]
+        assert isinstance(content, list)
+        for position in range(len(content) - 1, -1, -1):
+            block = content[position]
+            if isinstance(block, dict) and block.get("type") in _CACHEABLE:
+                # A copy: the block may be the history's own.
+                content[position] = {**block, "cache_control": _CACHE}
+                return
+
 
 API_VERSION: Final = "2023-06-01"
 DEFAULT_MAX_TOKENS: Final = 8192  # the API wants a number
@@ -27,7 +303,7 @@ _PATIENCE: Final = 0.25  # seconds for the connection to end after message_stop
 class AnthropicProvider:
     """A model behind /v1/messages."""
 
-    def __init__(self, endpoint: Endpoint, http: HttpClient) -> None:
+    def __init__(self, endpoint: ModelEndpoint, http: HttpClient) -> None:
         self._endpoint = endpoint
         self._http = http
         self._refused: frozenset[str] = frozenset()  # thoughts that would be refused each time
@@ -50,7 +326,7 @@ class AnthropicProvider:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """As the port says. A stream that ends before `message_stop` is a ProviderError (PROTOCOL)."""
         endpoint = self._endpoint
-        reply = Reply(endpoint.maker)
+        reply = AnthropicReply(endpoint.maker)
         async with self._opened(request) as events:
             async for event in events:
                 message = event_object(endpoint, event)
@@ -88,3 +364,38 @@ class AnthropicProvider:
     def _asked(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncGenerator[ServerEvent]]:
         body = request_body(self._endpoint, request, DEFAULT_MAX_TOKENS)
         return event_stream(self._http, self._endpoint, "/v1/messages", self._headers, body)
+
+
+_COUNTED: Final = frozenset({"messages", "model", "output_config", "system", "thinking", "tool_choice", "tools"})
+"""The fields of a request this API takes; it refuses the others."""
+_COUNT_PATIENCE: Final = 15.0
+_LIMIT: Final = 64 * 1024
+
+
+class TokenCounter(Protocol):
+    """Something that knows how long a request is."""
+
+    async def count(self, request: ModelRequest) -> int | None:
+        """Tokens of all that is sent; None where that cannot be learnt now: a count is never worth an error."""
+        ...
+
+
+class AnthropicCounter:
+    """A TokenCounter behind /v1/messages/count_tokens, which is free and computes nothing."""
+
+    def __init__(self, endpoint: ModelEndpoint, http: HttpClient) -> None:
+        self._endpoint = endpoint
+        self._http = http
+
+    async def count(self, request: ModelRequest) -> int | None:
+        """As TokenCounter says. The very body a call would have, so that what is counted is what is sent."""
+        endpoint = self._endpoint
+        whole = request_body(endpoint, request, DEFAULT_MAX_TOKENS)
+        body = {name: value for name, value in whole.items() if name in _COUNTED}
+        headers = {"anthropic-version": API_VERSION} | ({"x-api-key": endpoint.api_key} if endpoint.api_key else {})
+        path = "/v1/messages/count_tokens"
+        try:
+            answer = await posted(self._http, endpoint, path, headers, body, patience=_COUNT_PATIENCE, limit=_LIMIT)
+        except ProviderError:
+            return None
+        return as_count(answer.get("input_tokens")) or None

@@ -4,26 +4,89 @@ An adapter, and with it httpx, is imported when the first model of its type is b
 """
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, assert_never
 
+import anyio.to_thread
+
 from acp_agent.config.model_settings import ModelOptions, ModelSettings
 from acp_agent.config.provider_settings import LlmSettings, ProviderType
-from acp_agent.core.errors import ConfigError
-from acp_agent.core.ports import Embedder, Provider
-from acp_agent.llm import abilities
-from acp_agent.llm.configured import ConfiguredProviders
-from acp_agent.llm.deferred import DeferredEmbedder, DeferredProvider
-from acp_agent.llm.limits import ModelLimits, ModelTable, Price, load_table
+from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
+from acp_agent.core.messages import ModelEvent
+from acp_agent.core.ports import Embedder, ModelRequest, Provider
+from acp_agent.llm import model_info as abilities
 from acp_agent.llm.model_info import ModelInfo
-from acp_agent.llm.model_ref import ModelRef, parse_model
-from acp_agent.llm.provider_config import ProviderConfig, StoredKeys, endpoint_of
-from acp_agent.llm.without_tools import WithoutTools
+from acp_agent.llm.models import ModelLimits, ModelRef, ModelTable, Price, load_table, parse_model
+from acp_agent.llm.provider_config import ConfiguredProviders, ProviderConfig, StoredKeys, endpoint_of
+from acp_agent.llm.wrapper import WithoutTools, closing
+
+
+class DeferredProvider:
+    """A Provider that stands for one to be built.
+
+    window   tokens that fit, as far as that is known before
+    build    makes it, in a thread. May raise ConfigError
+    """
+
+    def __init__(self, ref: ModelRef, window: int, build: Callable[[ModelRef], Provider]) -> None:
+        self._ref = ref
+        self._window = window
+        self._build = build
+        self._built: Provider | None = None
+
+    @property
+    def name(self) -> str:
+        return self._ref.provider
+
+    @property
+    def model(self) -> str:
+        return self._ref.model
+
+    @property
+    def context_window(self) -> int:
+        return self._built.context_window if self._built else self._window
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        """As the port says. What the user has to mend is a ProviderError here, too (NOT_CONFIGURED)."""
+        if self._built is None:
+            try:
+                self._built = await anyio.to_thread.run_sync(self._build, self._ref, abandon_on_cancel=True)
+            except ConfigError as error:
+                raise ProviderError(str(error), kind=ProviderErrorKind.NOT_CONFIGURED) from error
+        async with closing(self._built.stream(request)) as events:
+            async for event in events:
+                yield event
+
+
+class DeferredEmbedder:
+    """An Embedder that stands for one to be built.
+
+    model    `PROVIDER:MODEL`
+    build    makes it, in a thread
+    """
+
+    def __init__(self, model: str, build: Callable[[], Embedder]) -> None:
+        self._model = model
+        self._build = build
+        self._one_at_a_time = anyio.Lock()
+        self._built: Embedder | None = None
+
+    @property
+    def model(self) -> str:
+        return self._model
+
+    async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
+        """As the port says."""
+        async with self._one_at_a_time:  # it remembers how long its vectors are
+            if self._built is None:
+                self._built = await anyio.to_thread.run_sync(self._build, abandon_on_cancel=True)
+        return await self._built.embed(texts)
+
 
 if TYPE_CHECKING:
-    from acp_agent.llm.count_tokens import TokenCounter
+    from acp_agent.llm.anthropic import TokenCounter
     from acp_agent.net.client import HttpClient
 
 _UNSAID: Final = ModelLimits(context_window=1, max_output=1)  # of embedding models nobody asks for any
@@ -150,7 +213,7 @@ class Catalog:
         config = self.find(ref)
         if config.type is not ProviderType.ANTHROPIC:
             return None
-        make: Callable[..., TokenCounter] = importlib.import_module("acp_agent.llm.count_tokens").AnthropicCounter
+        make: Callable[..., TokenCounter] = importlib.import_module("acp_agent.llm.anthropic").AnthropicCounter
         limits, efforts = self._table.limits(config.type, ref.model), self._table.efforts_of(ref.model)
         return make(endpoint_of(config, ref.model, limits, efforts), self._client(config))
 
@@ -162,7 +225,7 @@ class Catalog:
     def _built(self, config: ProviderConfig, ref: ModelRef, limits: ModelLimits) -> Provider:
         match config.type:
             case ProviderType.SCRIPTED:
-                script = importlib.import_module("acp_agent.llm.script").load_script(config.script or ref.model)
+                script = importlib.import_module("acp_agent.llm.scripted").load_script(config.script or ref.model)
                 window = config.context_window or limits.context_window
                 return _adapter("scripted", "ScriptedProvider")(config.name, ref.model, script, window)
             case ProviderType.ANTHROPIC:

@@ -11,9 +11,9 @@ from typing import Final, TypeAlias
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm.endpoint import ModelEndpoint
+from acp_agent.llm.exchange import bearer, posted
 from acp_agent.llm.json_wire import as_list, as_object
-from acp_agent.llm.whole_answer import bearer, posted
 from acp_agent.net.client import HttpClient
 
 BATCH: Final = 64
@@ -34,14 +34,14 @@ class EmbeddingApi:
     """How a wire format asks for vectors, and where its answer has them, in the order of the texts."""
 
     path: str
-    fields: Callable[[Endpoint], JsonObject]
+    fields: Callable[[ModelEndpoint], JsonObject]
     vectors: Callable[[JsonObject], list[Json]]
 
 
 class HttpEmbedder:
     """An Embedder behind one of these APIs. Holds the length of the first vector it was given; others are refused."""
 
-    def __init__(self, api: EmbeddingApi, endpoint: Endpoint, http: HttpClient) -> None:
+    def __init__(self, api: EmbeddingApi, endpoint: ModelEndpoint, http: HttpClient) -> None:
         self._api = api
         self._endpoint = endpoint
         self._http = http
@@ -95,17 +95,17 @@ class HttpEmbedder:
         return ProviderError(message, kind=ProviderErrorKind.PROTOCOL, status=200)
 
 
-def ollama_embedder(endpoint: Endpoint, http: HttpClient) -> HttpEmbedder:
+def ollama_embedder(endpoint: ModelEndpoint, http: HttpClient) -> HttpEmbedder:
     """Behind /api/embed. Too long a text is cut by the server, which knows its tokens."""
     return HttpEmbedder(EmbeddingApi("/api/embed", _ollama_fields, _ollama_vectors), endpoint, http)
 
 
-def openai_embedder(endpoint: Endpoint, http: HttpClient) -> HttpEmbedder:
+def openai_embedder(endpoint: ModelEndpoint, http: HttpClient) -> HttpEmbedder:
     """Behind /embeddings."""
     return HttpEmbedder(EmbeddingApi("/embeddings", _openai_fields, _openai_vectors), endpoint, http)
 
 
-def _ollama_fields(endpoint: Endpoint) -> JsonObject:
+def _ollama_fields(endpoint: ModelEndpoint) -> JsonObject:
     stay = endpoint.extra_body.get("keep_alive")
     return {"truncate": True} if stay is None else {"truncate": True, "keep_alive": stay}
 
@@ -114,7 +114,7 @@ def _ollama_vectors(answer: JsonObject) -> list[Json]:
     return as_list(answer.get("embeddings"))
 
 
-def _openai_fields(_: Endpoint) -> JsonObject:
+def _openai_fields(_: ModelEndpoint) -> JsonObject:
     return {"encoding_format": "float"}
 
 

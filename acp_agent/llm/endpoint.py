@@ -1,10 +1,13 @@
 """Where a model answers: what an adapter needs to know about one configured model, and what the model may be shown."""
 
+import hashlib
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 
-from acp_agent.core.messages import Message, Part, TextPart, ToolResultPart
+from acp_agent.core.messages import Message, OpaquePart, Part, TextPart, ThoughtPart, ToolResultPart
+from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import ImagePart, Json, JsonObject
 
 _MOST_IMAGES = 20
@@ -16,7 +19,7 @@ _SNAPSHOT = re.compile(r"-\d{4}-?\d\d-?\d\d$")
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ModelEndpoint:
     """One model behind one address, every default already filled in by the catalog.
 
     provider        the configured name, for messages
@@ -112,3 +115,29 @@ def _without(part: Part, count: int, why: str) -> Part:
     if isinstance(part, ToolResultPart):
         return replace(part, text="\n".join((part.text, *notes)).lstrip("\n"), images=part.images[count:])
     return TextPart(notes[0])
+
+
+def thoughts(request: ModelRequest, *, opaque: bool) -> frozenset[str]:
+    """Digests of the thoughts in a request; with `opaque` of all else that only its maker understands, too."""
+    parts = (part for message in request.messages for part in message.parts)
+    return frozenset(
+        _digest(part) for part in parts if isinstance(part, ThoughtPart) or (opaque and isinstance(part, OpaquePart))
+    )
+
+
+def without_thoughts(request: ModelRequest, unwanted: Container[str]) -> ModelRequest:
+    """The same request without what is unwanted of that."""
+    messages = (
+        replace(message, parts=tuple(part for part in message.parts if not _unwanted(part, unwanted)))
+        for message in request.messages
+    )
+    return replace(request, messages=tuple(messages))
+
+
+def _unwanted(part: Part, unwanted: Container[str]) -> bool:
+    return isinstance(part, ThoughtPart | OpaquePart) and _digest(part) in unwanted
+
+
+def _digest(part: ThoughtPart | OpaquePart) -> str:
+    kept = json.dumps(part.opaque if isinstance(part, ThoughtPart) else part.payload)
+    return hashlib.sha256(kept.encode("utf-8", "replace")).hexdigest()

@@ -1,19 +1,102 @@
 """One streamed request: POST, judge the answer's head, hand over its events. What every SSE adapter shares."""
 
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import anyio
 
 from acp_agent import __version__
-from acp_agent.core.errors import ProviderError
+from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.types import JsonObject
-from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm.endpoint import ModelEndpoint
 from acp_agent.llm.failure import broken_stream, http_failure, wrong_content
 from acp_agent.llm.json_wire import read_object, write
-from acp_agent.llm.sse import EventTooLarge, ServerEvent, server_events
-from acp_agent.net.client import HttpClient, Post
+from acp_agent.net.client import Answer, Get, HttpClient, Post
+
+EVENT_LIMIT: Final = 32 * 1024 * 1024
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """One event: its name ("message" unless the server named it) and its data lines, joined by LF."""
+
+    name: str
+    data: str
+
+
+class EventTooLarge(ValueError):
+    """One event is larger than `EVENT_LIMIT` bytes: the stream is not a model's answer."""
+
+
+class EventSplitter:
+    """Bytes in, events out. The same bytes give the same events under every chunking."""
+
+    def __init__(self) -> None:
+        self._pending: list[bytes] = []  # the unfinished line, in pieces
+        self._size = 0  # bytes held for the event under way
+        self._after_cr = False  # a LF right now belongs to the CR that ended the last chunk
+        self._first = True
+        self._name = ""
+        self._data: list[str] = []
+
+    def feed(self, chunk: bytes) -> Iterable[ServerEvent]:
+        """The events this chunk completes. Raises EventTooLarge."""
+        if self._after_cr and chunk:
+            self._after_cr = False
+            chunk = chunk.removeprefix(b"\n")
+        if chunk.endswith(b"\r"):
+            self._after_cr = True
+        *ends, rest = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        for end in ends:
+            self._grow(len(end))
+            line = b"".join((*self._pending, end)) if self._pending else end
+            self._pending.clear()
+            event = self._line(line)
+            if event is not None:
+                yield event
+        if rest:
+            self._pending.append(rest)
+            self._grow(len(rest))
+
+    def _line(self, line: bytes) -> ServerEvent | None:
+        if self._first:
+            self._first = False
+            line = line.removeprefix(_BOM)
+        if not line:
+            return self._dispatch()
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"data":
+            self._data.append(value.decode("utf-8", "replace"))
+        elif field == b"event":
+            self._name = value.decode("utf-8", "replace")
+        return None  # comments, id, retry and unknown fields mean nothing here
+
+    def _dispatch(self) -> ServerEvent | None:
+        name, data = self._name or "message", self._data
+        self._name, self._data, self._size = "", [], 0
+        return ServerEvent(name, "\n".join(data)) if data else None
+
+    def _grow(self, size: int) -> None:
+        self._size += size
+        if self._size > EVENT_LIMIT:
+            message = f"an event of more than {EVENT_LIMIT} bytes"
+            raise EventTooLarge(message)
+
+
+async def server_events(chunks: AsyncIterable[bytes]) -> AsyncGenerator[ServerEvent]:
+    """The events of a byte stream. An event the end of the stream cut off is dropped, as the standard says.
+
+    Raises EventTooLarge, and whatever `chunks` raises.
+    """
+    splitter = EventSplitter()
+    async for chunk in chunks:
+        for event in splitter.feed(chunk):
+            yield event
+
 
 ANSWER_LIMIT: Final = 64 * 1024 * 1024
 """Bytes of one answer: the longest a model gives (128,000 tokens, each in an event of its own) is half of it."""
@@ -23,7 +106,7 @@ _NOT_EVENTS: Final = ("text/html", "application/xhtml", "application/json", "app
 
 @asynccontextmanager
 async def event_stream(
-    http: HttpClient, endpoint: Endpoint, path: str, headers: Mapping[str, str], body: JsonObject
+    http: HttpClient, endpoint: ModelEndpoint, path: str, headers: Mapping[str, str], body: JsonObject
 ) -> AsyncGenerator[AsyncGenerator[ServerEvent]]:
     """POST `body` to `base_url` + `path` and hold its event stream open; leaving closes it.
 
@@ -58,7 +141,7 @@ async def event_stream(
             raise broken_stream(endpoint, f"sent {error}") from error
 
 
-async def bounded(endpoint: Endpoint, chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
+async def bounded(endpoint: ModelEndpoint, chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
     """The same bytes, up to `ANSWER_LIMIT`. Raises ProviderError (PROTOCOL) beyond, and what `chunks` raises."""
     received = 0
     async for chunk in chunks:
@@ -68,7 +151,7 @@ async def bounded(endpoint: Endpoint, chunks: AsyncIterable[bytes]) -> AsyncGene
         yield chunk
 
 
-def event_object(endpoint: Endpoint, event: ServerEvent) -> JsonObject:
+def event_object(endpoint: ModelEndpoint, event: ServerEvent) -> JsonObject:
     """The JSON object of an event. Raises ProviderError (PROTOCOL) for anything else."""
     try:
         return read_object(event.data)
@@ -90,3 +173,58 @@ async def rest(events: AsyncGenerator[ServerEvent], patience: float) -> list[Ser
         except (ProviderError, EventTooLarge):
             pass
     return collected
+
+
+async def got(
+    http: HttpClient, endpoint: ModelEndpoint, path: str, headers: Mapping[str, str], *, patience: float, limit: int
+) -> JsonObject:
+    """GET `base_url` + `path`. `patience` is in seconds, for all of it, and `limit` in bytes.
+
+    Raises ProviderError: for every status but 200, for an answer that is too late, too long or no JSON object.
+    """
+    get = Get(endpoint.provider, endpoint.base_url + path, _headers(headers), patience)
+    return await _object(http.get(get), endpoint, patience, limit)
+
+
+async def posted(
+    http: HttpClient,
+    endpoint: ModelEndpoint,
+    path: str,
+    headers: Mapping[str, str],
+    body: JsonObject,
+    *,
+    patience: float,
+    limit: int,
+) -> JsonObject:
+    """POST a JSON object to `base_url` + `path`. Otherwise as `got`."""
+    typed = {**_headers(headers), "content-type": "application/json"}
+    post = Post(endpoint.provider, endpoint.base_url + path, typed, write(body), patience)
+    return await _object(http.post(post), endpoint, patience, limit)
+
+
+def bearer(endpoint: ModelEndpoint) -> Mapping[str, str]:
+    """The key as OpenAI's API and Ollama take it; nothing where there is none."""
+    return {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+
+
+def _headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    return {"accept": "application/json", "user-agent": f"acp-agent/{__version__}", **headers}
+
+
+async def _object(
+    opening: AbstractAsyncContextManager[Answer], endpoint: ModelEndpoint, patience: float, limit: int
+) -> JsonObject:
+    try:
+        with anyio.fail_after(patience):
+            async with opening as answer:
+                if answer.status != 200:
+                    raise http_failure(endpoint, answer.status, answer.headers, await answer.excerpt())
+                body = await answer.body(limit)
+    except TimeoutError as error:
+        message = f"{endpoint.provider} did not answer within {patience:g} s"
+        raise ProviderError(message, kind=ProviderErrorKind.TIMEOUT) from error
+    try:
+        return read_object(body.decode("utf-8", "replace"))
+    except ValueError as error:
+        message = f"{endpoint.provider} sent an answer that cannot be read ({error}): check base_url"
+        raise ProviderError(message, kind=ProviderErrorKind.PROTOCOL, status=200) from error

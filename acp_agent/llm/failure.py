@@ -11,7 +11,7 @@ from typing import Final
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm.endpoint import ModelEndpoint
 from acp_agent.llm.json_wire import as_object, as_text, read_object
 
 DETAIL_LIMIT: Final = 300
@@ -48,7 +48,7 @@ _STATUS_OF_TYPE: Final = {
 }
 
 
-def http_failure(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+def http_failure(endpoint: ModelEndpoint, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
     """A status other than 200. `headers` have lower-case names; `body` may be cut."""
     if 300 <= status < 400:
         where = _cleaned(headers.get("location", "").partition("?")[0], endpoint) or "another address"
@@ -58,14 +58,14 @@ def http_failure(endpoint: Endpoint, status: int, headers: Mapping[str, str], bo
     return _failure(endpoint, status, _cleaned(detail, endpoint), kind_of_error, _retry_after(headers))
 
 
-def stream_failure(endpoint: Endpoint, error: JsonObject) -> ProviderError:
+def stream_failure(endpoint: ModelEndpoint, error: JsonObject) -> ProviderError:
     """An `error` object that came inside a 200 stream."""
     names = (as_text(error.get("type")), as_text(error.get("code")))
     detail = as_text(error.get("message")) or next(filter(None, names), "no reason given")
     return _failure(endpoint, _status_in(error) or 500, _cleaned(detail, endpoint), " ".join(names), None)
 
 
-def wrong_content(endpoint: Endpoint, content_type: str, body: bytes) -> ProviderError:
+def wrong_content(endpoint: ModelEndpoint, content_type: str, body: bytes) -> ProviderError:
     """A 200 that is not an event stream: a web page, JSON from a server that does not stream, or an error as JSON.
 
     An error counts as one where it says which: some servers also answer a wrong address with a 200 and an `error`.
@@ -80,12 +80,14 @@ def wrong_content(endpoint: Endpoint, content_type: str, body: bytes) -> Provide
     return ProviderError(message, kind=ProviderErrorKind.PROTOCOL, status=200)
 
 
-def broken_stream(endpoint: Endpoint, what: str) -> ProviderError:
+def broken_stream(endpoint: ModelEndpoint, what: str) -> ProviderError:
     """A stream that is not what the API promises."""
     return ProviderError(f"{endpoint.provider} {what}", kind=ProviderErrorKind.PROTOCOL, status=200)
 
 
-def _failure(endpoint: Endpoint, status: int, detail: str, error_type: str, retry_after: float | None) -> ProviderError:
+def _failure(
+    endpoint: ModelEndpoint, status: int, detail: str, error_type: str, retry_after: float | None
+) -> ProviderError:
     provider, model = endpoint.provider, endpoint.model
     told = f"{status}: {detail}" if detail else str(status)
     evidence = f"{error_type} {detail}"
@@ -155,7 +157,7 @@ def _detail(body: bytes) -> tuple[str, str]:
     return " ".join(filter(None, names)), detail
 
 
-def _cleaned(text: str, endpoint: Endpoint) -> str:
+def _cleaned(text: str, endpoint: ModelEndpoint) -> str:
     """One printable line without the key, cut to `DETAIL_LIMIT` characters."""
     if endpoint.api_key:
         text = text.replace(endpoint.api_key, "[key]")

@@ -14,13 +14,13 @@ from acp_agent.config.model_settings import Effort
 from acp_agent.config.provider_settings import ProviderType
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm.endpoint import ModelEndpoint
+from acp_agent.llm.exchange import bearer, got, posted
 from acp_agent.llm.json_wire import as_count, as_list, as_object, as_text
-from acp_agent.llm.limits import ModelLimits, Price
 from acp_agent.llm.model_info import ModelInfo
-from acp_agent.llm.ollama_card import read_card
+from acp_agent.llm.models import ModelLimits, Price
+from acp_agent.llm.ollama import read_card
 from acp_agent.llm.provider_config import ProviderConfig, endpoint_of
-from acp_agent.llm.whole_answer import bearer, got, posted
 from acp_agent.net.client import HttpClient
 from acp_agent.output.markdown_images import defused
 from acp_agent.output.sanitize import sanitize
@@ -89,7 +89,7 @@ async def describe_ollama_model(config: ProviderConfig, http: HttpClient, info: 
     )
 
 
-async def _anthropic(endpoint: Endpoint, http: HttpClient) -> list[ModelInfo]:
+async def _anthropic(endpoint: ModelEndpoint, http: HttpClient) -> list[ModelInfo]:
     headers = {"anthropic-version": "2023-06-01"} | ({"x-api-key": endpoint.api_key} if endpoint.api_key else {})
     found: list[ModelInfo] = []
     path = "/v1/models?limit=1000"
@@ -125,7 +125,7 @@ def _supported(entry: JsonObject, *path: str) -> bool | None:
     return said if isinstance(said, bool) else None
 
 
-async def _openai(endpoint: Endpoint, http: HttpClient) -> list[ModelInfo]:
+async def _openai(endpoint: ModelEndpoint, http: HttpClient) -> list[ModelInfo]:
     page = await got(http, endpoint, "/models", bearer(endpoint), patience=_PATIENCE, limit=_LIMIT)
     return [
         ModelInfo(
@@ -174,7 +174,7 @@ def _million(value: Json) -> float | None:
     return round(price, 6) if math.isfinite(price) and price >= 0 else None
 
 
-async def _ollama(endpoint: Endpoint, http: HttpClient) -> list[ModelInfo]:
+async def _ollama(endpoint: ModelEndpoint, http: HttpClient) -> list[ModelInfo]:
     page = await got(http, endpoint, "/api/tags", bearer(endpoint), patience=_PATIENCE, limit=_LIMIT)
     return [
         ModelInfo(

@@ -4,23 +4,415 @@ Native rather than through its OpenAI-compatible endpoint, which takes no window
 server's default, 4096 tokens on most machines, and what does not fit is cut off in silence.
 """
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
-from dataclasses import replace
-from typing import Final
+import hashlib
+import json
+import re
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Final, assert_never
 
+import anyio
+
+from acp_agent import __version__
 from acp_agent.core.errors import ProviderError
-from acp_agent.core.messages import Message, ModelDone, ModelEvent, ModelStop, Role
+from acp_agent.core.messages import (
+    ImagePart,
+    Message,
+    ModelDone,
+    ModelEvent,
+    ModelStop,
+    ModelText,
+    ModelThought,
+    OpaquePart,
+    Part,
+    Role,
+    TextPart,
+    ThoughtPart,
+    ToolResultPart,
+    ToolUsePart,
+    Usage,
+)
 from acp_agent.core.ports import ModelRequest
-from acp_agent.core.types import JsonObject
-from acp_agent.llm.endpoint import Endpoint
-from acp_agent.llm.failure import broken_stream, stream_failure
-from acp_agent.llm.json_wire import read_object, write
-from acp_agent.llm.ollama_card import ModelCard, read_card
-from acp_agent.llm.ollama_reply import Reply
-from acp_agent.llm.ollama_request import request_body
-from acp_agent.llm.ollama_stream import drained, json_lines, posted
-from acp_agent.net.client import HttpClient
+from acp_agent.core.types import Json, JsonObject, ToolSpec
+from acp_agent.llm.endpoint import ModelEndpoint
+from acp_agent.llm.exchange import bounded
+from acp_agent.llm.failure import broken_stream, http_failure, stream_failure, wrong_content
+from acp_agent.llm.json_wire import as_count, as_list, as_object, as_text, read_arguments, read_object, write
+from acp_agent.net.client import Answer, HttpClient, Post
+
+_NUM_CTX: Final = re.compile(r"^num_ctx\s+\"?(\d{1,9})\"?\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """One model.
+
+    context_length  tokens it was trained for; None where the server does not say
+    num_ctx         tokens its Modelfile has it loaded with; None where that is left to the request
+    remote          runs on ollama.com, always with its whole window
+    thinking        takes `think`
+    images, tools   takes pictures, makes calls; None where the server does not say
+    """
+
+    context_length: int | None = None
+    num_ctx: int | None = None
+    remote: bool = False
+    thinking: bool = False
+    images: bool | None = None
+    tools: bool | None = None
+
+    def window(self, usual: int) -> int:
+        """Tokens the model is loaded with, where a model nobody has set up gets the `usual` number, or all it can."""
+        longest = self.context_length
+        if self.remote:
+            return longest or usual
+        wanted = self.num_ctx or usual
+        return min(wanted, longest or wanted)
+
+
+def read_card(document: JsonObject) -> ModelCard:
+    """The answer of /api/show. What is out of shape counts as not said."""
+    info = as_object(document.get("model_info"))
+    lengths = {name: as_count(value) for name, value in info.items() if name.endswith(".context_length")}
+    own = f"{as_text(info.get('general.architecture'))}.context_length"
+    num_ctx = _NUM_CTX.search(as_text(document.get("parameters")))
+    capabilities = as_list(document.get("capabilities"))
+    return ModelCard(
+        context_length=lengths.get(own) or max(lengths.values(), default=0) or None,
+        num_ctx=(int(num_ctx[1]) or None) if num_ctx else None,
+        remote=bool(as_text(document.get("remote_host"))),
+        thinking="thinking" in capabilities,
+        images="vision" in capabilities if capabilities else None,
+        tools="tools" in capabilities if capabilities else None,
+    )
+
+
+_NOTHING_SAID: Final = frozenset({"load", "unload"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A tool call; the server sends each in one piece. `arguments` is an object, or on some servers JSON text."""
+
+    id: str
+    name: str
+    arguments: Json
+
+
+class OllamaReply:
+    """One assistant message in the making.
+
+    maker   whose thoughts they are
+    seed    the request's bytes; the id of a call that came without one follows from them and the call's place alone:
+            the same answer gives the same ids however it was cut, and no other answer gives them
+    taken   ids of calls already in the conversation
+    """
+
+    def __init__(self, maker: str, seed: bytes, taken: Iterable[str] = ()) -> None:
+        self._maker = maker
+        self._seed = seed
+        self._taken = set(taken)
+        self._text: list[str] = []
+        self._thought: list[str] = []
+        self._calls: list[_Call] = []
+        self._stop_reason = ""
+        self._usage = Usage()
+        self.complete = False
+
+    @property
+    def only_loaded(self) -> bool:
+        """The server took the request for one to load or unload the model: it generated nothing."""
+        silent = not (self._text or self._thought or self._calls)
+        return self.complete and silent and self._stop_reason in _NOTHING_SAID
+
+    def feed(self, line: JsonObject) -> list[ModelText | ModelThought]:
+        """Take one line; what the user should see of it at once."""
+        message = as_object(line.get("message"))
+        shown: list[ModelText | ModelThought] = []
+        thought, text = as_text(message.get("thinking")), as_text(message.get("content"))
+        if thought:
+            self._thought.append(thought)
+            shown.append(ModelThought(thought))
+        if text:
+            self._text.append(text)
+            shown.append(ModelText(text))
+        for item in as_list(message.get("tool_calls")):
+            function = as_object(as_object(item).get("function"))
+            call_id, name = as_text(as_object(item).get("id")), as_text(function.get("name"))
+            if function:
+                self._calls.append(_Call(call_id, name, function.get("arguments")))
+        if line.get("done") is True:
+            self.complete = True
+            self._stop_reason = as_text(line.get("done_reason"))
+            self._usage = Usage(as_count(line.get("prompt_eval_count")), as_count(line.get("eval_count")))
+        return shown
+
+    def done(self) -> ModelDone:
+        """The whole message. Call it once, after `complete`."""
+        parts: list[Part] = []
+        if self._thought:
+            parts.append(ThoughtPart("".join(self._thought), self._maker))
+        if self._text:
+            parts.append(TextPart("".join(self._text)))
+        digest = hashlib.sha256(self._seed).hexdigest()[:24] if self._calls else ""
+        sent: list[_Call] = []
+        for place, call in enumerate(self._calls):
+            if not call.id or call not in sent:  # else equal, the id included: one call, sent twice
+                sent.append(call)
+                parts.append(self._tool_use(call, f"call_{digest}_{place}"))
+        return ModelDone(Message(Role.ASSISTANT, tuple(parts)), self._stop(), self._usage)
+
+    def _stop(self) -> ModelStop:
+        if self._stop_reason == "length":
+            return ModelStop.MAX_TOKENS
+        return ModelStop.TOOL_USE if self._calls else ModelStop.END
+
+    def _tool_use(self, call: _Call, spare_id: str) -> ToolUsePart:
+        """The call; a missing or repeated id is replaced, for a result must find its call."""
+        call_id = call.id if call.id and call.id not in self._taken else spare_id
+        self._taken.add(call_id)
+        raw = call.arguments
+        if isinstance(raw, dict):
+            return ToolUsePart(call_id, call.name, raw)
+        text = raw if isinstance(raw, str) else "" if raw is None else json.dumps(raw, ensure_ascii=False)
+        arguments = read_arguments(text)
+        return ToolUsePart(call_id, call.name, arguments, "" if arguments is not None else text)
+
+
+# What stands beside the conversation; any other field a user adds, such as temperature, is one of the `options`.
+_FIELDS: Final = frozenset(
+    {"format", "keep_alive", "logprobs", "messages", "model", "options", "shift", "stream", "think", "tools"}
+    | {"top_logprobs", "truncate"}
+)
+
+
+def request_body(
+    endpoint: ModelEndpoint, request: ModelRequest, *, num_ctx: int | None, think: bool | str
+) -> JsonObject:
+    """The body of POST /api/chat, streaming.
+
+    num_ctx   the window to load the model with; None leaves it to the server
+    think     ask for the thoughts apart from the text, or how hard to think; only for a model that has them, others
+              are refused
+
+    A conversation that does not fit is refused, not shortened: by itself the server would drop the oldest messages,
+    or shift them out while it answers, and say nothing.
+    """
+    body: JsonObject = {
+        "model": endpoint.model,
+        "messages": _messages(endpoint, request),
+        "stream": True,
+        "truncate": False,
+        "shift": False,
+    }
+    if request.tools:
+        body["tools"] = [_tool(spec) for spec in request.tools]
+    if think:
+        body["think"] = think
+    options: JsonObject = {}
+    if num_ctx:
+        options["num_ctx"] = num_ctx
+    max_tokens = request.max_tokens or endpoint.max_tokens
+    if max_tokens:
+        options["num_predict"] = max_tokens
+    extra = endpoint.extra_body
+    body |= {name: value for name, value in extra.items() if name in _FIELDS}
+    options |= {name: value for name, value in extra.items() if name not in _FIELDS}
+    options |= as_object(extra.get("options"))
+    if options:
+        body["options"] = options
+    return body
+
+
+def _tool(spec: ToolSpec) -> JsonObject:
+    return {
+        "type": "function",
+        "function": {"name": spec.name, "description": spec.description, "parameters": spec.parameters},
+    }
+
+
+def _messages(endpoint: ModelEndpoint, request: ModelRequest) -> list[Json]:
+    out: list[Json] = []
+    if request.system.strip():
+        out.append({"role": "system", "content": request.system})
+    tools = {use.id: use.name for message in request.messages for use in message.tool_uses}
+    maker = endpoint.maker
+    for message in endpoint.shown(request.messages):
+        match message.role:
+            case Role.USER:
+                out.extend(_user(message, tools))
+            case Role.ASSISTANT:
+                out.extend(_assistant(maker, message))
+            case _:
+                assert_never(message.role)
+    return out
+
+
+def _user(message: Message, tools: Mapping[str, str]) -> Sequence[JsonObject]:
+    """Tool results, one message each and first (L1.6), then their pictures, then what the user said.
+
+    Not every template renders the pictures of a tool message, so they stand in the user's, in the order of a line
+    each that says whose it is.
+    """
+    out: list[JsonObject] = []
+    texts: list[str] = []
+    images: list[Json] = []
+    for part in message.parts:
+        match part:
+            case ToolResultPart():
+                name = tools.get(part.id, "")
+                named: JsonObject = {"tool_name": name} if name else {}
+                out.append({"role": "tool", **named, "tool_call_id": part.id, "content": part.text})
+                for image in part.images:
+                    images.append(image.data)
+                    texts.append(f"[image {len(images)}: from tool call {name or part.id}]")
+            case TextPart(text):
+                texts.append(text)
+            case ImagePart():
+                images.append(part.data)
+            case ThoughtPart() | ToolUsePart() | OpaquePart():
+                pass  # nothing this API knows in a user's message
+            case _:
+                assert_never(part)
+    content = "\n\n".join(filter(None, texts))
+    if images:
+        out.append({"role": "user", "content": content, "images": images})
+    elif content:
+        out.append({"role": "user", "content": content})
+    return out
+
+
+def _assistant(maker: str, message: Message) -> Sequence[JsonObject]:
+    """The answer, its calls, and the thoughts, to the model that made them only (A16.6)."""
+    out: JsonObject = {"role": "assistant", "content": message.text}
+    thoughts = [part.text for part in message.parts if isinstance(part, ThoughtPart) and part.provider == maker]
+    if any(thoughts):
+        out["thinking"] = "".join(thoughts)
+    calls: list[Json] = [
+        {
+            "id": use.id,
+            "type": "function",
+            "function": {"index": index, "name": use.name, "arguments": use.arguments or {}},
+        }
+        for index, use in enumerate(message.tool_uses)
+    ]
+    if calls:
+        out["tool_calls"] = calls
+    return [out] if calls or message.text else []
+
+
+_BOM: Final = b"\xef\xbb\xbf"
+_ENDED: Final = "ended its answer before it was whole"
+_NOT_LINES: Final = ("text/html", "application/xhtml", "application/problem", "image/")
+_OF_AN_ANSWER: Final = ("message", "done", "error")
+
+
+@asynccontextmanager
+async def posted(
+    http: HttpClient, endpoint: ModelEndpoint, path: str, body: bytes, patience: float
+) -> AsyncGenerator[Answer]:
+    """POST `body` to `base_url` + `path` and hold the answer open; leaving closes it. `patience` is in seconds.
+
+    Raises ProviderError for every status but 200.
+    """
+    headers = {
+        "content-type": "application/json",
+        "accept": "application/x-ndjson, application/json",
+        "user-agent": f"acp-agent/{__version__}",
+    }
+    if endpoint.api_key:
+        headers["authorization"] = f"Bearer {endpoint.api_key}"
+    post = Post(endpoint.provider, endpoint.base_url + path, headers, body, patience)
+    async with http.post(post) as answer:
+        if answer.status != 200:
+            raise _refusal(endpoint, answer, await answer.excerpt())
+        yield answer
+
+
+async def json_lines(endpoint: ModelEndpoint, answer: Answer) -> AsyncGenerator[JsonObject]:
+    """The objects of an answer, unjudged. Raises ProviderError (PROTOCOL) for what is no such stream, or is cut."""
+    content_type = answer.headers.get("content-type", "").lower()
+    if content_type.startswith(_NOT_LINES):
+        raise wrong_content(endpoint, content_type, await answer.excerpt())
+    doubtful = content_type.startswith("application/json")  # proxies say it of NDJSON, and of anything else
+    async with (
+        aclosing(answer.chunks()) as chunks,
+        aclosing(bounded(endpoint, chunks)) as pieces,
+        aclosing(split_lines(endpoint, pieces)) as lines,
+    ):
+        async for line in lines:
+            item = _object(endpoint, line)
+            if doubtful and not any(key in item for key in _OF_AN_ANSWER):
+                raise wrong_content(endpoint, content_type, line)
+            doubtful = False
+            yield item
+
+
+async def split_lines(endpoint: ModelEndpoint, chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
+    """The lines of a byte stream that are not blank. The same bytes give the same lines under every chunking.
+
+    The last line may lack its end, as it does from servers that do not stream; cut within, it is a ProviderError.
+    """
+    pending: list[bytes] = []
+    first = True
+    async for chunk in chunks:
+        *ends, rest = chunk.replace(b"\r", b"\n").split(b"\n")
+        for end in ends:
+            line = b"".join((*pending, end)) if pending else end
+            pending.clear()
+            if first:
+                line, first = line.removeprefix(_BOM), False
+            if line.strip():
+                yield line
+        if rest:
+            pending.append(rest)
+    last = b"".join(pending)
+    if first:
+        last = last.removeprefix(_BOM)
+    if last.strip():
+        if not _whole(last):
+            raise broken_stream(endpoint, _ENDED)
+        yield last
+
+
+async def drained(lines: AsyncGenerator[JsonObject], patience: float) -> None:
+    """Read to the end, for at most `patience` seconds, so that the connection can serve the next request.
+
+    The answer is whole: nothing that goes wrong here matters any more.
+    """
+    with anyio.move_on_after(patience), suppress(ProviderError):
+        async for _ in lines:
+            pass
+
+
+def _object(endpoint: ModelEndpoint, line: bytes) -> JsonObject:
+    try:
+        return read_object(line.decode("utf-8", "replace"))
+    except ValueError as error:
+        raise broken_stream(endpoint, f"sent a line that cannot be read ({error})") from error
+
+
+def _whole(line: bytes) -> bool:
+    try:
+        read_object(line.decode("utf-8", "replace"))
+    except ValueError:
+        return False
+    return True
+
+
+def _refusal(endpoint: ModelEndpoint, answer: Answer, body: bytes) -> ProviderError:
+    """A status other than 200, with what helps on Ollama."""
+    error = http_failure(endpoint, answer.status, answer.headers, body)
+    hint = ""
+    if answer.status == 404 and b"not found" in body and endpoint.model.encode() in body:
+        hint = f" (`ollama pull {endpoint.model}` fetches a model)"
+    elif answer.status == 404:
+        hint = ' (a server that is not Ollama is a provider of type "openai")'
+    elif answer.status == 401 and b"signin_url" in body:
+        hint = " (for a cloud model: `ollama signin` on that machine)"
+    return ProviderError(f"{error}{hint}", kind=error.kind, status=error.status, retry_after=error.retry_after)
+
 
 _PATIENCE: Final = 0.25  # seconds for the connection to end after the last line
 _CARD_PATIENCE: Final = 10.0  # seconds for /api/show, which computes nothing
@@ -36,7 +428,7 @@ class OllamaProvider:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: ModelEndpoint,
         http: HttpClient,
         *,
         window: int | None = None,
@@ -81,7 +473,7 @@ class OllamaProvider:
                 await self._ask_for_card()
         endpoint = self._endpoint
         body = write(self._body(request))
-        reply = Reply(endpoint.maker, body, (use.id for message in request.messages for use in message.tool_uses))
+        reply = OllamaReply(endpoint.maker, body, (use.id for message in request.messages for use in message.tool_uses))
         async with (
             posted(self._http, endpoint, "/api/chat", body, endpoint.timeout) as answer,
             aclosing(json_lines(endpoint, answer)) as lines,

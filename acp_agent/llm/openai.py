@@ -1,20 +1,352 @@
 """Chat Completions, streamed: OpenAI's API, and every server that speaks it (Ollama, llama.cpp, vLLM, ...)."""
 
-from collections.abc import AsyncGenerator
+import json
+import re
+import uuid
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Final
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final, assert_never
 
 from acp_agent.core.errors import ProviderError
-from acp_agent.core.messages import ModelEvent
+from acp_agent.core.messages import (
+    ImagePart,
+    Message,
+    ModelDone,
+    ModelEvent,
+    ModelStop,
+    ModelText,
+    ModelThought,
+    OpaquePart,
+    Part,
+    Role,
+    TextPart,
+    ThoughtPart,
+    ToolResultPart,
+    ToolUsePart,
+    Usage,
+)
 from acp_agent.core.ports import ModelRequest
-from acp_agent.core.types import JsonObject
-from acp_agent.llm.endpoint import Endpoint
-from acp_agent.llm.exchange import event_object, event_stream, rest
+from acp_agent.core.types import Json, JsonObject, ToolSpec
+from acp_agent.llm.endpoint import ModelEndpoint
+from acp_agent.llm.exchange import ServerEvent, event_object, event_stream, rest
 from acp_agent.llm.failure import broken_stream, stream_failure
-from acp_agent.llm.openai_reply import Reply
-from acp_agent.llm.openai_request import Quirk, quirk_in, request_body
-from acp_agent.llm.sse import ServerEvent
+from acp_agent.llm.json_wire import as_count, as_list, as_object, as_text, read_arguments
 from acp_agent.net.client import HttpClient
+
+_STOPS: Final = {
+    "stop": ModelStop.END,
+    "end_turn": ModelStop.END,
+    "eos": ModelStop.END,
+    "stop_sequence": ModelStop.END,
+    "tool_calls": ModelStop.TOOL_USE,
+    "tool_use": ModelStop.TOOL_USE,
+    "function_call": ModelStop.TOOL_USE,
+    "length": ModelStop.MAX_TOKENS,
+    "max_tokens": ModelStop.MAX_TOKENS,
+    "content_filter": ModelStop.REFUSAL,
+    "refusal": ModelStop.REFUSAL,
+}
+REASONING_KEYS: Final = ("reasoning_content", "reasoning")
+"""What servers call the reasoning in a delta: DeepSeek, Kimi, Qwen and llama.cpp; vLLM, OpenRouter and Ollama."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """A tool call under way. `arguments` is JSON text in pieces."""
+
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list[str])
+
+
+class OpenAIReply:
+    """One assistant message in the making.
+
+    maker           whose thoughts they are
+    finish_reason   empty until the server says why it stopped
+    """
+
+    def __init__(self, maker: str) -> None:
+        self._maker = maker
+        self._text: list[str] = []
+        self._thought: list[str] = []
+        self._reasoning_key = ""
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+        self.finish_reason = ""
+        self._refused = False
+        self._usage = Usage()
+
+    def feed(self, chunk: JsonObject) -> list[ModelText | ModelThought]:
+        """Take one chunk; what the user should see of it at once."""
+        usage = as_object(chunk.get("usage"))
+        if usage:
+            self._usage = _usage(usage)
+        shown: list[ModelText | ModelThought] = []
+        for item in as_list(chunk.get("choices")):
+            choice = as_object(item)
+            if as_count(choice.get("index")) == 0:
+                shown += self._delta(as_object(choice.get("delta")))
+                self.finish_reason = as_text(choice.get("finish_reason")) or self.finish_reason
+        return shown
+
+    def done(self) -> ModelDone:
+        """The whole message."""
+        parts: list[Part] = []
+        if self._thought:
+            thought = "".join(self._thought)
+            parts.append(ThoughtPart(thought, self._maker, {self._reasoning_key: thought}))
+        if self._text:
+            parts.append(TextPart("".join(self._text)))
+        parts.extend(_tool_uses(self._calls))
+        return ModelDone(Message(Role.ASSISTANT, tuple(parts)), self._stop(), self._usage)
+
+    def _delta(self, delta: JsonObject) -> list[ModelText | ModelThought]:
+        shown: list[ModelText | ModelThought] = []
+        for key in REASONING_KEYS:
+            thought = as_text(delta.get(key))
+            if thought:
+                self._reasoning_key = self._reasoning_key or key
+                shown.append(ModelThought(thought))
+                break  # servers that send both say the same twice
+        refusal = as_text(delta.get("refusal"))
+        self._refused = self._refused or bool(refusal)
+        shown += [ModelText(text) for text in (_text(delta.get("content")), refusal) if text]
+        for event in shown:
+            (self._text if isinstance(event, ModelText) else self._thought).append(event.text)
+        for item in as_list(delta.get("tool_calls")):
+            self._grow(as_object(item))
+        return shown
+
+    def _grow(self, item: JsonObject) -> None:
+        function = as_object(item.get("function"))
+        name = as_text(function.get("name"))
+        call = self._call(item.get("index"), as_text(item.get("id")), name)
+        if name and name != call.name and not call.arguments:
+            call.name += name
+        arguments = function.get("arguments")
+        if isinstance(arguments, dict):
+            call.arguments = [json.dumps(arguments)]
+        elif isinstance(arguments, str) and arguments:
+            call.arguments.append(arguments)
+
+    def _call(self, index: Json, call_id: str, name: str) -> _Call:
+        """The call a piece belongs to: by index; without one, by id; without either, the last one."""
+        known: _Call | None
+        if isinstance(index, int):
+            known = self._by_index.get(index)
+        elif call_id:
+            known = next((call for call in self._calls if call.id == call_id), None)
+        else:
+            known = self._calls[-1] if self._calls and not name else None
+        if known is not None and not _starts_another(known, call_id, name):
+            known.id = known.id or call_id
+            return known
+        call = _Call(id=call_id)
+        self._calls.append(call)
+        if isinstance(index, int):
+            self._by_index[index] = call
+        return call
+
+    def _stop(self) -> ModelStop:
+        stop = ModelStop.REFUSAL if self._refused else _STOPS.get(self.finish_reason, ModelStop.END)
+        if stop in (ModelStop.END, ModelStop.TOOL_USE):
+            return ModelStop.TOOL_USE if self._calls else ModelStop.END
+        return stop
+
+
+def _starts_another(known: _Call, call_id: str, name: str) -> bool:
+    """Whether a piece for a known call is really the next call: some servers number every call 0."""
+    if not (name and known.name):
+        return False
+    other_id = bool(call_id and known.id and call_id != known.id)
+    return other_id or bool(known.arguments and read_arguments("".join(known.arguments)) is not None)
+
+
+def _text(content: Json) -> str:
+    """Content is a string, or a list of parts on servers that think in parts."""
+    if isinstance(content, list):
+        return "".join(as_text(as_object(part).get("text")) for part in content)
+    return as_text(content)
+
+
+def _usage(usage: JsonObject) -> Usage:
+    """`prompt_tokens` counts cached tokens in; `Usage.input` does not."""
+    prompt = as_count(usage.get("prompt_tokens"))
+    cached = as_count(as_object(usage.get("prompt_tokens_details")).get("cached_tokens"))
+    cached = min(prompt, cached or as_count(usage.get("prompt_cache_hit_tokens")))
+    return Usage(input=prompt - cached, output=as_count(usage.get("completion_tokens")), cache_read=cached)
+
+
+def _tool_uses(calls: Iterable[_Call]) -> Iterable[ToolUsePart]:
+    seen: dict[str, list[ToolUsePart]] = {}
+    uses = (tool_use(call.id, call.name, "".join(call.arguments), seen) for call in calls)
+    return [use for use in uses if use is not None]
+
+
+def tool_use(call_id: str, name: str, raw: str, seen: dict[str, list[ToolUsePart]]) -> ToolUsePart | None:
+    """A call; a missing or repeated id is replaced, for a result must find its call. What OpenAI's two APIs share.
+
+    None for one equal to an earlier one, the id included: it is one call, sent twice.
+
+    seen   the calls of the answer so far as they were sent, by their ids
+    """
+    arguments = read_arguments(raw)
+    use = ToolUsePart(call_id, name, arguments, "" if arguments is not None else raw)
+    sent = seen.setdefault(call_id, [])
+    if call_id and use in sent:
+        return None
+    sent.append(use)
+    return use if call_id and len(sent) == 1 else replace(use, id=f"call_{uuid.uuid4().hex[:24]}")
+
+
+class OpenAIQuirk(StrEnum):
+    """What a server refuses of our usual request; learnt from its own refusal."""
+
+    NO_STREAM_OPTIONS = "no_stream_options"  # older compatible servers
+    MAX_COMPLETION_TOKENS = "max_completion_tokens"  # OpenAI's reasoning models have renamed `max_tokens`
+    NO_REASONING = "no_reasoning"  # gpt-5.4 and later: tools on this API only without reasoning
+    NO_IMAGES = "no_images"  # models for text, each server in its own words
+
+
+PICTURES_REFUSED: Final = re.compile(
+    # OpenAI, DeepSeek | Mistral, OpenRouter (404), llama.cpp (500) | LM Studio | vLLM | Groq
+    r"image_url|input_image|image input|support images?|0 image|multimodal|content must be a string",
+    re.IGNORECASE,
+)
+PICTURES_REFUSED_BY: Final = (400, 404, 422, 500)
+_REFUSALS: Final = (
+    (re.compile(r"stream_options|include_usage"), (400, 422), OpenAIQuirk.NO_STREAM_OPTIONS),
+    (re.compile(r"max_completion_tokens"), (400, 422), OpenAIQuirk.MAX_COMPLETION_TOKENS),
+    (re.compile(r"reasoning_effort"), (400, 422), OpenAIQuirk.NO_REASONING),
+    (PICTURES_REFUSED, PICTURES_REFUSED_BY, OpenAIQuirk.NO_IMAGES),
+)
+
+
+def quirk_in(error: ProviderError) -> OpenAIQuirk | None:
+    """The change that would make the server take the request, when its refusal names one."""
+    text = str(error)
+    return next((quirk for words, codes, quirk in _REFUSALS if error.status in codes and words.search(text)), None)
+
+
+def request_body(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozenset[OpenAIQuirk]) -> JsonObject:
+    """The body of POST /chat/completions, streaming, with the usage asked for."""
+    messages: list[Json] = []
+    if request.system.strip():
+        messages.append({"role": "system", "content": request.system})
+    if OpenAIQuirk.NO_IMAGES in quirks:
+        endpoint = replace(endpoint, images=False)
+    maker = endpoint.maker
+    for message in endpoint.shown(request.messages):
+        messages.extend(_messages(maker, message))
+    body: JsonObject = {
+        "model": endpoint.model,
+        "messages": messages,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if request.tools:
+        body["tools"] = [_tool(spec) for spec in request.tools]
+    max_tokens = request.max_tokens or endpoint.max_tokens
+    if max_tokens:
+        body["max_tokens"] = max_tokens
+    return _adapted({**body, **endpoint.extra_body}, quirks)
+
+
+def _adapted(body: JsonObject, quirks: Iterable[OpenAIQuirk]) -> JsonObject:
+    for quirk in quirks:
+        match quirk:
+            case OpenAIQuirk.NO_STREAM_OPTIONS:
+                body.pop("stream_options", None)
+            case OpenAIQuirk.MAX_COMPLETION_TOKENS:
+                if "max_tokens" in body:
+                    body["max_completion_tokens"] = body.pop("max_tokens")
+            case OpenAIQuirk.NO_IMAGES:
+                pass  # the messages were made without
+            case OpenAIQuirk.NO_REASONING:
+                body.setdefault("reasoning_effort", "none")  # what the user has set stays, and fails with a message
+            case _:
+                assert_never(quirk)
+    return body
+
+
+def _tool(spec: ToolSpec) -> JsonObject:
+    return {
+        "type": "function",
+        "function": {"name": spec.name, "description": spec.description, "parameters": spec.parameters},
+    }
+
+
+def _messages(maker: str, message: Message) -> list[JsonObject]:
+    match message.role:
+        case Role.USER:
+            return _user(message)
+        case Role.ASSISTANT:
+            return _assistant(maker, message)
+        case _:
+            assert_never(message.role)
+
+
+def _user(message: Message) -> list[JsonObject]:
+    """Tool results, one message each and first (L1.6), then their pictures, then what the user said.
+
+    A tool message takes text only, so the pictures stand in the user's, each after a line that says whose it is.
+    """
+    out: list[JsonObject] = []
+    texts: list[str] = []
+    content: list[Json] = []
+    for part in message.parts:
+        match part:
+            case ToolResultPart():
+                out.append({"role": "tool", "tool_call_id": part.id, "content": part.text})
+                if part.images:
+                    content.append({"type": "text", "text": f"From tool call {part.id}:"})
+                    content.extend(map(_image, part.images))
+            case TextPart(text) if text:
+                texts.append(text)
+                content.append({"type": "text", "text": text})
+            case ImagePart():
+                content.append(_image(part))
+            case TextPart() | ThoughtPart() | ToolUsePart() | OpaquePart():
+                pass  # nothing this API knows in a user's message
+            case _:
+                assert_never(part)
+    if len(content) > len(texts):
+        out.append({"role": "user", "content": content})
+    elif texts:
+        # A plain string: every compatible server takes it, not every one takes parts.
+        out.append({"role": "user", "content": "\n\n".join(texts)})
+    return out
+
+
+def _image(part: ImagePart) -> JsonObject:
+    return {"type": "image_url", "image_url": {"url": f"data:{part.mime_type};base64,{part.data}"}}
+
+
+def _assistant(maker: str, message: Message) -> list[JsonObject]:
+    """The answer, its calls, and the reasoning under the name it came by, to the model that made it only (A16.6)."""
+    out: JsonObject = {"role": "assistant", "content": message.text or None}
+    for part in message.parts:
+        if isinstance(part, ThoughtPart) and part.provider == maker and part.opaque:
+            # Only these: the same provider may have been spoken to by its other API, which keeps whole items.
+            for key, piece in ((key, part.opaque[key]) for key in REASONING_KEYS if key in part.opaque):
+                before = out.get(key)
+                out[key] = f"{before}{piece}" if isinstance(before, str) and isinstance(piece, str) else piece
+    calls: list[Json] = [
+        {"id": use.id, "type": "function", "function": {"name": use.name, "arguments": _arguments(use)}}
+        for use in message.tool_uses
+    ]
+    if calls:
+        out["tool_calls"] = calls
+    return [out] if calls or message.text else []
+
+
+def _arguments(use: ToolUsePart) -> str:
+    """Valid JSON whatever the model wrote: many servers parse it again and refuse the whole history."""
+    return json.dumps(use.arguments or {}, ensure_ascii=False, separators=(",", ":"))
+
 
 _DONE: Final = "[DONE]"
 _PATIENCE: Final = 1.0  # seconds for usage and [DONE] to follow the finish reason
@@ -23,11 +355,11 @@ _PATIENCE: Final = 1.0  # seconds for usage and [DONE] to follow the finish reas
 class OpenAIProvider:
     """A model behind /chat/completions."""
 
-    def __init__(self, endpoint: Endpoint, http: HttpClient) -> None:
+    def __init__(self, endpoint: ModelEndpoint, http: HttpClient) -> None:
         self._endpoint = endpoint
         self._http = http
         self._headers = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
-        self._quirks: frozenset[Quirk] = frozenset()
+        self._quirks: frozenset[OpenAIQuirk] = frozenset()
 
     @property
     def name(self) -> str:
@@ -43,7 +375,7 @@ class OpenAIProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """As the port says. Neither a finish reason nor `[DONE]` before the end is a ProviderError (PROTOCOL)."""
-        reply = Reply(self._endpoint.maker)
+        reply = OpenAIReply(self._endpoint.maker)
         async with self._opened(request) as events:
             async for event in events:
                 if event.data.strip() == _DONE:

@@ -1,17 +1,18 @@
 """A configured provider as its adapters need it: key read, address settled, every default filled in."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Final, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
-from acp_agent.config.model_settings import Effort, ModelOptions, OpenAIApi
-from acp_agent.config.provider_settings import ProviderSettings, ProviderType
+from acp_agent.config.model_settings import Effort, ModelOptions, ModelSettings, OpenAIApi
+from acp_agent.config.provider_settings import LlmSettings, ProviderSettings, ProviderType
 from acp_agent.core.errors import ConfigError, MissingKey
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.llm.endpoint import Endpoint
-from acp_agent.llm.limits import Efforts, ModelLimits, Rest
+from acp_agent.llm.endpoint import ModelEndpoint
+from acp_agent.llm.models import Efforts, ModelLimits, ModelRef, Rest
 
 # The most an answer is asked to be when nobody said: longer ones take minutes and eat into the window.
 _USUAL_MAX_TOKENS: Final = 32_000
@@ -142,7 +143,9 @@ def _first(said: _T | None, otherwise: _T | None) -> _T | None:
     return otherwise if said is None else said
 
 
-def endpoint_of(config: ProviderConfig, model: str, limits: ModelLimits, efforts: Efforts | None = None) -> Endpoint:
+def endpoint_of(
+    config: ProviderConfig, model: str, limits: ModelLimits, efforts: Efforts | None = None
+) -> ModelEndpoint:
     """A model's endpoint, with a stored key where no variable holds one; see `with_stored_key`.
 
     Raises ConfigError: a missing or impossible key, an impossible address.
@@ -160,7 +163,7 @@ def endpoint_of(config: ProviderConfig, model: str, limits: ModelLimits, efforts
     if max_tokens is None and config.type is ProviderType.ANTHROPIC:
         max_tokens = min(limits.max_output, _USUAL_MAX_TOKENS)
     thinking, chosen = _chosen(config, limits, efforts or Efforts())
-    return Endpoint(
+    return ModelEndpoint(
         provider=config.name,
         model=model,
         base_url=_base_url(config, where),
@@ -247,3 +250,53 @@ def _host(url: str) -> str | None:
 def _shown(url: str) -> str:
     """The URL without what may be a password."""
     return re.sub(r"//[^/]*@", "//…@", url)
+
+
+class ConfiguredProviders:
+    """Finds a provider's configuration by a model's name.
+
+    models   what the user knows better about some of them, `[[llm.models]]`
+    """
+
+    def __init__(self, configs: Iterable[ProviderConfig], models: Sequence[ModelSettings] = ()) -> None:
+        self._configs = {config.name: config for config in configs}
+        self._unusable: dict[str, ConfigError] = {}
+        self._models = tuple(models)
+
+    @classmethod
+    def of(
+        cls, settings: LlmSettings, environ: Mapping[str, str], stored: StoredKeys | None = None
+    ) -> "ConfiguredProviders":
+        """All that is configured, keys read from their variables; `stored` has those that are in none.
+
+        A provider whose headers name a variable that is not set is left out; asking for it tells why.
+        """
+        configured = cls((), settings.models)
+        for provider in settings.providers:
+            try:
+                configured._configs[provider.name] = ProviderConfig.of(provider, environ, stored)
+            except ConfigError as error:
+                configured._unusable[provider.name] = error
+        return configured
+
+    def __iter__(self) -> Iterator[ProviderConfig]:
+        return iter(self._configs.values())
+
+    def __contains__(self, name: str) -> bool:
+        """Whether a provider of this name is configured and usable."""
+        return name in self._configs
+
+    def find(self, ref: ModelRef) -> ProviderConfig:
+        """The configuration of a provider, as it is for this model. Raises ConfigError naming those there are."""
+        if ref.provider in self._unusable:
+            raise self._unusable[ref.provider]
+        config = self._configs.get(ref.provider)
+        if config is None:
+            names = ", ".join(self._configs) or "none is configured"
+            raise ConfigError("[llm]", "model", str(ref), f"a configured provider ({names})")
+        return reduce(ProviderConfig.with_options, reversed(self.entries(ref)), config)
+
+    def entries(self, ref: ModelRef) -> list[ModelSettings]:
+        """What the user says of a model, the most particular first."""
+        fitting = [entry for entry in self._models if str(ref).startswith(entry.id)]
+        return sorted(fitting, key=lambda entry: len(entry.id), reverse=True)

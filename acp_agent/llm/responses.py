@@ -3,28 +3,353 @@
 Sources: developers.openai.com "Responses", "Streaming events", "Reasoning models"; the types of its SDK.
 """
 
-from collections.abc import AsyncGenerator
+import json
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from acp_agent.core.errors import ProviderError
-from acp_agent.core.messages import ModelEvent
+from acp_agent.core.messages import (
+    Message,
+    ModelDone,
+    ModelEvent,
+    ModelStop,
+    ModelText,
+    ModelThought,
+    OpaquePart,
+    Part,
+    Role,
+    TextPart,
+    ThoughtPart,
+    ToolUsePart,
+    Usage,
+)
 from acp_agent.core.ports import ModelRequest
-from acp_agent.core.types import JsonObject
-from acp_agent.llm.endpoint import Endpoint, family
-from acp_agent.llm.exchange import event_object, event_stream, rest
+from acp_agent.core.types import Json, JsonObject
+from acp_agent.llm.endpoint import ModelEndpoint, family, thoughts, without_thoughts
+from acp_agent.llm.exchange import ServerEvent, event_object, event_stream, rest
 from acp_agent.llm.failure import broken_stream, stream_failure
-from acp_agent.llm.json_wire import as_object, as_text
-from acp_agent.llm.responses_reply import Reply
+from acp_agent.llm.json_wire import as_count, as_list, as_object, as_text
+from acp_agent.llm.openai import tool_use
 from acp_agent.llm.responses_request import (
-    Quirk,
+    ResponsesQuirk,
     quirk_in,
     refuses_thoughts,
     request_body,
 )
-from acp_agent.llm.sse import ServerEvent
-from acp_agent.llm.thoughts import thoughts, without_thoughts
+from acp_agent.log import Log
 from acp_agent.net.client import HttpClient
+
+TEXT_DELTAS: Final = {
+    "response.output_text.delta": ("message", "content_index"),
+    "response.refusal.delta": ("message", "content_index"),
+    "response.reasoning_summary_text.delta": ("reasoning", "summary_index"),
+    "response.reasoning_text.delta": ("reasoning", "content_index"),
+}
+"""Event of a piece of text -> the kind of item it belongs to, and the key that numbers the part in it."""
+
+
+@dataclass(slots=True)
+class ResponsesItem:
+    """An output item in the making.
+
+    place         where it stands in the answer
+    told          the item as the server told it last
+    begun, done   whether it was told at its beginning, at its end
+    said          what the user was shown of it
+    part          which of its parts the last piece of that was
+    arguments     of a call, in pieces
+    """
+
+    kind: str
+    place: int
+    told: JsonObject = field(default_factory=dict[str, Json])
+    begun: bool = False
+    done: bool = False
+    said: list[str] = field(default_factory=list[str])
+    part: tuple[str, int] | None = None
+    arguments: list[str] = field(default_factory=list[str])
+
+    def tell(self, item: JsonObject) -> None:
+        """Take the item as told now."""
+        self.told, self.kind = item, as_text(item.get("type")) or self.kind
+
+    def grow(self, event_type: str, event: JsonObject) -> list[ModelText | ModelThought]:
+        """Take a piece of its text; what the user should see of it."""
+        piece, part = as_text(event.get("delta")), (event_type, as_count(event.get(TEXT_DELTAS[event_type][1])))
+        if not piece:
+            return []
+        between = self._between if self.said and self.part != part else ""
+        self.part = part
+        return self._show(between + piece)
+
+    def show_rest(self) -> list[ModelText | ModelThought]:
+        """What the whole item says beyond what was shown of it."""
+        whole, said = self._whole_text, "".join(self.said)
+        return self._show(whole[len(said) :]) if whole.startswith(said) else []
+
+    @property
+    def text(self) -> str:
+        """What it says, as far as known. A thought is what was shown: nobody else reads it."""
+        said = "".join(self.said)
+        return said or self._whole_text if self.kind == "reasoning" else self._whole_text or said
+
+    @property
+    def raw_arguments(self) -> str:
+        """A call's arguments, as JSON text when all is well."""
+        arguments = self.told.get("arguments")
+        if isinstance(arguments, dict):
+            return json.dumps(arguments)  # where a string belongs
+        return as_text(arguments) or "".join(self.arguments)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether it is the model's word that it will not answer."""
+        told = any(as_object(part).get("type") == "refusal" for part in as_list(self.told.get("content")))
+        streamed = self.part is not None and self.part[0] == "response.refusal.delta"
+        return self.kind == "message" and (told or streamed)
+
+    @property
+    def self_contained(self) -> bool:
+        """Whether reasoning can be taken up again from it: the server keeps nothing, so all has to be in the item."""
+        content = as_text(self.told.get("encrypted_content")) or as_list(self.told.get("content"))
+        return self.done and bool(content)
+
+    @property
+    def _between(self) -> str:
+        """What stands between two of its parts: summaries are paragraphs, a message's parts are one text."""
+        return "\n\n" if self.kind == "reasoning" else ""
+
+    @property
+    def _whole_text(self) -> str:
+        if self.kind not in ("message", "reasoning"):
+            return ""
+        parts = [*as_list(self.told.get("summary")), *as_list(self.told.get("content"))]
+        texts = (as_text(part.get("text")) or as_text(part.get("refusal")) for part in map(as_object, parts))
+        return self._between.join(filter(None, texts))
+
+    def _show(self, text: str) -> list[ModelText | ModelThought]:
+        if not text:
+            return []
+        self.said.append(text)
+        return [ModelThought(text) if self.kind == "reasoning" else ModelText(text)]
+
+
+_log = Log(__name__)
+
+_ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.done"})
+# What says nothing that is not said elsewhere.
+_SKIPPED: Final = frozenset(
+    {
+        "response.created",
+        "response.queued",
+        "response.in_progress",
+        "response.content_part.added",
+        "response.content_part.done",
+        "response.output_text.done",
+        "response.output_text.annotation.added",
+        "response.refusal.done",
+        "response.reasoning_summary_part.added",
+        "response.reasoning_summary_part.done",
+        "response.reasoning_summary_text.done",
+        "response.reasoning_text.done",
+        "keepalive",
+        "message",  # no type and no name
+    }
+)
+_STOPS: Final = {
+    "max_output_tokens": ModelStop.MAX_TOKENS,
+    "max_tokens": ModelStop.MAX_TOKENS,
+    "length": ModelStop.MAX_TOKENS,
+    "content_filter": ModelStop.REFUSAL,
+}
+
+
+class ResponsesReply:
+    """One assistant message in the making.
+
+    provider, family   who makes it, as its opaque parts are tagged
+    ended              the server said that the response is whole
+    """
+
+    def __init__(self, provider: str, family: str) -> None:
+        self._provider = provider
+        self._family = family
+        self._items: list[ResponsesItem] = []
+        self._by_place: dict[int, ResponsesItem] = {}
+        self._by_id: dict[str, ResponsesItem] = {}
+        self._unknown: set[str] = set()
+        self._reason = ""
+        self._usage = Usage()
+        self.ended = False
+
+    @property
+    def settled(self) -> bool:
+        """Nothing is missing though the server did not say so: every item was ended, the last says or calls."""
+        last = max(self._items, key=lambda item: item.place, default=None)
+        kinds = ("message", "function_call")
+        return last is not None and last.kind in kinds and all(item.done for item in self._items)
+
+    def feed(self, kind: str, event: JsonObject) -> list[ModelText | ModelThought]:
+        """Take one event; what the user should see of it at once."""
+        if kind in TEXT_DELTAS:
+            return self._at(TEXT_DELTAS[kind][0], event).grow(kind, event)
+        if kind in _ENDS:
+            return self._end(as_object(event.get("response")))
+        match kind:
+            case "response.output_item.added":
+                self._begin(as_object(event.get("item")), event)
+            case "response.output_item.done":
+                return self._finish(as_object(event.get("item")), event)
+            case "response.function_call_arguments.delta":
+                self._at("function_call", event).arguments.append(as_text(event.get("delta")))
+            case "response.function_call_arguments.done":
+                call = self._under_way("function_call", as_text(event.get("item_id")), event)
+                if call is not None and (arguments := as_text(event.get("arguments"))):
+                    call.arguments[:] = [arguments]
+            case _ if kind not in _SKIPPED and kind not in self._unknown and len(self._unknown) < 100:
+                self._unknown.add(kind)
+                _log.debug("event of unknown type skipped", provider=self._provider, type=kind[:50])
+            case _:
+                pass
+        return []
+
+    def done(self) -> ModelDone:
+        """The whole message. Call it once, at the end."""
+        items = sorted(self._items, key=lambda item: item.place)
+        message = Message(Role.ASSISTANT, tuple(self._parts(items)))
+        stop = ModelStop.TOOL_USE if message.tool_uses else ModelStop.END
+        if any(item.refuses for item in items):
+            stop = ModelStop.REFUSAL
+        return ModelDone(message, _STOPS.get(self._reason, stop), self._usage)
+
+    # ------------------------------------------------------------------------------------ items
+
+    def _begin(self, told: JsonObject, event: JsonObject) -> None:
+        kind, item_id = as_text(told.get("type")), as_text(told.get("id"))
+        item = self._under_way(kind, item_id, event)
+        if item is None or item.begun:  # some servers number every item 0
+            item = self._new(kind, event)
+        item.begun = True
+        item.tell(told)
+        if item_id:
+            self._by_id[item_id] = item
+
+    def _finish(self, told: JsonObject, event: JsonObject) -> list[ModelText | ModelThought]:
+        kind, item_id = as_text(told.get("type")), as_text(told.get("id"))
+        known = self._known(item_id, event)
+        if known is not None and known.done and known.told == told:
+            return []  # said twice
+        item = self._under_way(kind, item_id, event) or self._new(kind, event)
+        item.done = True
+        item.tell(told)
+        return item.show_rest()
+
+    def _end(self, response: JsonObject) -> list[ModelText | ModelThought]:
+        """Take the response as it is told at its end, where its items are; some servers leave them out there."""
+        self.ended = True
+        self._reason = as_text(as_object(response.get("incomplete_details")).get("reason"))
+        self._usage = _usage(as_object(response.get("usage")))
+        output = [item for item in map(as_object, as_list(response.get("output"))) if item]
+        if not output:
+            return []
+        known: dict[str, deque[ResponsesItem]] = {}
+        for item in sorted(self._items, key=lambda item: item.place):
+            known.setdefault(item.kind, deque()).append(item)
+        self._items = []
+        shown: list[ModelText | ModelThought] = []
+        for place, told in enumerate(output):
+            kind = as_text(told.get("type"))
+            same_kind = known.get(kind)
+            item = same_kind.popleft() if same_kind else ResponsesItem(kind, place)
+            item.place = place
+            if not (item.done and item.told.get("encrypted_content")):  # "use the one of output_item.done"
+                item.tell(told)
+            item.done = True
+            self._items.append(item)
+            shown += item.show_rest()
+        return shown
+
+    def _at(self, kind: str, event: JsonObject) -> ResponsesItem:
+        """The item a piece belongs to; a new one when the piece came before it."""
+        return self._under_way(kind, as_text(event.get("item_id")), event) or self._new(kind, event)
+
+    def _under_way(self, kind: str, item_id: str, event: JsonObject) -> ResponsesItem | None:
+        item = self._known(item_id, event)
+        return item if item is not None and not item.done and item.kind == kind else None
+
+    def _known(self, item_id: str, event: JsonObject) -> ResponsesItem | None:
+        """An item by its place (ids change between events on some servers); without, by its id; else the last one."""
+        index = event.get("output_index")
+        if isinstance(index, int):
+            return self._by_place.get(index)
+        return self._by_id.get(item_id) or (self._items[-1] if self._items else None)
+
+    def _new(self, kind: str, event: JsonObject) -> ResponsesItem:
+        index = event.get("output_index")
+        item = ResponsesItem(kind, index if isinstance(index, int) else len(self._items))
+        self._items.append(item)
+        self._by_place[item.place] = item
+        return item
+
+    # ------------------------------------------------------------------------------------ parts
+
+    def _parts(self, items: Iterable[ResponsesItem]) -> list[Part]:
+        parts: list[Part] = []
+        seen: dict[str, list[ToolUsePart]] = {}
+        for item in items:
+            part = self._part(item, seen)
+            if part is None:
+                continue
+            if isinstance(part, TextPart | ToolUsePart):
+                self._tell_next(parts, item)
+            parts.append(part)
+        return parts
+
+    def _part(self, item: ResponsesItem, seen: dict[str, list[ToolUsePart]]) -> Part | None:
+        match item.kind:
+            case "message":
+                text = item.text
+                return TextPart(text) if text else None
+            case "function_call" if item.told:  # pieces alone name no tool
+                call_id = as_text(item.told.get("call_id")) or as_text(item.told.get("id"))
+                return tool_use(call_id, as_text(item.told.get("name")), item.raw_arguments, seen)
+            case "reasoning":
+                opaque = self._kept("item", item.told) if item.self_contained else None
+                text = item.text
+                return ThoughtPart(text, self._provider, opaque) if text or opaque else None
+            case "" | "function_call":
+                return None
+            case _:
+                return OpaquePart(self._provider, self._kept("item", item.told))
+
+    def _tell_next(self, parts: list[Part], item: ResponsesItem) -> None:
+        """Keep what has to stand in this item beside what its part holds, with the reasoning before it."""
+        before = parts[-1] if parts else None
+        opaque = before.opaque if isinstance(before, ThoughtPart) else None
+        names = ("phase",) if opaque is None else ("id", "phase")
+        told = {name: value for name in names if (value := as_text(item.told.get(name)))}
+        if not told:
+            return
+        following: JsonObject = {"type": item.kind, **told}
+        if isinstance(before, ThoughtPart) and opaque is not None:
+            parts[-1] = replace(before, opaque={**opaque, "next": following})
+        else:
+            parts.append(OpaquePart(self._provider, self._kept("next", following)))
+
+    def _kept(self, name: str, value: JsonObject) -> JsonObject:
+        return {"model": self._family, name: value}
+
+
+def _usage(usage: JsonObject) -> Usage:
+    """`input_tokens` counts cached tokens in, `Usage.input` does not; `output_tokens` counts those of reasoning in."""
+    total, details = as_count(usage.get("input_tokens")), as_object(usage.get("input_tokens_details"))
+    read = min(total, as_count(details.get("cached_tokens")))
+    written = min(total - read, as_count(details.get("cache_write_tokens")))
+    return Usage(total - read - written, as_count(usage.get("output_tokens")), read, written)
+
 
 _DONE: Final = "[DONE]"  # not of this API, but of servers that have it beside Chat Completions
 _PATIENCE: Final = 0.25  # seconds for the connection to end after the response has
@@ -60,11 +385,11 @@ _TYPES: Final = {
 class ResponsesProvider:
     """A model behind /responses. A reasoning model is one whose endpoint has `thinking`."""
 
-    def __init__(self, endpoint: Endpoint, http: HttpClient) -> None:
+    def __init__(self, endpoint: ModelEndpoint, http: HttpClient) -> None:
         self._endpoint = endpoint
         self._http = http
         self._headers = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
-        self._quirks: frozenset[Quirk] = frozenset()
+        self._quirks: frozenset[ResponsesQuirk] = frozenset()
         self._refused: frozenset[str] = frozenset()  # earlier reasoning, which would be refused each time
 
     @property
@@ -81,7 +406,7 @@ class ResponsesProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """As the port says. A stream that ends within an item, or without any, is a ProviderError (PROTOCOL)."""
-        reply = Reply(self._endpoint.provider, family(self._endpoint.model))
+        reply = ResponsesReply(self._endpoint.provider, family(self._endpoint.model))
         async with self._opened(request) as events:
             async for event in events:
                 if event.data.strip() == _DONE:
@@ -116,7 +441,7 @@ class ResponsesProvider:
                 except ProviderError as error:
                     if refuses_thoughts(error) and (refused := thoughts(request, opaque=True)):
                         if self._refused:  # reasoning made since the last time: it takes none at all
-                            self._quirks |= {Quirk.NO_THOUGHTS}
+                            self._quirks |= {ResponsesQuirk.NO_THOUGHTS}
                         self._refused |= refused
                         request = self._spared(request)
                         continue
@@ -128,7 +453,7 @@ class ResponsesProvider:
 
     def _spared(self, request: ModelRequest) -> ModelRequest:
         """The request without reasoning that this server has refused before."""
-        unwanted = thoughts(request, opaque=True) if Quirk.NO_THOUGHTS in self._quirks else self._refused
+        unwanted = thoughts(request, opaque=True) if ResponsesQuirk.NO_THOUGHTS in self._quirks else self._refused
         return without_thoughts(request, unwanted)
 
 

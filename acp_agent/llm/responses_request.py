@@ -26,15 +26,15 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import Json, JsonObject, ToolSpec
-from acp_agent.llm.endpoint import Endpoint, family
+from acp_agent.llm.endpoint import ModelEndpoint, family
 from acp_agent.llm.json_wire import as_object
-from acp_agent.llm.openai_request import PICTURES_REFUSED, PICTURES_REFUSED_BY
+from acp_agent.llm.openai import PICTURES_REFUSED, PICTURES_REFUSED_BY
 
 _LEAST_TOKENS: Final = 16  # OpenAI refuses a smaller `max_output_tokens`
 _LONGEST_ID: Final = 64  # characters of a `call_id`
 
 
-class Quirk(StrEnum):
+class ResponsesQuirk(StrEnum):
     """What a server refuses of our usual request; learnt from its own refusal."""
 
     NO_ENCRYPTED = "no_encrypted"  # models that think in the open, or not at all
@@ -49,20 +49,20 @@ _REFUSALS: Final = (
     (
         re.compile(r"encrypted content is not supported|parameter:? '?include", re.IGNORECASE),
         (400, 422),
-        Quirk.NO_ENCRYPTED,
+        ResponsesQuirk.NO_ENCRYPTED,
     ),
     (
         re.compile(r"reasoning\.summary|reasoning summar|parameter:? '?reasoning\b", re.IGNORECASE),
         (400, 422),
-        Quirk.NO_SUMMARY,
+        ResponsesQuirk.NO_SUMMARY,
     ),
-    (re.compile(r"parallel_tool_calls"), (400, 422), Quirk.NO_PARALLEL),
+    (re.compile(r"parallel_tool_calls"), (400, 422), ResponsesQuirk.NO_PARALLEL),
     (
         re.compile(r"invalid type for 'input|function_call_output|\boutput\b.*\bstring\b", re.IGNORECASE),
         (400, 422),
-        Quirk.TEXT_RESULTS,
+        ResponsesQuirk.TEXT_RESULTS,
     ),
-    (PICTURES_REFUSED, PICTURES_REFUSED_BY, Quirk.NO_IMAGES),
+    (PICTURES_REFUSED, PICTURES_REFUSED_BY, ResponsesQuirk.NO_IMAGES),
 )
 _THOUGHTS_REFUSED: Final = re.compile(
     r"encrypted.content.*could not|invalid_encrypted_content|reasoning\W+item|required following item"
@@ -71,7 +71,7 @@ _THOUGHTS_REFUSED: Final = re.compile(
 )
 
 
-def quirk_in(error: ProviderError) -> Quirk | None:
+def quirk_in(error: ProviderError) -> ResponsesQuirk | None:
     """The change that would make the server take the request, when its refusal names one."""
     text = str(error)
     return next((quirk for words, codes, quirk in _REFUSALS if error.status in codes and words.search(text)), None)
@@ -82,15 +82,15 @@ def refuses_thoughts(error: ProviderError) -> bool:
     return error.status in (400, 404, 422) and bool(_THOUGHTS_REFUSED.search(str(error)))
 
 
-def request_body(endpoint: Endpoint, request: ModelRequest, quirks: frozenset[Quirk]) -> JsonObject:
+def request_body(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozenset[ResponsesQuirk]) -> JsonObject:
     """The body of POST /responses, streaming."""
-    if Quirk.NO_IMAGES in quirks:
+    if ResponsesQuirk.NO_IMAGES in quirks:
         endpoint = replace(endpoint, images=False)
     body: JsonObject = {"model": endpoint.model, "stream": True, "store": False}
-    if endpoint.thinking and Quirk.NO_ENCRYPTED not in quirks:
+    if endpoint.thinking and ResponsesQuirk.NO_ENCRYPTED not in quirks:
         body["include"] = ["reasoning.encrypted_content"]
     reasoning = as_object(endpoint.extra_body.get("reasoning"))  # the effort, or what else the user has set
-    if endpoint.thinking and Quirk.NO_SUMMARY not in quirks:
+    if endpoint.thinking and ResponsesQuirk.NO_SUMMARY not in quirks:
         reasoning = {"summary": "auto", **reasoning}
     if reasoning:
         body["reasoning"] = reasoning
@@ -101,13 +101,13 @@ def request_body(endpoint: Endpoint, request: ModelRequest, quirks: frozenset[Qu
         body["instructions"] = request.system
     if request.tools:
         body["tools"] = [_tool(spec) for spec in request.tools]
-        if Quirk.NO_PARALLEL not in quirks:
+        if ResponsesQuirk.NO_PARALLEL not in quirks:
             body["parallel_tool_calls"] = True
     items: list[Json] = []
     for message in endpoint.shown(request.messages):
         match message.role:
             case Role.USER:
-                items.extend(_user(message, text_results=Quirk.TEXT_RESULTS in quirks))
+                items.extend(_user(message, text_results=ResponsesQuirk.TEXT_RESULTS in quirks))
             case Role.ASSISTANT:
                 items.extend(_assistant(endpoint, message))
             case _:
@@ -146,7 +146,7 @@ def _user(message: Message, *, text_results: bool) -> list[JsonObject]:
     return [*out, {"type": "message", "role": "user", "content": content}] if content else out
 
 
-def _assistant(endpoint: Endpoint, message: Message) -> list[JsonObject]:
+def _assistant(endpoint: ModelEndpoint, message: Message) -> list[JsonObject]:
     """What the model said and called, each after the reasoning that led to it.
 
     Reasoning that nothing follows is left out: the API refuses it.
@@ -177,7 +177,7 @@ def _assistant(endpoint: Endpoint, message: Message) -> list[JsonObject]:
     return out
 
 
-def _kept(endpoint: Endpoint, part: ThoughtPart | OpaquePart) -> JsonObject:
+def _kept(endpoint: ModelEndpoint, part: ThoughtPart | OpaquePart) -> JsonObject:
     """What the reply kept of an item, when this provider and a model of this family made it (A16.6)."""
     kept = (part.opaque if isinstance(part, ThoughtPart) else part.payload) or {}
     mine = part.provider == endpoint.provider and kept.get("model") == family(endpoint.model)

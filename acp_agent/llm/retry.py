@@ -2,16 +2,15 @@
 
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import NamedTuple
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 import anyio
 
-from acp_agent.core.errors import ProviderError
-from acp_agent.core.messages import ModelEvent
+from acp_agent.core.errors import ProviderError, ProviderErrorKind
+from acp_agent.core.messages import ModelEvent, Role, ToolResultPart
 from acp_agent.core.ports import ModelRequest, Provider
-from acp_agent.llm.closing import closing
-from acp_agent.llm.wrapper import WrapperProvider
+from acp_agent.llm.wrapper import WrapperProvider, closing
 
 
 class RetryPolicy(NamedTuple):
@@ -92,3 +91,112 @@ def _exhausted(error: ProviderError, attempts: int) -> ProviderError:
     """The same error, saying how often it was tried."""
     message = f"{error} (tried {attempts} times)"
     return ProviderError(message, kind=error.kind, status=error.status, retry_after=error.retry_after)
+
+
+# Faults of a place, not of a request: elsewhere it may be answered. A conversation that is too long or refused is so
+# everywhere, and what a server says in the wrong form is told, for it is mostly a wrong base_url.
+_ELSEWHERE: Final = frozenset(
+    {
+        ProviderErrorKind.AUTH,
+        ProviderErrorKind.NOT_FOUND,
+        ProviderErrorKind.RATE_LIMITED,
+        ProviderErrorKind.OVERLOADED,
+        ProviderErrorKind.SERVER,
+        ProviderErrorKind.NETWORK,
+        ProviderErrorKind.TIMEOUT,
+        ProviderErrorKind.NOT_CONFIGURED,
+    }
+)
+_STAY: Final = 300.0
+
+
+class FallbackProvider:
+    """A Provider made of several, each with its own retries: the first that answers counts.
+
+    Only as long as nothing of an answer has come through, for two halves of two models are no answer. Whoever had
+    to stand in stays for the rest of the turn, and for `stay` seconds: a turn whose models change is a poor one,
+    and each change loses a prompt cache. The next turn starts with the first model again.
+
+    on_switch   is told, in words for the user, who did not answer and who is asked now
+    stay        seconds before the first model is tried again
+    """
+
+    def __init__(
+        self,
+        providers: Sequence[Provider],
+        on_switch: Callable[[str], Awaitable[None]],
+        *,
+        stay: float = _STAY,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not providers:
+            raise ValueError("no model to ask")
+        self._providers = tuple(providers)
+        self._on_switch = on_switch
+        self._stay = stay
+        self._clock = clock
+        self._at = 0
+        self._until = 0.0
+
+    @property
+    def name(self) -> str:
+        return self._providers[self._at].name
+
+    @property
+    def model(self) -> str:
+        return self._providers[self._at].model
+
+    @property
+    def context_window(self) -> int:
+        """Of the model that is in use."""
+        return self._providers[self._at].context_window
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        """As the port says. When none answers, raises the first one's ProviderError, naming the others' reasons."""
+        if self._at and self._clock() >= self._until and _begins_a_turn(request):
+            self._at = 0
+        errors: list[ProviderError] = []
+        for place in self._from_here():
+            if errors:
+                await self._switch(place, errors[-1])
+            silent = True
+            try:
+                async with closing(self._providers[place].stream(request)) as events:
+                    async for event in events:
+                        silent = False
+                        yield event
+                return
+            except ProviderError as error:
+                if not silent or error.kind not in _ELSEWHERE:
+                    raise
+                errors.append(error)
+        self._at = 0
+        raise _none_answered(errors)
+
+    def _from_here(self) -> Iterator[int]:
+        """The model in use, then the others in their order."""
+        first = self._at
+        yield first
+        yield from (place for place in range(len(self._providers)) if place != first)
+
+    async def _switch(self, place: int, error: ProviderError) -> None:
+        silent, self._at = self._providers[self._at], place
+        self._until = self._clock() + self._stay
+        asked = self._providers[place]
+        await self._on_switch(
+            f"{silent.name}:{silent.model} did not answer ({error}); asking {asked.name}:{asked.model}"
+        )
+
+
+def _begins_a_turn(request: ModelRequest) -> bool:
+    """Whether it ends with the user's words, not with results a model waits for."""
+    last = request.messages[-1] if request.messages else None
+    return last is None or (last.role is Role.USER and not any(isinstance(part, ToolResultPart) for part in last.parts))
+
+
+def _none_answered(errors: Sequence[ProviderError]) -> ProviderError:
+    first, *others = errors
+    if not others:
+        return first
+    also = "; ".join(map(str, others))
+    return ProviderError(f"{first}; nor did the fallback models answer: {also}", kind=first.kind, status=first.status)

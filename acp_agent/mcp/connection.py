@@ -18,14 +18,77 @@ from acp_agent.core.mcp import McpConnection, McpDefinition, McpReply, McpServer
 from acp_agent.core.types import JsonObject
 from acp_agent.mcp import failures
 from acp_agent.mcp.elicitation import ServerQuestions
-from acp_agent.mcp.relist import Relist
 from acp_agent.net.hosts import Resolve, system_resolve
 from acp_agent.tools.visible import visible
 
+_SETTLE: Final = 0.5
+"""Seconds after the server said its tools changed: it often says so several times."""
+_REST: Final = 5.0
+"""Seconds between two lists."""
+
+
+class Relist:
+    """What is known of a server's tools holds only while a list is not `due`. One for each conversation."""
+
+    def __init__(self, sleep: Callable[[float], Awaitable[None]]) -> None:
+        self._sleep = sleep
+        self._asked = anyio.Event()
+        self._wanted = anyio.Event()
+        self._done = anyio.Event()
+        self.due = False
+
+    def ask(self) -> None:
+        """The server says that its tools changed."""
+        self.due = True
+        self._asked.set()
+
+    async def asked(self) -> None:
+        """Wait until there is something to list."""
+        await self._asked.wait()
+
+    async def settle(self) -> None:
+        """The server may say it again."""
+        await self._pause(_SETTLE)
+
+    async def rest(self) -> None:
+        """A list was read: the next one has time."""
+        await self._pause(_REST)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but no longer once a call waits for the list: each call cuts one pause short."""
+        async with anyio.create_task_group() as tasks:
+
+            async def sleep() -> None:
+                await self._sleep(seconds)
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(sleep)
+            await self._wanted.wait()
+            tasks.cancel_scope.cancel()
+
+    def begin(self) -> None:
+        """The list is about to be asked for: whatever the server says from now on is about the next one."""
+        self._asked, self._wanted = anyio.Event(), anyio.Event()
+
+    def end(self) -> None:
+        """The list is there."""
+        self.due = self._asked.is_set()
+        self.wake()
+
+    def wake(self) -> None:
+        """Have those who wait look again; there may be no list any more."""
+        done, self._done = self._done, anyio.Event()
+        done.set()
+
+    async def known(self) -> None:
+        """Wait until something has happened to the list that is due."""
+        self._wanted.set()
+        await self._done.wait()
+
+
 if TYPE_CHECKING:
     from acp_agent.mcp.conversation import Conversation
-    from acp_agent.mcp.transport import Transport
-    from acp_agent.mcp.wire import Wire
+    from acp_agent.mcp.wire import Transport, Wire
     from acp_agent.net.connection import Dial
 
 _START_DELAYS: Final = (1.0, 2.0, 4.0, 8.0)
@@ -170,8 +233,8 @@ class Connection(McpConnection):
             await self._keep(transport)
 
     async def _transport(self) -> "Transport":
-        await anyio.to_thread.run_sync(import_module, "acp_agent.mcp.opening", abandon_on_cancel=True)  # half a second
-        from acp_agent.mcp.opening import transport_to  # noqa: PLC0415 - only sessions with servers pay for it
+        await anyio.to_thread.run_sync(_load_mcp, abandon_on_cancel=True)
+        from acp_agent.mcp.transports import transport_to  # noqa: PLC0415 - loaded by the line before
 
         return transport_to(
             self._server,
@@ -203,7 +266,8 @@ class Connection(McpConnection):
 
     async def _serve(self, transport: "Transport") -> bool:
         """One conversation, from its beginning until it is lost; whether its tools were ever known."""
-        from acp_agent.mcp.opening import Conversation, Wire  # noqa: PLC0415 - see above
+        from acp_agent.mcp.conversation import Conversation  # noqa: PLC0415 - loaded by `_transport`
+        from acp_agent.mcp.wire import Wire  # noqa: PLC0415 - loaded by `_transport`
 
         self._relist, ready = Relist(self._sleep), False
         wire = Wire(list_changed=self._relist.ask, sleep=self._sleep, asker=self._questions)
@@ -298,3 +362,9 @@ class Connection(McpConnection):
         turned, self._turned = self._turned, anyio.Event()
         turned.set()
         self._changed()
+
+
+def _load_mcp() -> None:
+    """Import the modules that need the `mcp` package. This takes half a second, so a thread does it."""
+    for module in ("transports", "conversation"):
+        import_module(f"acp_agent.mcp.{module}")

@@ -1,19 +1,173 @@
 """A server's program: started without a shell in a session of its own, written to, listened to, ended for good."""
 
+import contextlib
 import os
+import signal
 import subprocess
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
 import anyio
 import anyio.to_thread
+import psutil
 
 from acp_agent.core.mcp import StdioServer
 from acp_agent.core.process_limits import restore_limits
-from acp_agent.mcp.environment import MARK
-from acp_agent.mcp.watchdog import Watchdog
 from acp_agent.tools.visible import visible
+
+MARK: Final = "ACP_COMMAND_ID"
+"""Says whose a process is, however far it has wandered off. The same as that of commands, so that what cleans up
+after a command leaves a server alone, and what ends everything at the end finds it."""
+
+_PASSED: Final = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TERM", "TZ", "LANG", "LANGUAGE"))
+_PASSED_PREFIX: Final = "LC_"
+_FORBIDDEN: Final = frozenset(
+    (
+        *("PATH", "BASH_ENV", "ENV", MARK, "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "GCONV_PATH"),
+        *(
+            "PYTHONPATH",
+            "PYTHONHOME",
+            "PYTHONSTARTUP",
+            "PYTHONUSERBASE",
+            "PYTHONBREAKPOINT",
+            "NODE_PATH",
+            "NODE_OPTIONS",
+        ),
+        *("RUBYLIB", "RUBYOPT", "GEM_PATH", "GEM_HOME", "PERLLIB", "PERL5LIB", "PERL5OPT", "PERL5DB"),
+        *("CLASSPATH", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "DOTNET_STARTUP_HOOKS"),
+        *("LUA_INIT", "LUA_PATH", "LUA_CPATH", "PHPRC", "PHP_INI_SCAN_DIR"),
+        *("GIT_EXEC_PATH", "GIT_TEMPLATE_DIR", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_PROXY_COMMAND", "GIT_EXTERNAL_DIFF"),
+        *("GIT_ASKPASS", "SSH_ASKPASS", "GIT_PAGER", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR"),
+    )
+)
+_FORBIDDEN_PREFIXES: Final = ("LD_", "DYLD_", "GIT_CONFIG")
+
+
+def server_environment(
+    source: Mapping[str, str], added: Iterable[tuple[str, str]]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The variables for a server, and the names its entry asked for in vain.
+
+    Dropped, in whatever case they are written, is what is no name or value of a variable at all, and the names that
+    change where traffic goes (the proxies) or which code is loaded:
+
+    programs     PATH, BASH_ENV, ENV, LD_*, DYLD_*, GCONV_PATH
+    Python       PYTHONPATH, PYTHONHOME, PYTHONSTARTUP, PYTHONUSERBASE, PYTHONBREAKPOINT
+    Node         NODE_PATH, NODE_OPTIONS (`--require`)
+    Ruby, Perl   RUBYLIB, RUBYOPT, GEM_PATH, GEM_HOME; PERLLIB, PERL5LIB, PERL5OPT, PERL5DB
+    Java, .NET   CLASSPATH, JAVA_TOOL_OPTIONS, JDK_JAVA_OPTIONS, _JAVA_OPTIONS; DOTNET_STARTUP_HOOKS
+    Lua, PHP     LUA_INIT, LUA_PATH, LUA_CPATH; PHPRC, PHP_INI_SCAN_DIR
+    git          GIT_CONFIG*, GIT_EXEC_PATH, GIT_TEMPLATE_DIR and the programs it calls (GIT_SSH*, GIT_PAGER, ...)
+
+    Others pass, such as GIT_AUTHOR_NAME: an entry names the program itself, so this is no fence against its author.
+    """
+    environment = {name: value for name, value in source.items() if name in _PASSED or name.startswith(_PASSED_PREFIX)}
+    dropped: list[str] = []
+    for name, value in added:
+        if _is_forbidden(name) or not name or "=" in name or "\0" in name + value:
+            dropped.append(name)
+        else:
+            environment[name] = value
+    return environment, tuple(dropped)
+
+
+def _is_forbidden(name: str) -> bool:
+    upper = name.upper()
+    return upper in _FORBIDDEN or upper.startswith(_FORBIDDEN_PREFIXES)
+
+
+_GRACE: Final = 0.3
+_KILL_PATIENCE: Final = 0.2
+_KILL_ROUNDS: Final = 2  # the second finds what was forked while the first killed
+
+
+def end_family(process: subprocess.Popen[bytes], mark: str) -> None:
+    """Give it a moment to end by itself, its stdin being closed; then SIGTERM to all, then SIGKILL. Reaps. Blocks 1 s.
+
+    `mark` is what MARK says in its environment. The program leads its own session.
+    """
+    _wait(process, _GRACE)
+    for number, patience in ((signal.SIGTERM, _GRACE), *[(signal.SIGKILL, _KILL_PATIENCE)] * _KILL_ROUNDS):
+        members = _members(process.pid, mark)
+        if not members and process.poll() is not None:
+            break
+        _signal(process, members, number)
+        deadline = time.monotonic() + patience
+        _wait(process, patience)
+        psutil.wait_procs(members, timeout=max(0.0, deadline - time.monotonic()))
+    process.poll()
+
+
+def _members(leader: int, mark: str) -> Sequence[psutil.Process]:
+    """Everything that is alive of the family but its leader, whom only its Popen may reap."""
+    return [
+        member
+        for member in psutil.Process().children(recursive=True)
+        if member.pid != leader and _belongs(member, leader, mark)
+    ]
+
+
+def _belongs(member: psutil.Process, leader: int, mark: str) -> bool:
+    return any(
+        _holds(check)
+        for check in (
+            lambda: os.getsid(member.pid) == leader,
+            lambda: os.getpgid(member.pid) == leader,
+            lambda: member.environ().get(MARK) == mark,
+        )
+    )
+
+
+def _holds(check: Callable[[], bool]) -> bool:
+    try:
+        return check()
+    except (OSError, psutil.Error):  # gone meanwhile, or not ours to look into
+        return False
+
+
+def _signal(process: subprocess.Popen[bytes], members: Sequence[psutil.Process], number: int) -> None:
+    """The leader first: a shell that saw its child die would go on with its next line."""
+    with contextlib.suppress(OSError):
+        process.send_signal(number)
+    for member in members:
+        with contextlib.suppress(OSError, psutil.Error):
+            member.send_signal(number)
+
+
+def _wait(process: subprocess.Popen[bytes], patience: float) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(patience)
+
+
+_SCRIPT: Final = 'read -r line || kill -s KILL -- "-$0"'
+_PATIENCE: Final = 1.0
+
+
+class Watchdog:
+    """Watches over the process group of one program. `dismiss` it once that has ended, before its number is free."""
+
+    def __init__(self, group: int) -> None:
+        """Raises OSError where there is no shell."""
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-c", _SCRIPT, str(group)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={},
+            cwd="/",
+            start_new_session=True,  # what is typed at the agent's terminal does not end it
+        )
+
+    def dismiss(self) -> None:
+        """Have it go without doing anything. Blocks a moment."""
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # it may have been killed, or stopped
+            self._process.communicate(b"well\n", timeout=_PATIENCE)
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
 
 _READ: Final = 64 * 1024
 _STDERR_KEPT: Final = 4 * 1024
@@ -111,8 +265,6 @@ class Program:
 
     async def end(self) -> None:
         """Close its stdin, and within a second have nothing of it left. Cannot be cancelled."""
-        from acp_agent.mcp.family import end_family  # noqa: PLC0415 - psutil takes 25 ms to load
-
         with anyio.CancelScope(shield=True):
             self._stdin.close()
             try:

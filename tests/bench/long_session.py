@@ -33,8 +33,8 @@ from acp_agent.core.messages import (
     ToolUsePart,
 )
 from acp_agent.core.ports import ModelRequest, Provider
-from acp_agent.llm import anthropic_request
-from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm import anthropic
+from acp_agent.llm.endpoint import ModelEndpoint
 from tests.bench.agent import running
 from tests.bench.model import serving
 from tests.fakes.fake_toolset import FakeToolset
@@ -44,7 +44,7 @@ ENDS = 20  # turns at either end that are compared
 BUDGET = 24_000
 KEY = {"BENCH_KEY": "obviously-fake"}
 _AIM = 1.5
-_ENDPOINT = Endpoint("bench", "model", "http://127.0.0.1", BUDGET)
+_ENDPOINT = ModelEndpoint("bench", "model", "http://127.0.0.1", BUDGET)
 _ANSWER = "It is as expected there; on to the next place. " * 18  # about 200 tokens
 _OUTPUT = "line of a file, nothing special about it\n" * 50  # about 500
 
@@ -62,7 +62,7 @@ class Talker:
         self.calls = 0
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        body = anthropic_request.request_body(_ENDPOINT, request, 1000)
+        body = anthropic.request_body(_ENDPOINT, request, 1000)
         json.dumps(body, ensure_ascii=False).encode()
         if not request.tools:
             yield ModelDone(Message(Role.ASSISTANT, (TextPart("They looked at files. " * 40),)), ModelStop.END)

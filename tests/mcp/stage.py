@@ -10,12 +10,13 @@ import anyio
 import anyio.lowlevel
 import psutil
 
-import acp_agent.mcp.opening  # noqa: F401 - half a second and 50 MB, which no test should measure
+import acp_agent.mcp.conversation
+import acp_agent.mcp.transports  # noqa: F401 - likewise
 from acp_agent.core.errors import Refused, ToolError, ToolFailure
 from acp_agent.core.mcp import HttpServer, McpDefinition, McpOrigin, McpReply, McpServer, McpState, StdioServer
 from acp_agent.core.types import JsonObject
 from acp_agent.mcp.connection import Connection
-from acp_agent.mcp.environment import MARK
+from acp_agent.mcp.program import MARK
 
 HOSTILE = str(Path(__file__).with_name("hostile.py"))
 HEALTH = 30.0

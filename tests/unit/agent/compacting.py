@@ -14,8 +14,8 @@ from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.memory import Compaction, Summary
 from acp_agent.core.messages import Message, ModelDone, ModelEvent, Part, ThoughtPart, Usage
 from acp_agent.core.ports import ModelRequest, Provider
-from acp_agent.llm import anthropic_request, ollama_request, openai_request, responses_request
-from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm import anthropic, ollama, openai, responses_request
+from acp_agent.llm.endpoint import ModelEndpoint
 from tests.contract.wire_rules import (
     assert_anthropic_request,
     assert_ollama_request,
@@ -28,8 +28,8 @@ from tests.unit.agent.conversation import Conversation, no_pace
 from tests.unit.agent.conversation_rules import assert_acceptable
 
 UNMEASURED = Usage()
-_ANTHROPIC = Endpoint("scripted", "model", "http://127.0.0.1", 100_000)
-_OTHER = Endpoint("other", "model", "http://127.0.0.1", 100_000)
+_ANTHROPIC = ModelEndpoint("scripted", "model", "http://127.0.0.1", 100_000)
+_OTHER = ModelEndpoint("other", "model", "http://127.0.0.1", 100_000)
 
 
 class KeptSummaries:
@@ -134,11 +134,11 @@ class WireChecked:
 
 def _checked(request: ModelRequest) -> bytes:
     thoughtful = replace(request, messages=tuple(map(_as_anthropic, request.messages)))
-    body = _json(anthropic_request.request_body(_ANTHROPIC, thoughtful, 1000))
+    body = _json(anthropic.request_body(_ANTHROPIC, thoughtful, 1000))
     assert_anthropic_request(body)
-    assert_openai_request(_json(openai_request.request_body(_OTHER, request, frozenset())))
+    assert_openai_request(_json(openai.request_body(_OTHER, request, frozenset())))
     assert_responses_request(_json(responses_request.request_body(_OTHER, request, frozenset())))
-    assert_ollama_request(_json(ollama_request.request_body(_OTHER, request, num_ctx=None, think=False)))
+    assert_ollama_request(_json(ollama.request_body(_OTHER, request, num_ctx=None, think=False)))
     return body
 
 

@@ -14,8 +14,8 @@ from acp_agent.core.choices import Levels
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import ProviderError, ProviderErrorKind, ToolError
 from acp_agent.llm.catalog import Catalog
-from acp_agent.llm.limits import Price
 from acp_agent.llm.model_info import ModelInfo
+from acp_agent.llm.models import Price
 from tests.fakes.scripted_http import Reply, ScriptedHttp
 
 pytestmark = pytest.mark.anyio

@@ -9,9 +9,8 @@ from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ModelEvent, ModelText, Usage
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.sessions import Tally
-from acp_agent.llm.limits import Price
-from acp_agent.llm.metered import MeteredProvider
-from acp_agent.llm.model_ref import ModelRef
+from acp_agent.llm.models import ModelRef, Price
+from acp_agent.llm.wrapper import MeteredProvider
 from tests.fakes.scripted_provider import ScriptedProvider, Step, say
 
 A, B = ModelRef("a", "m"), ModelRef("b", "m")

@@ -15,8 +15,7 @@ from acp_agent.core.events import UsageChanged
 from acp_agent.core.messages import Message, Role, TextPart, Usage
 from acp_agent.core.sessions import Tally
 from acp_agent.core.types import CallOrigin, ToolCall
-from acp_agent.llm.limits import Price
-from acp_agent.llm.model_ref import ModelRef
+from acp_agent.llm.models import ModelRef, Price
 from acp_agent.output.redaction import KnownSecrets, Redactor
 
 REF = ModelRef("p", "m")

@@ -7,9 +7,9 @@ import pytest
 from acp_agent.config.model_settings import Effort, ModelOptions
 from acp_agent.config.provider_settings import ProviderType
 from acp_agent.core.choices import DEFAULT, TEMPERATURES, Levels
-from acp_agent.llm import abilities
-from acp_agent.llm.limits import load_table
+from acp_agent.llm import model_info as abilities
 from acp_agent.llm.model_info import ModelInfo
+from acp_agent.llm.models import load_table
 from acp_agent.llm.provider_config import ProviderConfig, endpoint_of
 
 TABLE = load_table()

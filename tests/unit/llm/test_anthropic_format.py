@@ -21,16 +21,15 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import ToolKind, ToolSpec
-from acp_agent.llm.anthropic_reply import Reply
-from acp_agent.llm.anthropic_request import request_body
+from acp_agent.llm.anthropic import AnthropicReply, request_body
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
-from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm.endpoint import ModelEndpoint
 from acp_agent.llm.json_wire import write
 from tests.fakes.scripted_http import Reply as HttpReply
 from tests.fakes.scripted_http import ScriptedHttp
 from tests.unit.llm import streams
 
-ENDPOINT = Endpoint("acme", "m-1", "http://127.0.0.1:1", 1000)
+ENDPOINT = ModelEndpoint("acme", "m-1", "http://127.0.0.1:1", 1000)
 CACHE = {"type": "ephemeral"}
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 TOOLS = tuple(ToolSpec(name, f"{name} it", SCHEMA, ToolKind.OTHER, mutates=False) for name in ("read", "write"))
@@ -44,7 +43,7 @@ def assistant(*parts: Any) -> Message:
     return Message(Role.ASSISTANT, tuple(TextPart(part) if isinstance(part, str) else part for part in parts))
 
 
-def body(*messages: Message, endpoint: Endpoint = ENDPOINT, **fields: Any) -> dict[str, Any]:
+def body(*messages: Message, endpoint: ModelEndpoint = ENDPOINT, **fields: Any) -> dict[str, Any]:
     request = ModelRequest(fields.pop("system", ""), messages, **fields)
     return json.loads(write(request_body(endpoint, request, 8192)))
 
@@ -54,7 +53,7 @@ def sent(*messages: Message) -> list[dict[str, Any]]:
 
 
 def read(*events: dict[str, Any]) -> ModelDone:
-    reply = Reply("acme")
+    reply = AnthropicReply("acme")
     for event in events:
         reply.feed(event)
     return reply.done()
@@ -207,7 +206,7 @@ def test_pictures_of_a_result_stand_in_it_behind_its_words() -> None:
 
 
 def test_a_model_without_eyes_reads_what_it_is_not_shown() -> None:
-    blind = Endpoint("acme", "m-1", "http://127.0.0.1:1", 1000, images=False)
+    blind = ModelEndpoint("acme", "m-1", "http://127.0.0.1:1", 1000, images=False)
     photo = ImagePart("REVG", "image/jpeg")
     parts = (ToolResultPart("t1", "Image: a.png", images=(PICTURE, photo)), ToolResultPart("t2", "", images=(PICTURE,)))
     first, second, third = body(user(*parts, "look", photo), endpoint=blind)["messages"][0]["content"][:3]
@@ -268,7 +267,7 @@ def test_ids_of_other_providers_are_made_acceptable_and_still_pair() -> None:
 
 
 def test_max_tokens_thinking_and_the_users_own_fields() -> None:
-    endpoint = Endpoint("a", "m", "http://x", 1, max_tokens=500, thinking=True, extra_body={"temperature": 0.5})
+    endpoint = ModelEndpoint("a", "m", "http://x", 1, max_tokens=500, thinking=True, extra_body={"temperature": 0.5})
     full = body(user("x"), endpoint=endpoint)
     assert full["max_tokens"] == 500
     assert full["thinking"] == {"type": "adaptive", "display": "summarized"}
@@ -309,7 +308,7 @@ def test_the_input_of_an_unknown_block_is_put_together_too() -> None:
 def test_text_and_input_that_come_with_the_start_of_a_block_count() -> None:
     text = {"type": "text", "text": "Hel"}
     tool = {"type": "tool_use", "id": "", "name": "read", "input": {"path": "a"}}
-    reply = Reply("acme")
+    reply = AnthropicReply("acme")
     first = reply.feed({"type": "content_block_start", "index": 0, "content_block": text})
     reply.feed({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "lo"}})
     reply.feed({"type": "content_block_start", "index": 1, "content_block": tool})

@@ -21,11 +21,10 @@ from acp_agent.core.messages import (
     ToolUsePart,
 )
 from acp_agent.core.ports import ModelRequest, Provider
-from acp_agent.llm.deferred import DeferredProvider
-from acp_agent.llm.fallback import FallbackProvider
-from acp_agent.llm.model_ref import ModelRef
-from acp_agent.llm.retry import RetryingProvider, RetryPolicy
-from acp_agent.llm.without_tools import WithoutTools
+from acp_agent.llm.catalog import DeferredProvider
+from acp_agent.llm.models import ModelRef
+from acp_agent.llm.retry import FallbackProvider, RetryingProvider, RetryPolicy
+from acp_agent.llm.wrapper import WithoutTools
 
 pytestmark = pytest.mark.anyio
 

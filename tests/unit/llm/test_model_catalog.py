@@ -9,17 +9,17 @@ import pytest
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import JsonObject
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType, parse_model
-from acp_agent.llm.endpoint import Endpoint
-from acp_agent.llm.limits import load_table
+from acp_agent.llm.endpoint import ModelEndpoint
+from acp_agent.llm.models import load_table
 
 KEY = "fake-key-1234567890"
 
 
-def endpoint(type_: ProviderType, model: str = "some-model", **fields: Any) -> Endpoint:
+def endpoint(type_: ProviderType, model: str = "some-model", **fields: Any) -> ModelEndpoint:
     config = ProviderConfig("acme", type_, **{"api_key": KEY, **fields})
     provider = Catalog([config]).build(ModelRef("acme", model))
     found = provider._endpoint  # type: ignore[attr-defined]
-    assert isinstance(found, Endpoint)
+    assert isinstance(found, ModelEndpoint)
     return found
 
 

@@ -10,7 +10,7 @@ from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import Message, ModelText, Role, TextPart
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType, parse_model
-from acp_agent.llm.fallback import FallbackProvider
+from acp_agent.llm.retry import FallbackProvider
 from tests.fakes.scripted_http import Reply, ScriptedHttp
 from tests.unit.llm import streams
 

@@ -7,7 +7,7 @@ import pytest
 from acp_agent.config.model_settings import Effort, ModelOptions, ModelSettings, OpenAIApi
 from acp_agent.core.types import JsonObject
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
-from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm.endpoint import ModelEndpoint
 
 KEY = "fake-key-1234567890"
 
@@ -15,11 +15,11 @@ KEY = "fake-key-1234567890"
 KEY = "fake-key-1234567890"
 
 
-def endpoint(type_: ProviderType, model: str = "some-model", **fields: Any) -> Endpoint:
+def endpoint(type_: ProviderType, model: str = "some-model", **fields: Any) -> ModelEndpoint:
     config = ProviderConfig("acme", type_, **{"api_key": KEY, **fields})
     provider = Catalog([config]).build(ModelRef("acme", model))
     found = provider._endpoint  # type: ignore[attr-defined]
-    assert isinstance(found, Endpoint)
+    assert isinstance(found, ModelEndpoint)
     return found
 
 
@@ -92,7 +92,7 @@ def described(*models: ModelSettings, **fields: Any) -> Catalog:
     return Catalog([config], models)
 
 
-def found(catalog: Catalog, model: str) -> Endpoint:
+def found(catalog: Catalog, model: str) -> ModelEndpoint:
     provider = catalog.build(ModelRef("acme", model))
     return provider._endpoint  # type: ignore[attr-defined]
 

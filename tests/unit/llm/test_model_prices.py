@@ -6,7 +6,7 @@ from acp_agent.config.model_settings import ModelSettings, PriceSettings
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.messages import Usage
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
-from acp_agent.llm.limits import Price
+from acp_agent.llm.models import Price
 
 KEY = "fake-key-1234567890"
 

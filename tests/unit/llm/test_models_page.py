@@ -13,8 +13,8 @@ from acp_agent.config.provider_settings import LlmSettings, ProviderSettings, Pr
 from acp_agent.core.messages import Message, ModelDone, Role, TextPart
 from acp_agent.core.ports import ModelRequest
 from acp_agent.llm.catalog import Catalog, parse_model
-from acp_agent.llm.fallback import FallbackProvider
-from acp_agent.llm.limits import load_table
+from acp_agent.llm.models import load_table
+from acp_agent.llm.retry import FallbackProvider
 from tests.fakes.scripted_http import Reply, Request, ScriptedHttp
 from tests.unit.llm import streams
 from tests.unit.llm.responses_streams import responses

@@ -22,13 +22,12 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import ToolKind, ToolSpec
-from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm.endpoint import ModelEndpoint
 from acp_agent.llm.json_wire import write
-from acp_agent.llm.ollama_reply import Reply
-from acp_agent.llm.ollama_request import request_body
+from acp_agent.llm.ollama import OllamaReply, request_body
 from tests.unit.llm.streams import ollama_line
 
-ENDPOINT = Endpoint("acme", "m-1", "http://127.0.0.1:1", 1000)
+ENDPOINT = ModelEndpoint("acme", "m-1", "http://127.0.0.1:1", 1000)
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 TOOLS = (ToolSpec("read", "read it", SCHEMA, ToolKind.READ, mutates=False),)
 PICTURE = ImagePart("QUJD", "image/png")
@@ -44,14 +43,18 @@ def assistant(*parts: Any) -> Message:
 
 
 def body(
-    *messages: Message, endpoint: Endpoint = ENDPOINT, num_ctx: int | None = None, think: bool = False, **fields: Any
+    *messages: Message,
+    endpoint: ModelEndpoint = ENDPOINT,
+    num_ctx: int | None = None,
+    think: bool = False,
+    **fields: Any,
 ) -> Any:
     request = ModelRequest(fields.pop("system", ""), messages, **fields)
     return json.loads(write(request_body(endpoint, request, num_ctx=num_ctx, think=think)))
 
 
 def read(*lines: dict[str, Any], seed: bytes = b"request", taken: tuple[str, ...] = ()) -> ModelDone:
-    reply = Reply("acme", seed, taken)
+    reply = OllamaReply("acme", seed, taken)
     for line in lines:
         reply.feed(line)
     return reply.done()
@@ -133,7 +136,7 @@ def test_pictures_of_results_follow_all_results_and_say_whose_they_are() -> None
 
 
 def test_a_model_without_eyes_reads_what_it_is_not_shown() -> None:
-    blind = Endpoint("acme", "m-1", "http://127.0.0.1:1", 1000, images=False)
+    blind = ModelEndpoint("acme", "m-1", "http://127.0.0.1:1", 1000, images=False)
     (message,) = body(user("look", PICTURE), endpoint=blind)["messages"]
     assert message == {"role": "user", "content": "look\n\n[image/png not shown: m-1 takes no images]"}
 
@@ -159,7 +162,7 @@ def test_the_users_own_fields_go_where_the_server_reads_them() -> None:
         "temperature": 0.5,
         "options": {"top_k": 3, "num_ctx": 9},
     }
-    sent = body(user("x"), endpoint=Endpoint("a", "m", "http://x", 1, max_tokens=5, extra_body=extra), num_ctx=8)
+    sent = body(user("x"), endpoint=ModelEndpoint("a", "m", "http://x", 1, max_tokens=5, extra_body=extra), num_ctx=8)
     assert (sent["keep_alive"], sent["think"], sent["truncate"]) == ("30m", "high", True)
     assert sent["options"] == {"num_ctx": 9, "num_predict": 5, "temperature": 0.5, "top_k": 3}
     assert "temperature" not in sent
@@ -175,7 +178,7 @@ def test_a_longer_conversation_starts_with_the_messages_of_the_shorter_one() -> 
 
 
 def test_thought_and_text_are_told_as_they_come_and_counted() -> None:
-    reply = Reply("acme", b"")
+    reply = OllamaReply("acme", b"")
     told = reply.feed(ollama_line({"thinking": "hm", "content": "so"}))
     assert told == [ModelThought("hm"), ModelText("so")]
     assert not reply.complete
@@ -257,7 +260,7 @@ def test_an_answer_that_only_loaded_the_model_is_known() -> None:
         ("stop", "", False),
         ("load", "x", False),
     ):
-        reply = Reply("acme", b"")
+        reply = OllamaReply("acme", b"")
         reply.feed(ollama_line({"content": content}, done=reason))
         assert reply.only_loaded is expected, (reason, content)
 
@@ -277,7 +280,7 @@ def test_an_answer_that_only_loaded_the_model_is_known() -> None:
     ],
 )
 def test_a_line_out_of_shape_changes_nothing(line: dict[str, Any]) -> None:
-    reply = Reply("acme", b"")
+    reply = OllamaReply("acme", b"")
     reply.feed(ollama_line({"content": "ok"}))
     assert reply.feed(line) == []
     assert not reply.complete

@@ -16,16 +16,15 @@ from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ImagePart, Message, ModelDone, ModelEvent, ModelText, Role, TextPart, ToolUsePart
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
-from acp_agent.llm.endpoint import Endpoint
-from acp_agent.llm.ollama_card import ModelCard, read_card
-from acp_agent.llm.ollama_stream import split_lines
+from acp_agent.llm.endpoint import ModelEndpoint
+from acp_agent.llm.ollama import ModelCard, read_card, split_lines
 from tests.fakes.scripted_http import Hang, Reply, Reset, ScriptedHttp, Send
 from tests.unit.llm import streams
 from tests.unit.llm.streams import CALL, OTHER_CALL, ndjson, ollama_line
 
 pytestmark = pytest.mark.anyio
 
-ENDPOINT = Endpoint("acme", "m", "http://127.0.0.1:1", 1000)
+ENDPOINT = ModelEndpoint("acme", "m", "http://127.0.0.1:1", 1000)
 HI = Message(Role.USER, (TextPart("hi"),))
 ASK = ModelRequest("", (HI,))
 LOOK = ModelRequest("", (Message(Role.USER, (TextPart("look"), ImagePart("QUJD", "image/png"))),))

@@ -22,17 +22,16 @@ from acp_agent.core.messages import (
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import ToolKind, ToolSpec
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig, ProviderType
-from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm.endpoint import ModelEndpoint
 from acp_agent.llm.json_wire import write
-from acp_agent.llm.limits import load_table
-from acp_agent.llm.openai_reply import Reply
-from acp_agent.llm.openai_request import Quirk, quirk_in, request_body
+from acp_agent.llm.models import load_table
+from acp_agent.llm.openai import OpenAIQuirk, OpenAIReply, quirk_in, request_body
 from tests.fakes.scripted_http import Reply as HttpReply
 from tests.fakes.scripted_http import ScriptedHttp
 from tests.unit.llm import streams
 from tests.unit.llm.streams import chat_chunk
 
-ENDPOINT = Endpoint("acme", "m-1", "http://127.0.0.1:1", 1000)
+ENDPOINT = ModelEndpoint("acme", "m-1", "http://127.0.0.1:1", 1000)
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 TOOLS = (ToolSpec("read", "read it", SCHEMA, ToolKind.READ, mutates=False),)
 HI = (Message(Role.USER, (TextPart("hi"),)),)
@@ -47,14 +46,14 @@ def assistant(*parts: Any) -> Message:
 
 
 def body(
-    *messages: Message, endpoint: Endpoint = ENDPOINT, quirks: frozenset[Quirk] = frozenset(), **fields: Any
+    *messages: Message, endpoint: ModelEndpoint = ENDPOINT, quirks: frozenset[OpenAIQuirk] = frozenset(), **fields: Any
 ) -> Any:
     request = ModelRequest(fields.pop("system", ""), messages, **fields)
     return json.loads(write(request_body(endpoint, request, quirks)))
 
 
 def read(*chunks: dict[str, Any]) -> ModelDone:
-    reply = Reply("acme")
+    reply = OpenAIReply("acme")
     for chunk in chunks:
         reply.feed(chunk)
     return reply.done()
@@ -143,7 +142,7 @@ def test_pictures_of_results_follow_all_results_of_the_turn_in_one_message() -> 
 
 
 def test_a_model_without_eyes_reads_what_it_is_not_shown() -> None:
-    blind = Endpoint("acme", "m-1", "http://127.0.0.1:1", 1000, images=False)
+    blind = ModelEndpoint("acme", "m-1", "http://127.0.0.1:1", 1000, images=False)
     note = "[image/png not shown: m-1 takes no images]"
     parts = (ToolResultPart("c1", "Image: a.png", images=(PICTURE,)), "look", PICTURE)
     seeing_nothing = [
@@ -151,7 +150,7 @@ def test_a_model_without_eyes_reads_what_it_is_not_shown() -> None:
         {"role": "user", "content": f"look\n\n{note}"},
     ]
     assert body(user(*parts), endpoint=blind)["messages"] == seeing_nothing
-    assert body(user(*parts), quirks=frozenset({Quirk.NO_IMAGES}))["messages"] == seeing_nothing
+    assert body(user(*parts), quirks=frozenset({OpenAIQuirk.NO_IMAGES}))["messages"] == seeing_nothing
 
 
 def test_reasoning_goes_back_under_its_own_name_to_its_own_provider() -> None:
@@ -163,11 +162,11 @@ def test_reasoning_goes_back_under_its_own_name_to_its_own_provider() -> None:
 
 
 def test_max_tokens_and_the_users_own_fields() -> None:
-    endpoint = Endpoint("a", "m", "http://x", 1, max_tokens=500, extra_body={"temperature": 0.5})
+    endpoint = ModelEndpoint("a", "m", "http://x", 1, max_tokens=500, extra_body={"temperature": 0.5})
     assert body(user("x"), endpoint=endpoint)["max_tokens"] == 500
     assert body(user("x"), endpoint=endpoint)["temperature"] == 0.5
     assert "max_tokens" not in body(user("x"))
-    renamed = body(user("x"), max_tokens=7, quirks=frozenset({Quirk.MAX_COMPLETION_TOKENS}))
+    renamed = body(user("x"), max_tokens=7, quirks=frozenset({OpenAIQuirk.MAX_COMPLETION_TOKENS}))
     assert renamed["max_completion_tokens"] == 7
     assert "max_tokens" not in renamed
 
@@ -178,24 +177,28 @@ def test_max_tokens_and_the_users_own_fields() -> None:
 @pytest.mark.parametrize(
     ("status", "text", "quirk"),
     [
-        (400, "Unrecognized request argument supplied: stream_options", Quirk.NO_STREAM_OPTIONS),
-        (422, "extra fields not permitted: stream_options", Quirk.NO_STREAM_OPTIONS),
-        (400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.", Quirk.MAX_COMPLETION_TOKENS),
-        (400, "Function tools with reasoning_effort are not supported for gpt-x", Quirk.NO_REASONING),
-        (400, "Invalid content type. image_url is only supported by certain models.", Quirk.NO_IMAGES),
-        (422, "messages[0]: unknown variant `image_url`, expected `text`", Quirk.NO_IMAGES),
-        (404, "No endpoints found that support image input", Quirk.NO_IMAGES),
-        (500, "image input is not supported - hint: you may need to provide the mmproj", Quirk.NO_IMAGES),
-        (400, "Model does not support images. Please use a model that does.", Quirk.NO_IMAGES),
-        (400, "At most 0 image(s) may be provided in one prompt.", Quirk.NO_IMAGES),
-        (400, "m-1 is not a multimodal model", Quirk.NO_IMAGES),
-        (400, "'messages.0' : content must be a string", Quirk.NO_IMAGES),
+        (400, "Unrecognized request argument supplied: stream_options", OpenAIQuirk.NO_STREAM_OPTIONS),
+        (422, "extra fields not permitted: stream_options", OpenAIQuirk.NO_STREAM_OPTIONS),
+        (
+            400,
+            "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.",
+            OpenAIQuirk.MAX_COMPLETION_TOKENS,
+        ),
+        (400, "Function tools with reasoning_effort are not supported for gpt-x", OpenAIQuirk.NO_REASONING),
+        (400, "Invalid content type. image_url is only supported by certain models.", OpenAIQuirk.NO_IMAGES),
+        (422, "messages[0]: unknown variant `image_url`, expected `text`", OpenAIQuirk.NO_IMAGES),
+        (404, "No endpoints found that support image input", OpenAIQuirk.NO_IMAGES),
+        (500, "image input is not supported - hint: you may need to provide the mmproj", OpenAIQuirk.NO_IMAGES),
+        (400, "Model does not support images. Please use a model that does.", OpenAIQuirk.NO_IMAGES),
+        (400, "At most 0 image(s) may be provided in one prompt.", OpenAIQuirk.NO_IMAGES),
+        (400, "m-1 is not a multimodal model", OpenAIQuirk.NO_IMAGES),
+        (400, "'messages.0' : content must be a string", OpenAIQuirk.NO_IMAGES),
         (503, "image input is not supported", None),
         (400, "something else", None),
         (500, "stream_options", None),
     ],
 )
-def test_a_refusal_that_names_its_reason_is_understood(status: int, text: str, quirk: Quirk | None) -> None:
+def test_a_refusal_that_names_its_reason_is_understood(status: int, text: str, quirk: OpenAIQuirk | None) -> None:
     assert quirk_in(ProviderError(text, kind=ProviderErrorKind.INVALID_REQUEST, status=status)) is quirk
 
 

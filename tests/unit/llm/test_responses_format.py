@@ -21,21 +21,20 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import ToolKind, ToolSpec
-from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm.endpoint import ModelEndpoint, thoughts, without_thoughts
 from acp_agent.llm.json_wire import write
-from acp_agent.llm.openai_request import request_body as chat_body
+from acp_agent.llm.openai import request_body as chat_body
 from acp_agent.llm.responses_request import (
-    Quirk,
+    ResponsesQuirk,
     family,
     quirk_in,
     refuses_thoughts,
     request_body,
 )
-from acp_agent.llm.thoughts import thoughts, without_thoughts
 from tests.contract.wire_rules import assert_responses_request
 from tests.unit.llm.responses_streams import ENCRYPTED, reasoning_item
 
-ENDPOINT = Endpoint("acme", "gpt-9", "http://127.0.0.1:1", 1000)
+ENDPOINT = ModelEndpoint("acme", "gpt-9", "http://127.0.0.1:1", 1000)
 REASONER = replace(ENDPOINT, thinking=True)
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 TOOLS = (ToolSpec("read", "read it", SCHEMA, ToolKind.READ, mutates=False),)
@@ -51,12 +50,12 @@ def assistant(*parts: Any) -> Message:
     return Message(Role.ASSISTANT, tuple(TextPart(part) if isinstance(part, str) else part for part in parts))
 
 
-def body(*messages: Message, endpoint: Endpoint = ENDPOINT, quirks: Any = (), **fields: Any) -> Any:
+def body(*messages: Message, endpoint: ModelEndpoint = ENDPOINT, quirks: Any = (), **fields: Any) -> Any:
     request = ModelRequest(fields.pop("system", ""), messages, **fields)
     return json.loads(write(request_body(endpoint, request, frozenset(quirks))))
 
 
-def items(*messages: Message, endpoint: Endpoint = ENDPOINT) -> Any:
+def items(*messages: Message, endpoint: ModelEndpoint = ENDPOINT) -> Any:
     return body(*messages, endpoint=endpoint)["input"]
 
 
@@ -127,7 +126,7 @@ def test_pictures_of_a_result_stand_in_it() -> None:
 
 def test_pictures_follow_the_results_for_a_server_that_takes_only_text_there() -> None:
     uses = [ToolUsePart(id_, "read", {}) for id_ in ("c1", "c2")]
-    sent = body(user("look"), assistant(*uses), user(*RESULTS, "see?"), quirks=[Quirk.TEXT_RESULTS])["input"]
+    sent = body(user("look"), assistant(*uses), user(*RESULTS, "see?"), quirks=[ResponsesQuirk.TEXT_RESULTS])["input"]
     assert sent[3:] == [
         {"type": "function_call_output", "call_id": "c1", "output": "Image: a.png"},
         {"type": "function_call_output", "call_id": "c2", "output": " "},
@@ -143,7 +142,7 @@ def test_a_model_without_eyes_reads_what_it_is_not_shown() -> None:
     ]
     parts = (RESULTS[0], "look", PICTURE)
     assert items(user(*parts), endpoint=replace(ENDPOINT, images=False)) == seeing_nothing
-    assert body(user(*parts), quirks=[Quirk.NO_IMAGES])["input"] == seeing_nothing
+    assert body(user(*parts), quirks=[ResponsesQuirk.NO_IMAGES])["input"] == seeing_nothing
 
 
 def test_old_pictures_make_room_for_new_ones() -> None:
@@ -259,16 +258,16 @@ def test_the_users_own_fields_and_limits() -> None:
     sent = body(user("x"), endpoint=endpoint)
     assert (sent["top_p"], sent["max_output_tokens"]) == (0.5, 700)
     assert sent["reasoning"] == {"summary": "auto", "effort": "high"}
-    assert body(user("x"), endpoint=endpoint, quirks=[Quirk.NO_SUMMARY])["reasoning"] == {"effort": "high"}
+    assert body(user("x"), endpoint=endpoint, quirks=[ResponsesQuirk.NO_SUMMARY])["reasoning"] == {"effort": "high"}
     assert body(user("x"), max_tokens=1)["max_output_tokens"] == 16  # fewer are refused
 
 
 def test_each_quirk_leaves_out_what_it_names() -> None:
     usual = body(user("x"), endpoint=REASONER, tools=TOOLS)
     for quirk, field in (
-        (Quirk.NO_ENCRYPTED, "include"),
-        (Quirk.NO_SUMMARY, "reasoning"),
-        (Quirk.NO_PARALLEL, "parallel_tool_calls"),
+        (ResponsesQuirk.NO_ENCRYPTED, "include"),
+        (ResponsesQuirk.NO_SUMMARY, "reasoning"),
+        (ResponsesQuirk.NO_PARALLEL, "parallel_tool_calls"),
     ):
         sent = body(user("x"), endpoint=REASONER, tools=TOOLS, quirks=[quirk])
         assert usual.keys() - sent.keys() == {field}
@@ -318,20 +317,20 @@ def refusal(text: str, status: int = 400) -> ProviderError:
 @pytest.mark.parametrize(
     ("text", "quirk"),
     [
-        ("Encrypted content is not supported with this model.", Quirk.NO_ENCRYPTED),
-        ("Unsupported parameter: 'include'", Quirk.NO_ENCRYPTED),
-        ("Your organization must be verified to generate reasoning summaries.", Quirk.NO_SUMMARY),
-        ("Unsupported parameter: 'reasoning.summary' is not supported with this model.", Quirk.NO_SUMMARY),
-        ("Unsupported parameter: 'reasoning'", Quirk.NO_SUMMARY),
-        ("Unsupported parameter: 'parallel_tool_calls'", Quirk.NO_PARALLEL),
-        ("Invalid type for 'input'.", Quirk.TEXT_RESULTS),
-        ("Invalid type for 'input[2].output': expected a string, but got an array", Quirk.TEXT_RESULTS),
-        ("image input is not supported - hint: you may need to provide the mmproj", Quirk.NO_IMAGES),
-        ("input_image is not supported", Quirk.NO_IMAGES),
+        ("Encrypted content is not supported with this model.", ResponsesQuirk.NO_ENCRYPTED),
+        ("Unsupported parameter: 'include'", ResponsesQuirk.NO_ENCRYPTED),
+        ("Your organization must be verified to generate reasoning summaries.", ResponsesQuirk.NO_SUMMARY),
+        ("Unsupported parameter: 'reasoning.summary' is not supported with this model.", ResponsesQuirk.NO_SUMMARY),
+        ("Unsupported parameter: 'reasoning'", ResponsesQuirk.NO_SUMMARY),
+        ("Unsupported parameter: 'parallel_tool_calls'", ResponsesQuirk.NO_PARALLEL),
+        ("Invalid type for 'input'.", ResponsesQuirk.TEXT_RESULTS),
+        ("Invalid type for 'input[2].output': expected a string, but got an array", ResponsesQuirk.TEXT_RESULTS),
+        ("image input is not supported - hint: you may need to provide the mmproj", ResponsesQuirk.NO_IMAGES),
+        ("input_image is not supported", ResponsesQuirk.NO_IMAGES),
         ("something else", None),
     ],
 )
-def test_a_refusal_that_names_its_reason_is_understood(text: str, quirk: Quirk | None) -> None:
+def test_a_refusal_that_names_its_reason_is_understood(text: str, quirk: ResponsesQuirk | None) -> None:
     assert quirk_in(refusal(text)) is quirk
     assert not refuses_thoughts(refusal(text))
 

@@ -12,7 +12,7 @@ from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.messages import Message, ModelDone, ModelText, Role, TextPart, ThoughtPart
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import ImagePart
-from acp_agent.llm.endpoint import Endpoint
+from acp_agent.llm.endpoint import ModelEndpoint
 from acp_agent.llm.responses import ResponsesProvider
 from acp_agent.net.client import HttpClient
 from tests.contract.wire_rules import assert_responses_request
@@ -30,7 +30,7 @@ HI = Message(Role.USER, (TextPart("hi"),))
 async def serving(*replies: Reply, **fields: Any) -> AsyncIterator[tuple[ResponsesProvider, ScriptedHttp]]:
     async with ScriptedHttp(replies) as server:
         http = HttpClient()
-        endpoint = Endpoint("acme", "gpt-9", f"{server.url}/v1", 1000, FAKE_KEY, timeout=5, thinking=True)
+        endpoint = ModelEndpoint("acme", "gpt-9", f"{server.url}/v1", 1000, FAKE_KEY, timeout=5, thinking=True)
         try:
             yield ResponsesProvider(replace(endpoint, **fields), http), server
         finally:

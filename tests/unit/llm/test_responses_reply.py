@@ -15,7 +15,7 @@ from acp_agent.core.messages import (
     ToolUsePart,
     Usage,
 )
-from acp_agent.llm.responses_reply import Reply
+from acp_agent.llm.responses import ResponsesReply
 from tests.unit.llm.responses_streams import call_item, ended, events, message_item, reasoning_item
 from tests.unit.llm.streams import CALL, OTHER_CALL
 
@@ -25,7 +25,7 @@ READ = ToolUsePart("call_2", "read", {"path": "naïve 😀.py"})
 
 def take(*stream: dict[str, Any]) -> tuple[str, ModelDone]:
     """What was shown, thoughts in brackets, and the message."""
-    reply = Reply("acme", "gpt-9")
+    reply = ResponsesReply("acme", "gpt-9")
     shown = [event for each in stream for event in reply.feed(each["type"], each)]
     told = "".join(f"[{event.text}]" if isinstance(event, ModelThought) else event.text for event in shown)
     assert all(event.text for event in shown)
@@ -331,7 +331,7 @@ def test_a_refusal_is_said_and_is_one(streamed: bool) -> None:
 
 def test_an_answer_is_settled_only_when_every_item_is_and_the_last_says_or_calls() -> None:
     def settled(*stream: dict[str, Any]) -> bool:
-        reply = Reply("acme", "gpt-9")
+        reply = ResponsesReply("acme", "gpt-9")
         for each in stream:
             reply.feed(each["type"], each)
         return reply.settled
@@ -388,7 +388,7 @@ def test_events_of_no_kind_we_know_show_nothing() -> None:
 def test_what_was_shown_is_what_is_kept_for_every_cut_of_an_answer() -> None:
     stream = events(thought=["Let me ", "see."], text=["Hel", "lo"], calls=[CALL])
     for cut in range(len(stream) + 1):
-        reply = Reply("acme", "gpt-9")
+        reply = ResponsesReply("acme", "gpt-9")
         shown = [event for each in stream[:cut] for event in reply.feed(each["type"], each)]
         whole = reply.done().message
         assert "".join(event.text for event in shown if isinstance(event, ModelText)) == whole.text

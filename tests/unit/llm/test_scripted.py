@@ -20,8 +20,7 @@ from acp_agent.core.messages import (
     Usage,
 )
 from acp_agent.core.ports import ModelRequest
-from acp_agent.llm.script import PACKAGED, Script, load_script
-from acp_agent.llm.scripted import ScriptedProvider
+from acp_agent.llm.scripted import PACKAGED, Script, ScriptedProvider, load_script
 
 pytestmark = pytest.mark.anyio
 

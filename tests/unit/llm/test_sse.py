@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.llm.sse import EVENT_LIMIT, EventSplitter, EventTooLarge, ServerEvent, server_events
+from acp_agent.llm.exchange import EVENT_LIMIT, EventSplitter, EventTooLarge, ServerEvent, server_events
 
 
 def split(*chunks: bytes) -> list[ServerEvent]:

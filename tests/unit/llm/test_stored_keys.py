@@ -4,7 +4,7 @@ import pytest
 
 from acp_agent.config.provider_settings import ProviderSettings, ProviderType
 from acp_agent.core.errors import ConfigError
-from acp_agent.llm.limits import ModelLimits
+from acp_agent.llm.models import ModelLimits
 from acp_agent.llm.provider_config import ProviderConfig, endpoint_of
 
 LIMITS = ModelLimits(context_window=1000, max_output=100)

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
-from acp_agent.mcp.definitions import MAX_DESCRIPTION, MAX_LISTED, MAX_TOOLS, Catalogue
-from acp_agent.mcp.schemas import MAX_DEPTH, MAX_SCHEMA
+from acp_agent.mcp.definitions import MAX_DEPTH, MAX_DESCRIPTION, MAX_LISTED, MAX_SCHEMA, MAX_TOOLS, Catalogue
 
 SCHEMA = {"type": "object"}
 SERVER = McpServer("s", StdioServer("x"), McpOrigin.CONFIG)

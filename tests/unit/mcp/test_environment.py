@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.execution.process_table import MARK as COMMAND_MARK
-from acp_agent.mcp.environment import MARK, server_environment
+from acp_agent.mcp.program import MARK, server_environment
 
 SOURCE = {
     "PATH": "/bin",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.mcp.form_schema import MAX_CHOICES, MAX_FIELDS, SecretWantedError, form_schema
+from acp_agent.mcp.elicitation import MAX_CHOICES, MAX_FIELDS, SecretWantedError, form_schema
 from tests.wire import schema
 
 

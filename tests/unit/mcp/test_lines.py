@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.mcp.lines import MESSAGE_LIMIT, BrokenServerError, Events, Lines
+from acp_agent.mcp.wire import MESSAGE_LIMIT, BrokenServerError, Events, Lines
 
 CHUNKS = st.lists(st.binary(max_size=20), max_size=20)
 

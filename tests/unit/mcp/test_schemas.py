@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_agent.mcp.schemas import MAX_SCHEMA, fit_schema, weight
+from acp_agent.mcp.definitions import MAX_SCHEMA, fit_schema, weight
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

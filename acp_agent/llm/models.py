@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Container
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
@@ -11,6 +12,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from acp_agent.config.model_settings import Effort
+from acp_agent.core.errors import ConfigError
 from acp_agent.core.messages import Usage
 
 _MILLION: Final = 1_000_000
@@ -133,3 +135,25 @@ def _longest_prefix(prefixes: Container[str], model: str) -> str:
 def load_table() -> ModelTable:
     """The packaged table. Reads a file, once."""
     return ModelTable.model_validate(tomllib.loads((files("acp_agent.llm") / "models.toml").read_text("utf-8")))
+
+
+MODEL_FORM: Final = "PROVIDER:MODEL, such as anthropic:claude-sonnet-5-5 or ollama:qwen3:8b"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRef:
+    """`PROVIDER:MODEL`, taken apart. The model's id may hold colons of its own."""
+
+    provider: str
+    model: str
+
+    def __str__(self) -> str:
+        return f"{self.provider}:{self.model}"
+
+
+def parse_model(text: str, *, where: str = "[llm]", key: str = "model") -> ModelRef:
+    """Take `PROVIDER:MODEL` apart at the first colon. Raises ConfigError."""
+    provider, colon, model = (part.strip() for part in text.partition(":"))
+    if not (provider and colon and model) or "/" in provider or model.startswith("//"):
+        raise ConfigError(where, key, text, MODEL_FORM)
+    return ModelRef(provider, model)
