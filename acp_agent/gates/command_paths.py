@@ -133,11 +133,18 @@ def _as_read(parsed: Parsed) -> Iterator[str]:
     """The words that are paths by the grammar of the program, also as seen from the folder it is told to work in."""
     folders = [each.word for each in parsed.arguments if each.kind is Kind.FOLDER]
     for each in parsed.arguments:
-        for word in candidates(each.word) if each.kind.path else ():
+        for word in _meant(each.word) if each.kind.path else ():
             yield word
             if each.kind is not Kind.FOLDER:
                 yield from (posixpath.join(folder, word) for folder in folders)
     yield from (posixpath.join(*folders[: at + 1]) for at in range(1, len(folders)))
+
+
+def _meant(word: str) -> Iterator[str]:
+    """Yield the paths that a word may be: itself, a value in it, the file before a name in it (`a.py::test`)."""
+    yield from candidates(word)
+    if "::" in word:
+        yield word.partition("::")[0]
 
 
 def _as_text(command: Command) -> Iterator[str]:

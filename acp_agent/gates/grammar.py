@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -16,6 +17,7 @@ from typing import NamedTuple, cast
 
 _Table = dict[str, object]
 _NUMBER = re.compile(r"-\d+")
+_VERSION = re.compile(r"-?\d[\d.]*$")
 AFTER = "--"
 """The name of the form that reads the words behind `--` (`cargo test -- --nocapture`)."""
 
@@ -98,6 +100,11 @@ class Form:
     single     options are words with one dash (`find -name`), never bundled
     negatable  `--no-x` is known where `--x` is
     bundle     the first word is a bundle of options even without its dash (`tar xzf`)
+    dashless   a value of its own does not begin with a dash: `-t --x` are two options
+    attached   options of one dash whose value stands in the same word (`-O2`, `-Isrc`), where options are single words
+    raw        everything is an operand: the arguments of another program (`yarn test --watch`)
+    asks       the subcommand is not harmless; it is listed, so that its name is not taken for an operand
+    ends       options behind whose value everything is an operand (`python -m`)
     """
 
     flags: frozenset[str] = frozenset()
@@ -116,6 +123,11 @@ class Form:
     single: bool = False
     negatable: bool = False
     bundle: bool = False
+    dashless: bool = False
+    raw: bool = False
+    asks: bool = False
+    attached: frozenset[str] = frozenset()
+    ends: frozenset[str] = frozenset()
 
     def parse(self, words: Sequence[str]) -> Parsed:
         """Read the arguments of a call (without the program's name)."""
@@ -135,8 +147,7 @@ class _Parse:
     def run(self, words: Sequence[str]) -> Parsed:
         form, inner = self.form, Parsed()
         rest = list(words)
-        if form.bundle and rest and not rest[0].startswith("-"):
-            self._bundle(rest)
+        self._begin(rest)
         while rest:
             word = rest.pop(0)
             if word == "--":
@@ -149,7 +160,11 @@ class _Parse:
                 before = len(self.options)
                 self._option(word, rest)
                 self._unsure(self.options[before:], rest)
+                if not form.ends.isdisjoint(self.options):
+                    self.plain += rest
+                    break
             elif word in form.verbs and not self.plain:
+                self.unknown += [word] if form.verbs[word].asks else []
                 inner = form.verbs[word].parse(rest)
                 inner = inner._replace(verbs=(word, *inner.verbs))
                 break
@@ -168,11 +183,21 @@ class _Parse:
             (*self.unknown, *inner.unknown),
         )
 
+    def _begin(self, rest: list[str]) -> None:
+        """Read what is no option because of its place: all arguments of another program, and the first word of tar."""
+        if self.form.raw:
+            self.plain += rest
+            rest.clear()
+        if self.form.bundle and rest and not rest[0].startswith("-"):
+            self._bundle(rest)
+
     def _not_a_verb(self, word: str, rest: list[str]) -> None:
         """Read a word that stands where a subcommand should: the value of an unknown option, or an unknown one."""
         if self.unknown and any(each in self.form.verbs for each in rest):
             self.found.append(Argument(word, Kind.NAME, GUESS))
             return
+        if self.unknown:
+            self.found.append(Argument(word, Kind.NAME, GUESS))
         self.unknown.append(word)
         for each in rest:
             self._guess(each if not each.startswith("-") else each[1:])
@@ -184,7 +209,7 @@ class _Parse:
         if form.numeric and _NUMBER.fullmatch(word):
             self.options.append(word)
         elif form.single:
-            self._word(word if not word.startswith("--") else word[1:], rest)
+            self._word(word.replace("--", "-", 1) if word.startswith("--") else word, rest, word)
         elif word.startswith("--"):
             self._word(word, rest)
         else:
@@ -195,10 +220,18 @@ class _Parse:
         if rest and rest[0].startswith("-"):
             self.unknown += [each for each in options if each in self.form.unsure]
 
-    def _word(self, word: str, rest: list[str]) -> None:
-        """An option that is a whole word: `--name`, `--name=value`, and `-name` where options are single words."""
+    def _word(self, word: str, rest: list[str], written: str = "--") -> None:
+        """An option that is a whole word: `--name`, `--name=value`, and `-name` where options are single words.
+
+        A value can only be attached where the option is `written` with one dash.
+        """
         form = self.form
         name, equals, value = word.partition("=")
+        prefix = "" if self._lists(name) or written.startswith("--") else self._prefix(word)
+        if prefix:
+            self._take(prefix, word[len(prefix) :], form.values.get(prefix, Kind.TEXT))
+            self._found(prefix)
+            return
         negated = form.negatable and name.startswith("--no-") and self._lists(f"--{name[5:]}")
         if equals and (kind := form.values.get(name) or form.optional.get(name)):
             self._take(name, value, kind)
@@ -210,6 +243,10 @@ class _Parse:
             self.unknown.append(name)
             self._guess(value)
         self._found(name)
+
+    def _prefix(self, word: str) -> str:
+        """Return the longest option that a word begins with and whose value is attached; empty for none."""
+        return max((each for each in self.form.attached if word.startswith(each)), key=len, default="")
 
     def _found(self, name: str) -> None:
         self.options.append(name)
@@ -241,14 +278,14 @@ class _Parse:
                 return
 
     def _value(self, name: str, rest: list[str]) -> None:
-        if rest:
+        if rest and not (self.form.dashless and rest[0].startswith("-") and len(rest[0]) > 1):
             self._take(name, rest.pop(0), self.form.values[name])
         else:
             self.unknown.append(name)
 
     def _take(self, name: str, value: str, kind: Kind) -> None:
         self.found.append(Argument(value, kind, name))
-        if value not in self.form.choices.get(name, (value,)):
+        if not any(fnmatchcase(value, each) for each in self.form.choices.get(name, ("*",))):
             self.unknown.append(f"{name} {value}")
 
     def _guess(self, text: str) -> None:
@@ -269,11 +306,11 @@ class _Parse:
     def _operands(self) -> None:
         """Give every operand its kind; one for which there is no place is unknown.
 
-        Behind an unknown option the pattern may be the value of that, and any operand a file.
+        Beside an unknown option any operand may be the value of that, and a file.
         """
         kinds, repeated = list(self.form.operands), self.form.repeated
         if self.unknown:
-            kinds = [Kind.NAME if each is Kind.PATTERN else each for each in kinds]
+            kinds = [each if each.path else Kind.NAME for each in kinds]
         given = any(each.kind is Kind.PATTERN and each.option for each in self.found)
         if (given or not self.form.patternless.isdisjoint(self.options)) and Kind.PATTERN in kinds:
             at = kinds.index(Kind.PATTERN)
@@ -289,9 +326,15 @@ class _Parse:
 
 
 def grammar_of(name: str) -> Form | None:
-    """Return the grammar of a program by its base name; None when there is none."""
-    family = _families().get(name)
-    return _family(family).get(name) if family else None
+    """Return the grammar of a program by its base name, with or without a version; None when there is none."""
+    known = name if name in _families() else unversioned(name)
+    family = _families().get(known)
+    return _family(family).get(known) if family else None
+
+
+def unversioned(name: str) -> str:
+    """Return the name of a program without the version behind it: "python" for python3.12, "gcc" for gcc-12."""
+    return _VERSION.sub("", name)
 
 
 def known_programs() -> Iterator[str]:
@@ -328,9 +371,11 @@ _VALUED = {
     "folder": Kind.FOLDER,
     "names": Kind.NAME,
 }
-_SWITCHES = ("numeric", "stop", "single", "negatable", "bundle")
+_OPTIONAL = {"optional": Kind.TEXT, "optional_names": Kind.NAME}
+_SWITCHES = ("numeric", "stop", "single", "negatable", "bundle", "dashless", "raw", "asks")
 _FLAGS = ("flags", "unsure", "patternless")
-KEYS = frozenset((*_VALUED, *_SWITCHES, *_FLAGS, "optional", "pairs", "choices", "operands", "use", "like"))
+_OTHERS = ("pairs", "attached", "ends", "choices", "operands", "use", "like")
+KEYS = frozenset((*_VALUED, *_OPTIONAL, *_SWITCHES, *_FLAGS, *_OTHERS))
 """The keys of a form in a grammar file."""
 
 
@@ -339,10 +384,12 @@ class _Options:
     """The options of a form, collected from its sets and its own table; a later one has the last word."""
 
     flags: set[str] = field(default_factory=set[str])
-    optional: set[str] = field(default_factory=set[str])
+    optional: dict[str, Kind] = field(default_factory=dict[str, Kind])
     values: dict[str, Kind] = field(default_factory=dict[str, Kind])
     choices: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     asking: set[str] = field(default_factory=set[str])
+    attached: set[str] = field(default_factory=set[str])
+    ends: set[str] = field(default_factory=set[str])
 
     def add(self, layer: Mapping[str, object]) -> None:
         limited = cast("dict[str, str]", layer.get("choices", {}))
@@ -356,13 +403,19 @@ class _Options:
             self._put(option, Kind.TEXT)
         for option in (option for key in _FLAGS for option in _words(layer, key)):
             self.flags.add(self._put(option))
-        for option in _words(layer, "optional"):
-            self.optional.add(self._put(option))
+        for key, kind in _OPTIONAL.items():
+            self.optional.update({self._put(option): kind for option in _words(layer, key)})
+        for marked in _words(layer, "attached"):
+            option = marked.removesuffix("!")
+            if option not in self.values:
+                self.optional[self._put(marked)] = Kind.TEXT
+            self.attached.add(option)
+        self.ends.update(_words(layer, "ends"))
 
     def _put(self, marked: str, kind: Kind | None = None) -> str:
         option = marked.removesuffix("!")
         self.flags.discard(option)
-        self.optional.discard(option)
+        self.optional.pop(option, None)
         self.values.pop(option, None)
         self.asking.discard(option)
         if kind is not None:
@@ -379,14 +432,14 @@ def _form(table: _Table, sets: Mapping[str, _Table], inherited: Sequence[str] = 
     for layer in (*(sets[name] for name in _words(table, "use")), table):
         options.add(layer)
     operands = _words(table, "operands")
-    kept = [key for key in switches if key in ("negatable", "single")]
+    kept = [key for key in switches if key in ("negatable", "single", "dashless")]
     inner = {key: cast("_Table", each) for key, each in table.items() if isinstance(each, dict) and key != "choices"}
     verbs = {name: _form(each, sets, kept) for name, each in inner.items() if "like" not in each}
     verbs |= {name: verbs[cast("str", each["like"])] for name, each in inner.items() if "like" in each}
     return Form(
         flags=frozenset(options.flags),
         values=MappingProxyType(options.values),
-        optional=MappingProxyType(dict.fromkeys(options.optional, Kind.TEXT)),
+        optional=MappingProxyType(options.optional),
         choices=MappingProxyType(options.choices),
         asking=frozenset(options.asking),
         pairs=frozenset(_words(table, "pairs")),
@@ -400,6 +453,11 @@ def _form(table: _Table, sets: Mapping[str, _Table], inherited: Sequence[str] = 
         single="single" in switches,
         negatable="negatable" in switches,
         bundle="bundle" in switches,
+        dashless="dashless" in switches,
+        raw="raw" in switches,
+        asks="asks" in switches,
+        attached=frozenset(options.attached),
+        ends=frozenset(options.ends),
     )
 
 

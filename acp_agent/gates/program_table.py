@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -13,31 +13,31 @@ _Table = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """One entry of the table; the keys are explained in `programs.toml`.
+class Destroying:
+    """What destroys or overwrites, so that an approval "always" does not cover it.
 
-    destroys   a program that would ask about what destroys
+    options  options, long ones also abbreviated, short ones also in a bundle
+    words    shapes of operands
+    valued   the letters of short options whose value may be attached: what follows them is no bundle
     """
 
-    ask: frozenset[str] = frozenset()
-    safe: frozenset[str] = frozenset()
+    options: frozenset[str] = frozenset()
+    words: tuple[re.Pattern[str], ...] = ()
     valued: frozenset[str] = frozenset()
-    single: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One entry of the table; the keys are explained in `programs.toml`."""
+
     words: tuple[re.Pattern[str], ...] = ()
     args: tuple[re.Pattern[str], ...] = ()
-    exceptions: tuple[str, ...] = ()
-    ask_before: frozenset[str] = frozenset()
-    globals: frozenset[str] = frozenset()
-    subcommands: frozenset[str] = frozenset()
-    always: frozenset[str] = frozenset()
     adds: frozenset[str] = frozenset()
     remotes: frozenset[str] = frozenset()
-    lone: frozenset[str] = frozenset()
-    needs: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     asks: bool = False
     key: str = "program"
     deep: frozenset[str] = frozenset()
-    destroys: "Program | None" = None
+    destroys: Destroying | None = None
     sub: "Mapping[str, Program]" = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -82,29 +82,14 @@ def _table(value: object) -> _Table:
 
 def _program(table: _Table) -> Program:
     def names(key: str) -> frozenset[str]:
-        return frozenset(cast("list[str] | str", table.get(key, [])))
+        return frozenset(cast("list[str]", table.get(key, [])))
 
-    def patterns(key: str) -> tuple[re.Pattern[str], ...]:
-        return tuple(re.compile(each) for each in cast("list[str]", table.get(key, [])))
-
-    needs = {name: frozenset(cast("list[str]", value)) for name, value in _table(table.get("needs", {})).items()}
     sub = {name: _program(_table(value)) for name, value in _table(table.get("sub", {})).items()}
     return Program(
-        ask=names("ask"),
-        safe=names("safe"),
-        valued=names("valued"),
-        single=table.get("single") is True,
-        words=patterns("words"),
-        args=patterns("args"),
-        exceptions=tuple(cast("list[str]", table.get("except", []))),
-        ask_before=names("ask_before"),
-        globals=names("globals"),
-        subcommands=names("subcommands"),
-        always=names("always"),
+        words=_patterns(cast("list[str]", table.get("words", []))),
+        args=_patterns(cast("list[str]", table.get("args", []))),
         adds=names("adds"),
         remotes=names("remotes"),
-        lone=names("lone"),
-        needs=MappingProxyType(needs),
         asks=table.get("asks") is True,
         key=cast("str", table.get("key", "program")),
         deep=names("deep"),
@@ -113,10 +98,16 @@ def _program(table: _Table) -> Program:
     )
 
 
-def _destroys(table: _Table) -> Program | None:
+def _destroys(table: _Table) -> Destroying | None:
     words = cast("list[str]", table.get("destroys", []))
     if not words:
         return None
-    options = [word for word in words if word.startswith("-")]
-    patterns = [word for word in words if not word.startswith("-")]
-    return _program({"ask": options, "words": patterns, "valued": table.get("valued", [])})
+    return Destroying(
+        frozenset(word for word in words if word.startswith("-")),
+        _patterns([word for word in words if not word.startswith("-")]),
+        frozenset(cast("str", table.get("valued", ""))),
+    )
+
+
+def _patterns(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(each) for each in texts)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from acp_agent.gates.command import Command
 from acp_agent.gates.git_config import sets_nothing
-from acp_agent.gates.grammar import Form, Parsed, grammar_of
-from acp_agent.gates.program_table import Program, ProgramTable, program_table
+from acp_agent.gates.grammar import AFTER, Form, Kind, Parsed, grammar_of, unversioned
+from acp_agent.gates.program_table import Destroying, Program, ProgramTable
 from acp_agent.gates.shell.scripts import awk_asks, sed_asks
 from acp_agent.gates.shell.tables import tables
 from acp_agent.gates.written_paths import applies_patch
@@ -41,21 +41,28 @@ class Programs:
         script = _script(name, args)
         if script:
             yield Doubt(f"{name}: {script} may run, read or write more")
-        if tables().interpreter(name) == "python" and args[:1] == ("-m",) and len(args) > 1:
-            yield from self.doubts(Command(args[1:], patterns=command.patterns))
         if name not in self.table.harmless and any(_ELSEWHERE.fullmatch(word) for word in args):
             yield Doubt(f"{name} reaches the network", URL)
-        known, grammar = self._known(name), grammar_of(name)
-        if known is None and grammar is None:
-            return
-        known = known or Program()
+        known, grammar = self._known(name) or Program(), grammar_of(name)
         if known.asks:
             yield Doubt(f"{name} can do more than its arguments show")
+        if grammar is None:
+            return
         if name not in self.table.harmless and any(
             word in command.patterns and _LOOSE_GLOB.match(word) for word in _before_dashes(args)
         ):
             yield Doubt(f"{name}: a pattern may stand for a file that is called like an option")
-        yield from _doubts(known, name, args) if grammar is None else _read_doubts(known, grammar, name, args)
+        yield from _read_doubts(known, grammar, name, args)
+        if tables().interpreter(name) == "python":
+            yield from self._module(grammar.parse(args), command.patterns)
+
+    def _module(self, parsed: Parsed, patterns: frozenset[str]) -> Iterator[Doubt]:
+        """What asks in the call of a module (`python -m pytest -q`), which is read as the program of that name."""
+        for module in parsed.values("-m"):
+            program = module if grammar_of(f"python:{module}") is None else f"python:{module}"
+            if grammar_of(program) is None:
+                yield Doubt(f"python -m: the module {module[:80]} is not known to be harmless", module.casefold())
+            yield from self.doubts(Command((program, *parsed.operands), patterns=patterns))
 
     def prefix(self, command: Command) -> tuple[str, ...]:
         """The words an approval "always" of a command covers; empty when it must bind to the whole text (A20.8)."""
@@ -130,14 +137,15 @@ class Programs:
         yield (name, *args)
         if command.argv[0] != name:
             yield command.argv
-        known = self._known(name)
-        if known is not None and _has_subcommands(known, name):
+        if _has_subcommands(name):
             at, subcommand = find_subcommand(name, args)
             if subcommand and at:
                 yield (name, *args[at:])
 
     def _known(self, name: str) -> Program | None:
         bare = self.table.aliases.get(name, name)
+        bare = bare if bare in self.table.programs else unversioned(bare)
+        bare = self.table.aliases.get(bare, bare)
         interpreter = tables().interpreter(bare)
         return self.table.programs.get(bare) or (self.table.programs.get(interpreter) if interpreter else None)
 
@@ -147,12 +155,32 @@ def _destroys(known: Program, name: str, args: tuple[str, ...]) -> bool:
     destroying, rest = _destroying(known, name, args)
     if destroying is None:
         return False
-    return not destroying.ask.isdisjoint(rest) or any(True for _ in _arguments(destroying, "", rest))
+    closed = rest.index("--") if "--" in rest else len(rest)
+    options = [word for word in rest[:closed] if word.startswith("-") and word != "-"]
+    operands = [word for word in rest[:closed] if word not in options] + list(rest[closed + 1 :])
+    return (
+        not destroying.options.isdisjoint(rest)
+        or any(_destroying_option(destroying, word) for word in options)
+        or any(pattern.fullmatch(word) for pattern in destroying.words for word in operands)
+    )
 
 
-def _destroying(known: Program, name: str, args: tuple[str, ...]) -> tuple[Program | None, tuple[str, ...]]:
+def _destroying_option(destroying: Destroying, word: str) -> bool:
+    """Return whether an option destroys, also when it is abbreviated or stands in a bundle."""
+    if word.startswith("--"):
+        name = word.partition("=")[0]
+        return any(option.startswith(name) for option in destroying.options)
+    for letter in word[1:]:
+        if f"-{letter}" in destroying.options:
+            return True
+        if letter in destroying.valued:
+            break
+    return False
+
+
+def _destroying(known: Program, name: str, args: tuple[str, ...]) -> tuple[Destroying | None, tuple[str, ...]]:
     """What destroys among the arguments of a call, if anything can, and the arguments it is looked for in."""
-    if not _has_subcommands(known, name):
+    if not _has_subcommands(name):
         return known.destroys, args
     at, subcommand = find_subcommand(name, args)
     return known.sub.get(subcommand, Program()).destroys or known.destroys, args[at + 1 :]
@@ -164,8 +192,8 @@ def _before_dashes(args: tuple[str, ...]) -> tuple[str, ...]:
 
 def find_subcommand(name: str, args: Sequence[str]) -> tuple[int, str]:
     """Return the position and text of the first word that is no option and no value of one; ("" when there is none)."""
-    grammar, known = grammar_of(name), program_table().programs.get(name)
-    valued = grammar.values if grammar is not None else known.globals if known is not None else ()
+    grammar = grammar_of(name)
+    valued = grammar.values if grammar is not None else ()
     index = 0
     while index < len(args):
         word = args[index]
@@ -175,9 +203,9 @@ def find_subcommand(name: str, args: Sequence[str]) -> tuple[int, str]:
     return len(args), ""
 
 
-def _has_subcommands(known: Program, name: str) -> bool:
+def _has_subcommands(name: str) -> bool:
     grammar = grammar_of(name)
-    return bool(known.subcommands if grammar is None else grammar.verbs)
+    return grammar is not None and any(verb != AFTER for verb in grammar.verbs)
 
 
 def _read_doubts(known: Program, grammar: Form, name: str, args: tuple[str, ...]) -> Iterator[Doubt]:
@@ -186,8 +214,9 @@ def _read_doubts(known: Program, grammar: Form, name: str, args: tuple[str, ...]
     call = " ".join((name, *parsed.verbs))
     for word in parsed.unknown:
         if word.startswith("-"):
-            yield Doubt(f"{call}: the option {word} is not known to be harmless", word)
-        elif not parsed.verbs and grammar.verbs:
+            option = word.partition(" ")[0]
+            yield Doubt(f"{call}: the option {word[:80]} is not known to be harmless", option)
+        elif not parsed.verbs and _has_subcommands(name):
             yield Doubt(f"{name} {word} can do more than its arguments show", word.casefold())
         else:
             yield Doubt(f"{call}: {word[:80]!r} is not known to be harmless there", word.casefold())
@@ -210,9 +239,11 @@ def _read_doubts(known: Program, grammar: Form, name: str, args: tuple[str, ...]
 
 
 def _brought(known: Program, parsed: Parsed) -> list[str]:
-    """The packages a call installs, for subcommands that install those they are given."""
+    """Return the packages a call installs, and the files that list them, for subcommands that install these."""
     verbs = {" ".join(parsed.verbs[: at + 1]) for at in range(len(parsed.verbs))}
-    return [] if verbs.isdisjoint(known.adds) else parsed.operands
+    if verbs.isdisjoint(known.adds):
+        return []
+    return [each.word for each in parsed.arguments if not each.option or each.kind is Kind.READ]
 
 
 def _patterns(known: Program, call: str, parsed: Parsed) -> Iterator[Doubt]:
@@ -226,100 +257,10 @@ def _patterns(known: Program, call: str, parsed: Parsed) -> Iterator[Doubt]:
             yield Doubt(f"{call}: {word[:80]!r} may run a program", word)
 
 
-def _doubts(known: Program, name: str, args: tuple[str, ...]) -> Iterator[Doubt]:
-    if not known.subcommands:
-        yield from _arguments(known, name, args)
-        return
-    at, subcommand = find_subcommand(name, args)
-    sub = known.sub.get(subcommand, Program())
-    before = Program(ask=known.ask | known.ask_before, safe=known.safe, single=known.single)
-    yield from _arguments(before, name, args[:at])
-    if not subcommand:
-        return
-    call = f"{name} {subcommand}"
-    rest = args[at + 1 :]
-    operands = [word for word in rest if not word.startswith("-")]
-    if subcommand not in known.subcommands or subcommand in known.always:
-        yield Doubt(f"{call} can do more than its arguments show", subcommand)
-    brought = operands if subcommand in known.adds else ()
-    adding = subcommand
-    if operands and f"{subcommand} {operands[0]}" in known.adds:
-        adding, brought = operands[0], operands[1:]
-    if brought:
-        yield Doubt(f"{name} {adding} brings in {', '.join(brought[:3])}", adding)
-    remote = _other_host(rest) if subcommand in known.remotes else ""
-    if remote:
-        yield Doubt(f"{call} reaches {remote[:80]}", remote.casefold())
-    needed = known.needs.get(subcommand)
-    reads = subcommand in known.lone and len(rest) == len(operands) == 1
-    if needed and not reads and not any(word.partition("=")[0] in needed for word in rest):
-        yield Doubt(f"{call} may change settings that run programs", subcommand)
-    both = replace(
-        sub,
-        ask=known.ask | sub.ask,
-        safe=known.safe | sub.safe,
-        single=known.single,
-        words=known.words + sub.words,
-        args=known.args + sub.args,
-        exceptions=known.exceptions + sub.exceptions,
-    )
-    yield from _arguments(both, call, rest)
-
-
-def _other_host(args: Sequence[str]) -> str:
-    """The operand that may be a repository on another host (`host:path`); empty when there is none.
-
-    What stands behind an option may be its value. Behind what surely is an operand come refspecs.
-    """
-    behind_option = False
-    for word in args:
-        operand = not word.startswith("-")
-        if operand and _OTHER_HOST.fullmatch(word):
-            return word
-        if operand and not behind_option:
-            return ""
-        behind_option = not operand and word != "--"
-    return ""
-
-
-def _arguments(known: Program, call: str, args: tuple[str, ...]) -> Iterator[Doubt]:
-    closed = False
-    for index, word in enumerate(args):
-        if word == "--":
-            closed = True
-        elif word.startswith("-") and not closed and word != "-":
-            option = _option(known, word)
-            excepted = f"{word} {args[index + 1] if index + 1 < len(args) else ''}".startswith(
-                known.exceptions or ("\0",)
-            )
-            if option and not excepted:
-                yield Doubt(f"{call}: the option {option} may run a program, or write, read or send elsewhere", option)
-        elif any(pattern.fullmatch(word) for pattern in known.words):
-            yield Doubt(f"{call}: {word[:80]!r} reaches further than the workspace", word.casefold())
-        if any(pattern.fullmatch(word) for pattern in known.args):
-            yield Doubt(f"{call}: {word[:80]!r} may run a program", word)
-
-
-def _option(known: Program, word: str) -> str:
-    """The option in a word that asks, or empty."""
-    name = word.partition("=")[0]
-    if known.single:
-        return _single(known, f"-{name.lstrip('-')}")
-    if word.startswith("--"):
-        if name in known.safe:
-            return ""
-        return name if any(option.startswith(name) for option in known.ask if option.startswith("--")) else ""
-    for letter in word[1:]:
-        if f"-{letter}" in known.ask:
-            return f"-{letter}"
-        if letter in known.valued:
-            break
-    return word if word in known.ask else ""
-
-
-def _single(known: Program, name: str) -> str:
-    long = any(name == option or (len(option) == 2 and name.startswith(option)) for option in known.ask)
-    return name if long or any(name.startswith(f"{option}-") for option in known.ask) else ""
+def _other_host(operands: Sequence[str]) -> str:
+    """Return the first operand if it may be a repository on another host (`host:path`); empty when it is none."""
+    first = next(iter(operands), "")
+    return first if _OTHER_HOST.fullmatch(first) else ""
 
 
 def _script(name: str, args: tuple[str, ...]) -> str:
