@@ -13,24 +13,115 @@ the summary is there: whatever fails before, nothing is lost.
 """
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import partial
+from uuid import uuid4
 
+import anyio
 from anyio import to_thread
 
 from acp_agent.agent import summary
-from acp_agent.agent.compaction_card import CompactionCard, compaction_card
 from acp_agent.agent.history import History
-from acp_agent.agent.pruning import Pruning, pruning
 from acp_agent.agent.tokens import messages_tokens, part_tokens, parts_tokens
 from acp_agent.core.errors import AgentError, ProviderError, ProviderErrorKind, StoreUnavailable, ToolError
 from acp_agent.core.errors import ToolErrorCategory as Category
-from acp_agent.core.events import EventSink, Notice, Severity
+from acp_agent.core.events import CompactionChanged, CompactionStatus, EventSink, Notice, Severity
 from acp_agent.core.memory import Compaction, Summaries, Summary
-from acp_agent.core.messages import Message, Role
+from acp_agent.core.messages import Message, Role, ToolResultPart
+from acp_agent.core.overflow import PREFIX
 from acp_agent.core.ports import Provider
 from acp_agent.core.redaction import Redact, verbatim
+
+_TELLING = 2.0  # seconds an editor that is far behind may keep a cancelled turn
+
+
+class CompactionCard:
+    """Tells how one compaction stands. Nothing is told of one that never began."""
+
+    def __init__(self, emit: EventSink) -> None:
+        self._emit = emit
+        self._id = str(uuid4())
+        self._open = False
+
+    async def begun(self) -> None:
+        """A model is asked for the summary now."""
+        self._open = True
+        await self._emit(CompactionChanged(self._id, CompactionStatus.IN_PROGRESS))
+
+    async def completed(self, summary: str) -> None:
+        """The summary stands in the place of what it is about."""
+        await self.end(CompactionStatus.COMPLETED, summary=summary)
+
+    async def end(self, status: CompactionStatus, *, summary: str = "", error: str = "") -> None:
+        """The end, unless there was one; told also when the turn is being cancelled."""
+        if self._open:
+            self._open = False
+            with anyio.move_on_after(_TELLING, shield=True):
+                await self._emit(CompactionChanged(self._id, status, summary, error))
+
+
+@asynccontextmanager
+async def compaction_card(emit: EventSink) -> AsyncGenerator[CompactionCard]:
+    """A card that is ended when the block is left: failed by an AgentError, cancelled by all else."""
+    card = CompactionCard(emit)
+    try:
+        yield card
+    except AgentError as error:
+        await card.end(CompactionStatus.FAILED, error=str(error))
+        raise
+    finally:
+        await card.end(CompactionStatus.CANCELLED)
+
+
+_WORTH_IT = 100  # tokens an output must have to be cleared
+_REFERENCE = re.compile(rf"{PREFIX}[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """What to put in the place of which results, by id, and the tokens this frees by our estimate."""
+
+    stubs: dict[str, ToolResultPart] = field(default_factory=dict[str, ToolResultPart])
+    freed: int = 0
+
+
+def pruning(messages: Sequence[Message], wanted: float, *, kept_rounds: int) -> Pruning:
+    """Clear outputs, the oldest first, until `wanted` tokens are free. Those of the last `kept_rounds` rounds stay.
+
+    A cleared output keeps its id and whether it was an error, so it answers its call as before.
+    """
+    names = {use.id: use.name for message in messages if message.role is Role.ASSISTANT for use in message.tool_uses}
+    stubs: dict[str, ToolResultPart] = {}
+    freed = 0
+    for message in _old(messages, kept_rounds):
+        for part in message.parts:
+            if freed >= wanted:
+                return Pruning(stubs, freed)
+            if isinstance(part, ToolResultPart) and (tokens := part_tokens(part)) >= _WORTH_IT:
+                stubs[part.id] = ToolResultPart(part.id, _stub(names[part.id], part), part.is_error)
+                freed += tokens - part_tokens(stubs[part.id])
+    return Pruning(stubs, freed)
+
+
+def _old(messages: Sequence[Message], kept_rounds: int) -> Sequence[Message]:
+    """Messages with results, without the newest."""
+    rounds = [message for message in messages if isinstance(message.parts[0], ToolResultPart)]  # results stand first
+    return rounds[: len(rounds) - kept_rounds] if len(rounds) > kept_rounds else ()
+
+
+def _stub(name: str, part: ToolResultPart) -> str:
+    pictures = f" and {len(part.images)} images" if part.images else ""
+    references = _REFERENCE.findall(part.text)
+    again = (
+        f"The whole output is {references[-1]}: read_overflow reads or searches it."  # ours stands at the end
+        if references
+        else "If it is still needed, make the call again."
+    )
+    return f"[The output of {name} was cleared to save room: {len(part.text):,} characters{pictures}. {again}]"
+
 
 _WINDOW = 32_000  # tokens assumed of a model that does not say
 _SUMMARY = (256, 4_000)  # fewest and most tokens of one

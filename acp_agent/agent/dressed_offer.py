@@ -7,10 +7,10 @@ the answer -> thoughts taken off -> calls of tools that wait are answered
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from acp_agent.agent.dependencies import Dependencies, Gated
+from acp_agent.agent.aids.dependencies import Dependencies, Gated
+from acp_agent.agent.aids.tafc import Tafc, strip
+from acp_agent.agent.aids.tool_filter import Inclusion, SchemaFilter, Selection, mentioned
 from acp_agent.agent.offer import Received
-from acp_agent.agent.schema_filter import Inclusion, SchemaFilter, Selection, mentioned
-from acp_agent.agent.tafc import Tafc, strip
 from acp_agent.core.aliases import tool_id
 from acp_agent.core.messages import Message, ToolUsePart
 from acp_agent.core.types import ToolResult, ToolSpec

@@ -11,8 +11,7 @@ from acp_agent.core.types import OutputStats
 from acp_agent.gates.printing import printing_commands
 from acp_agent.output.clip import measure
 from acp_agent.output.filters import CommandRun, Filtered, FilterEngine
-from acp_agent.output.pipeline import shortened, stats_line
-from acp_agent.output.redaction_note import redaction_note
+from acp_agent.output.pipeline import redaction_note, shortened, stats_line
 from acp_agent.output.sanitize import sanitize
 
 

@@ -7,7 +7,7 @@ from acp_agent.config.settings import config_schema
 from acp_agent.core.types import JsonObject
 from acp_agent.output.filters.rule_model import filter_rules_schema
 from acp_agent.store.audit_record import audit_schema
-from acp_agent.tools.catalogue import catalogue
+from acp_agent.tools.registry import catalogue
 
 
 def schema(args: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from acp_agent.agent.reformat import Reformatter
+from acp_agent.agent.aids.reformat import Reformatter
 from acp_agent.agent.shown_plan import ShownPlan
 from acp_agent.agent.turn import Agent
 from acp_agent.compose.choices import ModelChoices

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
+from acp_agent.agent.aids.phases import PhaseCalls, RememberedSummaries
+from acp_agent.agent.aids.reflection import Reflection, Reputation
 from acp_agent.agent.compaction import Compactor, Summarizing, Thresholds
-from acp_agent.agent.history import History
+from acp_agent.agent.history import History, restored
 from acp_agent.agent.hooks import Hooks
 from acp_agent.agent.offer import Offer
-from acp_agent.agent.phases import PhaseCalls, RememberedSummaries
-from acp_agent.agent.reflection import Reflection
-from acp_agent.agent.reputation import Reputation
-from acp_agent.agent.restored import restored
 from acp_agent.agent.turn import Agent, Limits
 from acp_agent.compose.models import SessionModels
 from acp_agent.config.settings import Settings

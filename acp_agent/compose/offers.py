@@ -10,7 +10,7 @@ from acp_agent.core.redaction import Redact
 from acp_agent.log import Log
 
 if TYPE_CHECKING:
-    from acp_agent.agent.tool_ranking import ToolRanking
+    from acp_agent.agent.aids.tool_filter import ToolRanking
 
 _log = Log(__name__)
 
@@ -30,10 +30,10 @@ def offer(
     tafc, chosen, needs = settings.tools.tafc, settings.agent.tool_filter, settings.tools.dependencies
     if not (tafc.enabled or chosen.enabled or needs.enabled):
         return WholeOffer()
-    from acp_agent.agent.dependencies import Dependencies, Needs  # noqa: PLC0415 - off by default
+    from acp_agent.agent.aids.dependencies import Dependencies, Needs  # noqa: PLC0415 - off by default
+    from acp_agent.agent.aids.tafc import Tafc  # noqa: PLC0415 - off by default
+    from acp_agent.agent.aids.tool_filter import INDISPENSABLE, SchemaFilter  # noqa: PLC0415 - off by default
     from acp_agent.agent.dressed_offer import DressedOffer  # noqa: PLC0415 - off by default
-    from acp_agent.agent.schema_filter import INDISPENSABLE, SchemaFilter  # noqa: PLC0415 - off by default
-    from acp_agent.agent.tafc import Tafc  # noqa: PLC0415 - off by default
 
     schema_filter = chosen.enabled and SchemaFilter(
         _ranking(embedder, redact),
@@ -58,6 +58,6 @@ def offer(
 
 
 def _ranking(embedder: Embedder | None, redact: Redact) -> "ToolRanking":
-    from acp_agent.agent.tool_ranking import EmbeddingRanking, WordRanking  # noqa: PLC0415 - off by default
+    from acp_agent.agent.aids.tool_filter import EmbeddingRanking, WordRanking  # noqa: PLC0415 - off by default
 
     return EmbeddingRanking(embedder, redact=redact) if embedder else WordRanking()

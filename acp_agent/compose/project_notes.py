@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable
 
-from acp_agent.agent.project_notes import ProjectNote, notes_block
+from acp_agent.agent.prompt import ProjectNote, notes_block
 from acp_agent.config.memory_settings import InstructionSettings
 from acp_agent.execution.project_notes import Found, NoteReader, project_files
 from acp_agent.execution.roots import Roots

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from acp_agent.agent.reformat import Reformatter
+from acp_agent.agent.aids.reformat import Reformatter
 from acp_agent.agent.shown_plan import ShownPlan
 from acp_agent.compose.closed import Closed
 from acp_agent.compose.gates import Inner, Lasting, SessionGates

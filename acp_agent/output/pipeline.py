@@ -9,7 +9,9 @@
 gives is almost done: whoever can keep the whole text does so, then calls `finish` (O5.3, O5.8).
 """
 
+import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -18,9 +20,24 @@ from acp_agent.core.types import Frame, Json, JsonObject, OutputStats, ToolKind,
 from acp_agent.output.clip import SMALLEST_LIMIT, clip, measure
 from acp_agent.output.filters import CommandRun, Filtered, FilterEngine
 from acp_agent.output.redaction import Redactor
-from acp_agent.output.redaction_note import redaction_note
 from acp_agent.output.sanitize import sanitize
 from acp_agent.output.spotlight import fence
+
+_CATEGORY = re.compile(r"[a-z0-9_-]{1,40}")
+
+
+def redaction_note(found: Mapping[str, int]) -> str:
+    """`[security] 3 secrets redacted: api-key 2, password 1`, most first; "" when there were none.
+
+    Categories are the redactor's own words: what does not look like one is not repeated.
+    """
+    counts = sorted(((name, count) for name, count in found.items() if count > 0), key=lambda one: (-one[1], one[0]))
+    if not counts:
+        return ""
+    total = sum(count for _, count in counts)
+    named = ", ".join(f"{name if _CATEGORY.fullmatch(name) else 'other'} {count}" for name, count in counts)
+    return f"[security] {total} secret{'' if total == 1 else 's'} redacted: {named}"
+
 
 _WORTH_IT = 200
 """Characters a filter must save: to say where the whole text is costs most of them."""

@@ -7,8 +7,181 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from acp_agent.output.error_lines import ERRORS, NO_ERRORS, PLAIN_ERRORS, TELLING, WARNINGS
-from acp_agent.output.filters.line_patterns import decoded, encoded
+from acp_agent.output.filters.line_patterns import LinePatterns, decoded, encoded
+
+# docker compose, buildkit, the name of a task or a worker
+_SOURCE = r"(?:[\w.-]+ *\| +|#\d+ (?:[\d.]+ )?|\[[^\]]+\] )?"
+_BULLET = r"[\s│|>*\[(x!✖✘❌-]*"
+# at most two names or places, each with a colon
+_WHERE = r"(?:(?:[\w./\\+@\[\]-]+|[\w./\\+ -]+(?:[:(]\d+[,:\d]*\)?)) ?: ?){0,2}"
+_WORD = r"(?i:fatal error|fatal|error|panic|critical|internal compiler error)"
+_CODE = r"(?:\[[\w-]+\]|\([\w-]+\)| [A-Z]+\d+)?"
+_ERROR_TYPE = (
+    r"(?:(?:[A-Za-z_]\w*(?:\.|::|\\))*(?:[A-Z]\w*)?(?:Error|Exception|ExceptionGroup)"
+    r"|(?:[a-z_]\w*\.)+[A-Z]\w*(?:Failure|Expired|Timeout|NotFound|DoesNotExist))"
+)
+# what is said: not just "none", "0" or "null"
+_WORDS = r"(?:[^0\s]\S* +\S|\S{6})"
+_PLAIN_WORD = rf"(?i:(?:fatal )?error|fatal|critical|panic){_CODE}: +{_WORDS}"
+_PLAIN_LEVEL = rf"\[?(?:ERROR|FATAL|CRITICAL|SEVERE|PANIC)(?:\]:?|:| -|) +{_WORDS}"
+_COUNTED = r"(?i:errors?(?:\(s\))?|failures?|failed|failing)"
+_COUNT_ENDS = r"(?:$|[,;.)]| in | found\b| generated| emitted| reported)"
+
+_PLAIN = (
+    # at the beginning of a line, of a container's or a build step's, behind a place in a source, or behind progress
+    rf"^(?:[\w.-]+-\d+ *\| +|#\d+ (?:[\d.]+ )?|\s+)?{_PLAIN_WORD}",
+    rf"^[\w./\\@-]+[:(]\d+[,:\d]*\)?\s*: ?{_PLAIN_WORD}",
+    rf"(?:\.\.\.|…)[\s.]*{_PLAIN_WORD}",
+    rf"^(?:\[?\d[\dT:.,Z +/-]+\]? +)?{_PLAIN_LEVEL}",
+)
+
+PLAIN_ERRORS = LinePatterns(_PLAIN)
+"""Lines of `ERRORS` that say so in so many words that `NO_ERRORS` has no say."""
+
+_SAID = (
+    *_PLAIN,
+    # in so many words, at the beginning or behind the name of a program, a file or a place in it
+    rf"^{_SOURCE}{_BULLET}{_WHERE}(?:PHP )?{_WORD}{_CODE}: +[^0\s]",
+    r"^[\w./\\:@-]+[:(]\d+[,:\d]*\)?\s*:\s*(?:fatal )?error\b(?: [A-Z]+\d+)?:",
+    r"^\S+:\d+:\d+ - error\b",
+    r"^\s*(?:\S+:)?\d+:\d+\s+(?:error|✖|\x{d7})\s+\S",  # eslint, stylelint
+    r"^\S+\.pyi?:\d+:(?:\d+:)? [EF]\d{3,4}\b",  # ruff, flake8, pylint
+    r"^\S*\.go:\d+:\d+: \S",  # go build, go vet
+    r"^error(?: [A-Z]\w+|\[E\d+\])",
+    r"^\w+ error: \S",
+    r"\]: (?i:error|fatal|critical|panic): \S",
+    r"^##\[error\]",
+    r"^(?:E|Err): |^Err:\d+ ",  # apt
+    r"^CMake Error\b",
+    r"^Error (?:response from|from server|in|while|during|building|loading|reading|parsing|running|executing)\b",
+    r"^(?:An? )?(?i:unexpected|unhandled|uncaught|internal|unknown|fatal) (?:\w+ )?(?i:error|exception|rejection)\b",
+)
+_BUILDS = (
+    r"\bundefined (?:reference|symbol)s? ?(?:to|:)|^Undefined symbols\b",
+    r"\bld returned \d+ exit status|\bcannot find -l\w|\bmultiple definition of\b",
+    r"\bsymbol\(s\) not found\b|\bunresolved external\b",
+    r"^(?:g|b|mingw32-)?make(?:\[\d+\])?: \*\*\* |^ninja: (?:error|build stopped)|^FAILED: \S",
+    r"^(?:BUILD FAILED|BUILD FAILURE|FAILURE: |> Task \S+ FAILED)|^\[ERROR\]|^✖ \S|^Failed to compile",
+    r"^e: (?:file:|\S+\.kts?:)|^Module (?:parse|build) failed\b|^\w+ aborted!|^\*\*\* (?:\[[^\]]*\] )?Error\b",
+    r"\bfailed to solve\b",
+)
+_TESTS = (
+    r"^(?:FAILED|ERROR|SUBFAILED\S*) \S+::|^ERROR \S+\.py\b|^ERROR at (?:setup|teardown) of |^E  +\S",
+    r"^(?:FAIL|ERROR): \w+|^\s*--- FAIL: |^FAIL\t\S|^not ok \d|^Bail out!|\.\.\. FAIL(?:ED)?$",
+    r"^\s+(?:FAIL|TIMEOUT|SIG[A-Z]+|ABORT) +\[",
+    r"^\s*(?:FAIL +\S+\.\w+|● \S.*\x{203a}|✕ |✗ |✘ )",
+    r"\bassertion .*\bfailed\b|\bAssertion failed\b",
+    rf"(?:^|[^\d.x-])[1-9]\d* (?:\w+ )?{_COUNTED}{_COUNT_ENDS}",
+    r"(?i:\b(?:errors|failures|failed)[=:] ?[1-9])",
+)
+_CRASHES = (
+    r"\bpanicked at |^panic: |^goroutine \d+ \[running",
+    r"\bSegmentation fault\b|\bcore dumped\b|\bBus error\b|\bSIG(?:SEGV|ABRT|KILL|BUS|ILL|FPE)\b",
+    r"^Killed(?:$|: )|: Killed\b|^Aborted(?:$| \()|: Aborted\b",
+    r"(?i:\bout of memory\b)|\bstack overflow\b|\bdouble free\b|(?i:\bno space left on device\b)",
+    r"\bERROR: \w+Sanitizer\b|: runtime error: |\bFatal Python error\b",
+    # the last line of a traceback, and what stands in for one elsewhere
+    rf"^{_SOURCE}(?:[ |]*\| )?(?:Uncaught |Caused by: |  \[cause\]: )?{_ERROR_TYPE}(?: \[\w+\])?(?::|$)",
+    r"^(?:KeyboardInterrupt|SystemExit|StopIteration|GeneratorExit)(?::|$)",
+    r"^Exception in thread |^Caused by: \S",
+    rf"\({_ERROR_TYPE}\)$|^\s*\*\* \(\w",
+)
+_LOGS = (
+    r"(?:^|[\s\[|(<])(?:ERROR|FATAL|CRITICAL|SEVERE|EMERG|PANIC)(?:[\]|):>]|\s+[^\s=]|$)",
+    r"^\[?\d[\dT:.,Z +/-]+\]?\s+\[?(?i:error|fatal|critical|err)(?:\]|:|\s)",
+    r"""\b(?:level|lvl|severity)["']?\s*[=:]\s*["']?(?i:error|fatal|critical|panic|emerg)\b""",
+    r"(?:^|\s)\[(?i:error|fatal|critical|err)\]|^[EF][01]\d{3} \d\d:\d\d:\d\d",
+    r"^npm (?:ERR!|error) |\bERR_PNPM_|^ ?ERR!? |^yarn error",
+)
+_COULD_NOT = (
+    rf"^{_SOURCE}(?:[\w./\\+-]+: ){{0,3}}(?i:failed to|could not|couldn't|can't|cannot|unable to) \w",
+    r": (?i:command not found|no such file or directory|permission denied|not a directory|is a directory)\b",
+    r": (?i:operation not permitted|read-only file system|invalid option|unrecognized option|input/output error)\b",
+    r"(?i:is not recognized as an internal|\bmodule not found\b|\bconnection refused\b)",
+    r"^-?(?:\S*/)?(?:[\w.-]+\.sh|(?:ba|da|a|z|k|c|tc)?sh): .*\bnot found\b",
+    r"(?i:\b(?:connection|connect|operation|request|read|write|handshake|command) timed out\b)",
+    r"(?i:\btimed out (?:waiting|after)\b)",
+    r"^curl: \(\d+\)|^ ! \[(?:remote )?rejected\]|^CONFLICT \(|^Automatic merge failed",
+    r"(?i:\b(?:exit(?:ed)?(?: with)?(?: status| code)|exit(?:ed)? with|non-zero (?:exit )?(?:status|code)):? -?[1-9])",
+    r"(?i:\breturned (?:a )?non-zero)",
+    r"(?i:^(?:the )?(?:command|build|compilation|job|deployment|tests?|process) .*\bfailed\b)",
+)
+
+ERRORS = tuple(map(LinePatterns, (_SAID, (*_BUILDS, *_TESTS), _CRASHES, (*_LOGS, *_COULD_NOT))))
+"""Lines that report an error, unless `NO_ERRORS` knows better and none of `PLAIN_ERRORS` says so plainly.
+
+In four parts, and without counted repetitions over whole lines: RE2 is fifty times slower once what an expression can
+be in the midst of is more than its memory takes.
+"""
+
+NO_ERRORS = LinePatterns(
+    (
+        # what passed
+        r"(?i:\b(?:ok|passed|pass|success(?:ful(?:ly)?)?)(?:\s+\[ *\d+%\]| \([\d.]+ ?m?s\)| <[\d.]+s>)?$)",
+        r"^\s*(?:--- PASS: |✓ |✔ |√ |ok \d|PASS\b|PASSED\b|test .* \.\.\. (?:ok|ignored)|test result: )",
+        r"(?i:\bexpected (?:error|failure)s?\b)|\bxfail(?:ed)?\b",
+        # progress: what failed is told again at the end
+        r"::.*\b(?:FAILED|ERROR)\s+\[ *\d+%\]$|^\[gw\d+\] \[ *\d+%\]",
+        r"(?i:^\s*(?:Compiling|Downloading|Downloaded|Checking|Collecting|Installing|Running) )",
+        # commands and source code
+        r"^\s*(?:[+$#%] |>>> )|^\s*(?:sudo )?(?:\S*/)?(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|rustc) ",
+        r"^\s*(?:echo|printf|export|set|grep|rg|sed|awk) ",
+        r"^\s*(?://|/\*|\* |-- |;;|<!--)",
+        r"^\s*(?:import|from|use|def|fn|func|class|return|raise|throw|except|catch|assert) ",
+        # none, or none yet
+        r"(?i:\b(?:no|0|zero|without|without any|on|if|any) errors?\b[^:]*$)|(?i:\b(?:no|on|if) error\b)",
+        r"(?i:\berrors?: (?:none|null|nil|false|0)\b)",
+        # other levels of logs, and settings of levels
+        r"""(?i:\blog[_ -]?level\b["']?\s*[=: ]\s*["']?(?:error|fatal|critical)\b)""",
+        r"""(?i:\blevel["']?[=:]\s*["']?(?:info|debug|warn|warning|trace|notice)\b)""",
+        r"(?i:^\s*(?:warning|warn|npm warn|info|debug|note|notice|hint|help|trace)\b)",
+        r"(?:^|[\s\[])(?:INFO|DEBUG|TRACE|NOTICE)(?:[\]:|]|\s)",
+    )
+)
+"""Lines that only look like an error."""
+
+_VULNERABILITY = r"vulnerabilit(?:y|ies)\b"
+
+WARNINGS = LinePatterns(
+    (
+        r"(?i:\bunused\b.*\bresult\b)",
+        r"(?i:\bmust be used\b)",
+        r"(?i:\bthread\b.*\bpanicked\b)",
+        r"(?i:\bwarning\b.*\bunsafe\b)|(?i:\bunsafe\b.*\bwarning\b)",
+        r"(?i:\bderef\w*\b.*\braw.pointer\b)|(?i:\braw.pointer\b.*\bderef)",
+        r"(?i:\bauthentication (?:has )?fail(?:ed|ure)\b)|(?i:\bfailed to authenticate\b)",
+        r"(?i:\bunauthori[sz]ed\b)",
+        r"(?i:\bpermission denied\b)",
+        r'(?i:\b(?:status|http/[\d.]+"?|code|response|error)\b.*\b40[13]\b|\b40[13] (?:unauthorized|forbidden)\b)',
+        r"(?i:\bweak (?:\w+ )?cipher)",
+        r"(?i:\bdeprecated (?:\w+ )?(?:algorithm|cipher|hash)|\balgorithm\b.*\bdeprecated\b)",
+        r"(?i:\binsecure (?:\w+ )?hash)|(?i:\b(?:md5|sha-?1)\b.*\b(?:insecure|weak|broken)\b)",
+        r"(?i:\bsql.?injection\b)",
+        r"(?i:\bunsafe (?:\w+ )?quer(?:y|ies)\b)",
+        r"\bRUSTSEC-\d{4}-\d{4}\b",
+        r"(?i:\bsecurity advisor(?:y|ies)\b)",
+        rf"(?i:\b{_VULNERABILITY} (?:was |were )?(?:detected|found)\b)|(?i:\b[1-9]\d* (?:\w+ ){{0,2}}{_VULNERABILITY})",
+    )
+)
+"""The 17 kinds of O4.4, one entry each, in their order."""
+
+TELLING = LinePatterns(
+    (
+        r"(?i:error|\berr\b|fail|fatal|panic|critical|exception|rejection|emerg|exit|non-zero)|ERR_PNPM_|SEVERE",
+        r"✖|●|✕|✗|✘|\x{d7}|\.pyi?:\d|\.go:\d|^E  |^E: |\*\* \(|\*\*\* |^[EF][01]\d{3} ",
+        r"[Uu]ndefined |cannot find|multiple definition|symbol\(s\)|unresolved external|build stopped",
+        r"SIG[A-Z]|TIMEOUT|ABORT|^goroutine |Segmentation|core dumped|Bus err|Killed|Aborted",
+        r"not ok |rejected\]|double free|stack overflow|Bail out!|aborted!|(?i:timed out)|^e: ",
+        r"(?i:out of memory|no space left)|Expired|Timeout|NotFound|DoesNotExist|^(?:Keyboard|System|StopI|Generator)",
+        r"Caused by: |(?i:could(?: not|n't)|can(?:'t|not)|unable to|not (?:found|permitted|recognized)|no such file)",
+        r"(?i:denied|a directory|read-only|option\b|connection refused)|^curl: |^CONFLICT ",
+        # the words of WARNINGS
+        r"(?i:unused|must be used|unsafe|raw.pointer|authenticat|unauthori|40[13]|weak|deprecated|insecure)",
+        r"(?i:md5|sha-?1|sql.?injection|RUSTSEC-|security advisor|vulnerabilit)",
+    )
+)
+"""Every line of `ERRORS` and `WARNINGS` holds one of these words: most outputs have few, so the rest is soon done."""
+
 
 _PIECE = 256 * 1024
 _MOST_WARNINGS = 20

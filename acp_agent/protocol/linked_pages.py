@@ -7,7 +7,7 @@ import anyio
 
 from acp_agent.core.errors import AgentError
 from acp_agent.core.web import Web, WebCaller
-from acp_agent.tools.html_text import readable
+from acp_agent.tools.html import readable
 
 MAX_PAGES = 5
 """Pages read for one prompt."""

@@ -13,7 +13,7 @@ from acp_agent.protocol.errors import ConnectionLost, NoAnswer, RpcError
 from acp_agent.protocol.lsp_diagnostics import GET_DIAGNOSTICS, KeptDiagnostics
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
-from acp_agent.tools.lsp_tool import file_uri, uri_path
+from acp_agent.tools.lsp import file_uri, uri_path
 
 DIAGNOSTICS = "lsp/diagnostics"
 

@@ -8,8 +8,8 @@ from acp_agent.core.errors import ToolError
 from acp_agent.core.lsp import LanguageServers
 from acp_agent.core.types import Json
 from acp_agent.output.spotlight import fence
+from acp_agent.tools.lsp import Names, uri_path
 from acp_agent.tools.lsp_answer import Diagnostic, diagnostics
-from acp_agent.tools.lsp_tool import Names, uri_path
 
 GET_DIAGNOSTICS = "get_diagnostics"
 """What the editor is asked for the problems of all files; where it does not serve that, the kept ones are them."""

@@ -25,8 +25,8 @@ from acp_agent.tools.tool import Tool
 from acp_agent.tools.visible import title
 
 if TYPE_CHECKING:
-    from acp_agent.tools.checkers.choice import Choice
-    from acp_agent.tools.checkers.report import Finding
+    from acp_agent.tools.checker_report import Finding
+    from acp_agent.tools.checkers import Choice
 
 _OUTPUT_LIMIT = 10 * 1024 * 1024
 
@@ -84,12 +84,12 @@ class Diagnostics(Tool[DiagnosticsParams]):
         return await self._check(await self._choose(params, context.files), params, context)
 
     async def _choose(self, params: DiagnosticsParams, files: FileSystem) -> "Choice":
-        from acp_agent.tools.checkers.choice import choose  # noqa: PLC0415 - 15 ms that few sessions need
+        from acp_agent.tools.checkers import choose  # noqa: PLC0415 - 15 ms that few sessions need
 
         return await choose(files, params.path, clippy=params.kind == "clippy")
 
     async def _check(self, choice: "Choice", params: DiagnosticsParams, context: ToolContext) -> ToolResult:
-        from acp_agent.tools.checkers.report import finding, report  # noqa: PLC0415 - see above
+        from acp_agent.tools.checker_report import finding, report  # noqa: PLC0415 - see above
 
         findings: list[Finding] = []
         for check in choice.checks:

@@ -1,20 +1,194 @@
 """edit: replace one exact string in a file (requirements T4.13, T4.14, A23)."""
 
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import anyio.to_thread
 from pydantic import Field
 
 from acp_agent.core.backends import FileSystem
-from acp_agent.core.errors import Refused, ToolError
+from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
+from acp_agent.core.redaction import placeholders
 from acp_agent.core.types import Access, Diff, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.tools.change import change, commit, shown_text
-from acp_agent.tools.nearest import NoMatch
 from acp_agent.tools.params import Name, Params, Text
-from acp_agent.tools.replacement import replace_exactly
-from acp_agent.tools.tool import Tool, changed
+from acp_agent.tools.tool import Tool, changed, numbered, split_lines
+
+_MAX_TEXT = 1_000_000  # characters; above, looking costs more than it helps
+_MAX_SHOWN_LINES = 12
+_MAX_SHOWN_CHARS = 200
+_LIKE_ENOUGH = 0.5
+_WORD = re.compile(r"\w+|[^\w\s]")
+_NUMBERED = re.compile(r" *\d+\t")
+
+
+class _Window(NamedTuple):
+    """Some lines of the file: how much they are like the wanted ones (0..1), and the index of the first."""
+
+    likeness: float
+    first: int
+
+
+class NoMatch(ToolError):
+    """The wanted string is not in the text. `nearest` is what looks most like it, numbered, or empty."""
+
+    def __init__(self, where: str, advice: str, nearest: str = "") -> None:
+        super().__init__(ToolErrorCategory.PERMANENT_FAILURE, f"old_string was not found{where}", advice)
+        self.nearest = nearest
+
+
+def no_match(text: str, wanted: str) -> NoMatch:
+    """The error for a string that is not there, with the most helpful advice there is.
+
+    A redaction placeholder that the text has too seldom was copied from redacted text: it can match nothing (S9.9).
+    """
+    hidden = placeholders(wanted) - placeholders(text)
+    if hidden:
+        stands = f"{', '.join(sorted(hidden))} stands for a value you were not shown; the file has the real one."
+        return NoMatch("", f"You saw redacted text: {stands} Leave it out of old_string and edit around it.")
+    lines = wanted.strip("\r\n").split("\n")
+    if all(_NUMBERED.match(line) for line in lines):
+        return NoMatch("", "Leave out the line numbers and tabs that read puts before each line.")
+    unlike = NoMatch("", "Read the file again and copy the text exactly.")
+    if len(text) > _MAX_TEXT or not any(line.strip() for line in lines):
+        return unlike
+    there = split_lines(text)
+    best = _best(there, lines)
+    if best.likeness < _LIKE_ENOUGH:
+        return unlike
+    found = there[best.first : best.first + len(lines)]
+    how = "differs only in blanks" if _squeezed(found) == _squeezed(lines) else "is the nearest"
+    block = numbered(found[:_MAX_SHOWN_LINES], best.first + 1, _MAX_SHOWN_CHARS)
+    return NoMatch(f"; the text at line {best.first + 1} {how}", "Copy it exactly, blanks included.", block)
+
+
+def _best(there: Sequence[str], wanted: Sequence[str]) -> _Window:
+    """The window most like the wanted lines; the first of several."""
+    words = Counter(_words(wanted))
+    size = len(wanted)
+    sides = [_WORD.findall(line) for line in there]
+    seen: Counter[str] = Counter()
+    shared = inside = 0
+    best = _Window(0.0, 0)
+    for last, entering in enumerate(sides):
+        leaving = sides[last - size] if last >= size else ()
+        for word in leaving:
+            seen[word] -= 1
+            shared -= seen[word] < words[word]
+        for word in entering:
+            shared += seen[word] < words[word]
+            seen[word] += 1
+        inside += len(entering) - len(leaving)
+        likeness = 2 * shared / (words.total() + inside) if inside else 0.0
+        if likeness > best.likeness:
+            best = _Window(likeness, max(0, last - size + 1))
+    return best
+
+
+def _squeezed(lines: Iterable[str]) -> str:
+    return "".join("".join(lines).split())
+
+
+def _words(lines: Iterable[str]) -> list[str]:
+    return [word for line in lines for word in _WORD.findall(line)]
+
+
+_MAX_COUNTED = 100
+_MAX_LISTED = 10
+_LONE_LF = re.compile(r"(?<!\r)\n")
+
+
+class _Span(NamedTuple):
+    """Where a match stands in the text itself: first offset, and the one behind the last."""
+
+    start: int
+    end: int
+
+
+class _Folded:
+    """A text to search, with CRLF read as LF if wanted, and the way back to the offsets of the text itself."""
+
+    def __init__(self, text: str, *, fold: bool) -> None:
+        self._pairs: list[int] = []
+        self._folded = text
+        if fold:
+            self._folded = text.replace("\r\n", "\n")
+            self._pairs = [match.start() - i for i, match in enumerate(re.finditer("\r\n", text))]
+
+    def spans(self, wanted: str, *, overlapping: bool) -> Iterator[_Span]:
+        """Every place `wanted` stands, in order."""
+        step = 1 if overlapping else len(wanted)
+        at = self._folded.find(wanted)
+        while at != -1:
+            yield _Span(self._offset(at), self._offset(at + len(wanted)))
+            at = self._folded.find(wanted, at + step)
+
+    def _offset(self, folded: int) -> int:
+        return folded + bisect_left(self._pairs, folded)
+
+
+def replace_exactly(text: str, old: str, new: str, *, every: bool = False) -> tuple[str, int]:
+    """The text with `old` replaced by `new`, and how many times.
+
+    `old` must stand there exactly once, overlaps counted, unless `every` is true. Raises ToolError:
+    invalid_parameters when `old` is empty or nothing would change, permanent_failure when `old` is not there
+    (NoMatch) or there more than once (saying how often, and on which lines).
+    """
+    if not old or old == new:
+        what = "old_string is empty" if not old else "old_string and new_string are the same"
+        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"{what}: nothing to replace")
+    adapt = "\r\n" in text and "\r" not in old
+    found = _Folded(text, fold=adapt)
+    spans = found.spans(old, overlapping=False) if every else _only(found, text, old)
+    changed, count = _replaced(text, spans, new, adapt=adapt)
+    if count == 0:
+        raise no_match(text, old)
+    if changed == text:
+        msg = "new_string differs from old_string only in line ends, and the file keeps its own: nothing to replace"
+        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
+    return changed, count
+
+
+def _only(found: _Folded, text: str, old: str) -> list[_Span]:
+    """The one match, or none. Raises ToolError when there are more."""
+    spans: list[_Span] = []
+    for span in found.spans(old, overlapping=True):
+        spans.append(span)
+        if len(spans) == _MAX_COUNTED:
+            break
+    if len(spans) <= 1:
+        return spans
+    lines = list(dict.fromkeys(str(text.count("\n", 0, span.start) + 1) for span in spans))
+    listed = ", ".join(lines[:_MAX_LISTED] + ["…"] * (len(lines) > _MAX_LISTED))
+    where = f"{'lines' if len(lines) > 1 else 'line'} {listed}"
+    count = f"at least {_MAX_COUNTED}" if len(spans) == _MAX_COUNTED else f"{len(spans)}"
+    raise ToolError(
+        ToolErrorCategory.PERMANENT_FAILURE,
+        f"old_string occurs {count} times ({where}); it must occur exactly once",
+        "Add lines around it to old_string until it is unique, or set replace_all.",
+    )
+
+
+def _replaced(text: str, spans: Iterable[_Span], new: str, *, adapt: bool) -> tuple[str, int]:
+    """The text with every span replaced, and their number. `adapt` gives `new` the line ends found there."""
+    crlf = _LONE_LF.sub("\r\n", new) if adapt else new
+    pieces: list[str] = []
+    done, until, adapted = 0, -1, new
+    for span in spans:
+        if span.start > until:  # past the line end that decided so far: the next one does, or the text's last
+            following = text.find("\n", span.start)
+            until = len(text) if following == -1 else following
+            deciding = text.rfind("\n") if following == -1 else following
+            adapted = crlf if text[deciding - 1 : deciding] == "\r" else new
+        pieces += (text[done : span.start], adapted)
+        done = span.end
+    return "".join((*pieces, text[done:])), len(pieces) // 2
 
 
 class EditParams(Params):

@@ -11,7 +11,7 @@ from bs4 import BeautifulSoup, Tag
 from bs4.builder import HTMLTreeBuilder
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.tools.html_events import Meter, feed, html_parser
+from acp_agent.tools.html import Meter, feed, html_parser
 from acp_agent.tools.params import quote
 
 MAX_SELECTOR = 256

@@ -1,17 +1,459 @@
 """The tools over the editor's language servers, those of them the client serves (requirements A27.6)."""
 
-from collections.abc import Callable
+import json
+import os
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Annotated, Any, ClassVar
+from urllib.parse import quote, unquote_to_bytes, urlsplit
 
-from acp_agent.tools.lsp_code_actions import LspCodeActions
-from acp_agent.tools.lsp_definition import LspDefinition
-from acp_agent.tools.lsp_diagnostics import LspDiagnostics
-from acp_agent.tools.lsp_document_symbols import LspDocumentSymbols
-from acp_agent.tools.lsp_hover import LspHover
-from acp_agent.tools.lsp_references import LspReferences
-from acp_agent.tools.lsp_tool import LanguageServerTool
-from acp_agent.tools.lsp_workspace_symbol import LspWorkspaceSymbol
+from pydantic import Field
+
+from acp_agent.core.backends import FileSystem
+from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.ports import ToolContext
+from acp_agent.core.types import Access, Json, JsonObject, Location, PathSubject, Subject, ToolKind, ToolResult
+from acp_agent.tools.lsp_answer import (
+    FIRST,
+    MOST,
+    Place,
+    Span,
+    Symbol,
+    clipped,
+    diagnostics,
+    entries,
+    hover,
+    places,
+    read_span,
+    symbols,
+    to_wire,
+    word,
+)
+from acp_agent.tools.params import WHOLE, Name, P, Params
+from acp_agent.tools.tool import Tool, cut, relative
+from acp_agent.tools.visible import title, visible
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_LONGEST_NAME = 500
+_LAST = 2**31 - 2
+_LOCATIONS = 20
+"""Places an editor is told of."""
+
+Counted = Annotated[int, Field(ge=1, le=_LAST), WHOLE]
+
+
+class FileParams(Params):
+    """A file."""
+
+    path: Name
+
+
+class PositionParams(FileParams):
+    """A place in a file. Lines and columns count from 1."""
+
+    line: Counted
+    column: Counted
+
+
+def file_uri(path: str) -> str:
+    """The URI of an absolute path."""
+    return f"file://{quote(os.fsencode(path))}"
+
+
+def uri_path(uri: str) -> str | None:
+    """The path of a file:// URI, or the path itself where it is one; None for anything else."""
+    if _SCHEME.match(uri) is None:
+        return uri if uri and "\0" not in uri else None
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return None
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return None
+    path = os.fsdecode(unquote_to_bytes(parts.path))
+    return path if path.startswith("/") and "\0" not in path else None
+
+
+class Names:
+    """Names for what language servers call by URI: relative to the session's folder, where it may be read."""
+
+    def __init__(self, files: FileSystem) -> None:
+        self._files = files
+        self._base = files.resolve(".", Access.LIST)
+        self._paths: dict[str, str | None] = {}
+
+    def path(self, uri: str) -> str | None:
+        """The absolute path, links resolved; None for what may not be read or is no file."""
+        if uri not in self._paths:
+            self._paths[uri] = self._resolved(uri_path(uri))
+        return self._paths[uri]
+
+    def _resolved(self, path: str | None) -> str | None:
+        try:
+            return None if path is None else self._files.resolve(path, Access.READ)
+        except (Refused, ToolError):
+            return None
+
+    def name(self, uri: str) -> str:
+        """On one line, whatever it is."""
+        path = self.path(uri)
+        shown = relative(path, self._base) if path is not None else uri_path(uri) or uri
+        return visible(cut(shown, _LONGEST_NAME))
+
+    def place(self, place: Place) -> str:
+        """`file:line:col`, and whether it is elsewhere."""
+        where = f"{self.name(place.uri)}:{place.span}" if place.span else self.name(place.uri)
+        return where if self.path(place.uri) is not None else f"{where} (not to be read here)"
+
+    def locations(self, places: Iterable[Place]) -> tuple[Location, ...]:
+        """The first of those an editor may be told to open."""
+        found = ((self.path(place.uri), place.span) for place in places)
+        return tuple(Location(path, span and span.line) for path, span in found if path is not None)[:_LOCATIONS]
+
+
+class LanguageServerTool(Tool[P]):
+    """A question to a language server. Offered only where the client serves `method` (A27.6)."""
+
+    method: ClassVar[str]
+    kind = ToolKind.READ
+    mutates = False
+    external = True
+
+    async def ask(self, context: ToolContext, params: JsonObject) -> Json:
+        """What the editor answers. Raises ToolError."""
+        languages = context.backends.languages
+        if languages is None or not languages.offers(self.method):
+            raise ToolError(
+                ToolErrorCategory.PERMANENT_FAILURE, f"{self.name}: the editor does not offer {self.method}"
+            )
+        return await languages.ask(self.method, params)
+
+
+class FileTool(LanguageServerTool[P]):
+    """A question about a file."""
+
+    @abstractmethod
+    def params_to_wire(self, params: P) -> JsonObject:
+        """What is asked besides the file."""
+
+    @abstractmethod
+    def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
+        """The answer in words. `uri` is the file's. Raises ToolError."""
+
+    def subjects(self, params: P) -> tuple[Subject, ...]:
+        return (PathSubject(_path(params), Access.READ),)
+
+    def locations(self, params: P, files: FileSystem) -> tuple[Location, ...]:
+        line = params.line if isinstance(params, PositionParams) else None
+        return (Location(files.resolve(_path(params), Access.READ), line),)
+
+    async def run(self, params: P, context: ToolContext) -> ToolResult:
+        uri = file_uri(context.files.resolve(_path(params), Access.READ))
+        answer = await self.ask(context, {"uri": uri, **self.params_to_wire(params)})
+        return self.read(answer, Names(context.files), uri)
+
+
+def _path(params: Params) -> str:
+    assert isinstance(params, FileParams)
+    return params.path
+
+
+def position(params: PositionParams) -> JsonObject:
+    """A place as it goes over the wire."""
+    return {"line": params.line - 1 + FIRST, "character": params.column - 1 + FIRST}
+
+
+def listed(lines: list[str], nothing: str, most: int) -> str:
+    """The first `most` lines, and how many are missing."""
+    if len(lines) > most:
+        return "\n".join((*lines[:most], f"... and {len(lines) - most} more (showing first {most})"))
+    return "\n".join(lines) or nothing
+
+
+def listed_places(places: list[Place], names: Names, nothing: str, most: int) -> ToolResult:
+    """A list of places, no place twice, in the order they came."""
+    unique = list(dict.fromkeys(places))
+    shown = [*map(names.place, unique[:most]), *("" for _ in unique[most:])]
+    return ToolResult(listed(shown, nothing, most), locations=names.locations(unique[:most]))
+
+
+class LspHoverParams(PositionParams):
+    """Show type and documentation of what stands at a place in a file, by the editor's language server."""
+
+
+class LspHover(FileTool[LspHoverParams]):
+    """Asks `lsp/hover`."""
+
+    name = "lsp_hover"
+    method = "lsp/hover"
+    params = LspHoverParams
+
+    def params_to_wire(self, params: LspHoverParams) -> JsonObject:
+        return position(params)
+
+    def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
+        del names, uri
+        return ToolResult(hover(answer) or "The language server says nothing about this place.")
+
+
+_MOST = 50
+
+
+class LspDefinitionParams(PositionParams):
+    """Find where the name at a place in a file is defined, by the editor's language server."""
+
+
+class LspDefinition(FileTool[LspDefinitionParams]):
+    """Asks `lsp/definition`."""
+
+    name = "lsp_definition"
+    method = "lsp/definition"
+    params = LspDefinitionParams
+
+    def params_to_wire(self, params: LspDefinitionParams) -> JsonObject:
+        return position(params)
+
+    def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
+        del uri
+        return listed_places(places(answer), names, "The language server knows no definition.", _MOST)
+
+
+class LspReferencesParams(PositionParams):
+    """Find all uses of the name at a place in a file, by the editor's language server."""
+
+    include_declaration: bool = True
+
+
+class LspReferences(FileTool[LspReferencesParams]):
+    """Asks `lsp/references`. `most` is how many are shown."""
+
+    name = "lsp_references"
+    method = "lsp/references"
+    params = LspReferencesParams
+
+    def __init__(self, most: int = 100) -> None:
+        self._most = most
+
+    def params_to_wire(self, params: LspReferencesParams) -> JsonObject:
+        # Zeph's name for it stands beside the one of LSP's ReferenceContext.
+        included = params.include_declaration
+        return {**position(params), "includeDeclaration": included, "include_declaration": included}
+
+    def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
+        del uri
+        return listed_places(places(answer), names, "The language server knows no use of it.", self._most)
+
+
+class LspDiagnosticsParams(FileParams):
+    """List errors and warnings the editor's language server sees in a file, unsaved changes included."""
+
+
+class LspDiagnostics(FileTool[LspDiagnosticsParams]):
+    """Asks `lsp/diagnostics`. `most` is how many are shown, the worst first."""
+
+    name = "lsp_diagnostics"
+    method = "lsp/diagnostics"
+    params = LspDiagnosticsParams
+
+    def __init__(self, most: int = 20) -> None:
+        self._most = most
+
+    def params_to_wire(self, params: LspDiagnosticsParams) -> JsonObject:
+        del params
+        return {}
+
+    def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
+        name = names.name(uri)
+        lines = [found.line(name) for found in diagnostics(answer)]
+        return ToolResult(listed(lines, f"The language server sees no problem in {name}.", self._most))
+
+
+_MOST_SYMBOLS = 500
+
+
+class LspDocumentSymbolsParams(FileParams):
+    """Outline a file: its classes, functions and other names with their lines, by the editor's language server."""
+
+
+class LspDocumentSymbols(FileTool[LspDocumentSymbolsParams]):
+    """Asks `lsp/documentSymbols`. What is in another stands below it, further in."""
+
+    name = "lsp_document_symbols"
+    method = "lsp/documentSymbols"
+    params = LspDocumentSymbolsParams
+
+    def params_to_wire(self, params: LspDocumentSymbolsParams) -> JsonObject:
+        del params
+        return {}
+
+    def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
+        lines = [_line(symbol) for symbol in symbols(answer)]
+        return ToolResult(listed(lines, f"The language server knows no name in {names.name(uri)}.", _MOST_SYMBOLS))
+
+
+def _line(symbol: Symbol) -> str:
+    where = f"  {symbol.span}" if symbol.span else ""
+    return f"{'  ' * symbol.depth}{symbol.kind} {symbol.name}{where}"
+
+
+class LspWorkspaceSymbolParams(Params):
+    """Find classes, functions and other names in the whole project by a part of the name, by the language server."""
+
+    query: Name
+
+
+class LspWorkspaceSymbol(LanguageServerTool[LspWorkspaceSymbolParams]):
+    """Asks `lsp/workspaceSymbol`. `most` is how many are shown."""
+
+    name = "lsp_workspace_symbol"
+    method = "lsp/workspaceSymbol"
+    kind = ToolKind.SEARCH
+    params = LspWorkspaceSymbolParams
+
+    def __init__(self, most: int = 50) -> None:
+        self._most = most
+
+    def title(self, params: LspWorkspaceSymbolParams) -> str:
+        return title(params.query)
+
+    def subjects(self, params: LspWorkspaceSymbolParams) -> tuple[Subject, ...]:
+        del params
+        return (PathSubject(".", Access.LIST),)
+
+    async def run(self, params: LspWorkspaceSymbolParams, context: ToolContext) -> ToolResult:
+        found = symbols(await self.ask(context, {"query": params.query}))
+        names = Names(context.files)
+        lines = [_symbol_line(symbol, names) for symbol in found[: self._most]]
+        lines += ["" for _ in found[self._most :]]
+        places = (Place(symbol.uri, symbol.span) for symbol in found[: self._most])
+        nothing = "The language server knows no such name."
+        return ToolResult(listed(lines, nothing, self._most), locations=names.locations(places))
+
+
+def _symbol_line(symbol: Symbol, names: Names) -> str:
+    return f"{symbol.kind} {symbol.name}  {names.place(Place(symbol.uri, symbol.span))}"
+
+
+_LONGEST_NEW_TEXT = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A change to a file: another text for a span, or what becomes of the whole file."""
+
+    uri: str
+    span: Span | None
+    new_text: str = ""
+    operation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something a language server would do."""
+
+    title: str
+    kind: str
+    preferred: bool
+    edits: tuple[Edit, ...]
+
+
+def actions(answer: Json) -> list[Action]:
+    """Those of (Command | CodeAction)[] that carry an edit (A27.2)."""
+    found: list[Action] = []
+    for entry in entries(answer):
+        match entry:
+            case {"title": str(title), "edit": dict(edit)}:
+                preferred = entry.get("isPreferred", entry.get("is_preferred")) is True
+                edits = tuple(islice(_edits(edit), MOST))
+                if edits:
+                    found.append(Action(word(title), word(entry.get("kind")), preferred, edits))
+            case _:
+                pass
+    return found
+
+
+def _edits(edit: JsonObject) -> Iterator[Edit]:
+    changes = edit.get("changes")
+    if isinstance(changes, dict):
+        for uri, texts in changes.items():
+            yield from _text_edits(uri, texts)
+    for change in _listed(edit.get("documentChanges")):
+        match change:
+            case {"textDocument": {"uri": str(uri)}, "edits": texts}:
+                yield from _text_edits(uri, texts)
+            case {"kind": "create" | "delete" as operation, "uri": str(uri)}:
+                yield Edit(uri, None, operation=operation)
+            case {"kind": "rename", "oldUri": str(uri), "newUri": str(other)}:
+                yield Edit(uri, None, operation="rename away")
+                yield Edit(other, None, operation="rename here")
+            case _:
+                pass
+
+
+def _text_edits(uri: str, texts: Json) -> Iterator[Edit]:
+    for text in _listed(texts):
+        if not isinstance(text, dict):
+            continue
+        span, new_text = read_span(text.get("range")), text.get("newText", text.get("new_text"))
+        if span is not None and isinstance(new_text, str):
+            yield Edit(uri, span, clipped(new_text, _LONGEST_NEW_TEXT))
+
+
+def _listed(value: Json) -> list[Json]:
+    return value[:MOST] if isinstance(value, list) else []
+
+
+_MOST_ACTIONS = 20
+_MOST_EDITS = 20
+
+
+class LspCodeActionsParams(PositionParams):
+    """List fixes the editor's language server has for a place in a file, with their edits. Changes nothing."""
+
+    end_line: Counted | None = Field(default=None, description="Unset: the place alone")
+    end_column: Counted | None = None
+
+
+class LspCodeActions(FileTool[LspCodeActionsParams]):
+    """Asks `lsp/codeActions`. Only those that say what they would change are shown; the model makes the edits."""
+
+    name = "lsp_code_actions"
+    method = "lsp/codeActions"
+    params = LspCodeActionsParams
+
+    def params_to_wire(self, params: LspCodeActionsParams) -> JsonObject:
+        end_line = params.end_line or params.line
+        end_column = params.end_column or (params.column if end_line == params.line else 1)
+        return {"range": to_wire(Span(params.line, params.column, end_line, end_column)), "diagnostics": []}
+
+    def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
+        del uri
+        found = actions(answer)
+        lines = ["\n".join(_lines(action, names)) for action in found[:_MOST_ACTIONS]] + [
+            "" for _ in found[_MOST_ACTIONS:]
+        ]
+        return ToolResult(listed(lines, "The language server has nothing to change here.", _MOST_ACTIONS))
+
+
+def _lines(action: Action, names: Names) -> Iterator[str]:
+    kind = f" ({action.kind})" if action.kind else ""
+    yield f"- {action.title}{kind}{', preferred' if action.preferred else ''}"
+    for edit in action.edits[:_MOST_EDITS]:
+        yield f"    {_edit(edit, names)}"
+    if len(action.edits) > _MOST_EDITS:
+        yield f"    ... and {len(action.edits) - _MOST_EDITS} more edits"
+
+
+def _edit(edit: Edit, names: Names) -> str:
+    name = names.name(edit.uri)
+    if names.path(edit.uri) is None:
+        return f"{name} (not to be read here)"
+    if edit.span is None:
+        return f"{name}: {edit.operation}"
+    return f"{name}:{edit.span.whole} -> {visible(json.dumps(edit.new_text, ensure_ascii=False))}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,9 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, ImagePart, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.core.untrusted import json_value
-from acp_agent.tools.lines import numbered
 from acp_agent.tools.params import WHOLE, Name, Params
 from acp_agent.tools.picture import MAX_PICTURE, MAX_SIDE, picture_of
-from acp_agent.tools.tool import Tool
+from acp_agent.tools.tool import Tool, numbered
 
 _MAX_NOTEBOOK = 32 * 1024 * 1024
 _MAX_OFFSET = 1_000_000_000  # a place's line is 32 bits wide in ACP

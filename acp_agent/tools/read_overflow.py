@@ -1,9 +1,9 @@
 """read_overflow: what was too long to show, by lines, by pieces of a line, or by a pattern (requirements O5)."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import monotonic
-from typing import Annotated, NoReturn
+from typing import Annotated, NamedTuple, NoReturn
 
 from anyio import to_thread
 from anyio.from_thread import check_cancelled
@@ -14,12 +14,201 @@ from acp_agent.core.overflow import PREFIX, UNKNOWN
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Subject, ToolKind, ToolResult
 from acp_agent.linear_regex import LinearRegex
-from acp_agent.tools.kept_text import Found, KeptText
-from acp_agent.tools.lines import cut
-from acp_agent.tools.overflow_page import SMALLEST, Page
 from acp_agent.tools.params import WHOLE, Name, Params, quote
-from acp_agent.tools.tool import Tool
+from acp_agent.tools.tool import Tool, cut
 from acp_agent.tools.visible import visible
+
+_BLOCK = 64 * 1024
+
+
+class Line(NamedTuple):
+    """A line without its end. `number` counts from 0, `start` is its offset in the text's bytes."""
+
+    number: int
+    start: int
+    text: str
+
+
+class Found(NamedTuple):
+    """A line with a match, and the character of it (from 0) where the match begins."""
+
+    line: Line
+    column: int
+
+
+class KeptText:
+    """A text of any size. Nothing but the lines asked for is taken apart.
+
+    total   its lines; a line end at the very end begins no further line
+    """
+
+    def __init__(self, text: str) -> None:
+        self._data = text.encode(errors="replace")
+        self.total = self._data.count(b"\n") + (self._data[-1:] not in (b"", b"\n"))
+
+    def lines(self, first: int) -> Iterator[Line]:
+        """The lines from number `first` (0 or more) on."""
+        at = self._start(first) if first < self.total else 0
+        for number in range(first, self.total):
+            line = self._line(number, at)
+            yield line
+            at = self._end(at) + 1
+
+    def before(self, line: Line, count: int) -> list[Line]:
+        """At most `count` lines before a line, in order."""
+        found: list[Line] = []
+        at = line.start
+        for number in range(line.number - 1, max(line.number - 1 - count, -1), -1):
+            at = self._data.rfind(b"\n", 0, at - 1) + 1
+            found.insert(0, self._line(number, at))
+        return found
+
+    def after(self, line: Line, count: int) -> list[Line]:
+        """At most `count` lines after a line, in order."""
+        found: list[Line] = []
+        at = line.start
+        for number in range(line.number + 1, min(line.number + 1 + count, self.total)):
+            at = self._end(at) + 1
+            found.append(self._line(number, at))
+        return found
+
+    def find(self, pattern: LinearRegex, line: Line, column: int, check: Callable[[], None]) -> Found | None:
+        """The first match at or after a character of a line, also in later lines. One behind the last is none.
+
+        `check` is called again and again and ends the search by raising.
+        """
+        check()
+        at = line.start + len(line.text[:column].encode())
+        if column > len(line.text):
+            at += 1  # behind the line end
+        found = pattern.find(self._data, at, check) if at < len(self._data) else None
+        if found is None or (found == len(self._data) and self._data.endswith(b"\n")):
+            return None
+        start = self._data.rfind(b"\n", line.start, found) + 1 or line.start
+        number = line.number + self._data.count(b"\n", line.start, found)
+        return Found(self._line(number, start), len(self._data[start:found].decode(errors="replace")))
+
+    def _line(self, number: int, start: int) -> Line:
+        return Line(number, start, self._data[start : self._end(start)].decode(errors="replace"))
+
+    def _start(self, number: int) -> int:
+        """Where a line begins that there is."""
+        at, left = 0, number
+        while (ends := self._data.count(b"\n", at, at + _BLOCK)) < left:
+            at, left = at + _BLOCK, left - ends
+        for _ in range(left):
+            at = self._data.find(b"\n", at) + 1
+        return at
+
+    def _end(self, at: int) -> int:
+        end = self._data.find(b"\n", at)
+        return len(self._data) if end < 0 else end
+
+
+SMALLEST = 800
+"""Characters a page must have at least: a match in a long line, its context and the notice fit in that."""
+
+_NOTICE = 180  # room for the line that says how to read on
+_READ_CHARS = 2000
+_FOUND_CHARS = 500
+_CONTEXT = 2
+_GAP = "--"
+
+
+class Page:
+    """Lines of at most `max_chars` characters with what says how to read on; `max_chars` is at least SMALLEST."""
+
+    def __init__(self, max_chars: int) -> None:
+        self._room = max_chars - _NOTICE
+        self._part = max_chars // 8  # of one line, so that a match fits with its context
+        self._lines: list[str] = []
+        self._notice: list[str] = []
+
+    def text(self) -> str:
+        """The page; empty when nothing was put on it."""
+        return "\n".join((*self._lines, *self._notice))
+
+    def read(self, kept: KeptText, first: int, limit: int) -> None:
+        """At most `limit` lines from number `first` on, as read shows them."""
+        end = first
+        for line in kept.lines(first):
+            if end - first == limit or not self._add(f"{line.number + 1:>4}\t{self._piece(line, 0, _READ_CHARS)}"):
+                break
+            end += 1
+        self._go_on(kept, end)
+
+    def read_line(self, kept: KeptText, line: Line, column: int) -> None:
+        """As much of one line from a character on as the page holds."""
+        number = f"{line.number + 1:>4}\t"
+        end = min(column + self._room - len(number) - 1, len(line.text))
+        if column > end:
+            self._notice = [f"Nothing at column {column}: line {line.number + 1} has {len(line.text)} characters"]
+            return
+        self._add(f"{number}{line.text[column:end]}")
+        if end == len(line.text):
+            self._go_on(kept, line.number + 1)
+        else:
+            more = f"{len(line.text) - end} more characters in this line"
+            self._notice = [f"... {more} (go on with offset={line.number} column={end})"]
+
+    def search(self, kept: KeptText, pattern: LinearRegex, at: Found, limit: int, check: Callable[[], None]) -> None:
+        """At most `limit` matches from a place on, as grep shows them; of a long line, what is around each match.
+
+        `check` is called again and again and ends the search by raising.
+        """
+        shown, last = 0, None
+        while (found := kept.find(pattern, at.line, at.column, check)) is not None:
+            begin, end = self._window(found)
+            text = f"{found.line.number + 1}: {self._piece(found.line, begin, _FOUND_CHARS)}"
+            if shown == limit or not self._add(*self._between(kept, last, found.line), text):
+                where = f"offset={found.line.number}" + (f" column={found.column}" if begin else "")
+                self._notice = [f"... and more matches (showing {shown}; go on with {where})"]
+                return
+            shown, last = shown + 1, found.line
+            at = Found(found.line, end if end < len(found.line.text) else end + 1)
+        if last is not None:
+            self._add(*self._around(kept.after(last, _CONTEXT)))
+
+    def _add(self, *lines: str) -> bool:
+        """Put lines on the page, if there is room for all of them."""
+        size = sum(len(line) + 1 for line in lines)
+        if size > self._room:
+            return False
+        self._room -= size
+        self._lines.extend(lines)
+        return True
+
+    def _go_on(self, kept: KeptText, end: int) -> None:
+        if end < kept.total:
+            self._notice = [f"... {kept.total - end} more lines (go on with offset={end})"]
+
+    def _window(self, found: Found) -> tuple[int, int]:
+        """First and last character, the last exclusive, of what is shown of a line with a match."""
+        size, whole = min(_FOUND_CHARS, self._part), len(found.line.text)
+        begin = max(0, min(found.column - size // 4, whole - size))
+        return begin, min(begin + size, whole)
+
+    def _between(self, kept: KeptText, last: Line | None, line: Line) -> list[str]:
+        """The context of two matches that follow each other; of the first, what is before it."""
+        if last is None:
+            return self._around(kept.before(line, _CONTEXT))
+        after = kept.after(last, min(_CONTEXT, line.number - last.number - 1)) if last.number < line.number else []
+        unseen = line.number - last.number - 1 - len(after)
+        before = kept.before(line, min(_CONTEXT, max(unseen, 0)))
+        gap = [_GAP] if unseen > len(before) else []
+        return [*self._around(after), *gap, *self._around(before)]
+
+    def _around(self, lines: list[Line]) -> list[str]:
+        return [f"{line.number + 1}- {self._piece(line, 0, _FOUND_CHARS)}" for line in lines]
+
+    def _piece(self, line: Line, begin: int, size: int) -> str:
+        """Part of a line, marked where it is not the whole, with how to read the rest."""
+        end = begin + min(size, self._part)
+        before = f"[from column {begin}] …" if begin else ""
+        missing = len(line.text) - end
+        after = f"… [{missing} more characters: offset={line.number} column={end}]" if missing > 0 else ""
+        return f"{before}{line.text[begin:end]}{after}"
+
 
 _MOST = 1_000_000_000
 _LONGEST_REASON = 200

@@ -8,7 +8,7 @@ from acp_agent.core.aliases import ALIASES
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation
-from acp_agent.core.types import ToolCall, ToolKind, ToolSpec
+from acp_agent.core.types import JsonObject, ToolCall, ToolKind, ToolSpec
 from acp_agent.tools.bash import Bash
 from acp_agent.tools.copy_path import CopyPath
 from acp_agent.tools.create_directory import CreateDirectory
@@ -162,3 +162,19 @@ class Registry:
         near = get_close_matches(name.lower()[:100], known, n=1)
         did_you_mean = f"; did you mean {known[near[0]]}?" if near else ""
         return f"there is no tool {quote(name)}; the tools are {', '.join(self._tools)}{did_you_mean}"
+
+
+def catalogue() -> JsonObject:
+    """Every built-in tool with its defaults: `{"tools": [{name, description, kind, mutates, parameters}, ...]}`."""
+    return {
+        "tools": [
+            {
+                "name": spec.name,
+                "description": spec.description,
+                "kind": spec.kind.value,
+                "mutates": spec.mutates,
+                "parameters": spec.parameters,
+            }
+            for spec in (tool.spec() for tool in default_tools(compression=True, questions=True))
+        ]
+    }

@@ -10,7 +10,7 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Diff, Subject, ToolKind, ToolResult, UrlSubject
 from acp_agent.core.web import WebCaller
-from acp_agent.tools.html_text import CUT, is_html, plain_text
+from acp_agent.tools.html import CUT, is_html, plain_text
 from acp_agent.tools.params import WHOLE, Name, Params, Text
 from acp_agent.tools.tool import Tool
 

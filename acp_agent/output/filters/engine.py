@@ -1,16 +1,215 @@
 """The filter engine: the rules that match a command, applied to what it printed one after another (requirements O1)."""
 
-from typing import TYPE_CHECKING
+import os
+import re
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
+from acp_agent.config.files import Stamp, stamp
+from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Confidence
-from acp_agent.output.filters.echoes import set_apart
-from acp_agent.output.filters.metrics import FilterMetrics
-from acp_agent.output.filters.rule_source import RuleSource
-from acp_agent.output.filters.run import CommandRun, Filtered
-from acp_agent.output.filters.truncate import lines_of
+from acp_agent.log import Log
+from acp_agent.output.filters.strategy import CommandRun, Filtered, lines_of
 
 if TYPE_CHECKING:  # loaded for the first command
     from acp_agent.output.filters.rule import CompiledRule
+    from acp_agent.output.filters.rule_file import RuleSet
+
+_LOG_EVERY = 50
+_LOG = Log(__name__)
+
+
+class FilterTotals(NamedTuple):
+    """Counts since the start.
+
+    commands         whose output was offered to the filters
+    filtered         of these, those whose output became shorter
+    skipped          those no rule matched
+    raw_chars        characters of all outputs; `shown_chars` of what is left of them
+    confidence       how often each was the worst of the rules that matched
+    rules            how often each rule was applied, by name
+    """
+
+    commands: int
+    filtered: int
+    skipped: int
+    raw_chars: int
+    shown_chars: int
+    confidence: Mapping[Confidence, int]
+    rules: Mapping[str, int]
+
+    @property
+    def saved(self) -> float:
+        """The part of all characters that was left out, 0 to 1."""
+        return 1 - self.shown_chars / self.raw_chars if self.raw_chars else 0.0
+
+
+class FilterMetrics:
+    """Counts, from several threads. Every 50 commands the log gets a debug line."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._confidence: Counter[Confidence] = Counter(dict.fromkeys(Confidence, 0))
+        self._rules: Counter[str] = Counter()
+
+    def record(self, raw: str, filtered: Filtered | None) -> None:
+        """A command's output, and what came of it; None when no rule matched."""
+        shown = len(raw if filtered is None else filtered.text)
+        with self._lock:
+            self._counts.update(commands=1, raw_chars=len(raw), shown_chars=shown)
+            if filtered is None:
+                self._counts.update(skipped=1)
+            else:
+                self._counts.update(filtered=int(shown < len(raw)))
+                self._confidence[filtered.confidence] += 1
+                self._rules.update(filtered.rules)
+            due = self._counts["commands"] % _LOG_EVERY == 0
+        if due:
+            self._log()
+
+    def totals(self) -> FilterTotals:
+        """The counts now."""
+        with self._lock:
+            return FilterTotals(
+                commands=self._counts["commands"],
+                filtered=self._counts["filtered"],
+                skipped=self._counts["skipped"],
+                raw_chars=self._counts["raw_chars"],
+                shown_chars=self._counts["shown_chars"],
+                confidence=dict(self._confidence),
+                rules=dict(self._rules),
+            )
+
+    def _log(self) -> None:
+        totals = self.totals()
+        _LOG.debug(
+            "output filters",
+            commands=totals.commands,
+            filtered=totals.filtered,
+            skipped=totals.skipped,
+            saved=f"{totals.saved:.1%}",
+            **{str(each): count for each, count in totals.confidence.items()},
+        )
+
+
+_NOT_LITERAL = re.compile(r"[$\\*?\[\n]|^-|`")
+
+
+class Apart(NamedTuple):
+    """A text in three parts; `run` names the commands that printed `body`."""
+
+    before: str
+    body: str
+    after: str
+    run: CommandRun
+
+
+def set_apart(text: str, run: CommandRun) -> Apart:
+    """The lines of leading and trailing `echo` commands apart from what is between them.
+
+    An `echo` whose line is not at its place did not run (`make && echo done`): it printed nothing, so it is left out.
+    """
+    printing = list(run.printing)
+    before = after = ""
+    while len(printing) > 1 and (line := _line(printing[0])):
+        del printing[0]
+        first, newline, rest = text.partition("\n")
+        if line.fullmatch(first.rstrip()):
+            before, text = before + first + newline, rest
+    while len(printing) > 1 and (line := _line(printing[-1])):
+        del printing[-1]
+        start = text.rfind("\n", 0, len(text.removesuffix("\n"))) + 1
+        if line.fullmatch(text[start:].rstrip()):
+            text, after = text[:start], text[start:] + after
+    return Apart(before, text, after, replace(run, printing=tuple(printing)))
+
+
+def _line(command: str) -> re.Pattern[str] | None:
+    """The line a command prints, as far as its words tell: `$?` is a number. None if they do not tell."""
+    name, _, words = command.partition(" ")
+    literals = words.split("$?")
+    if name != "echo" or any(_NOT_LITERAL.search(literal) for literal in literals):
+        return None
+    return re.compile(r"\d{1,3}".join(re.escape(literal) for literal in (*literals[:-1], literals[-1].rstrip())))
+
+
+FILE_NAME = "filters.toml"
+
+
+class RuleSource:
+    """Where the rules come from. Safe to use from several threads.
+
+    path       the user's file, or a folder that holds `filters.toml`; "" for none. Its rules replace the built-in ones
+    required   whether a file that is not there is worth a warning: the user named it
+    """
+
+    def __init__(self, path: str = "", *, required: bool = False) -> None:
+        self._path = path
+        self._required = required
+        self._lock = threading.Lock()
+        self._seen: tuple[str, Stamp] | None = None
+        self._users: RuleSet | None = None
+
+    def current(self) -> "RuleSet":
+        """The rules now, with what is wrong with them. Costs a look at the file; what is new is logged once.
+
+        A file that cannot be used leaves the rules as they were before: the built-in ones at first.
+        """
+        return self._users_now() or _built_in()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with the user's rules now. Where there are none, no rule is read for it."""
+        users = self._users_now()
+        return () if users is None else users.warnings
+
+    def _users_now(self) -> "RuleSet | None":
+        """The user's rules, or what is wrong with them; None where the built-in ones are in force, as they should."""
+        seen = self._state()
+        if seen == self._seen:
+            return self._users
+        with self._lock:
+            if seen != self._seen:
+                before, self._users = self._users, self._read(*seen)
+                self._seen = seen
+                for warning in self._users.warnings if self._users else ():
+                    if before is None or warning not in before.warnings:
+                        _LOG.warning("filter rules", problem=warning)
+            return self._users
+
+    def _state(self) -> tuple[str, Stamp]:
+        """The file the rules are in, and its state."""
+        if not self._path:
+            return "", None
+        inside = os.path.join(self._path, FILE_NAME)
+        found = stamp(inside)
+        return (self._path, stamp(self._path)) if found is None else (inside, found)
+
+    def _read(self, path: str, state: Stamp) -> "RuleSet | None":
+        if not path or (state is None and not self._required):
+            return None
+        from acp_agent.output.filters.rule_file import read_rules  # noqa: PLC0415 - see `_built_in`
+
+        try:
+            rules = read_rules(path)
+        except (ConfigError, ValueError) as error:  # ValueError: no name a file can have
+            kept = self._users or _built_in()
+            return replace(kept, warnings=(f"{error}; {kept.source} stay in force",))
+        if rules is not None:
+            return rules
+        missing = f"{path}: expected a file of filter rules; {_built_in().source} are in force"
+        return replace(_built_in(), warnings=(missing,) if self._required else ())
+
+
+def _built_in() -> "RuleSet":
+    from acp_agent.output.filters.rule_file import built_in  # noqa: PLC0415 - rules wait for the first command
+
+    return built_in()
+
 
 _FROM_BEST = tuple(Confidence)
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from acp_agent.core.types import Confidence
 from acp_agent.output.filters.line_patterns import Captures, decoded, encoded
-from acp_agent.output.filters.run import CommandRun
-from acp_agent.output.filters.strategy import Applied
+from acp_agent.output.filters.strategy import Applied, CommandRun
 
 _HEADING = re.compile(r"(?P<level>warning|error)(?:\[\w+\])?: (?P<message>.+)$")
 _ANY_ERROR = re.compile(r"^(?:error(?:\[\w+\])?: |\S+:\d+:\d+: error)", re.MULTILINE)

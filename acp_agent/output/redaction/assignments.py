@@ -6,9 +6,7 @@
 import re
 from collections.abc import Iterator
 
-from acp_agent.output.redaction.guards import is_random
-from acp_agent.output.redaction.keys import Key, Meant, meant_by
-from acp_agent.output.redaction.values import is_bare_secret, is_secret
+from acp_agent.output.redaction.values import Key, Meant, is_bare_secret, is_random, is_secret, meant_by
 
 _VALUE = re.compile(
     rb"""[ \t]*+(?:

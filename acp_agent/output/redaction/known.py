@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from urllib.parse import quote, quote_plus
 
-from acp_agent.output.redaction.regex import Regex, literals
-from acp_agent.output.redaction.spans import Span
+from acp_agent.output.redaction.spans import Regex, Span, literals
 
 SHORTEST = 8
 """Characters a value has at least: shorter ones stand in too many innocent places."""

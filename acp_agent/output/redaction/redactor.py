@@ -7,14 +7,11 @@ from types import MappingProxyType
 
 from acp_agent.core.redaction import placeholder
 from acp_agent.core.types import Json
-from acp_agent.output.redaction.colours import uncoloured
-from acp_agent.output.redaction.keys import category_of, key_of
 from acp_agent.output.redaction.known import KnownSecrets
-from acp_agent.output.redaction.regex import Regex, compiled
 from acp_agent.output.redaction.rules import built_in
-from acp_agent.output.redaction.spans import Span, counted, replaced, settled
-from acp_agent.output.redaction.stream import RedactionStream
-from acp_agent.output.redaction.values import is_secret
+from acp_agent.output.redaction.spans import Regex, Span, compiled, counted, replaced, settled
+from acp_agent.output.redaction.stream import RedactionStream, uncoloured
+from acp_agent.output.redaction.values import category_of, is_secret, key_of
 
 LONGEST_PATTERN = 512
 """Characters of a pattern of the user (O4.6)."""

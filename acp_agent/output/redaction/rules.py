@@ -5,6 +5,7 @@ looked for in the whole text; the rules themselves see the lines around a hit. I
 secret; without a group the whole match is.
 """
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -14,12 +15,43 @@ from typing import NamedTuple, assert_never
 
 from acp_agent.output.redaction.assignments import assigned, pairs
 from acp_agent.output.redaction.blocks import block_at
-from acp_agent.output.redaction.cookies import cookie_values
-from acp_agent.output.redaction.guards import Guard, allows
-from acp_agent.output.redaction.keys import Meaning, Meant, category_of, meaning_of
 from acp_agent.output.redaction.known import Forms
-from acp_agent.output.redaction.regex import Match, Regex, RegexSet, compiled, compiled_set
-from acp_agent.output.redaction.spans import Span
+from acp_agent.output.redaction.spans import Match, Regex, RegexSet, Span, compiled, compiled_set
+from acp_agent.output.redaction.values import (
+    Guard,
+    Meaning,
+    Meant,
+    allows,
+    category_of,
+    is_random,
+    meaning_of,
+    stands_in,
+)
+
+_PAIR = re.compile(rb"""[ ]?([\w.!#$%&*+^|~-]{1,64})=([^;\s"',\\]*)(?:;|(?=["'\s,\\])|\Z)""")
+_SESSION = re.compile(rb"(?i)sess|sid\b|auth|token|jwt|login|secret|remember|csrf|xsrf|\Aid\Z|user_?id")
+_ATTRIBUTES = frozenset((b"path", b"domain", b"expires", b"max-age", b"samesite", b"version", b"priority", b"comment"))
+_SHORTEST = 6
+
+
+def cookie_values(data: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Where they lie, the pairs beginning at `start`."""
+    position = start
+    while (pair := _PAIR.match(data, position, end)) or (pair := _FLAG.match(data, position, end)):
+        position = pair.end()
+        if pair.re is _PAIR and _lets_in(pair[1], pair[2]):
+            yield pair.span(2)
+
+
+_FLAG = re.compile(rb"[ ]?(?:[A-Za-z]+|Expires=\w{3}, [\w: -]+)(?:;|\Z)", re.IGNORECASE)
+
+
+def _lets_in(name: bytes, value: bytes) -> bool:
+    text = value.decode("latin-1")
+    if name.lower() in _ATTRIBUTES or len(value) < _SHORTEST or stands_in(text):
+        return False
+    return _SESSION.search(name) is not None or is_random(text)
+
 
 _WINDOW = 512  # bytes after a hit that are looked at together, to the end of their last line
 _MOST_KEYS = 4096  # that are remembered

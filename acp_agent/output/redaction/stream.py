@@ -1,12 +1,38 @@
 """Redacts a text that comes in pieces, so that a secret cut by a border between pieces is not missed (S9.7)."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Protocol
 
 from acp_agent.output.redaction.blocks import header_end, headless_tail, open_block
-from acp_agent.output.redaction.colours import uncoloured
 from acp_agent.output.redaction.spans import Span, replaced
+
+_COLOUR = re.compile(rb"\x1b(?:\[[0-?]{0,64}+[ -/]{0,8}+[@-~]|\([0-9A-Za-z])")
+
+
+class Uncoloured:
+    """A text without its colours and other short terminal codes, and where in the whole text each byte of it stands."""
+
+    def __init__(self, data: bytes) -> None:
+        pieces, self._here, self._there, position = list[bytes](), [0], [0], 0
+        for code in _COLOUR.finditer(data):
+            pieces.append(data[position : code.start()])
+            position = code.end()
+            self._here.append(self._here[-1] + len(pieces[-1]))
+            self._there.append(position)
+        self.text = b"".join((*pieces, data[position:]))
+
+    def at(self, offset: int) -> int:
+        """Where the byte at `offset` stands in the whole text; behind the codes before it."""
+        piece = bisect_right(self._here, offset) - 1
+        return self._there[piece] + offset - self._here[piece]
+
+
+def uncoloured(data: bytes) -> Uncoloured | None:
+    """A text without colours; None for one that has none."""
+    return Uncoloured(data) if b"\x1b" in data and _COLOUR.search(data) else None
+
 
 WINDOW = 8192
 """Bytes held back at least where a text has to be cut inside a line."""

@@ -3,11 +3,207 @@
 Code, names, paths, placeholders, labels, counts and hashes are none.
 """
 
+import base64
+import binascii
 import re
+from collections.abc import Callable
+from enum import Enum, StrEnum, auto
+from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple, TypeAlias, assert_never
 
-from acp_agent.output.redaction.guards import is_random, stands_in
-from acp_agent.output.redaction.keys import Key
+
+class Guard(StrEnum):
+    """What is asked of a secret.
+
+    RANDOM     letters and digits mixed as chance mixes them
+    USERINFO   base64 of `user:password`, in whatever character set (RFC 7617)
+    PEM        base64 of a private key
+    PASSWORD   neither a placeholder nor a variable
+    """
+
+    RANDOM = "random"
+    USERINFO = "userinfo"
+    PEM = "pem"
+    PASSWORD = "password"  # noqa: S105 - a name
+
+
+_STAND_IN = re.compile(
+    r"""(?ix) \A(?: <.* | .*\.{3} | .*… | \[.*\] | (?P<one>[\w*.•-])(?P=one)* | [x*.•_\-\s/:\#]+
+        | (?:(?:insert|enter|put|use|replace|add|set|change|type|paste)[-_ ]?)?
+          (?:your|you|our|the|my|this|a|an)?[-_ ]?(?:own[-_ ])?(?:[a-z]+[-_ ]){0,2}
+          (?:here|me|placeholder|password|passwd|passphrase|pass|pwd|secret|token|api[-_]?key|apikey|key|value|example
+            |changeme|redacted|hidden|masked|removed|credentials?)
+        | your[-_ ]?[a-z_\-\ ]+ | changeme!?\d* | (?:username|credential|realm|nonce)=?
+        | todo | tbd | fixme | dummy | none | null | nil | undefined | n/?a
+        | true | false | yes | no | on | off | required | optional | empty | unset | default
+      )\Z"""
+)
+_TEMPLATE = re.compile(
+    r"\$\{[^}\s]*\}?|\$\([a-z][^)]*\)?\Z|\{\{.*\}\}|<%|%\([a-z_]+\)|#\{|\{[A-Za-z_][\w.]*\}|\[REDACTED"
+    r"|\{[a-z_][a-z_.]{3,}(?:![rsa])?\Z|\{\.[A-Za-z]|<[A-Za-z_ -]*>|<(?:span|code|em|b|a|p)\Z|&(?:\#x3C|lt);"
+    r"|%\([A-Za-z_]+\)[sdr]|%[sdr](?:[%:/,-]|\Z)"
+    r"|\A\$[A-Za-z_][\w:.]*\Z|\A%[A-Za-z_]*%?\Z"
+)
+
+
+def allows(guard: Guard, value: bytes) -> bool:
+    """Whether a value passes."""
+    match guard:
+        case Guard.RANDOM:
+            return is_random(value.decode("latin-1"))
+        case Guard.USERINFO:
+            return _is_userinfo(value)
+        case Guard.PEM:
+            return b"PRIVATE KEY" in _decoded(value[:400])
+        case Guard.PASSWORD:
+            return not stands_in(value.decode("latin-1"))
+        case _:
+            assert_never(guard)
+
+
+def stands_in(value: str) -> bool:
+    """Whether a value only stands for one: a placeholder, a variable, a template."""
+    return _STAND_IN.match(value) is not None or _TEMPLATE.search(value) is not None
+
+
+_WORDY = re.compile(  # words, versions and numbers between signs
+    r"(?:(?:[A-Za-z]{2,}\d{0,2}|v?\d{1,4})(?=[-_./:@]|\Z))(?:[-_./:@]++(?:(?:[A-Za-z]+\d{0,2}|v?\d{1,4})(?=[-_./:@]|\Z))?)*+"
+)
+
+
+def is_random(value: str) -> bool:
+    """Whether letters and digits, 12 at least, are mixed as no name mixes them."""
+    if len(value) < 12 or stands_in(value):
+        return False
+    digits = sum(character.isdigit() for character in value)
+    letters = sum(character.isalpha() for character in value)
+    return digits > 0 and letters > 0 and _WORDY.fullmatch(value) is None and not _is_title(value)
+
+
+def _is_title(value: str) -> bool:
+    """Whether a value is a name of many words, such as a test has: `test_draft202012_is_chosen`."""
+    parts = re.split(r"[-_./:]+", value)
+    words = [part for part in parts if re.fullmatch(r"[A-Za-z][a-z]+(?:[A-Z][a-z]+)*", part)]
+    return len(words) >= 3 and sum(map(len, words)) * 2 > len(value)
+
+
+def _is_userinfo(value: bytes) -> bool:
+    plain = _decoded(value)
+    user, colon, _ = plain.partition(b":")
+    if not colon or re.fullmatch(rb"[\x20-\x7e]*", user) is None:
+        return False
+    return _is_text(plain) or (bool(user) and is_random(value.decode("latin-1")))
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _decoded(value: bytes) -> bytes:
+    """What base64 holds, as far as it goes; nothing when it is none."""
+    value = value.rstrip(b"=")
+    value = value[: len(value) - (len(value) % 4 == 1)]
+    try:
+        return base64.b64decode(value + b"=" * (-len(value) % 4), validate=True)
+    except binascii.Error:
+        return b""
+
+
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_PASSWORD = re.compile(r"passw|passphrase|passcode|pwd|psk|pass\Z")
+_OTHER = re.compile(r"passw|passphrase|passcode|pwd|pass\Z|secret|token|credential|key")
+_PASSES = re.compile(r"(?:by|buy|com|encom|sur|tres|mini|multi|over|under|low|high|band)pass\Z")
+_FIRST = """
+    public pub sort primary foreign cache partition max min num n total count prompt completion input output used
+    remaining eos bos pad unk sep cls mask special next prev page continuation stop cancellation cancel design no
+    show hide toggle forgot confirm verify validate reset has is can require requires missing invalid without via
+    parse lexer syntax idempotency routing dedup dedupe lookup group row hash range map json query registry object
+    state"""
+_LAST = """
+    length len min max size count limit type name names file files filename path paths dir directory url uri endpoint
+    expires expiry expiration expired exp ttl lifetime age timeout at field fields label hint help regex pattern policy
+    rule rules strength required enabled disabled valid validator manager provider service store ref arn version format
+    algorithm alg method mode kind column input form placeholder prompt text title message msg error errors env var
+    usage budget hash hashed digest encoder style class cls index idx position pos offset line lines scope scopes issuer
+    audience status state changed updated created reset id ids description desc note info stdin fd prefix suffix source
+    link page view screen button icon spec count counts rate cost price per tokens_per used left remaining stream
+    rotation days minutes seconds hours ms handler callback factory builder resolver getter sha checksum fingerprint
+    location region bucket ui tokenizer parser lexer encryption fallback history projection"""
+_HARMLESS_FIRST, _HARMLESS_LAST = frozenset(_FIRST.split()), frozenset(_LAST.split())
+_TOKENIZERS = re.compile(r"tokeni[sz]|tokenlist|passwordless|secretar|secretsmanager|tokenid\Z|keyid\Z|passthr")
+
+
+class Key(Enum):
+    """What a key announces."""
+
+    PASSWORD = auto()
+    SECRET = auto()
+
+
+def key_of(key: str) -> Key | None:
+    """What a key announces; None for one that only sounds like it: `max_tokens`, `password_field`, `public_key`."""
+    words = [word.lower() for word in _WORDS.findall(key)]
+    joined = "".join(words)
+    if not words or _TOKENIZERS.search(joined):
+        return None
+    if words[0] in _HARMLESS_FIRST or "public" in words or words[-1] in _HARMLESS_LAST - _kept(joined):
+        return None
+    if not _OTHER.search(joined) and not any(re.search(r"\Apsk|psk\Z", word) for word in words):
+        return None  # backupskip
+    if _PASSWORD.search(joined):
+        return None if _PASSES.search(words[-1]) else Key.PASSWORD
+    return Key.SECRET
+
+
+def _kept(joined: str) -> frozenset[str]:
+    """Last words that are no excuse here: Vault's secret_id, GCP's private_key_id."""
+    return frozenset(("id",)) if joined.endswith(("secretid", "privatekeyid")) else frozenset()
+
+
+@lru_cache(4096)  # logs say the same again and again
+def meant_by(key: bytes) -> Key | None:
+    """`key_of` for bytes."""
+    return key_of(key.decode("latin-1"))
+
+
+class Meaning(NamedTuple):
+    """What the key of a pair announces. `random`: only a value that looks like chance counts, as of `FOO_KEY`."""
+
+    key: Key
+    category: str
+    random: bool
+
+
+Meant: TypeAlias = Callable[[bytes], Meaning | None]
+"""Tells what a word before `=` or `:` announces."""
+
+_SOUNDS = re.compile(rb"(?i)passw|passphrase|passcode|pass\Z|pwd|psk|secret|token|credential|key")
+_ENVIRONMENT = re.compile(rb"(?:\A|[.-])[A-Z][A-Z0-9_]*_KEY\Z")
+
+
+def meaning_of(word: bytes, sounds_secret: Callable[[bytes], bool]) -> Meaning | None:
+    """What a word announces; `sounds_secret` tells whether it is one of the keys the rules know."""
+    if _SOUNDS.search(word) is None or (key := meant_by(word)) is None:
+        return None
+    if sounds_secret(word):
+        return Meaning(key, category_of(word), random=False)
+    return Meaning(key, category_of(word), random=True) if _ENVIRONMENT.search(word) else None
+
+
+def category_of(key: bytes) -> str:
+    """What the secret of a key is called."""
+    name = key.lower()
+    if b"passw" in name or b"passphrase" in name or b"pwd" in name:
+        return "password"
+    if b"token" in name:
+        return "token"
+    return "api-key" if b"key" in name else "password"
+
 
 _HASH = re.compile(
     r"\A(?:\$(?:2[abxy]?|argon2\w*|[156y]|pbkdf2\S*|scrypt|apr1)\$|\{?(?:S?SHA\d*|pbkdf2\w*|bcrypt)[}$:]|sha\d+[-:])",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.agent.dependencies import Dependencies, Gated, Needs
+from acp_agent.agent.aids.dependencies import Dependencies, Gated, Needs
 from acp_agent.core.errors import ToolErrorCategory
 
 KNOWN = ("read", "grep", "edit", "write", "bash", "mcp_ci_check", "mcp_ci_deploy")

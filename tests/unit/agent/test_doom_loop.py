@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from acp_agent.agent.doom_loop import DoomLoop
+from acp_agent.agent.turn import DoomLoop
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import ToolUsePart
 from acp_agent.core.types import ToolResult

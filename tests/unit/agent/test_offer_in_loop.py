@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from acp_agent.agent.dependencies import Dependencies, Needs
+from acp_agent.agent.aids.dependencies import Dependencies, Needs
+from acp_agent.agent.aids.tafc import FIELD, Tafc
+from acp_agent.agent.aids.tool_filter import SchemaFilter, WordRanking
 from acp_agent.agent.dressed_offer import DressedOffer
 from acp_agent.agent.hooks import Hooks
-from acp_agent.agent.schema_filter import SchemaFilter
-from acp_agent.agent.tafc import FIELD, Tafc
-from acp_agent.agent.tool_ranking import WordRanking
 from acp_agent.core.messages import ModelStop, StopReason, ToolUsePart
 from acp_agent.core.ports import ModelRequest
 from acp_agent.log import Log

@@ -5,8 +5,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+from acp_agent.agent.aids.phases import SECONDS, PhaseCalls, RememberedSummaries
 from acp_agent.agent.offer import Received
-from acp_agent.agent.phases import SECONDS, PhaseCalls, RememberedSummaries
 from acp_agent.agent.tool_calls import ToolCalls
 from acp_agent.core.errors import StoreUnavailable, ToolErrorCategory, ToolFailure
 from acp_agent.core.memory import Compaction, Summary
@@ -187,6 +187,6 @@ async def test_nothing_a_model_sends_names_a_phase():
 def test_one_file_alone_makes_autonomous_calls_and_one_alone_lets_them_through():
     root = Path(__file__).parents[3] / "acp_agent"
     named = {str(file.relative_to(root)) for file in root.rglob("*.py") if "Phase.AUTONOMOUS" in file.read_text()}
-    assert named == {"agent/phases.py", "gates/settlement.py"}
+    assert named == {"agent/aids/phases.py", "gates/settlement.py"}
     made = {str(file.relative_to(root)) for file in root.rglob("*.py") if "phase=phase" in file.read_text()}
-    assert made == {"agent/phases.py"}
+    assert made == {"agent/aids/phases.py"}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.agent.project_notes import ProjectNote, notes_block
+from acp_agent.agent.prompt import ProjectNote, notes_block
 
 FENCE = re.compile(
     r'^<(?P<tag>project-notes|user-notes) id="(?P<id>[0-9a-f]{8})" file="(?P<file>[^"\n]*)">\n(?P<text>.*?)\n'

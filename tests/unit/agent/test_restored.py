@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.agent import notes
-from acp_agent.agent.history import History
-from acp_agent.agent.restored import restored
+from acp_agent.agent.history import History, restored
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import ToolFinished
 from acp_agent.core.messages import Message, Part, Role, TextPart, ThoughtPart, ToolResultPart, ToolUsePart

@@ -7,9 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.agent.schema_filter import Inclusion, SchemaFilter, mentioned
-from acp_agent.agent.tool_ranking import EmbeddingRanking, WordRanking
-from acp_agent.agent.tool_words import by_words, words
+from acp_agent.agent.aids.tool_filter import (
+    EmbeddingRanking,
+    Inclusion,
+    SchemaFilter,
+    WordRanking,
+    by_words,
+    mentioned,
+    words,
+)
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.types import ToolSpec
 from tests.unit.agent.tool_specs import ALL, BASH, EDIT, ISSUE, PULL, QUERY, READ, SCRAPE, TERSE, WEATHER, of_server

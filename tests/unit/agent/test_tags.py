@@ -4,11 +4,9 @@ import re
 
 import pytest
 
-from acp_agent.agent.phases import PhaseCalls
-from acp_agent.agent.project_notes import ProjectNote, notes_block
-from acp_agent.agent.prompt import system_prompt
-from acp_agent.agent.reflection import Reflection
-from acp_agent.agent.reputation import Reputation
+from acp_agent.agent.aids.phases import PhaseCalls
+from acp_agent.agent.aids.reflection import Reflection, Reputation
+from acp_agent.agent.prompt import ProjectNote, notes_block, system_prompt
 from acp_agent.agent.summary import fit, section, summary_request
 from acp_agent.core.conduct import Mode
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.agent.history import History
-from acp_agent.agent.restored import restored
+from acp_agent.agent.history import History, restored
 from acp_agent.compose.kept_history import KeptHistory
 from acp_agent.core.messages import (
     ImagePart,

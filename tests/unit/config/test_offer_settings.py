@@ -5,7 +5,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from acp_agent.agent.tafc import DEFAULT_THRESHOLD, fit_threshold
+from acp_agent.agent.aids.tafc import DEFAULT_THRESHOLD, fit_threshold
 from acp_agent.config.keys import Key
 from acp_agent.config.offer_settings import DependencySettings, TafcSettings, ToolFilterSettings, ToolNeeds
 from acp_agent.config.section import Section

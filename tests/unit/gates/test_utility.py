@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.agent.doom_loop import DoomLoop
+from acp_agent.agent.turn import DoomLoop
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import ToolUsePart
 from acp_agent.core.phase import Phase

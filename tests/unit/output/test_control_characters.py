@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.output.control_characters import ControlGuard
 from acp_agent.output.markdown_images import AnswerGuard, defused
+from acp_agent.output.sanitize import ControlGuard
 
 
 def guarded(text: str) -> str:

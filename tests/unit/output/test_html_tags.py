@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.output.html_tags import HtmlGuard
-from acp_agent.output.markdown_images import defused
+from acp_agent.output.markdown_images import HtmlGuard, defused
 
 
 def guarded(text: str) -> str:

@@ -4,11 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.output.error_lines import TELLING
-from acp_agent.output.filters.run import CommandRun
+from acp_agent.output.filters.strategy import CommandRun
 from acp_agent.output.filters.test_summary import SummaryOfTests
-from acp_agent.output.redaction_note import redaction_note
-from acp_agent.output.security_notes import preserved
+from acp_agent.output.pipeline import redaction_note
+from acp_agent.output.security_notes import TELLING, preserved
 from tests.unit.output.filters.samples import lines_of, sample
 
 ERRORS = lines_of("error_lines")

@@ -7,8 +7,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from acp_agent.core.types import CommandSubject, McpSubject, PathSubject, UrlSubject
-from acp_agent.tools.catalogue import catalogue
-from acp_agent.tools.registry import default_tools
+from acp_agent.tools.registry import catalogue, default_tools
 from acp_agent.tools.tool import Tool
 
 COMMITTED = Path(__file__).parents[3] / "schemas" / "tools.schema.json"

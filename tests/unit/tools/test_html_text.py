@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.web import WebPage
-from acp_agent.tools import html_events
-from acp_agent.tools.html_text import html_text, is_html, plain_text, readable
+from acp_agent.tools import html as html_events
+from acp_agent.tools.html import html_text, is_html, plain_text, readable
 
 URL = "https://e.com/docs/page"
 

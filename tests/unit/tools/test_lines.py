@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.tools.lines import cut, first_changed_line, relative, split_lines
+from acp_agent.tools.tool import cut, first_changed_line, relative, split_lines
 
 TEXT = st.text(alphabet="a\n\r\x0c\u2028")
 

@@ -12,10 +12,8 @@ from jsonschema import Draft202012Validator
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access, PathSubject, ToolKind, ToolResult
-from acp_agent.tools.lsp import LspLimits, lsp_tools
+from acp_agent.tools.lsp import LspLimits, actions, file_uri, lsp_tools, uri_path
 from acp_agent.tools.lsp_answer import diagnostics, hover, places, symbols
-from acp_agent.tools.lsp_edits import actions
-from acp_agent.tools.lsp_tool import file_uri, uri_path
 from tests.fakes.fake_languages import FakeLanguages
 from tests.unit.tools.workbench import Workbench
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.tools.nearest import no_match
+from acp_agent.tools.edit import no_match
 
 FILE = "".join(f"def f{n}(a, b):\n    value = compute_{n}(a, b)\n    return value\n\n" for n in range(50))
 

@@ -16,8 +16,7 @@ from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.overflow import PREFIX, UNKNOWN
 from acp_agent.core.types import ToolKind
 from acp_agent.tools import read_overflow
-from acp_agent.tools.kept_text import KeptText
-from acp_agent.tools.read_overflow import ReadOverflow
+from acp_agent.tools.read_overflow import KeptText, ReadOverflow
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import ToolError
-from acp_agent.tools.replacement import replace_exactly
+from acp_agent.tools.edit import replace_exactly
 
 # Few letters, so that matches, repeats and overlaps are common.
 LF_TEXT = st.text(alphabet="ab \n", max_size=30)

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from acp_agent.output.filters.engine import FilterEngine
-from acp_agent.output.filters.rule_source import RuleSource
+from acp_agent.output.filters.engine import FilterEngine, RuleSource
 
 
 @pytest.fixture

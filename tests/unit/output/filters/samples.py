@@ -7,8 +7,7 @@ hand from the documented formats (go, nextest, jest, vitest, mocha are not insta
 from pathlib import Path
 
 from acp_agent.core.types import Confidence
-from acp_agent.output.filters.run import CommandRun
-from acp_agent.output.filters.strategy import Applied, Strategy
+from acp_agent.output.filters.strategy import Applied, CommandRun, Strategy
 from acp_agent.output.sanitize import sanitize
 
 _DIRECTORY = Path(__file__).parents[3] / "fixtures" / "strategies"

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.types import Confidence
-from acp_agent.output.filters.dedup import MAX_PATTERNS, Dedup, normalised
-from acp_agent.output.filters.run import CommandRun
+from acp_agent.output.filters.line_rules import MAX_PATTERNS, Dedup, normalised
+from acp_agent.output.filters.strategy import CommandRun
 
 RUN = CommandRun("journalctl", ("journalctl",))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from acp_agent.core.types import Confidence
 from acp_agent.gates.printing import printing_commands
 from acp_agent.output.filters.engine import FilterEngine
-from acp_agent.output.filters.run import CommandRun, Filtered
+from acp_agent.output.filters.strategy import CommandRun, Filtered
 
 FULL = 'name = "full"\nmatch = { prefix = "x" }\nstrategy = { type = "strip_noise", patterns = ["^noise"] }'
 PARTIAL = (

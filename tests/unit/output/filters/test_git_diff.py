@@ -3,9 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.types import Confidence
-from acp_agent.output.filters.diff_files import files_of
-from acp_agent.output.filters.git_diff import GitDiff
-from acp_agent.output.filters.run import CommandRun
+from acp_agent.output.filters.git import GitDiff, files_of
+from acp_agent.output.filters.strategy import CommandRun
 from tests.unit.output.filters.samples import applied, sample, unchanged
 
 DIFF = GitDiff()

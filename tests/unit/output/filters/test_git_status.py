@@ -3,8 +3,8 @@ import re
 import pytest
 
 from acp_agent.core.types import Confidence
-from acp_agent.output.filters.git_status import GitStatus
-from acp_agent.output.filters.run import CommandRun
+from acp_agent.output.filters.git import GitStatus
+from acp_agent.output.filters.strategy import CommandRun
 from tests.unit.output.filters.samples import applied, sample, unchanged
 
 STATUS = GitStatus()

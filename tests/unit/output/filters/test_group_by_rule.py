@@ -2,7 +2,7 @@ import pytest
 
 from acp_agent.core.types import Confidence
 from acp_agent.output.filters.group_by_rule import GroupByRule
-from acp_agent.output.filters.run import CommandRun
+from acp_agent.output.filters.strategy import CommandRun
 from tests.unit.output.filters.samples import applied, sample, unchanged
 
 CLIPPY = GroupByRule(r"^\s*--> (\S+:\d+:\d+)", r"#\[warn\(([\w:]+)\)\]")

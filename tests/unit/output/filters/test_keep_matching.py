@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.types import Confidence
-from acp_agent.output.filters.keep_matching import KeepMatching
-from acp_agent.output.filters.run import CommandRun
+from acp_agent.output.filters.line_rules import KeepMatching
+from acp_agent.output.filters.strategy import CommandRun
 
 RUN = CommandRun("git push", ("git push",), 0)
 PUSH = KeepMatching(["->", "^To "])

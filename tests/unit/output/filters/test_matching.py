@@ -3,10 +3,10 @@
 import pytest
 
 from acp_agent.gates.printing import printing_commands
-from acp_agent.output.filters.matching import CommandMatcher
+from acp_agent.output.filters.rule import CommandMatcher
 from acp_agent.output.filters.rule_file import built_in
 from acp_agent.output.filters.rule_model import Match
-from acp_agent.output.filters.run import CommandRun
+from acp_agent.output.filters.strategy import CommandRun
 
 
 def rules_for(command: str) -> list[str]:

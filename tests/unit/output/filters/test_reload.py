@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.output.filters.engine import FilterEngine
+from acp_agent.output.filters.engine import FilterEngine, RuleSource
 from acp_agent.output.filters.rule_file import BUILT_IN, built_in
-from acp_agent.output.filters.rule_source import RuleSource
-from acp_agent.output.filters.run import CommandRun
+from acp_agent.output.filters.strategy import CommandRun
 
 RULE = (
     '[[rules]]\nname = "{}"\nmatch = {{ prefix = "x" }}\nstrategy = {{ type = "strip_noise", patterns = ["^noise"] }}\n'

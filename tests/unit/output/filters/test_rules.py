@@ -10,7 +10,7 @@ import pytest
 from acp_agent.core.errors import ConfigError
 from acp_agent.output.filters.rule_file import built_in, read_rules
 from acp_agent.output.filters.rule_model import SPECS, RuleFile, filter_rules_schema
-from acp_agent.output.filters.run import CommandRun
+from acp_agent.output.filters.strategy import CommandRun
 
 ENABLED = [
     *("cargo-build", "cargo-test", "cargo-clippy", "git-status", "git-diff", "git-log", "git-push", "ls", "log-dedup"),

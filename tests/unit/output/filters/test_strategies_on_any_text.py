@@ -5,11 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.core.types import Confidence
-from acp_agent.output.filters.git_diff import GitDiff
-from acp_agent.output.filters.git_status import GitStatus
+from acp_agent.output.filters.git import GitDiff, GitStatus
 from acp_agent.output.filters.group_by_rule import GroupByRule
-from acp_agent.output.filters.run import CommandRun
-from acp_agent.output.filters.strategy import Strategy
+from acp_agent.output.filters.strategy import CommandRun, Strategy
 from acp_agent.output.filters.test_summary import SummaryOfTests
 from tests.unit.output.filters.samples import sample
 

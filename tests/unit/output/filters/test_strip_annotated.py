@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.types import Confidence
-from acp_agent.output.filters.run import CommandRun
-from acp_agent.output.filters.strip_annotated import StripAnnotated
+from acp_agent.output.filters.line_rules import StripAnnotated
+from acp_agent.output.filters.strategy import CommandRun
 
 RUN = CommandRun("cargo build", ("cargo build",))
 CARGO = StripAnnotated(["^ +(Compiling|Finished) "], summary_pattern="^ +Finished ")

@@ -4,9 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.types import Confidence
-from acp_agent.output.filters.run import CommandRun
-from acp_agent.output.filters.strategy import Applied
-from acp_agent.output.filters.strip_noise import StripNoise
+from acp_agent.output.filters.line_rules import StripNoise
+from acp_agent.output.filters.strategy import Applied, CommandRun
 
 RUN = CommandRun("x", ("x",))
 LINES = st.lists(st.sampled_from(["noise 1", "noise", "kept", "", " ", "x noise", "日本"]), max_size=30)

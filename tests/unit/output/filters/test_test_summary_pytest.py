@@ -3,7 +3,7 @@
 import pytest
 
 from acp_agent.core.types import Confidence
-from acp_agent.output.filters.run import CommandRun
+from acp_agent.output.filters.strategy import CommandRun
 from acp_agent.output.filters.test_summary import SummaryOfTests
 from tests.unit.output.filters.samples import applied, sample, unchanged
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.output.redaction import Redactor
-from acp_agent.output.redaction.colours import uncoloured
+from acp_agent.output.redaction.stream import uncoloured
 from tests.unit.output.redaction.planted import FRAGMENTS
 from tests.unit.output.redaction.test_redaction_of_lines import KEY
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from acp_agent.output.redaction import Redactor
 from acp_agent.output.redaction.assignments import assigned, pairs
-from acp_agent.output.redaction.keys import Key, Meaning
 from acp_agent.output.redaction.rules import built_in
+from acp_agent.output.redaction.values import Key, Meaning
 
 redact = Redactor()
 letters = st.text(string.ascii_letters + string.digits, min_size=20, max_size=60)

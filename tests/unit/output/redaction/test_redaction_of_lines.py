@@ -5,7 +5,7 @@ import json
 import pytest
 
 from acp_agent.output.redaction import Redactor
-from acp_agent.tools.lines import numbered
+from acp_agent.tools.tool import numbered
 from tests.unit.output.redaction.corpus import filled
 
 redact = Redactor()

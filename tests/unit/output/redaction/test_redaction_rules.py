@@ -4,9 +4,9 @@ import pytest
 
 from acp_agent.core.redaction import placeholder, placeholders
 from acp_agent.output.redaction import Redactor
-from acp_agent.output.redaction.keys import Key, key_of
-from acp_agent.output.redaction.regex import compiled
 from acp_agent.output.redaction.rules import Reads, built_in
+from acp_agent.output.redaction.spans import compiled
+from acp_agent.output.redaction.values import Key, key_of
 
 RULES = built_in().rules
 CATEGORIES = {"api-key", "token", "private-key", "password", "connection-string", "cloud-metadata"}

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.tools.checkers.cargo import CHECK, CLIPPY
-from acp_agent.tools.checkers.diagnostic import Diagnostic, Severity
+from acp_agent.tools.checkers import CARGO_CHECK, CARGO_CLIPPY, Diagnostic, Severity
 from tests.unit.tools.checkers.outcomes import said
 
 TARGET = {"kind": ["bin"], "crate_types": ["bin"], "name": "app", "src_path": "/ws/app/src/main.rs", "edition": "2021"}
@@ -32,7 +31,7 @@ def message(level: str, text: str, *spans: dict[str, Any], code: str | None = No
 
 
 def parse(*lines: str) -> tuple[Diagnostic, ...] | None:
-    return CHECK.parse(said("".join(lines)))
+    return CARGO_CHECK.parse(said("".join(lines)))
 
 
 def test_an_error_has_its_label_and_code_and_its_path_from_the_workspaces_folder():
@@ -107,4 +106,7 @@ def test_an_endless_path_is_not_walked(length: int):
 
 
 def test_clippy_is_another_subcommand():
-    assert (CHECK.arguments, CLIPPY.arguments) == ("check --message-format=json", "clippy --message-format=json")
+    assert (CARGO_CHECK.arguments, CARGO_CLIPPY.arguments) == (
+        "check --message-format=json",
+        "clippy --message-format=json",
+    )

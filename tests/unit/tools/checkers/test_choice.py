@@ -3,7 +3,7 @@
 import pytest
 
 from acp_agent.gates.command import Plain, analyse
-from acp_agent.tools.checkers.choice import MARKERS, choose
+from acp_agent.tools.checkers import MARKERS, choose
 from tests.fakes.memory_files import MemoryFileSystem
 
 pytestmark = pytest.mark.anyio

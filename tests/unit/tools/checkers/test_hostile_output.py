@@ -6,17 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.tools.checkers.cargo import CHECK
-from acp_agent.tools.checkers.diagnostic import Checker
-from acp_agent.tools.checkers.go_vet import GO_VET
-from acp_agent.tools.checkers.mypy import MYPY
-from acp_agent.tools.checkers.pyright import PYRIGHT
-from acp_agent.tools.checkers.ruff import RUFF
-from acp_agent.tools.checkers.tsc import TSC
+from acp_agent.tools.checkers import CARGO_CHECK, GO_VET, MYPY, PYRIGHT, RUFF, TSC, Checker
 from acp_agent.tools.visible import visible
 from tests.unit.tools.checkers.outcomes import said
 
-CHECKERS = (CHECK, RUFF, PYRIGHT, MYPY, TSC, GO_VET)
+CHECKERS = (CARGO_CHECK, RUFF, PYRIGHT, MYPY, TSC, GO_VET)
 KEYS = (
     *("reason", "message", "level", "spans", "code", "target", "src_path", "is_primary", "file_name", "line_start"),
     *("column_start", "label", "expansion", "span", "filename", "location", "row", "column", "generalDiagnostics"),
@@ -47,7 +41,7 @@ FINDINGS = (
 @given(st.sampled_from(FINDINGS), values, st.integers(0, 3))
 def test_json_of_any_shape_raises_nothing_and_gives_only_lines_and_numbers(known: object, other: object, cut: int):
     text = mutated(known, other, cut)
-    for checker in (CHECK, RUFF, PYRIGHT):
+    for checker in (CARGO_CHECK, RUFF, PYRIGHT):
         for each in checker.parse(said(text)) or ():
             assert each.message == visible(each.message)
             assert all(number is None or 0 < number < 2**31 for number in (each.line, each.col))

@@ -5,10 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.tools.checkers.diagnostic import Diagnostic, Severity
-from acp_agent.tools.checkers.mypy import MYPY
-from acp_agent.tools.checkers.pyright import BASEDPYRIGHT, PYRIGHT
-from acp_agent.tools.checkers.ruff import RUFF
+from acp_agent.tools.checkers import BASEDPYRIGHT, MYPY, PYRIGHT, RUFF, Diagnostic, Severity
 from tests.unit.tools.checkers.outcomes import said
 
 OUTPUTS = Path(__file__).with_name("outputs")

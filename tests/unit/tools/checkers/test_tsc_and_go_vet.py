@@ -1,8 +1,6 @@
 """tsc and go vet: lines of text, long messages folded."""
 
-from acp_agent.tools.checkers.diagnostic import Diagnostic, Severity
-from acp_agent.tools.checkers.go_vet import GO_VET
-from acp_agent.tools.checkers.tsc import TSC
+from acp_agent.tools.checkers import GO_VET, TSC, Diagnostic, Severity
 from tests.unit.tools.checkers.outcomes import said
 
 # TypeScript 5 with --pretty false

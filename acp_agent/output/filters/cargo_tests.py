@@ -1,0 +1,337 @@
+"""`cargo test`: the standard harness, plain, quiet and with --nocapture, of any number of test binaries."""
+
+import re
+from collections.abc import Sequence
+
+from acp_agent.output.filters.test_output import Format, Parsed, Totals
+
+_PROGRESS = re.compile(
+    r" {0,11}(?:Compiling|Downloading|Downloaded|Updating|Fetching|Fresh|Packaging|Verifying|Archiving|Locking|Adding"
+    r"|Removing|Checking|Documenting|Running|Loaded|Blocking|Unpacking|Finished|Doc-tests|Dirty|Executable|Building) "
+    r"|\(\d+ noise lines? removed\)$"
+)
+_FIRST_LETTERS = tuple(" (ABCDEFLPRUV")
+_WARNING = re.compile(r"warning(?:\[\w+\])?: ")
+_GENERATED = re.compile(r"warning: `[^`]+` \([^)]*\) generated \d+ warnings?\b")
+_ARROW = re.compile(r"\s*--> ")
+_ERROR = re.compile(r"error(?:\[E\d+\])?: ")
+
+
+def _is_progress(line: str) -> bool:
+    """Whether cargo only tells what it is about to do, or the rule for builds how much of that it took out before."""
+    return line.startswith(_FIRST_LETTERS) and _PROGRESS.match(line) is not None
+
+
+def _diagnostic(lines: Sequence[str], start: int, parsed: Parsed) -> int:
+    """Take up the compiler message that begins at `start`; the line behind it, or `start` when there is none.
+
+    Errors are kept whole; a warning is its first line and its place.
+    """
+    line = lines[start]
+    if not line.startswith(("error", "warning", "Caused by:")):
+        return start
+    if _ERROR.match(line) or line == "Caused by:":
+        end = start + 1 if line == "Caused by:" else _block_end(lines, start)
+        for kept in (*lines[start:end], *([""] if end > start + 1 else [])):
+            parsed.keep(kept)
+        return end if line != "Caused by:" else _indented(lines, end, parsed)
+    if _GENERATED.match(line):
+        return start + 1
+    if _WARNING.match(line) and start + 1 < len(lines) and _ARROW.match(lines[start + 1]):
+        parsed.keep(f"{line} {lines[start + 1].strip()}")
+        return _block_end(lines, start)
+    return start
+
+
+def _block_end(lines: Sequence[str], start: int) -> int:
+    """Messages end with a blank line; cargo's own, which may have none, before its next step."""
+    return next((i for i in range(start, len(lines)) if not lines[i].strip() or _is_progress(lines[i])), len(lines))
+
+
+def _indented(lines: Sequence[str], start: int, parsed: Parsed) -> int:
+    end = start
+    while end < len(lines) and lines[end].startswith("  "):
+        parsed.keep(lines[end])
+        end += 1
+    return end
+
+
+_TEST = re.compile(r"test (?P<name>.+?) \.\.\. (?P<end>ok|FAILED|ignored|bench:)(?P<rest>.*)$")
+_QUIET_FAILURE = re.compile(r"(\S.*) --- FAILED$")
+_QUIET_DOTS = re.compile(r"[.Fia]+(?: \d+/\d+)?$")
+_RUNNING = re.compile(r"running (\d+) tests?$")
+_RESULT = re.compile(
+    r"test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored; (?:\d+ measured; )?(\d+) filtered out"
+)
+_BLOCK = re.compile(r"---- (?P<name>.+) std(?:out|err) ----$")
+_OLD_PANIC = re.compile(r"thread '.*' panicked at '(.*)', \S+$")
+_CARGO_GAVE_UP = re.compile(r"error: (?:(?:doc)?test|bench) failed, to rerun")
+_BEGINNINGS = ("test ", "running ", "error", "warning", "Caused by:", *_FIRST_LETTERS)
+_SECTIONS = ("failures:", "successes:")
+
+
+class CargoTest:
+    """Goes through the lines once. `_expected` is the size of the run under way, None outside of one."""
+
+    def __init__(self) -> None:
+        self._parsed = Parsed()
+        self._expected: int | None = None
+        self._seen = Totals()
+        self._named: set[str] = set()
+        self._recognised = False
+
+    def parse(self, lines: Sequence[str]) -> Parsed | None:
+        at, end = 0, len(lines)
+        while at < end:
+            line = lines[at]
+            if not line:
+                self._parsed.loose(line)
+                at += 1
+            elif self._expected is not None and line.endswith(" ... ok") and line.startswith("test "):
+                self._seen.passed += 1
+                at += 1
+            else:
+                at = self._take(lines, at)
+        self._ended_early()
+        return self._parsed if self._recognised else None
+
+    def _take(self, lines: Sequence[str], at: int) -> int:
+        """Take up what begins at a line; the line behind it."""
+        line = lines[at]
+        if self._expected is None and not line.startswith(_BEGINNINGS):
+            self._parsed.loose(line)
+            return at + 1
+        if line.startswith("test ") and self._test(line):
+            return at + 1
+        if line in _SECTIONS and self._expected is not None:
+            return self._section(lines, at)
+        if self._harness(line):
+            return at + 1
+        if self._expected is None:
+            if _is_progress(line):
+                return at + 1
+            after = _diagnostic(lines, at, self._parsed)
+            if after > at:
+                return after
+        self._parsed.loose(line)
+        return at + 1
+
+    def _test(self, line: str) -> bool:
+        """A line about one test that did not simply pass, or the totals of a binary."""
+        if result := _RESULT.match(line):
+            self._recognised = True
+            self._parsed.totals.add(Totals(*map(int, result.groups())))
+            self._expected, self._seen = None, Totals()
+            return True
+        if self._expected is None or (test := _TEST.match(line)) is None:
+            return False
+        end, rest = test["end"], test["rest"]
+        if end == "FAILED":
+            self._seen.failed += 1
+            self._name(test["name"].removesuffix(" - should panic"), line)
+        elif end == "ignored":
+            self._seen.ignored += 1
+        else:
+            self._seen.passed += 1
+            if end == "ok" and rest and not rest.startswith(" <"):
+                self._parsed.loose(rest)  # with --nocapture a test's words can follow on the same line
+        return True
+
+    def _harness(self, line: str) -> bool:
+        if line.startswith("error: ") and _CARGO_GAVE_UP.match(line):
+            self._ended_early()
+        if line.startswith("running ") and (running := _RUNNING.match(line)):
+            self._ended_early()
+            self._expected = int(running[1])
+            return True
+        if self._expected is None:
+            return False
+        if quiet := _QUIET_FAILURE.match(line):
+            self._seen.failed += 1
+            self._name(quiet[1], line)
+            return True
+        if _QUIET_DOTS.match(line):
+            dots = line.partition(" ")[0]
+            self._seen.passed += dots.count(".")
+            self._seen.ignored += dots.count("i")
+            return True
+        return False
+
+    def _section(self, lines: Sequence[str], at: int) -> int:
+        """Details of failures, the list of their names, or what passing tests printed (--show-output)."""
+        failing = lines[at] == "failures:"
+        at += 1
+        block: list[str] = []
+        while at < len(lines) and lines[at] not in _SECTIONS and not lines[at].startswith("test result: "):
+            line = lines[at]
+            if _BLOCK.match(line):
+                self._failure(block, failing=failing)
+                block = [line]
+            elif block:
+                block.append(line)
+            elif failing and line.startswith("    "):
+                self._name(line.strip().removesuffix(" - should panic"), line)
+            elif line.strip():
+                self._parsed.loose(line)
+            at += 1
+        self._failure(block, failing=failing)
+        return at
+
+    def _failure(self, block: list[str], *, failing: bool) -> None:
+        if not block:
+            return
+        if failing:
+            self._parsed.fail(block, _message(block))
+        elif any(line.strip() for line in block[1:]):
+            self._parsed.cut = True
+
+    def _name(self, name: str, line: str) -> None:
+        if name not in self._named:
+            self._named.add(name)
+            self._parsed.keep(line)
+
+    def _ended_early(self) -> None:
+        """A run without totals: the process was killed, aborted or timed out."""
+        if self._expected is None:
+            return
+        seen = self._seen.passed + self._seen.failed + self._seen.ignored
+        if seen or self._recognised:
+            self._recognised = self._parsed.broken = self._parsed.cut = True
+            self._parsed.totals.add(self._seen)
+            self._parsed.keep(f"(the run ended before its totals: {seen} of {self._expected} tests reported)")
+        self._expected, self._seen = None, Totals()
+
+
+def _message(block: list[str]) -> str:
+    """What a panic said, with its place; else the first `Error: …` line."""
+    for i, line in enumerate(block):
+        if old := _OLD_PANIC.match(line):
+            return old[1]
+        if "panicked at " in line:
+            said = block[i + 1] if i + 1 < len(block) else ""
+            return f"{line.partition('panicked at ')[2]} {said}".strip()
+    return next((line.strip() for line in block[1:] if line.startswith(("Error:", "error:", "note:"))), "")
+
+
+CARGO = Format(words=("cargo",), signs=("test result: ", "\nrunning ", "running "), parser=CargoTest)
+
+
+_STATUS = re.compile(r"\s*(?P<word>[A-Z][A-Z0-9 /+-]*?) \[[^\]]*\] +(?:\([^)]*\) +)?(?P<test>\S.*)$")
+_SUMMARY = re.compile(r"\s*Summary \[[^\]]*\]\s+(?P<run>\d+)(?:/(?P<of>\d+))? tests? run: (?P<counts>.*)$")
+_COUNT = re.compile(r"(\d+) ([a-z][a-z ]*)")
+_OLD_OUTPUT = re.compile(r"-{3,}\s*(?:TRY \d+ )?(?:STDOUT|STDERR|OUTPUT):\s+(?P<test>\S+(?: \S+)*)\s*-{3,}$")
+_NEW_OUTPUT = re.compile(r"\s*(?:TRY \d+ )?(?:stdout|stderr|output) ─+$")
+_RULE = re.compile(r"\s*(?:─{4,}|-{4,})$")
+_START = re.compile(r"\s*(?:Starting \d+ tests? across|Nextest run ID|Running \[|Canceling|Cancelling|Cancell?ed)")
+_HARNESS = re.compile(r"\s*(?:running \d+ tests?$|failures:$|test result: |-{4} .* stdout -{4}$)")
+_GOOD = {"PASS", "SLOW", "LEAK", "SKIP", "START", "SETUP PASS", "RETRY", "DELAY"}
+_FAILED = {"failed", "timed out", "exec failed", "failed to execute", "setup script failed"}
+
+
+class Nextest:
+    """Goes through the lines once. `_failure` is the failure whose output may follow."""
+
+    def __init__(self) -> None:
+        self._parsed = Parsed()
+        self._failure: list[str] = []
+        self._in_output = False
+        self._reported: set[str] = set()
+        self._recognised = False
+
+    def parse(self, lines: Sequence[str]) -> Parsed | None:
+        at = 0
+        while at < len(lines):
+            at = self._take(lines, at)
+        self._close()
+        return self._parsed if self._recognised else None
+
+    def _take(self, lines: Sequence[str], at: int) -> int:
+        line = lines[at]
+        if line.lstrip().startswith("PASS ["):
+            self._close()
+            return at + 1
+        if self._summary(line) or self._status(line) or self._output_begins(line) or self._of_output(line):
+            return at + 1
+        if _RULE.match(line) or _is_progress(line):
+            self._close()
+            return at + 1
+        if _START.match(line):
+            self._close()
+            if "Cancel" in line:
+                self._parsed.keep(line)
+            return at + 1
+        self._close()
+        after = _diagnostic(lines, at, self._parsed)
+        if after > at:
+            return after
+        self._parsed.loose(line)
+        return at + 1
+
+    def _summary(self, line: str) -> bool:
+        if "Summary [" not in line or (summary := _SUMMARY.match(line)) is None:
+            return False
+        self._close()
+        self._recognised = True
+        counts = {
+            what.strip(): int(count) for count, what in _COUNT.findall(re.sub(r"\([^)]*\)", "", summary["counts"]))
+        }
+        failed = sum(count for what, count in counts.items() if what in _FAILED)
+        self._parsed.totals.add(Totals(counts.get("passed", 0), failed, counts.get("skipped", 0)))
+        self._parsed.broken |= summary["of"] is not None
+        self._parsed.keep(line.strip())
+        return True
+
+    def _status(self, line: str) -> bool:
+        """`PASS [   0.004s] crate tests::name` and its kin; the summary repeats those that failed."""
+        if "[" not in line or (status := _STATUS.match(line)) is None:
+            return False
+        self._close()
+        word, test = status["word"].strip(), status["test"]
+        if word in _GOOD or word.startswith("RETRY"):
+            return True
+        if word.startswith("FLAKY"):
+            self._parsed.keep(line.strip())
+        elif test not in self._reported or word.startswith("TRY"):
+            self._reported.add(test)
+            self._failure = [line.strip()]
+        return True
+
+    def _output_begins(self, line: str) -> bool:
+        if old := _OLD_OUTPUT.match(line):
+            self._in_output = True
+            if not self._failure or not self._failure[0].endswith(old["test"]):
+                self._close(in_output=True)
+                self._failure = [line]
+            return True
+        if _NEW_OUTPUT.match(line):
+            self._in_output = True
+            return True
+        return False
+
+    def _of_output(self, line: str) -> bool:
+        """A line of a failing test's output: the harness around it is left out."""
+        if not self._in_output or _RULE.match(line) or _START.match(line):
+            return not line.strip() and bool(self._failure)
+        bare = line.strip()
+        if _HARNESS.match(line) or (bare and self._failure[0].endswith(f" {bare}")):
+            return True
+        if not bare and not self._failure[-1].strip():
+            return True
+        self._failure.append(line)
+        return True
+
+    def _close(self, *, in_output: bool = False) -> None:
+        if self._failure:
+            self._parsed.fail(self._failure, _nextest_message(self._failure))
+        self._failure, self._in_output = [], in_output
+
+
+def _nextest_message(lines: list[str]) -> str:
+    for i, line in enumerate(lines):
+        if "panicked at " in line:
+            said = lines[i + 1].strip() if i + 1 < len(lines) else ""
+            return f"{line.partition('panicked at ')[2]} {said}".strip()
+    return next((line.strip() for line in lines if line.lstrip().startswith(("Error:", "error:"))), "")
+
+
+NEXTEST = Format(words=("nextest",), signs=("Summary [",), parser=Nextest)

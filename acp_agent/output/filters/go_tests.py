@@ -1,0 +1,226 @@
+"""`go test`, plain and -v."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from acp_agent.output.filters.test_output import Format, Loose, Parsed, Totals
+
+_EVENT = re.compile(r"=== (?P<what>RUN|PAUSE|CONT|NAME|FAIL)\s+(?P<test>\S.*)$")
+_END = re.compile(r"(?P<indent>\s*)--- (?P<what>PASS|FAIL|SKIP|BENCH): (?P<test>\S+)(?: \([\d.]+s\))?$")
+_PACKAGE = re.compile(r"(?P<what>ok  |FAIL|\?   |---)\t(?P<package>\S+)(?P<rest>.*)$")
+_NO_TESTS = re.compile(r"\t\S+\t\tcoverage: 0\.0% of statements$")
+_BUILD = re.compile(r"# \S+")
+_PANIC = re.compile(
+    r"(?:panic: |fatal error: |unexpected fault address|SIG[A-Z]+: |WARNING: DATA RACE|\*\*\* Test killed)"
+)
+_PANIC_LETTERS = frozenset("pfuSW*")
+_EXIT = re.compile(r"(?:exit status \d+|signal: \w+)$")
+
+
+class GoPlain:
+    """Goes through the lines once.
+
+    `_printed` holds what each test under way printed, by its name; of the one that passes it is dropped. Without -v
+    only failing tests are told of, so that what passed is counted in packages then.
+    """
+
+    def __init__(self) -> None:
+        self._parsed = Parsed()
+        self._printed: dict[str, list[str]] = {}
+        self._current = ""
+        self._failure: list[str] = []
+        self._subtest_indent = 0
+        self._tests = Totals()
+        self._packages = Totals()
+        self._crash: list[str] = []
+        self._recognised = False
+
+    def parse(self, lines: Sequence[str]) -> Parsed | None:
+        for line in lines:
+            if line.startswith("--- PASS: "):
+                self._passed(line[len("--- PASS: ") :].partition(" ")[0])
+            elif line.startswith("=== ") and (event := _EVENT.match(line)):
+                self._close()
+                self._current = event["test"]
+                self._printed.setdefault(self._current, [])
+            else:
+                self._take(line)
+        self._close()
+        if not self._recognised:
+            return None
+        self._parsed.totals = self._counted()
+        return self._parsed
+
+    def _counted(self) -> Totals:
+        """Tests where they were listed, else packages."""
+        if self._tests.passed or self._tests.ignored:
+            return self._tests
+        failed = max(self._tests.failed, self._packages.failed)
+        return Totals(self._packages.passed, failed, self._packages.ignored)
+
+    def _take(self, line: str) -> None:
+        if "--- " in line and (end := _END.match(line)):
+            self._test_ended(end, line)
+        elif "\t" in line and (package := _PACKAGE.match(line)):
+            self._package(package, line)
+        elif line in {"PASS", "FAIL"} or (line.startswith(("exit ", "signal: ")) and _EXIT.match(line)):
+            self._verdict(line)
+        elif self._crash or (line[:1] in _PANIC_LETTERS and _PANIC.match(line)):
+            self._crash_line(line)
+        elif self._failure and (line.startswith((" ", "\t")) or not line):
+            self._failure.append(line)
+        elif self._current:
+            self._printed.setdefault(self._current, []).append(line)
+        else:
+            self._outside(line)
+
+    def _passed(self, test: str) -> None:
+        self._close()
+        self._recognised = True
+        self._tests.passed += 1
+        self._printed.pop(test, None)
+        if self._printed:
+            self._subtests_into_failure(test, failed=False)
+        self._current = ""
+
+    def _test_ended(self, end: re.Match[str], line: str) -> None:
+        self._recognised = True
+        indent, test, what = len(end["indent"]), end["test"], end["what"]
+        printed = self._printed.pop(test, [])
+        if what == "FAIL":
+            self._tests.failed += not self._failure or indent == 0
+            if indent == 0 or not self._failure:
+                self._close()
+                self._failure = [line, *printed]
+            else:
+                self._failure += [line, *printed]
+        elif what == "SKIP":
+            self._tests.ignored += 1
+        elif what == "PASS":
+            self._tests.passed += 1
+        if indent == 0:
+            self._subtests_into_failure(test, failed=what == "FAIL")
+            self._current = ""
+
+    def _subtests_into_failure(self, test: str, *, failed: bool) -> None:
+        """What subtests printed goes the way of their parent."""
+        own = f"{test}/"
+        for name in [name for name in self._printed if name.startswith(own)]:
+            printed = self._printed.pop(name)
+            if failed and printed:
+                self._failure += [f"    {name}:", *printed]
+
+    def _package(self, package: re.Match[str], line: str) -> None:
+        self._recognised = True
+        what = package["what"].strip()
+        if what == "ok":
+            self._packages.passed += 1
+            if "coverage: " in package["rest"]:
+                self._parsed.loose(line)
+        elif what == "?":
+            self._packages.ignored += "[no test files]" not in package["rest"]
+        elif what == "FAIL":
+            self._packages.failed += 1
+            self._parsed.broken = True
+            self._close()
+            self._parsed.keep(line)
+        self._close()
+        self._printed.clear()
+        self._current = ""
+
+    def _verdict(self, line: str) -> None:
+        if line.startswith(("exit status", "signal:")):
+            self._close()
+            if self._recognised or self._current:
+                self._parsed.keep(line)
+            else:
+                self._parsed.loose(line)
+        elif line == "FAIL":
+            self._parsed.broken = True
+            self._close()
+        else:
+            self._close()
+
+    def _crash_line(self, line: str) -> None:
+        """A panic or a timeout: what the test under way had printed comes before it."""
+        if not self._crash:
+            self._close()
+            self._recognised = self._recognised or bool(self._current)
+            under_way = [f"{name}: {said}" for name, printed in self._printed.items() for said in printed if printed]
+            self._crash = [line, *(under_way if len(self._printed) < 4 else [])]
+            self._parsed.broken = True
+            return
+        self._crash.append(line)
+
+    def _outside(self, line: str) -> None:
+        """Between packages: compiler errors, which stay whole, coverage and other words."""
+        self._close()
+        if _BUILD.match(line) or re.match(r"\S+\.go:\d+(?::\d+)?: |too many errors|\tnote: ", line):
+            self._parsed.keep(line)
+        else:
+            self._parsed.loose(line)
+
+    def _close(self) -> None:
+        if not self._failure and not self._crash:
+            return
+        for lines in (self._failure, self._crash):
+            if lines:
+                self._parsed.fail(list(lines), _message(lines))
+        self._failure, self._crash = [], []
+
+
+def _message(lines: list[str]) -> str:
+    if _PANIC.match(lines[0]):
+        return ""
+    located = (line.strip() for line in lines[1:] if re.match(r"\s*\S+\.go:\d+: ", line))
+    return next(located, lines[1].strip() if len(lines) > 1 else "")
+
+
+GO = Format(words=("go test",), signs=("ok  \t", "FAIL\t", "--- FAIL: ", "--- PASS: ", "--- SKIP: "), parser=GoPlain)
+
+
+class GoJson:
+    """Puts each package's output together again, so that packages tested side by side do not mix."""
+
+    def parse(self, lines: Sequence[str]) -> Parsed | None:
+        packages: dict[str, list[str]] = {}
+        rest: list[str] = []
+        for line in lines:
+            event = _event(line)
+            if event is None:
+                rest.append(line)
+            elif output := event.get("Output"):
+                name = event.get("Package") or event.get("ImportPath", "").partition(" ")[0]
+                packages.setdefault(name, []).append(output)
+        if not packages:
+            return None
+        found = GoPlain().parse(list(_plain(packages)))
+        if found is None:
+            return None
+        if any(line.strip() for line in rest):
+            found.pieces.append(Loose(rest))
+        return found
+
+
+def _plain(packages: dict[str, list[str]]) -> Iterator[str]:
+    for outputs in packages.values():
+        yield from "".join(outputs).removesuffix("\n").split("\n")
+
+
+def _event(line: str) -> dict[str, str] | None:
+    """The string members of an event, or None for a line that is none."""
+    if not line.startswith("{") or '"Action":' not in line:
+        return None
+    try:
+        event: object = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(event, dict):
+        return None
+    members = cast("dict[str, object]", event)
+    return {name: value for name, value in members.items() if isinstance(value, str)}
+
+
+GO_JSON = Format(words=("-json",), signs=('"Action":',), parser=GoJson)

@@ -1,0 +1,95 @@
+"""jest, vitest and mocha: failures and their summary lines."""
+
+import re
+from collections.abc import Sequence
+
+from acp_agent.output.filters.test_output import Format, Parsed, Totals
+
+_SUMMARY = re.compile(r"\s*Tests:?\s+(?P<counts>\d+ [a-z]+\b.*)$")
+_MOCHA = re.compile(r"\s+(?P<count>\d+) (?P<what>passing|failing|pending)\b")
+_COUNT = re.compile(r"(\d+) ([a-z]+)")
+_DETAIL = re.compile(r"\s*(?:● \S.*|⎯+ .*⎯+|FAIL\s+\S.* > .*|\d+\) \S.*)$")
+_NOTE = re.compile(r"\s*(?:Test Suites|Test Files|Snapshots|Time|Duration|Errors|Unhandled Errors?)\b:?\s")
+_PASSED = re.compile(r"\s*(?:PASS\b|○|↓|RUN\s+v\d|Start at|Ran all test suites|\[\d+/\d+\]⎯)")
+_TICKS = frozenset("✓√✔")
+_FIRST = frozenset("TSDEUFPR[0123456789●⎯○↓✕\u00d7✗\u276f")  # what any of these expressions begins with
+_FAILED = re.compile(r"\s*(?:✕|\u00d7|✗|\u276f|FAIL\b)\s*\S")
+_PASSED_WORDS = {"passed", "passing"}
+_FAILED_WORDS = {"failed", "failing"}
+_IGNORED_WORDS = {"skipped", "pending", "todo"}
+
+
+class JavaScript:
+    """Goes through the lines once. `_failure` is the one under way, up to the next heading or the summary."""
+
+    def __init__(self) -> None:
+        self._parsed = Parsed()
+        self._failure: list[str] = []
+        self._counts = Totals()
+        self._recognised = False
+
+    def parse(self, lines: Sequence[str]) -> Parsed | None:
+        for line in lines:
+            first = line.lstrip()[:1]
+            if first in _TICKS:  # most lines
+                if self._failure:
+                    self._close()
+            elif first in _FIRST:
+                self._take(line)
+            elif self._failure:
+                self._failure.append(line)
+            else:
+                self._parsed.loose(line)
+        self._close()
+        self._parsed.totals.add(self._counts)
+        return self._parsed if self._recognised else None
+
+    def _take(self, line: str) -> None:
+        if (summary := _SUMMARY.match(line)) or (line.startswith("  ") and _MOCHA.match(line)):
+            self._summary(line, summary["counts"] if summary else line)
+        elif _NOTE.match(line):
+            self._close()
+            self._parsed.keep(line)
+        elif _DETAIL.match(line):
+            self._detail(line)
+        elif self._failure and not _PASSED.match(line) and not line.startswith(("FAIL ", " FAIL ")):
+            self._failure.append(line)
+        elif _FAILED.match(line):
+            self._close()
+            self._parsed.keep(line)
+        elif _PASSED.match(line):
+            self._close()
+        else:
+            self._parsed.loose(line)
+
+    def _detail(self, line: str) -> None:
+        """A heading. A file's and a test's above one another belong together."""
+        if self._failure and not any(text.strip() for text in self._failure[1:]) and "⎯" not in line:
+            self._failure.append(line)
+            return
+        self._close()
+        self._failure = [line]
+
+    def _summary(self, line: str, counts: str) -> None:
+        self._close()
+        self._recognised = True
+        self._parsed.keep(line)
+        for count, what in _COUNT.findall(counts):
+            self._counts.passed += int(count) if what in _PASSED_WORDS else 0
+            self._counts.failed += int(count) if what in _FAILED_WORDS else 0
+            self._counts.ignored += int(count) if what in _IGNORED_WORDS else 0
+
+    def _close(self) -> None:
+        if not self._failure:
+            return
+        if any(line.strip("⎯ \t") for line in self._failure):
+            message = next((line.strip() for line in self._failure[1:] if "rror" in line or "xpect" in line), "")
+            self._parsed.fail(self._failure, message)
+        self._failure = []
+
+
+JAVASCRIPT = Format(
+    words=("jest", "vitest", "mocha", "npm test", "npm run"),
+    signs=("Tests:", "  Tests ", " passing ("),
+    parser=JavaScript,
+)

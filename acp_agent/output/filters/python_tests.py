@@ -1,0 +1,328 @@
+"""pytest's terminal: any verbosity and --tb style, -x, xdist, interrupted runs, several runs one after another."""
+
+import re
+from collections.abc import Sequence
+
+from acp_agent.output.filters.test_output import Format, Parsed, Totals, clipped, shorten
+
+_TITLE = re.compile(r"_+ (?!_ )(?P<title>\S(?:.*\S)?) _+$")
+_TRACE_RULE = re.compile(r"(?:_ )+_?$")
+_LINE_STYLE = re.compile(r"(?:\S.*:\d+: \S|\[XPASS\(strict\)\])")
+_ERROR_LINE = "E  "
+_ORIGIN = re.compile(r"\+ +(?:where|and) ")  # of a value in the message
+_WORKER = re.compile(r"\[gw\d+\] \w+ -- Python ")
+_LISTED = re.compile(r"(?:FAILED|ERROR|SUBFAILED|SUBFAIL)\b")
+_WARNING = re.compile(r"\s+(?P<place>\S.*?:\d+): (?P<message>\S.*)$")
+_MESSAGE_LINES = 3
+_MOST_WARNINGS = 20
+_MOST_NOTES = 20
+_SECTION_LINES = 40
+
+
+def failures(lines: Sequence[str], parsed: Parsed) -> None:
+    """One failure a heading `____ name ____`; with --tb=line, one a `path:line: …`."""
+    block: list[str] = []
+    titled = False
+    for line in lines:
+        first = line[:1]
+        if first == "_" and _TITLE.match(line) and not _TRACE_RULE.match(line):
+            _close(block, parsed)
+            block, titled = [line], True
+        elif not titled and _LINE_STYLE.match(line):
+            _close([*block, line], parsed)
+            block = []
+        elif first != "[" or not _WORKER.match(line):
+            block.append(line)
+    _close(block, parsed)
+
+
+def _close(block: list[str], parsed: Parsed) -> None:
+    if not any(line.strip() for line in block):
+        return
+    whole = "ERROR collecting" in block[0]
+    said = [line[1:].strip() for line in block if line.startswith(_ERROR_LINE)]
+    message = "; ".join([line for line in said if line and not _ORIGIN.match(line)][:_MESSAGE_LINES])
+    if not message:
+        message = next((line.strip() for line in reversed(block[1:]) if line.strip()), "")
+    parsed.fail(list(block), message, whole=whole)
+    parsed.broken |= whole
+
+
+def short_summary(lines: Sequence[str], parsed: Parsed) -> None:
+    """Every line that names a failure stays; of those about skipped and passed tests a few, and none."""
+    notes: list[str] = []
+    for line in lines:
+        if _LISTED.match(line):
+            parsed.keep(clipped(line))
+        elif line.strip() and not line.startswith("PASSED"):
+            notes.append(line)
+    for line in notes[:_MOST_NOTES]:
+        parsed.keep(clipped(line))
+    if len(notes) > _MOST_NOTES:
+        parsed.keep(f"... and {len(notes) - _MOST_NOTES} more")
+        parsed.cut = True
+
+
+def warnings(lines: Sequence[str], parsed: Parsed) -> None:
+    """How many, and each different message with the first place it came from."""
+    first: dict[str, str] = {}
+    count = 0
+    for line in lines:
+        if warning := _WARNING.match(line):
+            count += 1
+            first.setdefault(warning["message"], warning["place"])
+    if not first:
+        other("warnings:", lines, parsed)
+        return
+    parsed.keep(f"warnings: {len(first)} different, at {count} places")
+    for message, place in list(first.items())[:_MOST_WARNINGS]:
+        parsed.keep(clipped(f"  {message} ({place})"))
+    if len(first) > _MOST_WARNINGS:
+        parsed.keep(f"  ... and {len(first) - _MOST_WARNINGS} more")
+        parsed.cut = True
+
+
+def other(heading: str, lines: Sequence[str], parsed: Parsed) -> None:
+    """A plugin's section (coverage, durations), its middle left out when it is long."""
+    solid = [line for line in lines if line.strip()]
+    kept, cut = shorten(solid, _SECTION_LINES)
+    parsed.cut |= cut
+    for line in (heading, *kept):
+        parsed.keep(line)
+
+
+_SECTION = re.compile(r"=+ (?P<title>\S.*?) =+$")
+_TOTALS = re.compile(
+    r"(?P<counts>no tests (?:ran|collected)|\d+ (?:tests? )?[a-z]+(?:, \d+ [a-z]+(?: [a-z]+)?)*)"
+    r"(?: \(\d+ deselected\))? in \d+(?:\.\d+)?s.*$"
+)
+_COUNT = re.compile(r"(\d+) ([a-z]+)(?! passed)\b")
+_HEADER = re.compile(
+    r"(?:platform|rootdir|configfile|inifile|plugins|cachedir|testpaths|hypothesis profile|collecting|collected"
+    r"|created|timeout|timeout method|timeout func_only|asyncio|metadata|benchmark|random-order|django"
+    r"|\d+ workers? \[|scheduling tests via|gw\d+ |initialized: |bringing up nodes|Test session starts|cov\b)"
+)
+_WORDS = "PASSED|SKIPPED|XFAIL|XPASS|RERUN|FAILED|ERROR|SUBPASSED|SUBSKIPPED|SUBFAILED"
+_VERBOSE = re.compile(
+    rf"(?:[^\s:]+\.\w+::\S.*? )?(?P<word>{_WORDS})(?:\([^)]*\))?(?: \(.*\))?(?: +\[ *\d+%\])?$"
+    rf"|\[gw\d+\] (?:\[ *\d+%\] )?(?P<worker>{_WORDS})(?:\([^)]*\))? [^\s:]+\.\w+::"
+)
+_PASSED = re.compile(r"\S+::.* PASSED +\[ *\d+%\]$")
+_DOTS = re.compile(r"(?:\S+\.(?:py|md|rst|txt) )?(?P<dots>[.FEsxXRuUfp,-]+)(?:\s+\[ *(?:\d+%|\d+/\d+)\])?$")
+_STOPPED = re.compile(r"!+ .* !+$")
+_PLUGIN = re.compile(
+    r"-+ (?:coverage: |generated |benchmark )\S.* -+$"
+)  # a plugin's section without a heading of its own
+_ENDS = frozenset("=-!0123456789")  # what a line that ends a section begins with
+_PERCENT = re.compile(r"\s*\[ *(?:\d+%|\d+/\d+)\]$")
+_STARTED = re.compile(r"[^\s:]+\.py::\S.*$")
+
+
+class Pytest:
+    """Goes through the lines once, section by section."""
+
+    def __init__(self) -> None:
+        self._parsed = Parsed()
+        self._recognised = False
+        self._begun = False
+        self._ended = True
+        self._unlisted: list[str] = []  # failures of -v, until the summary names them
+        self._seen = Totals()  # by the dots and words of progress, for a run without totals
+        self._totalled = False
+
+    def parse(self, lines: Sequence[str]) -> Parsed | None:
+        at, end = 0, len(lines)
+        while at < end:
+            line = lines[at]
+            if line[:1] in _ENDS or line.startswith("no tests "):
+                at = self._ruled(lines, at)
+            elif line.endswith("%]") and (dots := _DOTS.match(line)):
+                self._count(dots["dots"])
+                at += 1
+            else:
+                self._take(line)
+                at += 1
+        if self._begun and not self._ended:
+            self._recognised = self._parsed.broken = self._parsed.cut = True
+            for line in self._unlisted:
+                self._parsed.keep(line)
+            self._parsed.keep("(the run ended before its totals)")
+        if not self._ended or not self._totalled:
+            self._parsed.totals.add(self._seen)
+        return self._parsed if self._recognised else None
+
+    def _ruled(self, lines: Sequence[str], at: int) -> int:
+        """Take up what may be totals, or begin a section; the line behind it."""
+        line = lines[at]
+        if self._totals(line):
+            return at + 1
+        if line.startswith("=") and (section := _SECTION.match(line)):
+            return self._section(section["title"], lines, at)
+        if line.startswith("-") and _PLUGIN.match(line):
+            return self._section("plugin", lines, at)
+        if line.startswith("!") and _STOPPED.match(line):
+            self._parsed.keep(line)
+            self._parsed.broken |= "Interrupt" in line or "!!! _pytest" in line
+        else:
+            self._take(line)
+        return at + 1
+
+    def _take(self, line: str) -> None:
+        """Any other line."""
+        if line.endswith("%]") and _PASSED.match(line):
+            self._seen.passed += 1
+        elif self._begun and not self._ended and "::" not in line and _HEADER.match(line):
+            if "error" in line:  # collected 1 item / 2 errors
+                self._parsed.keep(line)
+        elif not self._progress(line):
+            self._parsed.loose(line)
+
+    def _totals(self, line: str) -> bool:
+        """`== 1 failed, 2 passed in 0.35s ==`, without the rules under -q."""
+        bare = line.strip("= ") if line.startswith("=") else line
+        if not bare[:1].isdigit() and not bare.startswith("no tests "):
+            return False
+        if (totals := _TOTALS.match(bare)) is None:
+            return False
+        counts = {what.removesuffix("s"): int(count) for count, what in _COUNT.findall(totals["counts"])}
+        known = {"passed", "failed", "error", "skipped", "deselected", "xfailed", "xpassed", "warning", "rerun"}
+        if not counts.keys() & known and not bare.startswith("no tests "):
+            return False
+        self._recognised = self._ended = self._totalled = True
+        self._unlisted, self._seen = [], Totals()
+        passed = counts.get("passed", 0) + counts.get("xpassed", 0)
+        ignored = counts.get("skipped", 0) + counts.get("xfailed", 0)
+        failed = counts.get("failed", 0) + counts.get("error", 0)
+        self._parsed.totals.add(Totals(passed, failed, ignored, counts.get("deselected", 0)))
+        self._parsed.keep(bare)
+        return True
+
+    def _section(self, title: str, lines: Sequence[str], at: int) -> int:
+        end = self._section_end(lines, at + 1)
+        inside = lines[at + 1 : end]
+        match title.lower():
+            case "test session starts":
+                self._begun, self._ended = True, False
+                return at + 1
+            case "failures" | "errors":
+                self._recognised = True
+                self._parsed.keep(f"{title.lower()}:")
+                failures(inside, self._parsed)
+            case "short test summary info":
+                self._unlisted, self._recognised = [], True
+                short_summary(inside, self._parsed)
+            case "passes" | "xpasses":
+                self._parsed.cut = True
+            case name if name.startswith("warnings summary"):
+                warnings(inside, self._parsed)
+            case _:
+                other(lines[at], inside, self._parsed)
+        return end
+
+    @staticmethod
+    def _section_end(lines: Sequence[str], start: int) -> int:
+        """The next heading as wide as pytest's. Totals without rules end a section too, as does an interruption."""
+        for at in range(start, len(lines)):
+            line = lines[at]
+            if line[:1] not in _ENDS:  # most lines
+                continue
+            if (line.startswith("=") and _SECTION.match(line)) or (line.startswith("-") and _PLUGIN.match(line)):
+                return at
+            if _STOPPED.match(line) or (line[:1].isdigit() and " in " in line and _TOTALS.match(line)):
+                return at
+        return len(lines)
+
+    def _progress(self, line: str) -> bool:
+        """Dots and `-v` lines. A failure of `-v` is told by the summary; without one its line stays."""
+        if not line or line.isspace():
+            return False
+        dots = _DOTS.match(line)
+        if dots and (len(dots["dots"]) > 3 or line.endswith("]") or ".py " in line):
+            self._count(dots["dots"])
+            return True
+        if ("::" in line or line.endswith("%]")) and (verbose := _VERBOSE.match(line)):
+            word = verbose["word"] or verbose["worker"]
+            self._count(word[0])
+            if word in {"FAILED", "ERROR", "SUBFAILED"}:
+                self._unlisted.append(line.rstrip())
+            return True
+        if _PERCENT.fullmatch(line):
+            return True
+        return self._begun and not self._ended and _STARTED.match(line) is not None and " " not in line.rstrip()
+
+    def _count(self, marks: str) -> None:
+        """`P` and `.` have passed, `F` and `E` failed."""
+        passed = marks.count(".") + marks.count("P")
+        self._seen.passed += passed
+        if passed == len(marks):  # most often
+            return
+        self._seen.failed += marks.count("F") + marks.count("E")
+        self._seen.ignored += marks.count("s") + marks.count("x") + (marks == "S")
+
+
+PYTEST = Format(
+    words=("pytest", "py.test", "tox", "nox"),
+    signs=("test session starts", " passed", " failed", " error", "no tests ran", " deselected", " skipped"),
+    parser=Pytest,
+)
+
+
+_HEADING = re.compile(r"(?:FAIL|ERROR|UNEXPECTED SUCCESS): \S")
+_RAN = re.compile(r"Ran (\d+) tests? in [\d.]+s$")
+_VERDICT = re.compile(r"(?:OK|FAILED|NO TESTS RAN)(?: \((?P<counts>[^)]*)\))?$")
+_UNITTEST_COUNT = re.compile(r"([a-z ]+)=(\d+)")
+_UNITTEST_DOTS = re.compile(r"[.FEsxu]+$")
+_UNITTEST_VERBOSE = re.compile(r".*\.\.\. (?P<end>ok|FAIL|ERROR|skipped .*|expected failure|unexpected success)$")
+_DOUBLE, _SINGLE = "=" * 70, "-" * 70
+
+
+class Unittest:
+    """Goes through the lines once. `_failure` is the one under way."""
+
+    def __init__(self) -> None:
+        self._parsed = Parsed()
+        self._failure: list[str] = []
+        self._ran: int | None = None
+        self._recognised = False
+
+    def parse(self, lines: Sequence[str]) -> Parsed | None:
+        for at, line in enumerate(lines):
+            self._take(line, lines[at + 1] if at + 1 < len(lines) else "")
+        self._close()
+        return self._parsed if self._recognised else None
+
+    def _take(self, line: str, following: str) -> None:
+        if (line == _DOUBLE and _HEADING.match(following)) or (line == _SINGLE and _RAN.match(following)):
+            self._close()
+        elif ran := _RAN.match(line):
+            self._close()
+            self._ran = int(ran[1])
+        elif self._ran is not None and (verdict := _VERDICT.match(line)):
+            self._end(verdict)
+        elif _HEADING.match(line) and not self._failure:
+            self._failure = [line]
+        elif self._failure:
+            self._failure += [] if line == _SINGLE else [line]
+        elif verbose := _UNITTEST_VERBOSE.match(line):
+            if verbose["end"] in {"FAIL", "ERROR"}:
+                self._parsed.keep(line)
+        elif not _UNITTEST_DOTS.match(line):
+            self._parsed.loose(line)
+
+    def _end(self, verdict: re.Match[str]) -> None:
+        counts = {what.strip(): int(count) for what, count in _UNITTEST_COUNT.findall(verdict["counts"] or "")}
+        failed = counts.get("failures", 0) + counts.get("errors", 0) + counts.get("unexpected successes", 0)
+        ignored = counts.get("skipped", 0) + counts.get("expected failures", 0)
+        ran = self._ran or 0
+        self._parsed.totals.add(Totals(max(0, ran - failed - ignored), failed, ignored))
+        self._parsed.keep(f"Ran {ran} tests: {verdict[0]}")
+        self._recognised, self._ran = True, None
+
+    def _close(self) -> None:
+        if self._failure:
+            message = next((line for line in reversed(self._failure[1:]) if line.strip()), "")
+            self._parsed.fail(self._failure, message)
+        self._failure = []
+
+
+UNITTEST = Format(words=("unittest", "manage.py test"), signs=("\nRan ",), parser=Unittest)

@@ -1,0 +1,142 @@
+"""What checkers found, made one result: sorted, counted, cut (requirements T6)."""
+
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from acp_agent.core.backends import CommandOutcome
+from acp_agent.core.errors import ToolErrorCategory, ToolFailure
+from acp_agent.core.types import Json, JsonObject, Location, ToolResult
+from acp_agent.tools.checkers import Check, Choice, Diagnostic, Severity
+from acp_agent.tools.tool import cut, relative
+from acp_agent.tools.visible import visible
+
+_NOT_CHECKED = "Nothing is known of the project's problems. Run another check, or tell the user what is missing."
+_PATH_LIMIT = 1000
+_LOCATIONS = 20
+_EXCERPT_LINES = 5
+_EXCERPT_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check came to: what it found, and what to say about it when that is not all there is."""
+
+    check: Check
+    diagnostics: tuple[Diagnostic, ...]
+    warning: str = ""
+
+
+def finding(check: Check, outcome: CommandOutcome) -> Finding:
+    """Read the end of a check. Slow for megabytes of output: not for the event loop."""
+    found = check.checker.parse(outcome)
+    return Finding(check, found or (), _warning(check, outcome, found))
+
+
+def _warning(check: Check, outcome: CommandOutcome, found: Sequence[Diagnostic] | None) -> str:
+    name, program = check.checker.name, check.checker.program
+    if outcome.timed_out:
+        after = "" if outcome.timeout is None else f" after {outcome.timeout:g}s"
+        return f"{name} was stopped{after}: its list is not complete"
+    if outcome.truncated:
+        return f"{name} wrote too much to be read: its list is not complete"
+    if outcome.exit_code == 127 and check.line.startswith(f"{program} "):
+        unused = f" (a {check.unused} that links outside the project is not used)" if check.unused else ""
+        return f"{program} is not installed{unused}"
+    explained = any(check.checker.warnings_fail or each.severity is Severity.ERROR for each in found or ())
+    if found is not None and (outcome.exit_code == 0 or (explained and outcome.signal is None)):
+        return ""
+    code = "unknown" if outcome.exit_code is None else outcome.exit_code
+    how = f"was killed by {outcome.signal}" if outcome.signal else f"failed (exit {code})"
+    return f"{name} {how}: {_excerpt(outcome)}"
+
+
+def _excerpt(outcome: CommandOutcome) -> str:
+    """The first lines that say why, from the first that speaks of an error."""
+    lines = [line for line in (outcome.stderr.strip() or outcome.stdout.strip()).split("\n", 1000)[:1000] if line]
+    start = next((number for number, line in enumerate(lines) if "error" in line.lower()), 0)
+    shown = lines[start : start + _EXCERPT_LINES]
+    return "; ".join(cut(visible(line[:2000].strip()), _EXCERPT_CHARS) for line in shown) or "it said nothing"
+
+
+def report(choice: Choice, findings: Sequence[Finding], limit: int) -> ToolResult:
+    """One result for all checks of a project; at most `limit` diagnostics.
+
+    The text has a header, one `file:line:col: severity: message` a diagnostic, errors first, and the warnings. The
+    envelope is {"diagnostics": [{severity, message, file, line, col}], "total", "warnings", "commands"}; what is not
+    known of a place is null. Paths are relative to the project's folder, or absolute outside of it.
+
+    Where no checker could do its work and none found anything, the call has failed: silence is no clean project.
+    """
+    folder = choice.folder
+    found = sorted(dict.fromkeys(_placed(each, folder) for one in findings for each in one.diagnostics), key=_order)
+    shown = found[:limit]
+    told = [*choice.warnings, *(each.warning for each in findings if each.warning)]
+    envelope: JsonObject = {
+        "diagnostics": [_entry(each) for each in shown],
+        "total": len(found),
+        "warnings": list[Json](told),
+        "commands": list[Json](choice.commands),
+    }
+    lines = (_header(findings, found, len(shown)), *map(_line, shown), *(f"[warning] {each}" for each in told))
+    if not found and not _clean(findings):
+        failed = ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, f"could not check: {'; '.join(told)}", _NOT_CHECKED)
+        return replace(ToolResult.failed(failed, display="\n".join(lines)), envelope=envelope)
+    return ToolResult("\n".join(lines), envelope=envelope, locations=_locations(shown, folder))
+
+
+def _clean(findings: Sequence[Finding]) -> list[str]:
+    """The checkers whose lists are complete."""
+    return [each.check.checker.name for each in findings if not each.warning]
+
+
+def _placed(diagnostic: Diagnostic, folder: str) -> Diagnostic:
+    """The diagnostic with its file as it is shown."""
+    if diagnostic.file is None:
+        return diagnostic
+    path = posixpath.normpath(posixpath.join(folder, visible(diagnostic.file[:_PATH_LIMIT])))
+    return replace(diagnostic, file=relative(path, folder))
+
+
+def _order(diagnostic: Diagnostic) -> tuple[bool, str, int, int, str]:
+    severity, place = diagnostic.severity, (diagnostic.line or 0, diagnostic.col or 0)
+    return (severity is not Severity.ERROR, diagnostic.file or "", *place, diagnostic.message)
+
+
+def _header(findings: Sequence[Finding], found: Sequence[Diagnostic], shown: int) -> str:
+    if not found:
+        unsure = [each.check.checker.name for each in findings if each.warning]
+        not_checked = f"; could not check with {', '.join(unsure)}" if unsure else ""
+        clean = _clean(findings)
+        return f"No problems found ({', '.join(clean)}){not_checked}." if clean else "Could not check."
+    errors = sum(each.severity is Severity.ERROR for each in found)
+    counts = ((errors, "error"), (len(found) - errors, "warning"))
+    header = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts if count)
+    return header if shown == len(found) else f"{header} (showing {shown} of {len(found)})"
+
+
+def _line(diagnostic: Diagnostic) -> str:
+    place = (diagnostic.file, diagnostic.line, diagnostic.col)
+    known = [f"{part}" for part in place if part is not None]
+    return ": ".join((*([":".join(known)] if known else []), diagnostic.severity, diagnostic.message))
+
+
+def _entry(diagnostic: Diagnostic) -> JsonObject:
+    return {
+        "severity": diagnostic.severity.value,
+        "message": diagnostic.message,
+        "file": diagnostic.file,
+        "line": diagnostic.line,
+        "col": diagnostic.col,
+    }
+
+
+def _locations(shown: Sequence[Diagnostic], folder: str) -> tuple[Location, ...]:
+    """The first places in the project that an editor can open."""
+    places = ((each.file, each.line) for each in shown if each.file is not None)
+    inside = (
+        Location(posixpath.join(folder, file), line)
+        for file, line in places
+        if not posixpath.isabs(file) and "\\" not in file
+    )
+    return tuple(dict.fromkeys(inside))[:_LOCATIONS]

@@ -1,0 +1,561 @@
+"""Which checkers a project wants: by its marker files, and for Python by its settings (requirements T6)."""
+
+import posixpath
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias, cast
+
+from anyio import to_thread
+
+from acp_agent.core.backends import CommandOutcome, EntryKind, FileSystem
+from acp_agent.core.errors import Refused, ToolError
+from acp_agent.core.types import Access, Json, JsonObject
+from acp_agent.core.untrusted import json_value_at, toml_table
+from acp_agent.tools.tool import cut, relative
+from acp_agent.tools.visible import visible
+
+_MESSAGE_LIMIT = 500
+_NUMBER_LIMIT = 2**31
+_FOLD = re.compile(r"\r?\n[ \t]+")
+
+
+class Severity(StrEnum):
+    """How bad a problem is, worst first. Whatever a checker calls less than a warning is left out."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One problem.
+
+    message     one line of visible characters, the checker's own code for it at the end: "unused variable [x]"
+    file        absolute, or relative to where the checker ran; None when it is about no file
+    line, col   1-based; None when not known
+    """
+
+    severity: Severity
+    message: str
+    file: str | None = None
+    line: int | None = None
+    col: int | None = None
+
+
+Parse = Callable[[CommandOutcome], tuple[Diagnostic, ...] | None]
+"""What a checker's output says; None when it makes no sense. Takes any text, cut ones too, and raises nothing."""
+
+VIRTUAL_ENVIRONMENT = (".venv/bin", "venv/bin")
+"""Where a Python project keeps programs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checker:
+    """A program that finds problems.
+
+    name            what the user is told: "cargo check"
+    program         its name on PATH
+    arguments       the rest of the command line. Nothing in it may make it change the project's own files
+    folders         where a project may keep a copy of its own, such as ".venv/bin", the first that has it counting
+    warnings_fail   whether a warning explains an exit code other than 0; an error always does
+    """
+
+    name: str
+    program: str
+    arguments: str
+    parse: Parse
+    folders: tuple[str, ...] = ()
+    warnings_fail: bool = False
+
+
+def worded(message: str, code: str | None = None) -> str:
+    """A checker's message as one line, cut when very long, with its code."""
+    line = cut(visible(" ".join(message[: 2 * _MESSAGE_LIMIT].split())), _MESSAGE_LIMIT)
+    return f"{line} [{visible(code[:_MESSAGE_LIMIT])}]" if code else line
+
+
+def position(value: Json, first: int = 1) -> int | None:
+    """A line or column that a checker counts from `first`, counted from 1; None for anything that cannot be one."""
+    match value:
+        case bool():
+            return None
+        case int() if first <= value < _NUMBER_LIMIT:
+            return value - first + 1
+        case _:
+            return None
+
+
+def json_lines(text: str) -> Iterator[Json]:
+    """The JSON value of each line that is one; other lines are no checker's finding."""
+    for line in text.split("\n"):
+        if line.startswith("{"):
+            yield json_document(line)
+
+
+def json_document(text: str) -> Json:
+    """The first JSON object in a text, whatever stands around it; None when there is none."""
+    start = text.find("{")
+    try:
+        return json_value_at(text, start) if start >= 0 else None
+    except ValueError:
+        return None
+
+
+def unfolded(text: str) -> list[str]:
+    """The lines of a text, each with the indented ones below it in it."""
+    return _FOLD.sub(" ", text).replace("\r\n", "\n").split("\n")
+
+
+_LIMIT = 1024 * 1024  # bytes of a settings file
+_FILES = (EntryKind.FILE, EntryKind.SYMLINK)
+
+
+class Project:
+    """A project in a folder of the session.
+
+    names      of the files in the folder
+    warnings   about settings that could not be read
+    """
+
+    def __init__(self, files: FileSystem, path: str, names: frozenset[str]) -> None:
+        self._files = files
+        self._path = path
+        self.names = names
+        self.warnings: list[str] = []
+
+    @classmethod
+    async def at(cls, files: FileSystem, path: str) -> "Project":
+        """The project in the folder `path`. Raises what `FileSystem.list_directory` raises."""
+        entries = await files.list_directory(path)
+        return cls(files, path, frozenset(entry.name for entry in entries if entry.kind in _FILES))
+
+    def has_any(self, *names: str) -> bool:
+        """Whether one of these files is in the folder."""
+        return not self.names.isdisjoint(names)
+
+    async def holds(self, name: str) -> bool:
+        """Whether there is a file at this relative path that the session may see."""
+        try:
+            return await self._files.kind(posixpath.join(self._path, name)) is EntryKind.FILE
+        except (ToolError, Refused):
+            return False
+
+    async def leads_out(self, name: str) -> bool:
+        """Whether this is a link in the folder that the session may not follow: it leads outside, or nowhere."""
+        try:
+            if name in self.names:
+                await self._files.kind(posixpath.join(self._path, name))
+        except Refused:
+            return True
+        return False
+
+    async def text(self, name: str) -> str:
+        """A settings file as it is on disk, where checkers read it too; empty for none.
+
+        Empty as well, with a warning, when it cannot be read.
+        """
+        if name not in self.names:
+            return ""
+        try:
+            return (await self._files.read_bytes(posixpath.join(self._path, name), _LIMIT)).decode()
+        except (ToolError, Refused, UnicodeDecodeError) as error:
+            self.warnings.append(f"{name} was not read: {visible(str(error))}")
+            return ""
+
+    async def tool_tables(self) -> JsonObject:
+        """The [tool] tables of pyproject.toml; none, with a warning, when it is not valid."""
+        try:
+            document = await to_thread.run_sync(toml_table, await self.text("pyproject.toml"))
+        except ValueError as error:
+            self.warnings.append(f"pyproject.toml is not valid TOML: {visible(str(error))}")
+            return {}
+        tools = cast("Json", document.get("tool"))
+        return tools if isinstance(tools, dict) else {}
+
+    async def ini_keys(self, name: str, section: str) -> frozenset[str] | None:
+        """The keys in a section of an INI file; None when it has no such section."""
+        keys: set[str] | None = None
+        inside = False
+        for line in (await self.text(name)).split("\n"):
+            if line.startswith("["):
+                inside = line.rstrip() == f"[{section}]"
+                keys = set() if inside and keys is None else keys
+            elif inside and keys is not None:
+                keys.add(line.replace(":", "=").partition("=")[0].strip())
+        return None if keys is None else frozenset(keys)
+
+
+_LINE = re.compile(r"(vet: )?([^\s:#][^:]*):(\d{1,9})(?::(\d{1,9}))?: (.+)")
+
+
+def _parse(outcome: CommandOutcome) -> tuple[Diagnostic, ...]:
+    """What stands below "# [package]" is vet's own; all else is the compiler's or the module loader's.
+
+    Old versions of Go have no such line: everything is an error there, as vet's findings are for `go test`.
+    """
+    found: list[Diagnostic] = []
+    below_vet = False
+    for line in unfolded(outcome.stderr):
+        if line.startswith("# "):
+            below_vet = line.startswith("# [")
+        match = _LINE.fullmatch(line)
+        if match:
+            found.append(_diagnostic(match, below_vet=below_vet))
+    return tuple(found)
+
+
+def _diagnostic(match: re.Match[str], *, below_vet: bool) -> Diagnostic:
+    prefix, file, line, col, message = match.groups()
+    severity = Severity.WARNING if below_vet and not prefix else Severity.ERROR
+    return Diagnostic(severity, worded(message), file, position(int(line)), position(int(col or 0)))
+
+
+GO_VET = Checker("go vet", "go", "vet ./...", _parse, warnings_fail=True)
+
+
+# `file:line:col: error: message  [code]`; a project may add where it ends, and an error may be about a whole file.
+# Notes explain the error before them and are left out.
+_MYPY_LINE = re.compile(r"([^\s:][^:]*):(?:(\d{1,9}):)?(?:(\d{1,9}):)?(?:\d{1,9}:\d{1,9}:)? (error|warning): (.+)")
+
+
+def _mypy_parse(outcome: CommandOutcome) -> tuple[Diagnostic, ...]:
+    matches = (_MYPY_LINE.fullmatch(line) for line in outcome.stdout.split("\n"))
+    return tuple(_mypy_diagnostic(match) for match in matches if match)
+
+
+def _mypy_diagnostic(match: re.Match[str]) -> Diagnostic:
+    file, line, col, severity, message = match.groups()
+    return Diagnostic(Severity(severity), worded(message), file, position(int(line or 0)), position(int(col or 0)))
+
+
+_ARGUMENTS = "--show-column-numbers --no-pretty --no-color-output --no-error-summary"
+
+MYPY = Checker("mypy", "mypy", _ARGUMENTS, _mypy_parse, folders=VIRTUAL_ENVIRONMENT)
+"""For a project that says itself what to check."""
+
+MYPY_HERE = Checker("mypy", "mypy", f"{_ARGUMENTS} .", _mypy_parse, folders=VIRTUAL_ENVIRONMENT)
+
+
+_SEVERITIES = {"error": Severity.ERROR, "warning": Severity.WARNING}
+
+
+def _pyright_parse(outcome: CommandOutcome) -> tuple[Diagnostic, ...] | None:
+    match json_document(outcome.stdout):
+        case {"generalDiagnostics": list(values)}:
+            found = (_pyright_diagnostic(value) for value in values)
+            return tuple(diagnostic for diagnostic in found if diagnostic is not None)
+        case _:
+            return None
+
+
+def _pyright_diagnostic(value: Json) -> Diagnostic | None:
+    match value:
+        case {"severity": str(level), "message": str(message), **rest} if level in _SEVERITIES:
+            rule, file = rest.get("rule"), rest.get("file")
+        case _:
+            return None
+    match rest.get("range"):
+        case {"start": {"line": line, "character": col}}:
+            pass
+        case _:
+            line = col = None
+    return Diagnostic(
+        _SEVERITIES[level],
+        worded(message, rule if isinstance(rule, str) else None),
+        file if isinstance(file, str) else None,
+        position(line, 0),
+        position(col, 0),
+    )
+
+
+# A project may count warnings as failures (`failOnWarnings`).
+PYRIGHT = Checker("pyright", "pyright", "--outputjson", _pyright_parse, folders=VIRTUAL_ENVIRONMENT, warnings_fail=True)
+BASEDPYRIGHT = Checker(
+    "basedpyright", "basedpyright", "--outputjson", _pyright_parse, folders=VIRTUAL_ENVIRONMENT, warnings_fail=True
+)
+
+
+# What stops a program, as ruff's language server has it. The severity it prints is "error" for everything.
+_ERRORS = ("F821", "E9", "invalid-syntax")
+
+
+def _ruff_parse(outcome: CommandOutcome) -> tuple[Diagnostic, ...]:
+    found = (_ruff_diagnostic(value) for value in json_lines(outcome.stdout))
+    return tuple(diagnostic for diagnostic in found if diagnostic is not None)
+
+
+def _ruff_diagnostic(value: Json) -> Diagnostic | None:
+    match value:
+        case {"code": code, "filename": str(file), "message": str(message), "location": {"row": line, "column": col}}:
+            # Before 0.13 a syntax error has no code.
+            known = code if isinstance(code, str) else None
+            severity = Severity.ERROR if known is None or known.startswith(_ERRORS) else Severity.WARNING
+            return Diagnostic(severity, worded(message, known), file, position(line), position(col))
+        case _:
+            return None
+
+
+# A project may have set `fix = true` or `fix-only = true`: without the two denials its files would be changed.
+RUFF = Checker(
+    "ruff check",
+    "ruff",
+    "check --no-fix --no-fix-only --exit-zero --output-format=json-lines",
+    _ruff_parse,
+    folders=VIRTUAL_ENVIRONMENT,
+)
+
+
+_TSC_LINE = re.compile(r"(?:(\S.*?)\((\d{1,9}),(\d{1,9})\): )?(error|warning) (TS\d{1,9}): (.+)")
+
+
+def _tsc_parse(outcome: CommandOutcome) -> tuple[Diagnostic, ...]:
+    matches = (_TSC_LINE.fullmatch(line) for line in unfolded(outcome.stdout))
+    return tuple(_tsc_diagnostic(match) for match in matches if match)
+
+
+def _tsc_diagnostic(match: re.Match[str]) -> Diagnostic:
+    file, line, col, severity, code, message = match.groups()
+    return Diagnostic(
+        Severity(severity), worded(message, code), file, position(int(line or 0)), position(int(col or 0))
+    )
+
+
+TSC = Checker("tsc", "tsc", "--noEmit --pretty false", _tsc_parse, folders=("node_modules/.bin",))
+
+TSC_BUILD = Checker("tsc", "tsc", "--build --noEmit --pretty false", _tsc_parse, folders=("node_modules/.bin",))
+"""For a project that refers to others: only a build looks at those. TypeScript before 5.6 refuses (TS5094)."""
+
+
+_PYTHON = (
+    *("pyproject.toml", "setup.py", "setup.cfg", "ruff.toml", ".ruff.toml"),
+    *("mypy.ini", ".mypy.ini", "pyrightconfig.json"),
+)
+
+MARKERS = ("Cargo.toml", *_PYTHON, "tsconfig.json", "go.mod")
+"""Files that say what a folder is a project of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A checker, to be run in the project's folder.
+
+    line      the command line there
+    command   the same as it would be in the session's folder: what gates judge and the user is asked about
+    unused    a place of the project's own programs that may not be used: ".venv", or empty
+    """
+
+    checker: Checker
+    line: str
+    command: str
+    unused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What to run for the project in `folder` (absolute): nothing when it has no marker. Warnings are in words."""
+
+    folder: str
+    checks: tuple[Check, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """The command lines, as seen from the session's folder."""
+        return tuple(check.command for check in self.checks)
+
+
+async def choose(files: FileSystem, path: str, *, clippy: bool) -> Choice:
+    """The checks for the project in the folder `path`. Raises what `FileSystem.list_directory` raises.
+
+    clippy   cargo's linter in place of its check, which it includes; other languages have no such choice
+    """
+    folder, here = files.resolve(path, Access.LIST), files.resolve(".", Access.LIST)
+    project = await Project.at(files, path)
+    checks: list[Check] = []
+    for checker in await _checkers(project, clippy=clippy):
+        line = f"{await _program(project, checker)} {checker.arguments}"
+        checks.append(Check(checker, line, _seen_from(here, folder, line), await _unused(project, checker)))
+    if not checks:
+        missing = f"no project in '{visible(path)}': none of {', '.join(MARKERS)} is there"
+        project.warnings.append(f"{missing}; path takes the folder of a project")
+    return Choice(folder, tuple(checks), tuple(project.warnings))
+
+
+async def _checkers(project: Project, *, clippy: bool) -> list[Checker]:
+    checkers: list[Checker] = []
+    if project.has_any("Cargo.toml"):
+        checkers.append(CARGO_CLIPPY if clippy else CARGO_CHECK)
+    if project.has_any(*_PYTHON):
+        checkers += await _python(project)
+    if project.has_any("tsconfig.json"):
+        checkers.append(TSC_BUILD if '"references"' in await project.text("tsconfig.json") else TSC)
+    if project.has_any("go.mod"):
+        checkers.append(GO_VET)
+    return checkers
+
+
+def _seen_from(here: str, folder: str, line: str) -> str:
+    """The command that does, in the session's folder, what `line` does in the project's.
+
+    An approval of `.venv/bin/ruff check` must not cover the program of that name in another folder.
+    """
+    if folder == here:
+        return line
+    where = relative(folder, here)
+    return f"cd {shlex.quote(f'./{where}' if where.startswith('-') else where)} && {line}"
+
+
+async def _program(project: Project, checker: Checker) -> str:
+    """The project's own copy, else the name on PATH."""
+    for folder in checker.folders:
+        if await project.holds(own := f"{folder}/{checker.program}"):
+            return own
+    return checker.program
+
+
+async def _unused(project: Project, checker: Checker) -> str:
+    for folder in checker.folders:
+        if await project.leads_out(place := folder.partition("/")[0]):
+            return place
+    return ""
+
+
+async def _python(project: Project) -> list[Checker]:
+    """Ruff and the type checker that the project is set up for; ruff for one that is set up for nothing."""
+    tools = await project.tool_tables()
+    types = await _pyright(project, tools) or await _mypy(project, tools)
+    if types is None:
+        return [RUFF]
+    return [RUFF, types] if "ruff" in tools or project.has_any("ruff.toml", ".ruff.toml") else [types]
+
+
+async def _pyright(project: Project, tools: JsonObject) -> Checker | None:
+    """Basedpyright reads pyright's settings as well: it is taken where the project has it and not the other."""
+    if "basedpyright" in tools:
+        return BASEDPYRIGHT
+    if "pyright" not in tools and not project.has_any("pyrightconfig.json"):
+        return None
+    own = [await _program(project, checker) != checker.program for checker in (PYRIGHT, BASEDPYRIGHT)]
+    return BASEDPYRIGHT if own == [False, True] else PYRIGHT
+
+
+async def _mypy(project: Project, tools: JsonObject) -> Checker | None:
+    """The first of mypy's own places for settings counts ("The mypy configuration file", mypy's manual)."""
+    for name in ("mypy.ini", ".mypy.ini"):
+        if project.has_any(name):
+            return _mypy_with(await project.ini_keys(name, "mypy") or ())
+    table = tools.get("mypy")
+    if isinstance(table, dict):
+        return _mypy_with(table)
+    keys = await project.ini_keys("setup.cfg", "mypy")
+    return None if keys is None else _mypy_with(keys)
+
+
+def _mypy_with(keys: Iterable[str]) -> Checker:
+    """Settings may name what to check; else it is the folder."""
+    return MYPY_HERE if {"files", "modules", "packages"}.isdisjoint(keys) else MYPY
+
+
+_PATH_LIMIT = 4096  # longer ones are nobody's, and would be slow to walk
+_Place: TypeAlias = tuple[str, Json, Json]  # file, line, column
+
+
+def _cargo_parse(outcome: CommandOutcome) -> tuple[Diagnostic, ...]:
+    found = (_cargo_diagnostic(value) for value in json_lines(outcome.stdout))
+    return tuple(diagnostic for diagnostic in found if diagnostic is not None)
+
+
+def _cargo_diagnostic(value: Json) -> Diagnostic | None:
+    """The problem a compiler message tells of. Summaries ("aborting due to ...") and footnotes are none."""
+    match value:
+        case {"reason": "compiler-message", "message": {"level": str(level), "message": str(message), **rest}, **about}:
+            severity, spans = _severity(level), rest.get("spans")
+        case _:
+            return None
+    if severity is None or (not spans and (message.startswith("aborting due to") or message.endswith(" emitted"))):
+        return None
+    match rest.get("code"):
+        case {"code": str(code)}:
+            pass
+        case _:
+            code = None
+    match _primary(spans):
+        case {"label": str(label)} as span if label:
+            message = f"{message}: {label}"
+        case span:
+            pass
+    place = _place(span, _crate(about.get("target")))
+    if place is None:
+        return Diagnostic(severity, worded(message, code))
+    file, line, col = place
+    return Diagnostic(severity, worded(message, code), file, position(line), position(col))
+
+
+def _severity(level: str) -> Severity | None:
+    """An error may also be an "error: internal compiler error"."""
+    if level.startswith("error"):
+        return Severity.ERROR
+    return Severity.WARNING if level == "warning" else None
+
+
+def _primary(spans: Json) -> Json:
+    for span in spans if isinstance(spans, list) else ():
+        match span:
+            case {"is_primary": True}:
+                return span
+            case _:
+                continue
+    return None
+
+
+def _place(span: Json, crate: str) -> _Place | None:
+    """Where a message belongs. For one inside another crate's macro that is where this crate uses the macro."""
+    uses = list(_uses(span))
+    own = ((path, line, col) for file, line, col in uses if (path := _below(crate, file)))
+    return next(own, uses[0] if uses else None)
+
+
+def _uses(span: Json) -> Iterator[_Place]:
+    """The place of a span, then of the macro call it comes from, and of the one that comes from."""
+    while True:
+        match span:
+            case {"file_name": str(file), "line_start": line, "column_start": col, **rest}:
+                yield file, line, col
+            case _:
+                return
+        match rest.get("expansion"):
+            case {"span": span}:
+                continue
+            case _:
+                return
+
+
+def _crate(target: Json) -> str:
+    """The folder of a target's main source, absolute; empty when it is not told."""
+    match target:
+        case {"src_path": str(source)} if posixpath.isabs(source) and len(source) <= _PATH_LIMIT:
+            return posixpath.dirname(source)
+        case _:
+            return ""
+
+
+def _below(crate: str, file: str) -> str:
+    """The absolute path of a file of the crate; empty for another's.
+
+    The compiler names files from the folder of the workspace. That may be above the project's and is not told: it
+    is the nearest folder above the crate from which the name leads into the crate.
+    """
+    folder = crate if len(file) <= _PATH_LIMIT else "/"
+    while folder != posixpath.dirname(folder):
+        folder = posixpath.dirname(folder)
+        path = posixpath.join(folder, file)
+        if path.startswith(f"{crate}/"):
+            return path
+    return ""
+
+
+CARGO_CHECK = Checker("cargo check", "cargo", "check --message-format=json", _cargo_parse)
+CARGO_CLIPPY = Checker("cargo clippy", "cargo", "clippy --message-format=json", _cargo_parse)
