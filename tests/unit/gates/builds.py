@@ -689,6 +689,23 @@ bat --pager=evil x
 bat --pager evil x
 bat cache --build
 bat --paging=always x
+eslint --parser-options=babelOptions:{configFile:./evil.js} src
+jest --changedSince=--output=evil
+jest --clearCache --cacheDirectory=src
+vitest run --changed=--output=evil
+vitest run --coverage --coverage.reportsDirectory=src
+webpack -o src
+pre-commit run --from-ref=--output=evil --to-ref=HEAD
+pdm build -d src
+mkdocs build -d src
+cargo vendor src
+go clean -modcache
+gh repo view evil.example/o/r
+psql -c '\\e'
+psql -c '\\c host=evil'
+mysql -e '\\P evil'
+mysql -e 'pager evil'
+wget localhost
 ps auxe
 ps -o pid,environ
 """
@@ -971,8 +988,6 @@ mysql -e 'select 1' app
 curl -s localhost:8080/health
 curl -fsSL -m 5 http://127.0.0.1:3000/
 curl -I -o /dev/null -w '%{http_code}' localhost
-wget -qO- localhost
-wget -q --spider localhost
 pandoc -s README.md -o README.html
 ctags -R --exclude=node_modules src
 bat -n -r 1:20 src/a.py

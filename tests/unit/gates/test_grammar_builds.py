@@ -69,6 +69,8 @@ def test_everyday_builds_and_tests_are_silent(text: str):
         ("npm run x -- /out", "/out"),
         ("tsc -p /out/tsconfig.json", "/out/tsconfig.json"),
         ("jest --roots /out", "/out"),
+        ("prettier --stdin-filepath /out/x.js", "/out/x.js"),
+        ("rspec --pattern=/out/x_spec.rb", "/out/x_spec.rb"),
         ("cargo test --manifest-path /out/Cargo.toml", "/out/Cargo.toml"),
         ("cargo run -- /out", "/out"),
         ("go test /out/...", "/out/..."),
