@@ -1,9 +1,11 @@
-"""Read from git's index which folders are repositories of their own (gitlinks, as submodules have).
+"""Read from git's index which files it holds, and which of them are repositories of their own (submodules).
 
 Source: https://git-scm.com/docs/index-format
 """
 
 import struct
+from collections.abc import Iterator
+from typing import NamedTuple
 
 MAX_BYTES = 128 * 1024 * 1024
 """The largest index that is read."""
@@ -11,9 +13,32 @@ MAX_BYTES = 128 * 1024 * 1024
 _MODE = b"\x00\x00\xe0\x00"
 _GITLINK = 0o160000
 _HEADER = struct.Struct(">4sII")
-_MODE_AT = 24
+_CHANGED_AT = 8
+_STATUS = struct.Struct(">8I")
 _HASH_AT = 40
 _EXTENDED = 0x4000
+_LONG_NAME = 0xFFF
+
+
+class Entry(NamedTuple):
+    """What an index says of one file.
+
+    path      relative to the worktree; empty where it stands in another file, which this one replaces in part
+    name      of the object that holds its content, in hexadecimal
+    seconds   when the file was last changed, as it was when it came into the index
+    """
+
+    path: str
+    mode: int
+    size: int
+    seconds: int
+    nanoseconds: int
+    name: str
+
+    @property
+    def is_repository(self) -> bool:
+        """Whether it is a repository of its own (a submodule)."""
+        return self.mode == _GITLINK
 
 
 def gitlinks(data: bytes, hash_size: int = 20) -> tuple[str, ...]:
@@ -27,10 +52,25 @@ def gitlinks(data: bytes, hash_size: int = 20) -> tuple[str, ...]:
     """
     if _MODE not in data:
         return ()
+    found = tuple(entry.path for entry in entries(data, hash_size) if entry.is_repository)
+    if not all(found):
+        raise ValueError("it names no path")
+    return found
+
+
+def entries(data: bytes, hash_size: int = 20) -> Iterator[Entry]:
+    """Yield the files of an index.
+
+    hash_size   bytes of an object's name: 20, or 32 where extensions.objectFormat is sha256
+
+    Raises:
+        ValueError: it is no index, or of a version nobody knows.
+
+    """
     signature, version, count = _HEADER.unpack_from(data) if len(data) >= _HEADER.size else (b"", 0, 0)
     if signature != b"DIRC" or version not in (2, 3, 4):
         raise ValueError("no index of a known version")
-    found, at, name = list[str](), _HEADER.size, b""
+    at, name = _HEADER.size, b""
     for _ in range(count):
         start, at = at, at + _HASH_AT + hash_size
         flags = int.from_bytes(data[at : at + 2], "big")
@@ -43,12 +83,12 @@ def gitlinks(data: bytes, hash_size: int = 20) -> tuple[str, ...]:
         if end < 0 or kept < 0:
             raise ValueError("it ends too early")
         name = name[:kept] + data[at:end]
+        if min(len(name), _LONG_NAME) != flags & _LONG_NAME:
+            raise ValueError("a name is longer or shorter than it says")
         at = end + 1 if version == 4 else start + (end - start + 8) // 8 * 8
-        if int.from_bytes(data[start + _MODE_AT : start + _MODE_AT + 4], "big") == _GITLINK:
-            if not name:  # its name stands in another file, which it replaces in part (a split index)
-                raise ValueError("it names no path")
-            found.append(name.decode("utf-8", "surrogateescape"))
-    return tuple(found)
+        seconds, nanoseconds, _, _, mode, _, _, size = _STATUS.unpack_from(data, start + _CHANGED_AT)
+        named = data[start + _HASH_AT : start + _HASH_AT + hash_size].hex()
+        yield Entry(name.decode("utf-8", "surrogateescape"), mode, size, seconds, nanoseconds, named)
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
