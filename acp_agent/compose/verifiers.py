@@ -4,7 +4,7 @@ from functools import partial
 
 from acp_agent.config.limits_settings import VerifierSettings
 from acp_agent.execution.roots import Roots
-from acp_agent.execution.secrets_below import real_path, secrets_below
+from acp_agent.execution.secrets_below import SecretsBelow, real_path
 from acp_agent.gates.verify.destructive import Destructive
 from acp_agent.gates.verify.firewall import Firewall, Resolve
 from acp_agent.gates.verify.injection import Injection
@@ -14,7 +14,7 @@ from acp_agent.gates.verify.verifier import Verifier
 
 def verifiers(on: VerifierSettings, resolve: Resolve, shell: Roots, urls: UrlMemory) -> tuple[Verifier, ...]:
     """`resolve` tells where a path of a tool leads, `shell` what commands touch, `urls` what the user has typed."""
-    real, below = partial(real_path, folder=shell.cwd), partial(secrets_below, shell)
+    real, below = partial(real_path, folder=shell.cwd), SecretsBelow(shell)
     every: tuple[tuple[bool, Verifier], ...] = (
         (on.destructive, Destructive()),
         (on.injection, Injection()),

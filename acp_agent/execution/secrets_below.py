@@ -1,18 +1,23 @@
 """Files that may hold secrets, for the gate that judges commands: where a name leads, and what a folder holds."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.secret_files import secrecy
 from acp_agent.core.types import Access
+from acp_agent.execution.git_files import GitFiles, holds_repository
 from acp_agent.execution.roots import Place, Roots
+from acp_agent.gates.git_config_reader import NotReadable
+from acp_agent.gates.verify.reading import Found, Known, Look
 
 MAX_ENTRIES = 10_000
-"""Entries of folders that are looked at for one command, those nearest to the folder first."""
+"""Entries of folders that are looked at for one command, those nearest to its folders first."""
 
 _SKIPPED = frozenset((".git", "node_modules", "site-packages", "dist-packages", "target"))
-_RULE_SECONDS = 0.5
+_EXCEPTING = frozenset((".ignore", ".rgignore", ".gitignore", ".agignore", ".fdignore"))
+_MAX_FILES = 200
+_NEW = Known.UNTRACKED | Known.IGNORED
 
 
 def real_path(path: str, folder: str) -> str:
@@ -25,44 +30,118 @@ def real_path(path: str, folder: str) -> str:
     return path if real == written else real
 
 
-def secrets_below(roots: Roots, folder: str, ignores: bool, follows: bool) -> Sequence[str]:  # noqa: FBT001 - see Below
-    """Return the files below a folder that may hold secrets, relative to it; the nearest first.
+class SecretsBelow:
+    """Finds the files below folders that may hold secrets, by their names.
 
-    ignores   leave out what .gitignore files name
-    follows   look behind links as well
-    Empty for a folder that may not be listed: other gates judge it. Raises nothing.
+    roots   the folders of the session; others may not be listed, and other gates judge them
     """
-    try:
-        place = roots.place(os.path.expanduser(folder), Access.LIST)
-    except (Refused, ToolError):
-        return ()
-    found = _found(place.path, follows=follows)
-    return _not_ignored(place, found) if ignores and found else found
 
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
+        self._repositories: dict[str, GitFiles] = {}
 
-def _found(start: str, *, follows: bool) -> list[str]:
-    found: list[str] = []
-    folders, seen, visited = [""], 0, {start}
-    while folders and seen < MAX_ENTRIES:
-        below: list[str] = []
+    def __call__(self, folders: Sequence[str], look: Look) -> Sequence[Found]:
+        """Return what a command would find; of each folder the nearest files first. Raise nothing."""
+        found, walk = list[Found](), _Walk(look)
         for folder in folders:
-            for entry in _entries(os.path.join(start, folder)):
-                seen += 1
-                if entry.is_symlink() and not follows:
+            try:
+                place = self._roots.place(os.path.expanduser(folder), Access.LIST)
+            except (Refused, ToolError):
+                continue
+            found += [each._replace(folder=folder) for each in self._below(place, look, walk)]
+        return found
+
+    def _below(self, place: Place, look: Look, walk: "_Walk") -> Iterator[Found]:
+        git = self._git(place) if look.known is not None else None
+        start = _within(place, git.top) if git is not None and look.whole else place.path
+        if git is not None and look.known is not None:
+            tracked = [path for path in git.known(look.known) if path.startswith(f"{start}/")]
+            yield from (Found(os.path.relpath(path, place.path)) for path in tracked)
+            if not look.known & _NEW:
+                return
+        paths = walk.secrets(start, git)
+        if not paths:
+            return
+        if look.known is not None:
+            kept = paths if Known.IGNORED in look.known else _not_ignored(place, start, paths, named=False)
+            paths = [path for path in kept if git is None or not git.holds(os.path.join(start, path))]
+            yield from (Found(os.path.relpath(os.path.join(start, path), place.path)) for path in paths)
+            return
+        from acp_agent.execution.ignore_exceptions import exceptions  # noqa: PLC0415 - only where there is a secret
+
+        may_mean = exceptions(walk.exceptions(place, start), _MAX_FILES)
+        left_in = {*paths}
+        if look.ignores and (not look.needs_git or _in_repository(start)):
+            left_in = {*_not_ignored(place, start, paths, named=True)}
+        for path in paths:
+            excepted = may_mean(path)
+            if excepted or path in left_in:
+                yield Found(path, excepted=excepted)
+
+    def _git(self, place: Place) -> GitFiles | None:
+        top = next((each for each in _upwards(place.path) if os.path.lexists(os.path.join(each, ".git"))), None)
+        if top is None:
+            return None
+        known = self._repositories.get(top)
+        if known is None or not known.looks.unchanged():
+            try:
+                known = self._repositories[top] = GitFiles(top)
+            except (ValueError, NotReadable):
+                return None
+        return known
+
+
+class _Walk:
+    """A look at several folders, with one limit for all of them."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._seen = 0
+        self._visited = set[str]()
+        self._excepting = list[str]()
+
+    def secrets(self, start: str, git: GitFiles | None) -> list[str]:
+        """Return the files below a folder that may hold secrets, relative to it; the nearest first."""
+        found, folders = list[str](), [""]
+        self._visited.add(start)
+        while folders and self._seen < MAX_ENTRIES:
+            below = list[str]()
+            for folder in folders:
+                entries = _entries(os.path.join(start, folder))
+                if folder and git is not None and self._is_apart(git, os.path.join(start, folder), entries):
                     continue
-                path, real = os.path.join(folder, entry.name), entry.path
-                if entry.is_symlink():
-                    real = os.path.realpath(real)
-                if entry.is_dir():
-                    if entry.name not in _SKIPPED and real not in visited:
-                        visited.add(real)
-                        below.append(path)
-                elif entry.is_file() and (secrecy(entry.path) or secrecy(real)):
-                    found.append(path)
-            if seen >= MAX_ENTRIES:
-                break
-        folders = below
-    return found
+                for entry in entries:
+                    self._seen += 1
+                    self._judge(entry, os.path.join(folder, entry.name), found, below)
+                if self._seen >= MAX_ENTRIES:
+                    break
+            folders = below
+        return found
+
+    def exceptions(self, place: Place, start: str) -> Iterator[str]:
+        """Yield the ignore files that have a say on what was found."""
+        yield from self._excepting
+        above = [each for each in _upwards(start) if f"{each}/".startswith(f"{place.root.path}/")]
+        yield from (os.path.join(each, name) for each in above for name in (*_EXCEPTING, ".git/info/exclude"))
+
+    def _judge(self, entry: "os.DirEntry[str]", path: str, found: list[str], below: list[str]) -> None:
+        if entry.name in _EXCEPTING:
+            self._excepting.append(entry.path)
+        if entry.is_symlink() and not self._look.follows:
+            return
+        real = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+        if entry.is_dir():
+            if entry.name not in _SKIPPED and real not in self._visited:
+                self._visited.add(real)
+                below.append(path)
+        elif entry.is_file() and (secrecy(entry.path) or secrecy(real)):
+            found.append(path)
+
+    @staticmethod
+    def _is_apart(git: GitFiles, folder: str, entries: Sequence["os.DirEntry[str]"]) -> bool:
+        """Return whether a folder is a repository of its own, of which git takes nothing but the commit."""
+        has_dot = any(entry.name == ".git" for entry in entries)
+        return has_dot and holds_repository(folder) and not git.holds_below(folder)
 
 
 def _entries(folder: str) -> list["os.DirEntry[str]"]:
@@ -73,19 +152,30 @@ def _entries(folder: str) -> list["os.DirEntry[str]"]:
         return []
 
 
-def _not_ignored(place: Place, found: Sequence[str]) -> list[str]:
-    from acp_agent.execution.ignore import IgnoreRules  # noqa: PLC0415 - only where there is a secret to look for
-    from acp_agent.execution.time_limit import TimeLimit  # noqa: PLC0415 - likewise
+def _upwards(path: str) -> Iterator[str]:
+    while True:
+        yield path
+        above = os.path.dirname(path)
+        if above == path:
+            return
+        path = above
 
-    rules = IgnoreRules(place.root, place.relative, TimeLimit(_RULE_SECONDS))
-    above = "" if place.relative == "." else f"{place.relative}/"
 
-    def is_ignored(path: str) -> bool:
-        names = f"{above}{path}".split("/")
-        first = above.count("/") + 1
-        folders = ("/".join(names[:depth]) for depth in range(first, len(names)))
-        if any(rules.ignores(folder, is_directory=True) for folder in folders):
-            return True
-        return rules.ignores("/".join(names), is_directory=False)
+def _in_repository(path: str) -> bool:
+    return any(os.path.lexists(os.path.join(each, ".git")) for each in _upwards(path))
 
-    return [path for path in found if not is_ignored(path)]
+
+def _within(place: Place, top: str) -> str:
+    """Return the top of a repository, or the root if that lies above it."""
+    return top if f"{top}/".startswith(f"{place.root.path}/") else place.root.path
+
+
+def _not_ignored(place: Place, start: str, found: Sequence[str], *, named: bool) -> list[str]:
+    """Return what .gitignore files do not name.
+
+    named   the folder is named, so that what names it or a folder above it does not count
+    """
+    from acp_agent.execution.ignored_files import IgnoredFiles  # noqa: PLC0415 - only where there is a secret
+
+    with IgnoredFiles(place.root, start, named=named) as ignored:
+        return [path for path in found if not ignored.holds(path)]

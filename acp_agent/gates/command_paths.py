@@ -16,6 +16,9 @@ _PRINTERS = frozenset(("echo", "printf", "print", "test", "expr"))
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _PATH_START = re.compile(r"(?:/|~|\.\.?(?:/|$))")
 _UNKNOWN = re.compile(r"[$`]")
+_IGNORE_FILE = re.compile(r"(?:^|/)\.\w*ignore$|(?:^|/)info/exclude$")
+_HIDDEN = re.compile(r"(?:^|/)\.\w*[*?\[]")
+_LOOKERS = frozenset(("cat", "head", "tail", "grep", "rg", "ls", "wc", "test", "stat", "diff", "cmp"))
 _VALUE = re.compile(r"(?:--?[\w-]+|[A-Za-z_]\w*)=(.+)", re.DOTALL)
 _BUNDLE = re.compile(r"-([A-Za-z0-9]{1,16})")
 _UNBUNDLED = re.compile(
@@ -50,11 +53,13 @@ class Folders:
 
     expand   which files there are for a pattern
     lost     there are more than anyone can follow (each uncertain `cd` may double them): judge nothing by them
+    changes_ignores  a command before named a file that says which files are ignored, and may have changed it
     """
 
     def __init__(self, expand: Expand = unexpanded) -> None:
         self._expand = expand
         self.lost = False
+        self.changes_ignores = False
         self.possible: tuple[str, ...] = ("",)
         self._seen: tuple[str, ...] = ("",)
 
@@ -82,6 +87,7 @@ class Folders:
 
     def leave(self, command: Command) -> None:
         """After them: where a `cd` leads. An unknown folder (`cd -`, `cd $x`) adds nothing: its word was judged."""
+        self.changes_ignores = self.changes_ignores or _may_change_ignores(command)
         if command.name not in ("cd", "pushd"):
             return
         target = next((word for word in command.argv[1:] if not word.startswith("-")), "~")
@@ -93,6 +99,13 @@ class Folders:
         self._seen = tuple(dict.fromkeys((*self._seen, *self.possible)))
         if len(self._seen) > MAX_FOLDERS or matches is None:
             self.lost, self.possible, self._seen = True, ("",), ("",)
+
+
+def _may_change_ignores(command: Command) -> bool:
+    """Return whether a command names a file that says which files are ignored, and may write it."""
+    written = [each.target for each in command.redirections if each.writes]
+    words = written if command.name in _LOOKERS else [*written, *command.own]
+    return any(_IGNORE_FILE.search(word) or (word in command.patterns and _HIDDEN.search(word)) for word in words)
 
 
 def path_words(command: Command) -> Iterator[str]:

@@ -9,6 +9,7 @@ program shows nothing of its files (`ls -l .env`, `ssh -i key.pem`). Like every 
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice, pairwise
 from typing import assert_never
 
@@ -18,6 +19,8 @@ from acp_agent.core.types import Access, Allow, Ask, Deny, PathSubject, Verdict
 from acp_agent.gates.command import Command
 from acp_agent.gates.command_paths import MAX_WORDS, URL, Folders, path_words
 from acp_agent.gates.verify.folder_readers import reading
+from acp_agent.gates.verify.git_readers import EXCLUDING
+from acp_agent.gates.verify.reading import Found, Known, Look
 from acp_agent.gates.verify.verifier import Verifier
 
 Resolve = Callable[[str, Access], str]
@@ -29,7 +32,6 @@ _UNSHOWN_OPTIONS = ("--env-file", "--exclude")
 _GLOB_OPTIONS = ("-g", "--glob", "--iglob")
 _KEY_USERS = ("scp", "sftp")
 _SEARCHERS = frozenset(("grep", "egrep", "fgrep", "rg", "ag", "ack", "sed", "awk", "gawk", "jq"))
-_MOST_FOLDERS = 50
 _SECRET_VARIABLE = re.compile(
     r"\$\{?((?:AWS|ACP_AGENT)_\w+|\w*(?:SECRET|TOKEN|PASSWORD|PASSWD|API_KEY|ACCESS_KEY|PRIVATE_KEY)\w*)"
 )
@@ -38,17 +40,16 @@ _SECRET_VARIABLE = re.compile(
 Real = Callable[[str], str]
 """Where a path of a command leads, seen from the session's folder; absolute. The path itself where no link is met."""
 
-Below = Callable[[str, bool, bool], Sequence[str]]
-"""The files that may hold secrets below a folder, relative to it: without those .gitignore names if the first is true,
-and with those that links lead to if the second is."""
+Below = Callable[[Sequence[str], Look], Sequence[Found]]
+"""Return the files below folders that may hold secrets; those nearest to their folder first."""
 
 
 def _as_written(path: str) -> str:
     return path
 
 
-def _unlisted(folder: str, ignores: bool, follows: bool) -> Sequence[str]:  # noqa: FBT001 - as Below says
-    del folder, ignores, follows
+def _unlisted(folders: Sequence[str], look: Look) -> Sequence[Found]:
+    del folders, look
     return ()
 
 
@@ -75,6 +76,16 @@ class Firewall(Verifier):
         spelled = secrecy(subject.path)
         level = max(spelled, secrecy(real))
         return _verdict(subject.path, level, is_named=spelled is level)
+
+    def paths(self, subjects: Sequence[PathSubject]) -> Verdict:
+        """Return an Ask if a folder would be copied or moved whose files are known as secrets by its name alone."""
+        sources = [each.path for each in subjects if each.access in (Access.LIST, Access.MOVE)]
+        targets = [each.path for each in subjects if each.access is Access.WRITE]
+        for found in self._below(sources, Look()) if sources and targets else ():
+            path = posixpath.normpath(posixpath.join(found.folder, found.path))
+            if not all(secrecy(posixpath.join(target, found.path)) for target in targets):
+                return Ask(f"may show secrets: {path}, which would get another name", firm=True)
+        return Allow()
 
     def command(self, command: Command, folders: Folders) -> Verdict:
         words = dict.fromkeys(islice(_file_words(command), MAX_WORDS + 1))
@@ -107,12 +118,19 @@ class Firewall(Verifier):
         read = reading(command)
         if read is None:
             return None
-        for folder in islice(dict.fromkeys(read.folders), _MOST_FOLDERS):
-            for place in folders.places(folder):
-                found = next(filter(read.shows, self._below(place, read.ignores, read.follows)), None)
-                if found is not None:
-                    where = posixpath.normpath(posixpath.join(place, found))
-                    return Ask(f"may show secrets: {where}, which it reads with its folder", firm=True)
+        places = dict[str, str]()
+        for named in read.folders:
+            matches = folders.matches(named, command)
+            if matches is None or len(places) > MAX_WORDS:
+                return Ask(f"reads more than {MAX_WORDS} folders", firm=True)
+            places.update((place, named) for place in (*folders.places(named), *matches))
+        look = replace(read.look, ignores=False) if folders.changes_ignores else read.look
+        if folders.changes_ignores and look.known and Known.UNTRACKED in look.known:
+            look = replace(look, known=look.known | Known.IGNORED)
+        for found in self._below((*places,), look):
+            if read.shows(found._replace(folder=places[found.folder])):
+                where = posixpath.normpath(posixpath.join(found.folder, found.path))
+                return Ask(f"may show secrets: {where}, {read.how}", firm=True)
         return None
 
 
@@ -126,7 +144,7 @@ def _handled(command: Command) -> frozenset[str] | None:
         if option.startswith(_UNSHOWN_OPTIONS)
         or (option == "-i" and command.name in _KEY_USERS)
         or (option in _GLOB_OPTIONS and value.startswith("!"))
-    )
+    ) | frozenset(word for word in command.own if command.name == "git" and word.startswith(EXCLUDING))
 
 
 def _file_words(command: Command) -> Iterator[str]:

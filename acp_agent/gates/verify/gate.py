@@ -3,8 +3,22 @@
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
+from anyio import to_thread
+
 from acp_agent.core.ports import Invocation, ToolExecutor
-from acp_agent.core.types import Allow, Ask, CommandSubject, Deny, McpSubject, PathSubject, Subject, UrlSubject, Verdict
+from acp_agent.core.types import (
+    Access,
+    Allow,
+    Ask,
+    CommandSubject,
+    Deny,
+    McpSubject,
+    PathSubject,
+    Subject,
+    ToolResult,
+    UrlSubject,
+    Verdict,
+)
 from acp_agent.core.wrapper import Gate
 from acp_agent.gates.command import survey
 from acp_agent.gates.command_paths import Expand, Folders, unexpanded
@@ -30,19 +44,43 @@ class VerifierGate(Gate):
     def check(self, invocation: Invocation) -> Verdict:
         reasons: dict[str, None] = {}
         firm, by_name = False, True
-        for subject in invocation.subjects if self._verifiers else ():
-            for verdict in self._verdicts(subject):
-                match verdict:
-                    case Deny():
-                        return verdict
-                    case Ask(reason):
-                        reasons[reason] = None
-                        firm, by_name = firm or verdict.firm, by_name and verdict.by_name
-                    case Allow():
-                        continue
-                    case _:
-                        assert_never(verdict)
+        for verdict in self._all_verdicts(invocation.subjects):
+            match verdict:
+                case Deny():
+                    return verdict
+                case Ask(reason):
+                    reasons[reason] = None
+                    firm, by_name = firm or verdict.firm, by_name and verdict.by_name
+                case Allow():
+                    continue
+                case _:
+                    assert_never(verdict)
         return Ask(_listed([*reasons]), firm, by_name) if reasons else Allow()
+
+    async def execute(self, invocation: Invocation) -> ToolResult:
+        verdict = await self._judged(invocation)
+        if isinstance(verdict, Deny):
+            return self.refusal(verdict)
+        return await self.wrapped.execute(invocation.asking(verdict) if isinstance(verdict, Ask) else invocation)
+
+    async def execute_confirmed(self, invocation: Invocation) -> ToolResult:
+        verdict = await self._judged(invocation)
+        if isinstance(verdict, Deny):
+            return self.refusal(verdict)
+        return await self.wrapped.execute_confirmed(invocation)
+
+    async def _judged(self, invocation: Invocation) -> Verdict:
+        """Judge a call in a worker thread if it may read folders: a look at large ones takes a while."""
+        if self._verifiers and _may_read_folders(invocation.subjects):
+            return await to_thread.run_sync(self.check, invocation, abandon_on_cancel=True)
+        return self.check(invocation)
+
+    def _all_verdicts(self, subjects: Sequence[Subject]) -> Iterator[Verdict]:
+        for subject in subjects if self._verifiers else ():
+            yield from self._verdicts(subject)
+        paths = [subject for subject in subjects if isinstance(subject, PathSubject)]
+        if len(paths) > 1:
+            yield from (verifier.paths(paths) for verifier in self._verifiers)
 
     def _verdicts(self, subject: Subject) -> Iterator[Verdict]:
         match subject:
@@ -60,6 +98,12 @@ class VerifierGate(Gate):
                 return
             case _:
                 assert_never(subject)
+
+
+def _may_read_folders(subjects: Sequence[Subject]) -> bool:
+    accesses = {subject.access for subject in subjects if isinstance(subject, PathSubject)}
+    copies = Access.WRITE in accesses and not accesses.isdisjoint((Access.LIST, Access.MOVE))
+    return copies or any(isinstance(subject, CommandSubject) for subject in subjects)
 
 
 def _listed(reasons: list[str]) -> str:

@@ -1,5 +1,6 @@
 """What a verifier is."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from acp_agent.core.types import Allow, PathSubject, Verdict
@@ -18,6 +19,11 @@ class Verifier:
     def path(self, subject: PathSubject) -> Verdict:
         """The verdict on a path a tool itself touches."""
         del subject
+        return Allow()
+
+    def paths(self, subjects: Sequence[PathSubject]) -> Verdict:
+        """Return the verdict on what a tool does with all its paths together."""
+        del subjects
         return Allow()
 
     def command(self, command: Command, folders: Folders) -> Verdict:

@@ -1,0 +1,160 @@
+"""What a command reads below folders without naming it, and how its options are read to tell that."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Flag, auto
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from acp_agent.gates.grammar import Argument, Parsed, grammar_of
+
+_SPECIAL = "[]\\{}"
+
+
+class Known(Flag):
+    """What git knows of a file.
+
+    TRACKED    it is in the index
+    CHANGED    it is in the index, and is no longer as it was when it came there
+    STAGED     it came into the index after the last commit
+    UNTRACKED  it is neither in the index nor ignored
+    IGNORED    .gitignore names it, and it is not in the index
+    """
+
+    TRACKED = auto()
+    CHANGED = auto()
+    STAGED = auto()
+    UNTRACKED = auto()
+    IGNORED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a command finds its files below a folder.
+
+    ignores    it leaves out what .gitignore names
+    needs_git  it does so only in a repository
+    follows    it reads what links lead to
+    known      it reads only files of which git knows one of these; None for all files
+    whole      it begins at the top of the repository, wherever it runs
+    """
+
+    ignores: bool = False
+    needs_git: bool = False
+    follows: bool = False
+    known: Known | None = None
+    whole: bool = False
+
+
+class Found(NamedTuple):
+    """A file that may hold secrets.
+
+    path      relative to the folder in which it was found
+    folder    that folder, as the command names it
+    excepted  an ignore file may take it in again (`!.env`), although it is hidden or ignored
+    """
+
+    path: str
+    folder: str = "."
+    excepted: bool = False
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the file or a folder above it has a name that begins with a dot."""
+        return any(part.startswith(".") for part in self.path.split("/"))
+
+
+def everything(found: Found) -> bool:
+    """Show every file."""
+    del found
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a command reads without naming it.
+
+    folders   the folders as they are named; those that are files are judged as words
+    look      how it finds files below them
+    shows     whether it shows a file that was found
+    how       how it comes to a file, for the question
+    """
+
+    folders: tuple[str, ...]
+    look: Look = Look()
+    shows: Callable[[Found], bool] = everything
+    how: str = "which it reads with its folder"
+
+
+class Options:
+    """The options of one call, read with the grammar of its program.
+
+    Where the grammar does not know every word, an option counts as given if any word may mean it.
+
+    is_certain   the grammar knows every word
+    parsed       what the grammar reads
+    """
+
+    def __init__(self, program: str, args: Sequence[str], verb: str = "") -> None:
+        form = grammar_of(program)
+        if form is not None and verb:
+            form = form.verbs.get(verb)
+        self._args = tuple(args)
+        self.parsed = form.parse(args) if form is not None else Parsed(unknown=(program,))
+        self.is_certain = not self.parsed.unknown
+
+    def has(self, letters: str, *longs: str) -> bool:
+        """Return whether one of the options is given; `letters` are short ones."""
+        given = self.parsed.options
+        if any(option in longs or (option[:1] == "-" and option[1:] in letters) for option in given if option != "-"):
+            return True
+        return not self.is_certain and any(self._may_mean(word, letters, longs) for word in self._args)
+
+    def count(self, *options: str) -> int:
+        """Return how often options are given."""
+        return sum(option in options for option in self.parsed.options)
+
+    def values(self, *options: str) -> list[Argument]:
+        """Return the values of options, in their order. None of them is sure unless `is_certain`."""
+        return [each for each in self.parsed.arguments if each.option in options]
+
+    def loose_values(self, long: str) -> Iterator[str]:
+        """Yield the values of a long option that may be abbreviated."""
+        for at, word in enumerate(self._args):
+            name, equals, value = word.partition("=")
+            if len(name) > 3 and long.startswith(name):
+                yield value if equals else next(iter(self._args[at + 1 : at + 2]), "")
+
+    def operands(self) -> tuple[str, ...]:
+        """Return the operands that are paths, or every word that may be one."""
+        if self.is_certain:
+            return tuple(each.word for each in self.parsed.arguments if not each.option and each.kind.path)
+        return tuple(word for word in self._args if not word.startswith("-"))
+
+    def folders(self) -> tuple[str, ...]:
+        """Return the operands, or the folder the command runs in if there are none or that is not sure."""
+        operands = self.operands()
+        return operands if operands and self.is_certain else (*operands, ".")
+
+    @staticmethod
+    def _may_mean(word: str, letters: str, longs: Sequence[str]) -> bool:
+        if word.startswith("--"):
+            return len(word) > 2 and any(long.startswith(word.partition("=")[0]) for long in longs)
+        return word.startswith("-") and any(letter in word[1:] for letter in letters)
+
+
+def surely_matches(name: str, glob: str) -> bool:
+    """Return whether every program takes a glob for one that matches a name."""
+    return not any(char in _SPECIAL for char in glob) and fnmatchcase(name, glob)
+
+
+def may_match(name: str, glob: str) -> bool:
+    """Return whether a glob may match a name, whatever its sets, choices and escapes mean. Case counts for nothing."""
+    at = next((at for at, char in enumerate(glob) if char in _SPECIAL), None)
+    plain = glob if at is None else f"{glob[:at]}*"
+    return fnmatchcase(name.casefold(), plain.casefold())
