@@ -4,36 +4,30 @@ The commands that ask only read: they run no program that a repository names, ta
 """
 
 import os
-import subprocess
 from collections.abc import Sequence
 
 import anyio
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
+from acp_agent.execution.git_asker import GitAsker, NoAnswer
 from acp_agent.execution.git_repositories import Resolve
 from acp_agent.gates.git_bringing import Bringing
+from acp_agent.gates.git_guard import Brought
+from acp_agent.gates.git_repository import local_paths
 
 SECONDS = 1.5
 """How long all questions about one call may take."""
 
-MAX_BYTES = 16 * 1024 * 1024
-"""The longest answer that is read."""
-
-_MOST_COMMITS = "1000"
+_MOST_COMMITS = 1000
 _MOST_WORDS = 32
-_QUIET = (
-    *("--no-optional-locks", "--no-pager", "-c", "core.fsmonitor=false"),
-    *("-c", "core.hooksPath=/dev/null", "-c", "submodule.recurse=false", "-c", "protocol.allow=never"),
-)
-_ALONE = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
-_NAMES = ("-r", "-z", "--name-only", "--no-renames", "--ignore-submodules=all")
+_MOST_BYTES = 256 * 1024  # of a file of git's state
+_MOST_MOVED = 20_000
+_MOST_APART = 8  # commits each of which is compared with HEAD by itself
+_OF_TREES = ("-r", "-z", "--name-only", "--no-renames", "--ignore-submodules=none")
+_NAMES = (*_OF_TREES[:-1], "--ignore-submodules=all")
 _STATE = ("rebase-merge/onto", "rebase-merge/orig-head", "rebase-apply/onto", "rebase-apply/orig-head", "BISECT_START")
 _TODO = ("rebase-merge/git-rebase-todo", "sequencer/todo")
-
-
-class NoAnswer(Exception):
-    """Git did not answer in time, or answered more than is read."""
 
 
 class GitChanges:
@@ -45,11 +39,16 @@ class GitChanges:
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
 
-    async def __call__(self, folder: str, brought: Bringing) -> tuple[str, ...] | None:
-        """Return the absolute paths of files that would come or change; None when that cannot be told."""
+    async def __call__(self, folder: str, brought: Bringing, *, followed: bool = False) -> Brought | None:
+        """Return what would come or change; None when that cannot be told.
+
+        followed   whether another command of git comes behind it, which meets what is in the index by then
+        """
+        if brought.indexed and brought.pulled is None and not followed:
+            return Brought()
         try:
             with anyio.fail_after(SECONDS):
-                return await _Questions(self._place(folder), brought).answers()
+                return await _Questions(self._place(folder), brought, followed=followed).answers()
         except (Refused, ToolError, NoAnswer, TimeoutError, OSError):
             return None
 
@@ -57,31 +56,37 @@ class GitChanges:
         return os.path.join(self._resolve(".", Access.LIST), os.path.expanduser(folder))
 
 
-class _Questions:
+class _Questions(GitAsker):
     """The questions about one call."""
 
-    def __init__(self, folder: str, brought: Bringing) -> None:
-        self._folder = folder
+    def __init__(self, folder: str, brought: Bringing, *, followed: bool) -> None:
+        super().__init__(folder)
+        self._top = ""
         self._brought = brought
+        self._followed = followed
         self._head = ""
 
-    async def answers(self) -> tuple[str, ...]:
-        """Return the absolute paths. Raises NoAnswer, TimeoutError and OSError."""
+    async def answers(self) -> Brought:
+        """Return what the call brings. Raises NoAnswer, TimeoutError and OSError."""
         brought = self._brought
-        top = (await self._ask("rev-parse", "--show-toplevel")).decode("utf-8", "surrogateescape").rstrip("\n")
-        if not top:
-            return ()  # no worktree: git does nothing either
+        self._top = (await self._ask("rev-parse", "--show-toplevel")).decode("utf-8", "surrogateescape").rstrip("\n")
+        if not self._top:
+            return Brought()  # no worktree: git does nothing either
         self._head = await self._commit("HEAD")
         commits, trees = await self._state() if brought.state else ([], [])
         names, paths = set[str](), list(brought.paths)
-        for word in (*brought.trees, *trees)[:_MOST_WORDS]:
+        if len(brought.trees) + len(trees) > _MOST_WORDS:
+            raise NoAnswer
+        for word in (*brought.trees, *trees):
             tips = await self._tips(word)
             paths += [word] if brought.loose and not tips else []
             for tip in tips:
                 names.update(await self._tree(tip))
-        for word in brought.merged:
-            for tip in await self._tips(word):
+                names.update(await self._merged(tip) if brought.replayed else ())
+        for word in (*brought.merged, *(await self._pulled() if brought.pulled is not None else ())):
+            for tip in await self._merged_tips(word):
                 names.update(await self._since_parting(tip))
+                names.update(await self._merged(tip))
         if brought.commits or commits:
             names.update(await self._own_changes([*brought.commits, *commits]))
         for word in brought.stashes:
@@ -90,16 +95,96 @@ class _Questions:
             names.update(await self._restored(paths))
         if brought.hidden:
             names.update(await self._hidden())
-        return tuple(os.path.join(top, name) for name in sorted(names))
+        found = await self._unknown() if brought.added and self._followed else []
+        nested = [name for name in (*names, *found) if self._has(os.path.join(name, ".git"))]
+        # A pull is `indexed` for what is not here yet; what it merges from here comes like any merge.
+        files = () if brought.indexed and brought.pulled is None else sorted(names)
+        return Brought(
+            tuple(os.path.join(self._top, name) for name in files),
+            tuple(os.path.join(self._top, name) for name in dict.fromkeys(nested)),
+        )
+
+    def _has(self, path: str) -> bool:
+        return os.path.lexists(os.path.join(self._top, path))
+
+    async def _unknown(self) -> list[str]:
+        """Return the repositories below the worktree that git may add, which it does not know yet."""
+        usual = () if self._brought.ignored else ("--exclude-standard",)
+        only = self._brought.paths if self._brought.ignored and self._brought.paths else (":/",)
+        listed = await self._names("ls-files", "-o", "-z", "--full-name", *usual, "--", *only)
+        return [name.rstrip("/") for name in listed if name.endswith("/")]
+
+    async def _pulled(self) -> Sequence[str]:
+        """Return what a pull merges that is here already. Raises NoAnswer for another repository of this machine."""
+        words = self._brought.pulled or ()
+        if "." in words:
+            named = [word.lstrip("+").partition(":")[0] for word in words[words.index(".") + 1 :]]
+            return named or ("@{upstream}",)
+        branch = (await self._ask("symbolic-ref", "--quiet", "--short", "HEAD")).decode().strip()
+        usual = (await self._ask("config", "--get", f"branch.{branch}.remote")).decode().strip()
+        if not words and usual == ".":
+            return ("@{upstream}",)
+        first = words[0] if words else usual
+        plain = [word for word in words if word.startswith((".", "/", "~", "file:"))]
+        here = any(self._has(path) for path in local_paths(first))
+        if plain or (here and not await self._ask("config", "--get", f"remote.{first}.url")):
+            raise NoAnswer
+        return ()
+
+    async def _merged_tips(self, word: str) -> list[str]:
+        """Return the commits that a merge of a word merges."""
+        if word == "@{upstream}":
+            branch = (await self._ask("symbolic-ref", "--quiet", "--short", "HEAD")).decode().strip()
+            if len((await self._ask("config", "-z", "--get-all", f"branch.{branch}.merge")).split(b"\0")) > 2:
+                raise NoAnswer  # an octopus of all of them
+        if word != "FETCH_HEAD":
+            return await self._tips(word)
+        found = (await self._ask("rev-parse", "--git-path", "FETCH_HEAD")).decode().strip()
+        return [line.split()[0] for line in _small(os.path.join(self._folder, found)).splitlines() if line.split()]
+
+    async def _merged(self, tip: str) -> set[str]:
+        """Return where a merge with HEAD may put files, because it follows renames of either side."""
+        found = set[str]()
+        for base in (await self._ask("merge-base", "--all", self._head or tip, tip)).decode().split():
+            found |= await self._renamed(base, self._head, tip)
+        return found
+
+    async def _renamed(self, base: str, one: str, two: str) -> set[str]:
+        """Return where files of either side may land. Git compares contents; here any two files may be one."""
+        sides = [await self._side(base, commit) for commit in (one, two)]
+        found = set[str]()
+        for (gone, new), commit, other in ((sides[0], one, two), (sides[1], two, one)):
+            changed = await self._changed(base, other) if gone and new else set[str]()
+            if not changed:
+                continue
+            found |= new if gone & changed else set()
+            left = set(await self._names("ls-tree", "-d", "-r", "-z", "--name-only", "--full-tree", commit))
+            lost = {folder for name in gone for folder in _folders(name)} - left
+            targets = {"", *(folder for name in new for folder in _folders(name))}
+            moved = [name[len(folder) + 1 :] for name in changed for folder in _folders(name) if folder in lost]
+            if len(moved) * len(targets) > _MOST_MOVED:
+                raise NoAnswer
+            found |= {os.path.join(target, name) for target in targets for name in moved}
+        return found
+
+    async def _side(self, base: str, commit: str) -> tuple[set[str], set[str]]:
+        """Return the files that a side has no longer, and those that it has besides."""
+        gone, new = [
+            await self._names("diff-tree", *_OF_TREES, f"--diff-filter={letter}", base, commit) for letter in "DA"
+        ]
+        return set(gone), set(new)
+
+    async def _changed(self, base: str, commit: str) -> set[str]:
+        return set(await self._names("diff-tree", *_OF_TREES, "--diff-filter=d", base, commit))
 
     async def _tree(self, tip: str) -> list[str]:
         if not self._head:
             return await self._names("ls-tree", "-r", "-z", "--name-only", "--full-tree", tip)
-        return await self._names("diff-tree", *_NAMES, "--diff-filter=d", self._head, tip)
+        return await self._names("diff-tree", *_OF_TREES, "--diff-filter=d", self._head, tip)
 
     async def _since_parting(self, tip: str) -> list[str]:
-        base = (await self._ask("merge-base", self._head or tip, tip)).decode().strip()
-        return await self._names("diff-tree", *_NAMES, "--diff-filter=d", base, tip) if base else await self._tree(tip)
+        bases = (await self._ask("merge-base", "--all", self._head or tip, tip)).decode().split()
+        return [name for base in bases for name in await self._changed(base, tip)] if bases else await self._tree(tip)
 
     async def _own_changes(self, words: Sequence[str]) -> list[str]:
         """Return what commits changed themselves, or what undoing them changes."""
@@ -111,16 +196,27 @@ class _Questions:
         listed = await self._ask(
             "rev-list", f"--max-count={_MOST_COMMITS}", *(() if ranged else ("--no-walk",)), *known
         )
+        made = listed.decode().split()
+        if len(made) >= _MOST_COMMITS:
+            raise NoAnswer
+        moved = set[str]()
+        for commit in made if len(made) <= _MOST_APART else ():
+            parents = (await self._ask("rev-parse", f"{commit}^@")).decode().split()
+            sides = [(commit, parent) if self._brought.undone else (parent, commit) for parent in parents]
+            for base, two in sides if self._head else ():
+                moved |= await self._renamed(base, self._head, two)
+        for commit in (made[0], made[-1]) if len(made) > _MOST_APART else ():
+            moved |= await self._merged(commit)
         reverse = ("-R",) if self._brought.undone else ()
-        return await self._names(
-            "diff-tree", "--stdin", "-m", "--root", "--no-commit-id", *_NAMES, *reverse, "--diff-filter=d", given=listed
-        )
+        by_itself = ("diff-tree", "--stdin", "-m", "--root", "--no-commit-id", *_OF_TREES)
+        return [*moved, *await self._names(*by_itself, *reverse, "--diff-filter=d", given=listed)]
 
     async def _stash(self, stash: str) -> list[str]:
         commit = await self._commit(stash)
         if not commit:
             return []
-        names = await self._names("diff-tree", *_NAMES, "--diff-filter=d", f"{commit}^1", commit)
+        names = [*await self._changed(f"{commit}^1", commit)]
+        names += await self._renamed(f"{commit}^1", self._head, commit) if self._head else ()
         new = await self._commit(f"{commit}^3")
         return names + (await self._names("ls-tree", "-r", "-z", "--name-only", "--full-tree", new) if new else [])
 
@@ -129,7 +225,7 @@ class _Questions:
         only = ("--", *paths) if paths else ()
         names = await self._names("diff-files", *_NAMES, *only)
         if self._head:
-            names += await self._names("diff-index", "--cached", *_NAMES, self._head, *only)
+            names += await self._names("diff-index", "--cached", *_OF_TREES, self._head, *only)
         return names
 
     async def _hidden(self) -> list[str]:
@@ -152,62 +248,30 @@ class _Questions:
         commit = await self._commit(word)
         if commit or word.startswith(("-", "/")) or any(char in word for char in " *?[~^:\\"):
             return [commit] if commit else []
+        if "..." in word and await self._ask("rev-parse", "--revs-only", word):
+            raise NoAnswer  # the base of a merge
         found = await self._ask("for-each-ref", "--format=%(objectname)", f"refs/remotes/*/{word}")
         return found.decode().split()
 
-    async def _commit(self, word: str) -> str:
-        if not word or word.startswith("-"):
-            return ""
-        return (
-            (await self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{word}^{{commit}}"))
-            .decode()
-            .strip()
-        )
-
-    async def _names(self, *args: str, given: bytes = b"") -> list[str]:
-        answer = await self._ask(*args, given=given, strict=True)
-        return [name.decode("utf-8", "surrogateescape") for name in answer.split(b"\0") if name]
-
-    async def _ask(self, *args: str, given: bytes = b"", strict: bool = False) -> bytes:
-        """Return what git answers; empty when it refuses. `strict`: raise NoAnswer then."""
-        variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        process = await anyio.open_process(
-            ["git", *_QUIET, *args],
-            cwd=self._folder,
-            env={**variables, **_ALONE},
-            stdin=subprocess.PIPE if given else subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            if process.stdin is not None:
-                await process.stdin.send(given)
-                await process.stdin.aclose()
-            answer = bytearray()
-            assert process.stdout is not None
-            async for part in process.stdout:
-                answer += part
-                if len(answer) > MAX_BYTES:
-                    raise NoAnswer
-            code = await process.wait()
-        finally:
-            with anyio.CancelScope(shield=True):
-                if process.returncode is None:
-                    process.kill()
-                await process.aclose()
-        if strict and code:
-            raise NoAnswer
-        return b"" if code else bytes(answer)
-
 
 def _small(path: str) -> str:
-    """Return the beginning of a file that git wrote; empty when there is none."""
+    """Return a small file that git wrote; empty when there is none. Raises NoAnswer."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return ""
     try:
-        return os.read(fd, 256 * 1024).decode("utf-8", "replace")
+        data = os.read(fd, _MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise NoAnswer
+        return data.decode("utf-8", "replace")
     except OSError:
         return ""
     finally:
         os.close(fd)
+
+
+def _folders(name: str) -> list[str]:
+    """Return the folders that a file lies in, without the worktree itself."""
+    parts = name.split("/")[:-1]
+    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]

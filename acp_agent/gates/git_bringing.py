@@ -1,4 +1,4 @@
-"""What a call of git may bring into the worktree, as questions to be put to git (`execution/git_changes.py`)."""
+"""What a call of git may bring into the worktree or its index, as questions (`execution/git_changes.py`)."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -22,6 +22,11 @@ class Bringing(NamedTuple):
     paths      the only paths that are restored, if there are any
     hidden     whether files come that a sparse checkout had left out
     state      whether an interrupted rebase or cherry-pick goes on or is given up
+    replayed   whether the current branch is made anew on `trees`, so that renames are followed as in a merge
+    pulled     what a pull names: a repository and references of it; None if it is no pull
+    added      whether folders that git does not know yet may come into the index as repositories of their own
+    ignored    whether these may be ignored ones, in `paths`
+    indexed    whether all of this only comes into the index, where the next command of git meets it
     """
 
     trees: tuple[str, ...] = ()
@@ -34,6 +39,11 @@ class Bringing(NamedTuple):
     paths: tuple[str, ...] = ()
     hidden: bool = False
     state: bool = False
+    replayed: bool = False
+    pulled: tuple[str, ...] | None = None
+    added: bool = False
+    ignored: bool = False
+    indexed: bool = False
 
 
 def bringing(call: GitCall) -> Bringing | None:
@@ -61,21 +71,19 @@ def _switch(args: Sequence[str]) -> Bringing:
     return Bringing(tuple(_words(args)[0]), restores=forced)
 
 
-def _restore(args: Sequence[str]) -> Bringing | None:
-    if has_option(args, "S", "--staged") and not has_option(args, "W", "--worktree"):
-        return None
+def _restore(args: Sequence[str]) -> Bringing:
+    indexed = has_option(args, "S", "--staged") and not has_option(args, "W", "--worktree")
     before, after = _words(args)
     trees = [word[2:] for word in args if word.startswith("-s") and word[2:]]
     trees += [args[at + 1] for at, word in enumerate(args[:-1]) if word in ("-s", "--source")]
     trees += [word.partition("=")[2] for word in args if word.startswith("--s") and "=" in word]
     paths = () if has_option(args, "", "--pathspec-from-file") else (*before, *after)
-    return Bringing(tuple(trees), restores=True, paths=paths)
+    return Bringing(tuple(trees), restores=not indexed, paths=paths, indexed=indexed)
 
 
-def _reset(args: Sequence[str]) -> Bringing | None:
-    if not has_option(args, "", "--hard", "--merge", "--keep"):
-        return None
-    return Bringing(tuple(_words(args)[0]), restores=True)
+def _reset(args: Sequence[str]) -> Bringing:
+    indexed = not has_option(args, "", "--hard", "--merge", "--keep")
+    return Bringing(tuple(_words(args)[0]), restores=not indexed, indexed=indexed)
 
 
 def _merge(args: Sequence[str]) -> Bringing:
@@ -88,7 +96,18 @@ def _merge(args: Sequence[str]) -> Bringing:
 def _rebase(args: Sequence[str]) -> Bringing:
     if has_option(args, "", *_CONTROL):
         return Bringing(restores=True, state=True)
-    return Bringing(tuple(_words(args)[0]) or ("@{upstream}",))
+    return Bringing(tuple(_words(args)[0]) or ("@{upstream}",), replayed=True)
+
+
+def _pull(args: Sequence[str]) -> Bringing:
+    before, after = _words(args)
+    return Bringing(pulled=(*before, *after), added=True, indexed=True)
+
+
+def _add(args: Sequence[str]) -> Bringing:
+    before, after = _words(args)
+    forced = has_option(args, "f", "--force")
+    return Bringing(added=True, ignored=forced, paths=(*before, *after) if forced else (), indexed=True)
 
 
 def _pick(args: Sequence[str]) -> Bringing:
@@ -118,8 +137,9 @@ def _stash_name(word: str) -> str:
     return f"stash@{{{word}}}" if word.isdecimal() else word
 
 
-def _read_tree(args: Sequence[str]) -> Bringing | None:
-    return Bringing(tuple(_words(args)[0]), restores=True) if has_option(args, "u", "--reset") else None
+def _read_tree(args: Sequence[str]) -> Bringing:
+    indexed = not has_option(args, "u", "--reset")
+    return Bringing(tuple(_words(args)[0]), restores=not indexed, indexed=indexed)
 
 
 def _checkout_index(args: Sequence[str]) -> Bringing:
@@ -152,6 +172,13 @@ def _bisect(args: Sequence[str]) -> Bringing | None:
 
 
 _READERS: dict[str, Callable[[Sequence[str]], Bringing | None]] = {
+    "add": _add,
+    "stage": _add,
+    "submodule add": _add,
+    "update-index": _add,
+    "apply": _add,
+    "am": _add,
+    "pull": _pull,
     "checkout": _checkout,
     "switch": _switch,
     "restore": _restore,

@@ -28,11 +28,22 @@ class PlacedCall(NamedTuple):
     folders: tuple[str, ...] | None
 
 
-class Changes(Protocol):
-    """Return the files that a call of git would bring into the worktree; see `GitChanges`."""
+class Brought(NamedTuple):
+    """What git brings, as absolute paths.
 
-    async def __call__(self, folder: str, brought: Bringing) -> Sequence[str] | None:
-        """Return absolute paths; None when it cannot be told."""
+    files          those that would come or change in the worktree
+    repositories   folders of the worktree that git would know as repositories of their own, and enter
+    """
+
+    files: tuple[str, ...] = ()
+    repositories: tuple[str, ...] = ()
+
+
+class Changes(Protocol):
+    """Return what a call of git would bring into the worktree; see `GitChanges`."""
+
+    async def __call__(self, folder: str, brought: Bringing, *, followed: bool) -> Brought | None:
+        """`followed`: another call of git comes behind it. Return None when it cannot be told."""
         ...
 
 
@@ -65,19 +76,36 @@ class GitGuard:
 
         To be asked only about what `dangers` finds nothing in: git itself answers.
         """
-        found = dict[str, None]()
+        found = await self.bringing(text)
+        return None if found is None else found.files
+
+    async def bringing(self, text: str) -> Brought | None:
+        """Return what a command line brings by way of git; None when it cannot be told.
+
+        To be asked only about what `dangers` finds nothing in: git itself answers.
+        """
+        files, nested = dict[str, None](), dict[str, None]()
         if self._repositories is None or self._changes is None or not _may_call_git(text):
-            return ()
-        for call, folders in self.calls(text):
+            return Brought()
+        calls = tuple(self.calls(text))
+        for at, (call, folders) in enumerate(calls):
             plan = bringing(call)
             for folder in (folders or ()) if plan is not None else ():
                 if plan is None or not self._repositories(folder):
                     continue
-                names = await self._changes(folder, plan)
-                if names is None:
+                found = await self._changes(folder, plan, followed=at + 1 < len(calls))
+                if found is None:
                     return None
-                found.update(dict.fromkeys(names))
-        return tuple(found)
+                files.update(dict.fromkeys(found.files))
+                nested.update(dict.fromkeys(found.repositories))
+        return Brought(tuple(files), tuple(nested))
+
+    def entering(self, folders: Sequence[str]) -> tuple[GitDanger, ...]:
+        """Return why a command asks that makes git enter other repositories."""
+        if self._repositories is None or len(folders) > MAX_FOLDERS:
+            return (_TOO_MANY,) if self._repositories is not None else ()
+        found = [each for folder in folders for each in self._repositories(folder)]
+        return tuple(dict.fromkeys(danger for repository in found for danger in dangers(repository, "")))
 
     def calls(self, text: str) -> Iterator[PlacedCall]:
         """Yield every call of git in a command line, with every folder that it may run in."""

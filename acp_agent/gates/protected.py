@@ -111,14 +111,19 @@ class ProtectedGate(Gate):
     async def _brought(self, invocation: Invocation) -> Verdict:
         """Judge the files that commands of git take from their repository and put into the worktree."""
         for text in (each.command for each in invocation.subjects if isinstance(each, CommandSubject)):
-            names = await self._git.brought(text)
-            kept = [] if names is None else [name for name in names if os.path.basename(name) not in _OBEYED_LATER]
-            found = [(name, found) for name in kept if (found := self._find(name)) is not None and not found.everyday]
-            if names is None:
+            brought = await self._git.bringing(text)
+            files = () if brought is None else brought.files
+            kept = [name for name in files if os.path.basename(name) not in _OBEYED_LATER]
+            # A link counts by what may lie behind it: `.vscode` as a link to a folder with tasks.json in it.
+            found = [(name, found) for name in kept if (found := self._find(name, holding=True)) and not found.everyday]
+            dangers = self._git.entering(brought.repositories) if brought is not None else ()
+            if brought is None:
                 reason = "it cannot be told whether git would bring files here that other programs run"
             elif found:
                 name, protection = found[0]
                 reason = f"git would bring or change {self._shown(name)}, which is protected: {protection.reason}"
+            elif dangers:
+                reason = f"git would enter {self._shown(brought.repositories[0])}: {dangers[0].reason}"
             else:
                 continue
             if self._unasked(invocation):
