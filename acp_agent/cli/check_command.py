@@ -32,7 +32,7 @@ _KEPT = 256  # sets of rules
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CommandVerdict:
     """What would become of a command line.
 
     word       blocked (nothing lifts it), deny, ask or allow
@@ -116,7 +116,7 @@ class CommandJudge:
             answers = answers or os.path.join(data_path(os.environ), "acp-permissions.toml")
             self._configured = asking(permission_rules(loaded, warn), answers)
 
-    def verdict(self, text: str, rules: tuple[Rule, ...] | None = None) -> Verdict:
+    def verdict(self, text: str, rules: tuple[Rule, ...] | None = None) -> CommandVerdict:
         """Judge one text; by `rules`, where there are any, instead of those in force."""
         permission = self._configured
         if rules is not None:
@@ -125,7 +125,7 @@ class CommandJudge:
         call = ToolCall("check", self._spec.name, {"command": text})
         invocation = Invocation(call, self._spec, text, _never, (CommandSubject(text),))
         found = judged(invocation, (*self._gates, permission))
-        return Verdict(text, found.word, found.rule, found.reasons, analyse(text))
+        return CommandVerdict(text, found.word, found.rule, found.reasons, analyse(text))
 
     def rules_of(self, given: Json) -> tuple[Rule, ...]:
         """Rules for bash as a line of `--stdin` has them; kept, since lines share them. Raises ConfigError."""

@@ -11,7 +11,7 @@ import textwrap
 from typing import cast
 
 from acp_agent.config.files import config_file
-from acp_agent.config.keys import PROVIDERS, RULES, Key, keys
+from acp_agent.config.keys import PROVIDERS, RULES, SettingKey, keys
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.masking import one_line
 from acp_agent.config.mcp_settings import SERVERS
@@ -86,12 +86,12 @@ def template() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _example(key: Key) -> object:
+def _example(key: SettingKey) -> object:
     """The default, where there is one to show, else an example."""
     return key.default or next(iter(key.info.examples or []), key.default)
 
 
-def _explained(key: Key) -> list[str]:
+def _explained(key: SettingKey) -> list[str]:
     may = key.project_may
     text = f"{key.info.description} A project may set {may.words}." if may else f"{key.info.description}"
     return textwrap.wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)

@@ -34,7 +34,7 @@ from acp_agent.store.db_opening import cause
 from acp_agent.store.schema import VERSION, version_of
 
 
-class Level(StrEnum):
+class CheckLevel(StrEnum):
     """How bad it is. Only FAIL makes the doctor's exit code 1."""
 
     OK = "ok"
@@ -43,10 +43,10 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One line of the report. `advice` says what to do, for all that is not OK."""
 
-    level: Level
+    level: CheckLevel
     subject: str
     text: str
     advice: str = ""
@@ -61,7 +61,7 @@ _REMOTE = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "glusterfs", "lustre", "fu
 _MOUNTS = "/proc/self/mounts"
 
 
-def check_data_folder(environ: Mapping[str, str], mounts: str = _MOUNTS) -> list[Finding]:
+def check_data_folder(environ: Mapping[str, str], mounts: str = _MOUNTS) -> list[CheckResult]:
     """Make it as the server would and try it. `mounts` is the kernel's table; where there is none, local is assumed."""
     elsewhere = f"choose another folder with {DATA_VARIABLE}"
     try:
@@ -70,17 +70,17 @@ def check_data_folder(environ: Mapping[str, str], mounts: str = _MOUNTS) -> list
             file.write(b"x")
         mode = stat.S_IMODE(os.stat(path).st_mode)
     except ConfigError as error:
-        return [Finding(Level.FAIL, "data", str(error), elsewhere)]
+        return [CheckResult(CheckLevel.FAIL, "data", str(error), elsewhere)]
     except OSError as error:
-        return [Finding(Level.FAIL, "data", f"cannot write in the folder: {error.strerror}", elsewhere)]
+        return [CheckResult(CheckLevel.FAIL, "data", f"cannot write in the folder: {error.strerror}", elsewhere)]
     if mode != 0o700:
-        return [Finding(Level.FAIL, "data", f"{path} has mode {mode:04o}, not 0700", elsewhere)]
+        return [CheckResult(CheckLevel.FAIL, "data", f"{path} has mode {mode:04o}, not 0700", elsewhere)]
     if trouble := _database_trouble(database_file(environ)):
-        return [Finding(Level.FAIL, "data", f"no conversation is kept or listed: {trouble}", elsewhere)]
+        return [CheckResult(CheckLevel.FAIL, "data", f"no conversation is kept or listed: {trouble}", elsewhere)]
     kind = file_system(path, mounts)
     if kind.startswith(_REMOTE):
-        return [Finding(Level.WARN, "data", f"{path} is on a network file system ({kind})", elsewhere)]
-    return [Finding(Level.OK, "data", f"{path} (mode 0700)")]
+        return [CheckResult(CheckLevel.WARN, "data", f"{path} is on a network file system ({kind})", elsewhere)]
+    return [CheckResult(CheckLevel.OK, "data", f"{path} (mode 0700)")]
 
 
 def _database_trouble(path: str) -> str:
@@ -115,26 +115,26 @@ _MODEL_PATIENCE = 20.0  # seconds for the server to say something
 _LATER = (ProviderErrorKind.RATE_LIMITED, ProviderErrorKind.OVERLOADED)
 
 
-async def check_model(loaded: Loaded, environ: Mapping[str, str]) -> list[Finding]:
+async def check_model(loaded: Loaded, environ: Mapping[str, str]) -> list[CheckResult]:
     """Whether a prompt would be answered."""
     llm = loaded.settings.llm
     if llm.model is None:
-        return [Finding(Level.FAIL, "model", "none is chosen", model_advice(llm.providers, loaded.file))]
+        return [CheckResult(CheckLevel.FAIL, "model", "none is chosen", model_advice(llm.providers, loaded.file))]
     reference = parse_model(llm.model)
     provider = next(provider for provider in llm.providers if provider.name == reference.provider)
     catalog = Catalog.of(llm, environ, CredentialStore(environ))
     try:
         model = await anyio.to_thread.run_sync(catalog.build, reference)
         if provider.type is ProviderType.SCRIPTED:
-            return [Finding(Level.OK, "model", f"{llm.model} plays a script")]
+            return [CheckResult(CheckLevel.OK, "model", f"{llm.model} plays a script")]
         return [await _asked(model, llm.model)]
     except ConfigError as error:
-        return [Finding(Level.FAIL, "model", str(error), f"set it, or choose another model in {loaded.file}")]
+        return [CheckResult(CheckLevel.FAIL, "model", str(error), f"set it, or choose another model in {loaded.file}")]
     finally:
         await catalog.aclose()
 
 
-async def _asked(model: Provider, name: str) -> Finding:
+async def _asked(model: Provider, name: str) -> CheckResult:
     """Send a conversation without a word, to the very address a prompt would go to.
 
     A server looks at the key and mostly at the model's name, and then refuses it before anything is computed. One
@@ -146,36 +146,40 @@ async def _asked(model: Provider, name: str) -> Finding:
             async with aclosing(events):
                 await anext(events, None)
     except TimeoutError:
-        return Finding(
-            Level.FAIL, "model", f"{name}: no answer in {_MODEL_PATIENCE:g} s", "check base_url and the network"
+        return CheckResult(
+            CheckLevel.FAIL, "model", f"{name}: no answer in {_MODEL_PATIENCE:g} s", "check base_url and the network"
         )
     except ProviderError as error:
         if error.status in (400, 422) and "credit" not in str(error):
-            return Finding(Level.OK, "model", f"{name}: the server answers (to a conversation without a word: {error})")
+            return CheckResult(
+                CheckLevel.OK, "model", f"{name}: the server answers (to a conversation without a word: {error})"
+            )
         if error.kind in _LATER:
-            return Finding(Level.WARN, "model", str(error), "try again later")
-        return Finding(Level.FAIL, "model", str(error), "see above; `acp-agent config show` prints what is in force")
-    return Finding(Level.OK, "model", f"{name}: answers")
+            return CheckResult(CheckLevel.WARN, "model", str(error), "try again later")
+        return CheckResult(
+            CheckLevel.FAIL, "model", str(error), "see above; `acp-agent config show` prints what is in force"
+        )
+    return CheckResult(CheckLevel.OK, "model", f"{name}: answers")
 
 
 _PROGRAM_PATIENCE = 10.0  # seconds a program may take to say its version
 _PROGRAMS = (
-    ("rg", Level.WARN, "install ripgrep; until then searches are slower"),
-    ("git", Level.WARN, "install git; most projects need it"),
-    ("bash", Level.FAIL, "install bash; the agent runs every command in it"),
+    ("rg", CheckLevel.WARN, "install ripgrep; until then searches are slower"),
+    ("git", CheckLevel.WARN, "install git; most projects need it"),
+    ("bash", CheckLevel.FAIL, "install bash; the agent runs every command in it"),
 )
 
 
-async def check_programs(path: str | None = None) -> list[Finding]:
+async def check_programs(path: str | None = None) -> list[CheckResult]:
     """rg, git and bash: on PATH (or `path`), and able to start."""
-    findings: list[Finding] = []
+    findings: list[CheckResult] = []
     for name, level, advice in _PROGRAMS:
         found = shutil.which(name, path=path)
         version = await _version(found) if found else ""
         if version:
-            findings.append(Finding(Level.OK, name, f"{found}: {version}"))
+            findings.append(CheckResult(CheckLevel.OK, name, f"{found}: {version}"))
         else:
-            findings.append(Finding(level, name, f"{found} does not start" if found else "not found", advice))
+            findings.append(CheckResult(level, name, f"{found} does not start" if found else "not found", advice))
     return findings
 
 
@@ -189,7 +193,7 @@ async def _version(program: str) -> str:
     return done.stdout.decode(errors="replace").partition("\n")[0].strip() if done.returncode == 0 else ""
 
 
-async def check_terminal(env_allow: Iterable[str]) -> list[Finding]:
+async def check_terminal(env_allow: Iterable[str]) -> list[CheckResult]:
     """Run a real command the way the bash tool does when the editor has no terminal of its own."""
     advice = "commands work only in editors with a terminal of their own; check that this machine can start processes"
     try:
@@ -201,11 +205,11 @@ async def check_terminal(env_allow: Iterable[str]) -> list[Finding]:
         finally:
             await running.release()
     except AgentError as error:
-        return [Finding(Level.FAIL, "terminal", str(error), advice)]
+        return [CheckResult(CheckLevel.FAIL, "terminal", str(error), advice)]
     if (outcome.output, outcome.exit_code) != ("42", 3):
         said = f"a command gave {outcome.output!r} and exit code {outcome.exit_code}, not '42' and 3"
-        return [Finding(Level.FAIL, "terminal", said, advice)]
-    return [Finding(Level.OK, "terminal", "commands run, with their output and exit code")]
+        return [CheckResult(CheckLevel.FAIL, "terminal", said, advice)]
+    return [CheckResult(CheckLevel.OK, "terminal", "commands run, with their output and exit code")]
 
 
 async def _ignore(_output: str) -> None:
@@ -229,16 +233,16 @@ async def _examine(loaded: Loaded) -> int:
     ):
         for finding in findings:
             print(finding.line(), flush=True)
-            failed = failed or finding.level is Level.FAIL
+            failed = failed or finding.level is CheckLevel.FAIL
     return 1 if failed else 0
 
 
-def check_config(loaded: Loaded) -> list[Finding]:
+def check_config(loaded: Loaded) -> list[CheckResult]:
     """The configuration file, and everything in any source that could not be used."""
     problems = [
-        Finding(Level.WARN, "config", str(problem), "nothing to do, unless you meant it: then set it yourself")
+        CheckResult(CheckLevel.WARN, "config", str(problem), "nothing to do, unless you meant it: then set it yourself")
         if isinstance(problem, ProjectLoosens)
-        else Finding(Level.FAIL, "config", str(problem), "mend it; until then the default holds")
+        else CheckResult(CheckLevel.FAIL, "config", str(problem), "mend it; until then the default holds")
         for problem in loaded.problems
     ]
     if problems:
@@ -246,7 +250,7 @@ def check_config(loaded: Loaded) -> list[Finding]:
     try:
         others_may_write = bool(os.stat(loaded.file).st_mode & 0o022)
     except OSError:
-        return [Finding(Level.OK, "config", f"defaults; {loaded.file} does not exist")]
+        return [CheckResult(CheckLevel.OK, "config", f"defaults; {loaded.file} does not exist")]
     if others_may_write:
-        return [Finding(Level.WARN, "config", f"others may write {loaded.file}", f"chmod 600 {loaded.file}")]
-    return [Finding(Level.OK, "config", loaded.file)]
+        return [CheckResult(CheckLevel.WARN, "config", f"others may write {loaded.file}", f"chmod 600 {loaded.file}")]
+    return [CheckResult(CheckLevel.OK, "config", loaded.file)]

@@ -43,7 +43,7 @@ def logout(args: argparse.Namespace) -> int:
     return 1 if forgotten.remark else 0
 
 
-def listed(
+def key_lines(
     providers: Mapping[str, ProviderSettings], stored: Sequence[Credential], environ: Mapping[str, str]
 ) -> list[str]:
     """A line for each provider: its key's source, the one in use first. Never a key."""
@@ -74,7 +74,7 @@ def login(args: argparse.Namespace) -> int:
     store = CredentialStore(os.environ, patience=_KEYRING_PATIENCE)
     providers = _takers(load(Flags(config=args.config), os.environ))
     if args.list:
-        print("\n".join(listed(providers, store.all(), os.environ)))
+        print("\n".join(key_lines(providers, store.all(), os.environ)))
         return 0
     provider = _provider(args.provider, providers)
     key = _key(provider, from_stdin=args.stdin)

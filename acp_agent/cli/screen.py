@@ -6,7 +6,7 @@ import re
 import shutil
 from typing import TextIO
 
-from acp_agent.cli.editor.frames import Direction, Frame, at, objects_at, text_at
+from acp_agent.cli.editor.frames import Direction, RecordedFrame, at, objects_at, text_at
 from acp_agent.core.types import Json, JsonObject, OutputStats
 from acp_agent.gates.unseen import BLANK
 from acp_agent.output.folding import CONTINUED, pieces
@@ -116,7 +116,7 @@ class Screen:
         """What the user of the editor types."""
         self._line(f"\n{self._paint('you'.ljust(_INDENT), _BOLD)}{text}")
 
-    def frame(self, frame: Frame) -> None:
+    def frame(self, frame: RecordedFrame) -> None:
         """Draw what a frame shows the user, if anything."""
         if frame.direction is Direction.TO_AGENT:
             return

@@ -9,7 +9,16 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TextIO, assert_never
 
-from acp_agent.cli.session_story import NO_ANSWER, Call, Item, NoAnswer, Outcome, Said, outcome, story
+from acp_agent.cli.session_items import (
+    NO_ANSWER_TEXT,
+    CallItem,
+    CallOutcome,
+    MessageItem,
+    NoAnswerItem,
+    SessionItem,
+    call_outcome,
+    session_items,
+)
 from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, UsageChanged, UserMessage
 from acp_agent.core.messages import TextPart
 from acp_agent.core.plan import PlanStatus
@@ -24,36 +33,36 @@ _COMPARED = 1_000_000
 """Pairs of lines: of two texts with more, one is shown for the other. Comparing would take seconds."""
 
 
-class Fate(StrEnum):
-    """What became of a line; SKIP stands for lines that stayed, and are not shown."""
+class LineChange(StrEnum):
+    """What a change did to a line. OMITTED stands for unchanged lines that are not shown."""
 
-    CAME = "came"
-    WENT = "went"
-    STAYED = "stayed"
-    SKIP = "skip"
+    ADDED = "added"
+    REMOVED = "removed"
+    UNCHANGED = "unchanged"
+    OMITTED = "omitted"
 
 
-SIGNS = {Fate.CAME: "+", Fate.WENT: "-", Fate.STAYED: " ", Fate.SKIP: "⋯"}
+SIGNS = {LineChange.ADDED: "+", LineChange.REMOVED: "-", LineChange.UNCHANGED: " ", LineChange.OMITTED: "⋯"}
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DiffLine:
     """A line without its end. `number` counts from 1, in the old file for one that went, else in the new one."""
 
-    fate: Fate
+    fate: LineChange
     number: int
     text: str
 
 
-def changed_lines(diff: Diff) -> Iterator[Line]:
+def changed_lines(diff: Diff) -> Iterator[DiffLine]:
     """The lines worth showing, in order. Takes time linear in the files' length and that of what changed."""
     old, new = _lines(diff.old_text or ""), _lines(diff.new_text)
     start, end = _same_ends(old, new)
     yield from _around(new, max(start - _CONTEXT, 0), start)
     went, came = old[start : len(old) - end], new[start : len(new) - end]
     if len(went) * len(came) > _COMPARED:
-        yield from _each(Fate.WENT, went, 0, len(went), start)
-        yield from _each(Fate.CAME, came, 0, len(came), start)
+        yield from _each(LineChange.REMOVED, went, 0, len(went), start)
+        yield from _each(LineChange.ADDED, came, 0, len(came), start)
     else:
         yield from _compared(went, came, start)
     yield from _around(new, len(new) - end, min(len(new) - end + _CONTEXT, len(new)))
@@ -72,32 +81,32 @@ def _same_ends(old: list[str], new: list[str]) -> tuple[int, int]:
     return start, end
 
 
-def _compared(went: list[str], came: list[str], start: int) -> Iterator[Line]:
+def _compared(went: list[str], came: list[str], start: int) -> Iterator[DiffLine]:
     matcher = difflib.SequenceMatcher(None, went, came)
     for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():
         if tag != "equal":
-            yield from _each(Fate.WENT, went, old_from, old_to, start)
-            yield from _each(Fate.CAME, came, new_from, new_to, start)
+            yield from _each(LineChange.REMOVED, went, old_from, old_to, start)
+            yield from _each(LineChange.ADDED, came, new_from, new_to, start)
         elif new_to - new_from <= 2 * _CONTEXT:
-            yield from _each(Fate.STAYED, came, new_from, new_to, start)
+            yield from _each(LineChange.UNCHANGED, came, new_from, new_to, start)
         else:
-            yield from _each(Fate.STAYED, came, new_from, new_from + _CONTEXT, start)
-            yield Line(Fate.SKIP, start + new_from + _CONTEXT + 1, "")
-            yield from _each(Fate.STAYED, came, new_to - _CONTEXT, new_to, start)
+            yield from _each(LineChange.UNCHANGED, came, new_from, new_from + _CONTEXT, start)
+            yield DiffLine(LineChange.OMITTED, start + new_from + _CONTEXT + 1, "")
+            yield from _each(LineChange.UNCHANGED, came, new_to - _CONTEXT, new_to, start)
 
 
-def _each(fate: Fate, lines: list[str], first: int, end: int, start: int) -> Iterator[Line]:
-    return (Line(fate, start + n + 1, lines[n]) for n in range(first, end))
+def _each(fate: LineChange, lines: list[str], first: int, end: int, start: int) -> Iterator[DiffLine]:
+    return (DiffLine(fate, start + n + 1, lines[n]) for n in range(first, end))
 
 
-def _around(new: list[str], first: int, end: int) -> Iterator[Line]:
-    return _each(Fate.STAYED, new, first, end, 0)
+def _around(new: list[str], first: int, end: int) -> Iterator[DiffLine]:
+    return _each(LineChange.UNCHANGED, new, first, end, 0)
 
 
 def shown(value: str) -> str:
     """The text with what is invisible, or changes the direction of what follows, as its JSON escape.
 
-    Line ends and tabs stay.
+    DiffLine ends and tabs stay.
     """
     value = value.replace("\r\n", "\n")
     flat = value.replace("\n", " ").replace("\t", " ")
@@ -141,7 +150,7 @@ def counted(number: int, thing: str) -> str:
 
 
 _BOLD, _DIM, _RED, _GREEN = "1", "2", "31", "32"
-_STYLES = {Fate.CAME: _GREEN, Fate.WENT: _RED}
+_STYLES = {LineChange.ADDED: _GREEN, LineChange.REMOVED: _RED}
 _WIDTH = 88
 _MARKS = {PlanStatus.PENDING: "○", PlanStatus.IN_PROGRESS: "◐", PlanStatus.COMPLETED: "●"}
 _YEAR_10000 = 253_402_300_800_000
@@ -151,7 +160,7 @@ async def write_text(saved: Saved, told: AsyncIterator[ToldAt], out: TextIO) -> 
     """Write the whole session. Raises StoreUnavailable, and what `out` raises."""
     text = _Text(out)
     text.head(saved)
-    async for item in story(told):
+    async for item in session_items(told):
         text.item(item)
 
 
@@ -184,18 +193,18 @@ class _Text:
         ]
         self._line(self._paint("  ".join(filter(None, figures)), _DIM))
 
-    def item(self, item: Item) -> None:
+    def item(self, item: SessionItem) -> None:
         match item:
-            case Call():
+            case CallItem():
                 self._call(item)
-            case NoAnswer():
-                self._line(f"\n  {self._paint('✘', _RED)} {NO_ANSWER}")
-            case Said():
+            case NoAnswerItem():
+                self._line(f"\n  {self._paint('✘', _RED)} {NO_ANSWER_TEXT}")
+            case MessageItem():
                 self._said(item)
             case _:
                 assert_never(item)
 
-    def _said(self, item: Said) -> None:
+    def _said(self, item: MessageItem) -> None:
         match item.event:
             case UserMessage(parts):
                 self._prompts += 1
@@ -219,12 +228,12 @@ class _Text:
         rest = (f"{' ' * 8}{line}".rstrip() for line in lines[1:])
         self._line("\n".join(("", self._paint(who.ljust(8), style) + lines[0], *rest)))
 
-    def _call(self, call: Call) -> None:
-        state, word = outcome(call)
-        mark = self._paint("✔", _GREEN) if state is Outcome.DONE else self._paint("✘", _RED)
+    def _call(self, call: CallItem) -> None:
+        state, word = call_outcome(call)
+        mark = self._paint("✔", _GREEN) if state is CallOutcome.DONE else self._paint("✘", _RED)
         result = call.finished.result if call.finished is not None else None
         took = seconds(call.finished.elapsed) if call.finished is not None else ""
-        ending = ", ".join(filter(None, ("" if state is Outcome.DONE else word, took)))
+        ending = ", ".join(filter(None, ("" if state is CallOutcome.DONE else word, took)))
         about = self._paint(title(call.started.title), _BOLD)
         self._line(f"\n  {mark} {title(call.started.name)}  {about}  {self._paint(ending, _DIM)}")
         for diff in (result.diffs if result is not None else ()) or call.started.diffs:

@@ -1,11 +1,11 @@
 """The configuration: what can be set, where it is read from, and what a project may change.
 
-`load` puts defaults, the user's file, the project's file, the environment and flags together; `data_dir` says
-where data is kept.
+`load` merges the defaults, the user's file, the project's file, the environment and the flags. `data_dir` returns the
+folder for the agent's data.
 """
 
 from acp_agent.config.files import PERMISSION_FILE, config_file, data_dir, data_path, database_file
-from acp_agent.config.keys import Key, key_of, keys
+from acp_agent.config.keys import SettingKey, key_of, keys
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.masking import secret_name, secret_values, shown
 from acp_agent.config.project import ProjectLoosens
@@ -20,7 +20,7 @@ from acp_agent.config.settings import (
     TerminalForm,
     config_schema,
 )
-from acp_agent.config.tool_settings import ShellSettings, Substitution, ToolSettings
+from acp_agent.config.tool_settings import ShellSettings, SubstitutionMode, ToolSettings
 from acp_agent.config.vendors import model_advice
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "AcpSettings",
     "AgentSettings",
     "Flags",
-    "Key",
     "LlmSettings",
     "Loaded",
     "LogLevel",
@@ -38,9 +37,10 @@ __all__ = [
     "ProviderSettings",
     "ProviderType",
     "RuleAction",
+    "SettingKey",
     "Settings",
     "ShellSettings",
-    "Substitution",
+    "SubstitutionMode",
     "TerminalForm",
     "ToolSettings",
     "config_file",

@@ -1,4 +1,4 @@
-"""How much an agent may do by itself when a session starts, or is taken up again (A14, A15.8, A7.5, S3.5)."""
+"""The mode, the approval level and the autonomy of a session when it starts, and when it is opened again."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,7 +9,7 @@ from acp_agent.core.conduct import AutoApprove, Autonomy, Conduct, Mode, tighter
 
 
 def conduct_at_start(loaded: Loaded) -> Conduct:
-    """Mode, approval level and whether it only reads, by the configuration in force."""
+    """Return the mode, the approval level and the read-only state of a new session under this configuration."""
     acp, autonomy, said = loaded.settings.acp, loaded.settings.tools.autonomy_level, loaded.origins
     level = acp.auto_approve
     if not _is_on_the_command_line(loaded):
@@ -21,9 +21,9 @@ def conduct_at_start(loaded: Loaded) -> Conduct:
 
 
 def conduct_opened(loaded: Loaded, saved: Conduct) -> tuple[Conduct, str]:
-    """Return what `conduct_taken_up` does for a session that this process has not had open before.
+    """Return the same as `conduct_taken_up`, for a session that this process opens for the first time.
 
-    A level of the command line counts for it instead of what the user chose in it before, and is not kept with it.
+    An approval level on the command line replaces the level that the user chose in the session, and is not stored.
     """
     if _is_on_the_command_line(loaded):
         saved = replace(saved, chosen=tuple(name for name in saved.chosen if name != "auto_approve"))
@@ -31,20 +31,23 @@ def conduct_opened(loaded: Loaded, saved: Conduct) -> tuple[Conduct, str]:
 
 
 def conduct_taken_up(loaded: Loaded, saved: Conduct) -> tuple[Conduct, str]:
-    """The conduct of a session that goes on under the configuration in force, and a line for the user, or "".
+    """Return the conduct of a session that continues under this configuration, and a message for the user or "".
 
-    It is that of a new session, but for what the user has chosen in it. His choice is no leave for what the
-    configuration forbids: `readonly` holds whoever configured it, and of a mode or a level that the project's file sets
-    the tighter one. What he chooses from now on is his last word again (A15.7).
+    It equals the conduct of a new session, except for what the user chose in this session. A choice does not lift what
+    the configuration forbids now: `readonly` always holds, and of a mode or level that the project's file sets, the
+    stricter one holds. What the user chooses afterwards is not limited by this.
     """
     start = conduct_at_start(loaded)
     conduct = saved.taken_up(start, _most(loaded, start))
     tightened = ", ".join(_tightened(saved, conduct))
-    return conduct, tightened and f"by the configuration of now this session may do less than before: {tightened}"
+    return (
+        conduct,
+        tightened and f"The configuration is stricter now, so this session may do less than before: {tightened}",
+    )
 
 
 def _most(loaded: Loaded, start: Conduct) -> Conduct:
-    """The loosest leave the configuration lets the user have chosen before."""
+    """Return the loosest conduct that a choice of the user may still have under this configuration."""
     mode = start.mode if _is_projects(loaded, "acp.mode") else Mode.CODE
     sets_level = _is_projects(loaded, "acp.auto_approve") or _is_projects(loaded, "tools.autonomy_level")
     return Conduct(mode, start.auto_approve if sets_level else AutoApprove.FULL_AUTO, readonly=start.readonly)
@@ -55,31 +58,31 @@ def _is_on_the_command_line(loaded: Loaded) -> bool:
 
 
 def _is_projects(loaded: Loaded, name: str) -> bool:
-    """Whether the project's file has made a setting what it is (config/project.py)."""
+    """Return True if the project's file set this value. `config.project.tighten` writes such origins."""
     return f"{PROJECT_FILE} over " in loaded.origins.get(name, "")
 
 
 def _tightened(before: Conduct, now: Conduct) -> Iterator[str]:
-    """In words what allows less than before."""
+    """Yield a phrase for each part of the conduct that became stricter."""
     if now.mode is not before.mode and tighter(now.mode, before.mode) is now.mode:
         yield f"mode {now.mode} instead of {before.mode}"
     level = now.auto_approve
     if level is not before.auto_approve and tighter(level, before.auto_approve) is level:
         yield f"approval {level} instead of {before.auto_approve}"
     if now.readonly and not before.readonly:
-        yield "it only reads"
+        yield "read-only"
 
 
 _LOOSEST_FIRST = (AutoApprove.FULL_AUTO, AutoApprove.AUTO_EDIT, AutoApprove.SUGGEST)
 
 
 def level_at_start(autonomy: Autonomy | None, auto_approve: AutoApprove | None) -> AutoApprove:
-    """The approval level a session starts with. None is what no file, variable or flag has set.
+    """Return the approval level a session starts with. An argument is None if no file, variable or flag sets it.
 
-    `full` is full-auto for whoever says nothing of `auto_approve`. Where both are set the tighter one holds:
-    `supervised` and `readonly` allow no more than auto-edit, `full` no more than `auto_approve` does. A project's
-    file may lower both and raise neither; the mode limits the tools on top of all this, in a gate of its own. What
-    the user chooses later, in the editor, is his own last word (A15.7).
+    The autonomy `full` means full-auto if `auto_approve` is not set. If both are set, the stricter one holds:
+    `supervised` and `readonly` allow at most auto-edit, and `full` allows what `auto_approve` allows. A project's file
+    can lower both and raise neither. The mode limits the tools in a gate of its own. The user may choose another level
+    in the editor later.
     """
     if auto_approve is None:
         return AutoApprove.FULL_AUTO if autonomy is Autonomy.FULL else AutoApprove.SUGGEST

@@ -1,4 +1,18 @@
-"""One TOML file as a table, or the reason why not; and how to tell that it has changed."""
+"""The files of the configuration: where they are, how TOML is read, and the keys that `acp-agent login` stored.
+
+The file of stored keys, `credentials.toml`, has a table for each provider:
+
+    [anthropic]
+    base_url = ""                       # the vendor's own address
+    key = "…"
+
+    [openai]
+    base_url = "https://llm.corp.example/v1"
+    keyring = "5e884898da28…"           # the key is in the system's keyring; each login writes another mark
+
+A key is never sent to another address than the one it was stored for. The file has mode 0600. The keyring is asked only
+for providers that have a mark here. Entries of another form are skipped.
+"""
 
 import os
 import stat
@@ -12,19 +26,21 @@ from acp_agent.core.clock import now_ns
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.untrusted import toml_table
 
-LIMIT = 1024 * 1024  # bytes; a configuration file is never that long
+LIMIT = 1024 * 1024
+"""The longest configuration file that is read, in bytes."""
 
 Stamp: TypeAlias = tuple[int, ...] | None
-"""What tells one state of a file from the next; None for no file."""
+"""A value that changes when the file changes. None if there is no file."""
 
 _TICK = 50_000_000
-"""Nanoseconds in which two writes may leave the same time behind: file systems count in ticks of some milliseconds."""
+"""The time in nanoseconds within which a file system may give two writes the same timestamp."""
 
 
 def stamp(path: str) -> Stamp:
-    """The state a file is in. One that was written this very moment equals no later stamp, so it is read again.
+    """Return the current stamp of a file, or None if it does not exist. The file is not opened, and links are followed.
 
-    Follows links, as reading does. Opens nothing.
+    The stamp of a file written just now equals no later stamp, because a second write could leave the same timestamp.
+    The file is then read again.
     """
     try:
         status = os.stat(path)
@@ -37,10 +53,12 @@ def stamp(path: str) -> Stamp:
 
 
 def read_toml(path: str) -> dict[str, object] | None:
-    """The table in a file; None when there is no such file.
+    """Return the table in a file, or None if there is no such file.
 
-    Raises ConfigError when it is no regular file, cannot be read, is longer than 1 MiB, or is not TOML in UTF-8
-    within the bounds of `core.untrusted`.
+    Raises:
+        ConfigError: It is no regular file, it cannot be read, it is longer than 1 MiB, or it is not TOML in UTF-8
+            within the bounds of `core.untrusted`.
+
     """
     try:
         data = _read(path)
@@ -60,8 +78,8 @@ def read_toml(path: str) -> dict[str, object] | None:
 
 
 def _read(path: str) -> bytes:
-    """The whole file. Opened so that a FIFO or device put in its place cannot make us wait."""
-    if path == os.devnull:  # how people say "none"
+    """Read the whole file. It is opened without blocking, so a FIFO or a device in its place does not make us wait."""
+    if path == os.devnull:  # users write it to mean no file
         return b""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -77,7 +95,7 @@ def _read(path: str) -> bytes:
 
 
 def read_project(cwd: str, name: str) -> dict[str, object] | None:
-    """Like `read_toml` for a file that comes with a project: a link out of the project is not followed."""
+    """Read a file of a project as `read_toml` does, but follow no link out of the project. Raises ConfigError."""
     path = os.path.join(cwd, name)
     root = os.path.realpath(cwd)
     if os.path.lexists(path) and os.path.commonpath((os.path.realpath(path), root)) != root:
@@ -89,14 +107,14 @@ APP = "acp-agent"
 CONFIG_VARIABLE = "ACP_AGENT_CONFIG"
 DATA_VARIABLE = "ACP_AGENT_DATA_DIR"
 FORK_VARIABLE = "ACP_AGENT_ACP_FORK"
-"""See capabilities.fork_offered."""
+"""The variable that `capabilities.fork_offered` reads."""
 PERMISSION_FILE = "acp-permissions.toml"
-"""Keeps "always" answers, in the data folder unless `[acp] permission_file` names another (A2)."""
+"""The file in the data folder that keeps "always" answers, unless `[acp] permission_file` names another."""
 PROJECT_FILE = os.path.join(".acp-agent", "config.toml")
 
 
 def config_file(flag: str | None, environ: Mapping[str, str]) -> str:
-    """The user's configuration file: `--config`, else $ACP_AGENT_CONFIG, else the platform's place. Absolute."""
+    """Return the absolute path of the user's file: `--config`, else $ACP_AGENT_CONFIG, else the platform's default."""
     chosen = flag or environ.get(CONFIG_VARIABLE)
     if chosen:
         return os.path.abspath(os.path.expanduser(chosen))
@@ -104,10 +122,13 @@ def config_file(flag: str | None, environ: Mapping[str, str]) -> str:
 
 
 def data_dir(environ: Mapping[str, str]) -> str:
-    """The folder for everything we keep: $ACP_AGENT_DATA_DIR, else the platform's place; absolute, mode 0700.
+    """Return the absolute path of the data folder: $ACP_AGENT_DATA_DIR, else the platform's default.
 
-    Created when missing, and closed to others when it is ours and open. Raises ConfigError when it is no folder,
-    belongs to somebody else or cannot be made.
+    A missing folder is created with mode 0700. A folder of ours that others can enter gets this mode, too.
+
+    Raises:
+        ConfigError: It is no folder, it belongs to another user, or it cannot be created.
+
     """
     path, where = data_path(environ), f"environment variable {DATA_VARIABLE}"
     try:
@@ -123,33 +144,33 @@ def data_dir(environ: Mapping[str, str]) -> str:
 
 
 def data_path(environ: Mapping[str, str]) -> str:
-    """Where `data_dir` is, without touching anything. Raises ConfigError for a relative $ACP_AGENT_DATA_DIR."""
+    """Return the path of the data folder and create nothing. Raises ConfigError if $ACP_AGENT_DATA_DIR is relative."""
     chosen = environ.get(DATA_VARIABLE)
     if not chosen:
         return platformdirs.user_data_dir(APP, appauthor=False)
     path = os.path.expanduser(chosen)
-    if not os.path.isabs(path):  # editors start us in folders nobody thinks of
+    if not os.path.isabs(path):  # editors start the agent in folders of their own choice
         raise ConfigError("environment", DATA_VARIABLE, chosen, "an absolute path")
     return os.path.normpath(path)
 
 
 def database_file(environ: Mapping[str, str]) -> str:
-    """The one database, in the data folder, which is not made here. Raises ConfigError as `data_path` does."""
+    """Return the path of the database in the data folder. Create nothing. Raises ConfigError as `data_path` does."""
     return os.path.join(data_path(environ), "acp-agent.db")
 
 
 def session_locks_file(environ: Mapping[str, str]) -> str:
-    """Beside the database: which process has which session open. Raises ConfigError as `data_path` does."""
+    """Return the path of the file that records which process has which session open. Raises ConfigError."""
     return os.path.join(data_path(environ), "sessions.lock")
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """One stored key.
+    """A stored key.
 
-    base_url   the address it is for, without a slash at its end; empty for the vendor's own
-    key        the key itself; empty where the keyring has it
-    mark       what tells it from the provider's former ones in the keyring; empty where the file has it
+    base_url   the address the key is for, without a trailing slash; empty for the vendor's own
+    key        the key itself; empty if it is in the keyring
+    mark       the name of the key's entry in the keyring; empty if the key is in the file
     """
 
     provider: str
@@ -158,27 +179,27 @@ class Credential:
     mark: str = ""
 
     def fits(self, provider: str, base_url: str) -> bool:
-        """Whether it is for this provider at this address."""
+        """Return True if the key is for this provider at this address."""
         return (self.provider, self.base_url) == (provider, plain_address(base_url))
 
 
 def plain_address(base_url: str | None) -> str:
-    """An address as credentials name it."""
+    """Return an address in the form that stored keys use."""
     return (base_url or "").strip().rstrip("/")
 
 
 def credentials_file(environ: Mapping[str, str]) -> str:
-    """Where they are, in the data folder. Raises ConfigError as `data_path` does."""
+    """Return the path of the file of stored keys. Raises ConfigError as `data_path` does."""
     return os.path.join(data_path(environ), "credentials.toml")
 
 
 def read_credentials(path: str) -> tuple[Credential, ...]:
-    """What the file says; nothing when there is none. Raises ConfigError for one that cannot be read."""
+    """Return the stored keys of a file, none if it does not exist. Raises ConfigError if it cannot be read."""
     return understood(read_toml(path) or {})
 
 
 def understood(table: Mapping[str, object]) -> tuple[Credential, ...]:
-    """The credentials of a parsed file."""
+    """Return the stored keys of a parsed file."""
     found: list[Credential] = []
     for provider, entry in table.items():
         match entry:

@@ -1,4 +1,4 @@
-"""The names of all settings, found by walking the models, and the reading of one value for one of them."""
+"""The names of all settings, which come from the models, and the validation of one value for one setting."""
 
 import re
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ PROVIDERS = "llm.providers"
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """One setting: its dotted name as it was written, the model and field that hold it.
+class SettingKey:
+    """One setting: its dotted name as the user wrote it, and the model and field that hold it.
 
-    item    the entry of a field that maps names to values (`bash` of `tools.permissions`), else ""
+    item    the key in a field that maps names to values, such as `bash` in `tools.permissions`; else ""
     """
 
     name: str
@@ -31,26 +31,26 @@ class Key:
 
     @property
     def setting(self) -> str:
-        """The dotted name its value is kept under: a tool has one list of rules, whatever its name in a source."""
+        """The dotted name under which the value is stored. All names of a tool share one list of rules."""
         return f"{RULES}.{tool_id(self.item)}" if self.item else self.name
 
     @property
     def info(self) -> FieldInfo:
-        """The field: its description, default and marks."""
+        """The field of the model, with its description, default and marks."""
         return self.section.model_fields[self.field]
 
     @property
     def project_may(self) -> ProjectMay | None:
-        """What a project's file may do to it; None for nothing."""
+        """What a project's file may change in this setting, or None if it may change nothing."""
         return next((mark for mark in self.info.metadata if isinstance(mark, ProjectMay)), None)
 
     @property
     def default(self) -> object:
-        """The value in force when nobody sets it."""
+        """The value in force if no source sets it."""
         return () if self.item else self.info.get_default(call_default_factory=True, validated_data={})
 
     def read(self, raw: object) -> object:
-        """The typed value of what a file or variable says. Raises pydantic.ValidationError."""
+        """Return the typed value of a raw one from a file or a variable. Raises pydantic.ValidationError."""
         model = self.section.model_validate({self.field: {self.item: raw} if self.item else raw})
         value: object = getattr(model, self.field)
         return cast("dict[str, object]", value)[self.item] if self.item else value
@@ -58,7 +58,7 @@ class Key:
 
 @cache
 def sections(model: type[Section] = Settings, prefix: str = "") -> Mapping[str, type[Section]]:
-    """Every table by dotted name, the unnamed top one first."""
+    """Return every table by its dotted name. The first is the whole configuration, with an empty name."""
     found = {prefix: model}
     for field, info in model.model_fields.items():
         if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
@@ -67,22 +67,22 @@ def sections(model: type[Section] = Settings, prefix: str = "") -> Mapping[str, 
 
 
 @cache
-def keys() -> Mapping[str, Key]:
-    """Every setting by dotted name, `tools.permissions` as one."""
+def keys() -> Mapping[str, SettingKey]:
+    """Return every setting by its dotted name. `tools.permissions` is one setting."""
     tables = sections()
     dotted = (
-        Key(f"{table}.{field}" if table else field, model, field)
+        SettingKey(f"{table}.{field}" if table else field, model, field)
         for table, model in tables.items()
         for field in model.model_fields
     )
     return {key.name: key for key in dotted if key.name not in tables}
 
 
-def key_of(name: str) -> Key | None:
-    """The setting of a dotted name; `tools.permissions.bash` names the rules of one tool."""
+def key_of(name: str) -> SettingKey | None:
+    """Return the setting of a dotted name, or None. `tools.permissions.bash` is the setting of one tool's rules."""
     known = keys()
     if name in known:
         return known[name]
     table, _, tool = name.rpartition(".")
     named = table == RULES and re.fullmatch(TOOL_NAME, tool)
-    return Key(name, known[RULES].section, known[RULES].field, item=tool) if named else None
+    return SettingKey(name, known[RULES].section, known[RULES].field, item=tool) if named else None

@@ -1,4 +1,4 @@
-"""One source of settings at a time: what it says, checked key by key, and what is wrong with it."""
+"""One source of settings as a layer of typed values, and the problems found while reading it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from acp_agent.config.keys import PROVIDERS, RULES, Key, key_of, keys, sections
+from acp_agent.config.keys import PROVIDERS, RULES, SettingKey, key_of, keys, sections
 from acp_agent.config.masking import one_line, shown
 from acp_agent.config.mcp_settings import SERVERS, McpServerSettings
 from acp_agent.config.provider_settings import ProviderSettings
@@ -21,9 +21,9 @@ from acp_agent.core.types import Json, JsonObject
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """One thing wrong: the key's dotted name with list places, the value there, what was expected.
+    """One fault in a value: its dotted name with list indexes, the value there, and what was expected.
 
-    index   the place in the list the value sits in, None when it is not about one place
+    index   the index of the faulty entry in a list, or None if the fault is not in one entry
     """
 
     key: str
@@ -32,13 +32,13 @@ class Complaint:
     index: int | None = None
 
 
-def complaints(key: Key, error: ValidationError) -> list[Complaint]:
-    """Everything pydantic found wrong with a value for `key`."""
+def complaints(key: SettingKey, error: ValidationError) -> list[Complaint]:
+    """Return all the faults that pydantic found in a value for `key`."""
     schema = cast("JsonObject", key.section.model_json_schema())
     return [_complaint(key, schema, detail) for detail in error.errors(include_url=False)]
 
 
-def _complaint(key: Key, schema: JsonObject, detail: ErrorDetails) -> Complaint:
+def _complaint(key: SettingKey, schema: JsonObject, detail: ErrorDetails) -> Complaint:
     place = detail["loc"][2 if key.item else 1 :]
     name = key.name + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
     value: object = detail["input"]
@@ -56,12 +56,12 @@ def _complaint(key: Key, schema: JsonObject, detail: ErrorDetails) -> Complaint:
 
 
 def one_of(names: JsonObject | list[str]) -> str:
-    """The words for a closed set of names."""
+    """Return the phrase that lists the names that are allowed."""
     return "one of " + ", ".join(names)
 
 
 def _at(schema: JsonObject, path: tuple[int | str, ...]) -> JsonObject:
-    """The part of a JSON schema that describes the value at `path`."""
+    """Return the part of a JSON schema that describes the value at `path`."""
     node = schema
     for step in path:
         node = _resolved(schema, node)
@@ -82,7 +82,7 @@ def _member(node: JsonObject, name: str) -> Json:
 
 
 def _resolved(schema: JsonObject, node: JsonObject) -> JsonObject:
-    """`node` with `$ref` followed and an optional value reduced to the value."""
+    """Return `node` with `$ref` followed. For an optional value, return the schema of the value."""
     choices = node.get("anyOf")
     if isinstance(choices, list):
         node = next(choice for choice in choices if isinstance(choice, dict) and choice.get("type") != "null")
@@ -118,7 +118,7 @@ def _words(schema: JsonObject, node: JsonObject) -> str:
 
 
 def _range(node: JsonObject) -> str:
-    """Every number of ours has an upper limit; the lower one may be left out of the range itself."""
+    """Return the phrase for a range. Every number of ours has a maximum, and a minimum that may be exclusive."""
     above = node.get("exclusiveMinimum")
     start = f" above {above}, at most" if above is not None else f" from {node.get('minimum')} to"
     return f"{start} {node.get('maximum')}"
@@ -128,15 +128,16 @@ _MOVED = {
     "max_tool_retries": ("retry", "max_attempts"),
     "max_retry_duration_secs": ("retry", "budget_secs"),
 }
-"""Key of `[agent]` to table of `[tools]` and key in it."""
+"""Old keys of `[agent]`, each with its new table in `[tools]` and its new key there."""
 
 
 def moved(
     where: str, table: Mapping[str, object], report: Callable[[str, str, object, str], ConfigError]
 ) -> Mapping[str, object]:
-    """A file's table with old keys under their new names; `report` is told of each. What has the new name counts.
+    """Return a file's table with old keys under their new names. A value under the new name takes precedence.
 
-    where   the file, for the report
+    where    the file, for the report
+    report   is called for each old key
     """
     agent = _table(table.get("agent"))
     old = {name: value for name, value in agent.items() if name in _MOVED}
@@ -144,7 +145,7 @@ def moved(
         return table
     tools = _table(table.get("tools"))
     if tools != table.get("tools", {}):
-        return table  # no table: said elsewhere
+        return table  # not a table, which is reported elsewhere
     for name, value in old.items():
         section, key = _MOVED[name]
         new, there = f"tools.{section}.{key}", tools.get(section, {})
@@ -164,22 +165,22 @@ def _table(value: object) -> dict[str, object]:
 
 
 _TOOLS, _READING, _BY_MODEL = "tools", "tools.file", "tools.by_model"
-_SAID = ("tools.autonomy_level", "acp.auto_approve")
-"""Settings that do something by being set at all (config/conduct.py)."""
+_EFFECTIVE_WHEN_SET = ("tools.autonomy_level", "acp.auto_approve")
+"""Settings whose default, when it is set, has another effect than no value: see `conduct.level_at_start`."""
 
 _TABLES = (PROVIDERS, SERVERS)
-"""Lists of which one entry may be wrong and the others count."""
+"""Lists whose good entries count even if another entry is faulty."""
 
 _FORBIDDING = (_READING, "tools.policy", "tools.authorization")
-"""Tables in which a name that is no setting may be a misspelt ban: whoever judges by them looks for the problem."""
+"""Tables in which an unknown name may be a misspelt ban. The code that uses them looks for such problems."""
 
 _MOST_NAMED = 5
 _MOST = 50
-"""Problems that are listed. A file may come from a stranger, and nobody reads more."""
+"""The most problems that are listed. A file may come from a unknownr, and nobody reads more of them."""
 
 
-class _Strange(NamedTuple):
-    """A dotted name that is no setting, its value, and the table it stands in."""
+class _UnknownName(NamedTuple):
+    """A dotted name that is no setting, with its value and its table."""
 
     name: str
     value: object
@@ -188,12 +189,12 @@ class _Strange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one source says.
+    """The values of one source.
 
     values    typed values by dotted name; a tool's rules by its id
-    origins   where each comes from: a file, a variable, a flag
-    partial   names of values that could not be understood whole; what could is in `values`
-    unclear   mistakes that leave open what is forbidden
+    origins   the file, variable or flag of each value
+    partial   the names of values that were partly faulty; `values` holds the good part
+    unclear   faults after which it is not known what the user forbids
     """
 
     values: dict[str, object] = field(default_factory=dict[str, object])
@@ -202,19 +203,20 @@ class Layer:
     unclear: list[ConfigError] = field(default_factory=list[ConfigError])
 
     def put(self, name: str, value: object, origin: str) -> None:
-        """Set one value."""
+        """Set one value and its origin."""
         self.values[name] = value
         self.origins[name] = origin
 
     def join(self, name: str, rules: tuple[PermissionRule, ...], origin: str) -> None:
-        """Put rules behind those this source has for the same tool under another of its names."""
+        """Append rules to those that this source has for the same tool under another of the tool's names."""
         before = self.origins.get(name, origin)
         self.put(name, (*self.rules(name), *rules), origin if before == origin else f"{before} and {origin}")
 
     def put_over(self, lower: "Layer") -> None:
-        """Let this layer's values count instead of those of a lower one.
+        """Write this layer's values over those of a lower layer.
 
-        What is left of a faulty value joins or gives way to what was there: half a list must not stand in for a whole.
+        The good part of a faulty list is appended to the lower list, and any other partly faulty value is dropped: an
+        incomplete list must not replace a complete one.
         """
         for name, value in self.values.items():
             key, now = key_of(name), value
@@ -227,23 +229,24 @@ class Layer:
         lower.unclear.extend(self.unclear)
 
     def providers(self) -> tuple[ProviderSettings, ...]:
-        """The providers this layer names."""
+        """Return the providers of this layer."""
         return cast("tuple[ProviderSettings, ...]", self.values.get(PROVIDERS, ()))
 
     def take_servers(self) -> tuple[McpServerSettings, ...]:
-        """The MCP servers this layer names, taken out of it."""
+        """Remove the MCP servers from this layer and return them."""
         self.origins.pop(SERVERS, None)
         return cast("tuple[McpServerSettings, ...]", self.values.pop(SERVERS, ()))
 
     def rules(self, name: str) -> tuple[PermissionRule, ...]:
-        """The rules this layer has under a dotted name."""
+        """Return the rules of this layer under a dotted name."""
         return cast("tuple[PermissionRule, ...]", self.values.get(name, ()))
 
 
 class Reader:
-    """Turns what sources say into layers and collects what is wrong. `secrets` never show in a message.
+    """Reads sources into layers and collects their problems. `secrets` never appear in a message.
 
-    doubtful    names of rule lists of which a part could not be understood, in any source
+    problems    the problems found so far, at most 50
+    doubtful    the names of rule lists that are partly faulty in any source
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
@@ -252,24 +255,24 @@ class Reader:
         self.doubtful: set[str] = set()
 
     def table(self, where: str, table: Mapping[str, object]) -> Layer:
-        """The layer of a parsed file."""
-        layer, strange = Layer(), list[_Strange]()
-        for name, raw in self._flat(layer, where, moved(where, table, self.report), strange):
+        """Return the layer of a parsed file."""
+        layer, unknown = Layer(), list[_UnknownName]()
+        for name, raw in self._flat(layer, where, moved(where, table, self.report), unknown):
             self.take(layer, key_of(name), raw, where)
-        if len(strange) > 1:
-            named = ", ".join(one.name for one in strange[:_MOST_NAMED])
-            more = f" and {len(strange) - _MOST_NAMED} more" if len(strange) > _MOST_NAMED else ""
+        if len(unknown) > 1:
+            named = ", ".join(one.name for one in unknown[:_MOST_NAMED])
+            more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
             expected = "names of settings; `acp-agent config init` writes a file with all of them"
             self.report(where, f"{named}{more}", None, expected)
-        for one in strange if len(strange) == 1 else ():
+        for one in unknown if len(unknown) == 1 else ():
             self.report(where, one.name, one.value, one_of(_settings_in(one.table)))
         return layer
 
-    def take(self, layer: Layer, key: Key | None, raw: object, origin: str, *, parts: bool = True) -> None:
-        """Put one raw value into a layer and report what is wrong with it.
+    def take(self, layer: Layer, key: SettingKey | None, raw: object, origin: str, *, parts: bool = True) -> None:
+        """Put one raw value into a layer and report its faults.
 
-        Of a faulty list the good entries are taken: of tables, unless `parts` is false, and where each entry forbids
-        something. Where a fault leaves open what is forbidden, `layer.unclear` gets it.
+        The good entries of a faulty list are taken if each entry forbids something, or if the entries are tables and
+        `parts` is true. A fault after which it is not known what the user forbids is added to `layer.unclear`.
         """
         assert key is not None, origin
         try:
@@ -287,12 +290,12 @@ class Reader:
             elif parts and isinstance(raw, list) and None not in bad and (key.name in _TABLES or key.item):
                 entries = cast("list[object]", raw)
                 _put(layer, key, [entry for at, entry in enumerate(entries) if at not in bad], origin)
-            elif key.name in _SAID:  # a wrong word is a word all the same: the default counts as chosen
+            elif key.name in _EFFECTIVE_WHEN_SET:  # the user set it, if wrongly, so the default counts as set
                 layer.put(key.name, key.default, f"{origin}, not understood")
                 layer.partial.add(key.name)
 
-    def _take_good_entries(self, layer: Layer, key: Key, raw: object, origin: str) -> None:
-        """What can be understood of a list in which every entry forbids something; a lone text is one entry."""
+    def _take_good_entries(self, layer: Layer, key: SettingKey, raw: object, origin: str) -> None:
+        """Take the valid entries of a list in which every entry forbids something. A single text is one entry."""
         entries = cast("list[object]", raw) if isinstance(raw, list) else [raw]
         good: list[object] = []
         for entry in entries:
@@ -304,17 +307,17 @@ class Reader:
     def report(
         self, where: str, name: str, value: object, expected: str, kind: type[ConfigError] = ConfigError
     ) -> ConfigError:
-        """Note a problem with the value of a dotted name; the value is shown without secrets."""
-        if len(self.problems) >= _MOST:  # nobody reads it, and to show a value takes time
+        """Add a problem with the value of a dotted name and return it. The message shows the value without secrets."""
+        if len(self.problems) >= _MOST:  # it is not listed, and formatting a value takes time
             return kind(where, one_line(name), "", expected)
         problem = kind(where, one_line(name), shown(name.rpartition(".")[2], value, self._secrets), expected)
         self.problems.append(problem)
         return problem
 
     def _flat(
-        self, layer: Layer, where: str, table: Mapping[str, object], strange: list["_Strange"], prefix: str = ""
+        self, layer: Layer, where: str, table: Mapping[str, object], unknown: list["_UnknownName"], prefix: str = ""
     ) -> Iterator[tuple[str, object]]:
-        """The values by dotted name. Names of no setting go to `strange`, unless they may have forbidden something."""
+        """Yield the values by dotted name. Add unknown names to `unknown`, and possible misspelt bans to `unclear`."""
         tables = sections()
         for name, value in table.items():
             dotted = f"{prefix}.{name}" if prefix else name
@@ -324,28 +327,28 @@ class Reader:
                 self.report(where, dotted, value, "a tool's name in front of its rules")
             elif "." in name or (dotted != RULES and dotted not in tables):
                 if prefix not in _FORBIDDING:
-                    strange.append(_Strange(dotted, value, prefix))
+                    unknown.append(_UnknownName(dotted, value, prefix))
                     continue
                 problem = self.report(where, dotted, value, one_of(_settings_in(prefix)))
                 if prefix == _READING:  # a misspelt deny_read, perhaps
                     layer.unclear.append(problem)
             elif isinstance(value, dict):
-                yield from self._flat(layer, where, cast("dict[str, object]", value), strange, dotted)
+                yield from self._flat(layer, where, cast("dict[str, object]", value), unknown, dotted)
             else:
                 problem = self.report(where, dotted, value, "a table")
-                if dotted.partition(".")[0] == _TOOLS:  # [[tools.shell]], say: with all that stands in it
+                if dotted.partition(".")[0] == _TOOLS:  # such as [[tools.shell]], which loses all settings in it
                     layer.unclear.append(problem)
 
 
 @cache
 def _settings_in(table: str) -> list[str]:
-    """The settings and tables that may stand in a table."""
+    """Return the names of the settings and tables that a table may contain."""
     names = (name.rpartition(".") for name in (*sections(), *keys()) if name)
     return [last for parent, _, last in names if parent == table]
 
 
-def _put(layer: Layer, key: Key, raw: object, origin: str) -> None:
-    """Put the value of a key into a layer. Raises pydantic.ValidationError."""
+def _put(layer: Layer, key: SettingKey, raw: object, origin: str) -> None:
+    """Validate a value and put it into a layer. Raises pydantic.ValidationError."""
     value = key.read(raw)
     if key.item:
         layer.join(key.setting, cast("tuple[PermissionRule, ...]", value), origin)
@@ -353,11 +356,11 @@ def _put(layer: Layer, key: Key, raw: object, origin: str) -> None:
         layer.put(key.name, value, origin)
 
 
-def _leaves_open(key: Key) -> bool:
-    """Whether nobody can tell what is forbidden once a value of this key is left out.
+def _leaves_open(key: SettingKey) -> bool:
+    """Return True if a dropped value of this key leaves it unknown what the user forbids.
 
-    What may not be read; the lists of all that is allowed, which allow everything when empty; another choice of tools
-    for some models.
+    Such keys say what may not be read, list all that is allowed (and allow everything while they are empty), or choose
+    other tools for some models.
     """
     of_reading = key.name.startswith(f"{_READING}.") and key.project_may is not INSIDE
     return of_reading or key.project_may is NARROWER or key.name == _BY_MODEL

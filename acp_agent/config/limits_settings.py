@@ -1,4 +1,4 @@
-"""`[tools]`: how much the model may do, and what is looked at once more before it does (L7, L8, G2, S2)."""
+"""The limits of a session: calls, rates, retries, failing tools, checks before a call, and the agent's own calls."""
 
 from typing import Annotated
 
@@ -22,17 +22,17 @@ MaxToolCalls = Annotated[
     Field(
         ge=1,
         le=1_000_000,
-        description="Batches of tool calls a session may make; the calls of one model message are one batch, what you "
-        "type yourself is free. Unset: no limit.",
+        description="Batches of tool calls a session may make. The calls of one model message are one batch; commands "
+        "that you type do not count. Unset: no limit.",
         examples=[100],
     ),
     SMALLER,
 ]
-"""`tools.max_tool_calls_per_session` (L7; requirements section 4 rows 18 and 19)."""
+"""The type of `tools.max_tool_calls_per_session`."""
 
 
 class RateLimitSettings(Section):
-    """`[tools.rate_limit]`: how fast the model may go (G2)."""
+    """`[tools.rate_limit]`: how many calls the model may make in an hour."""
 
     calls_per_hour: Annotated[
         int,
@@ -42,11 +42,12 @@ class RateLimitSettings(Section):
 
 
 class AnomalySettings(Section):
-    """`[tools.anomaly]`: tools that keep failing (L8; requirements section 4 rows 38 and 39)."""
+    """`[tools.anomaly]`: what happens to tools that keep failing."""
 
-    enabled: Annotated[bool, Field(description="Whether failing tools are watched for."), ON] = True
+    enabled: Annotated[bool, Field(description="Whether the agent watches for tools that keep failing."), ON] = True
     window_size: Annotated[
-        int, Field(ge=1, le=1000, description="Calls of a tool that are remembered; it is judged from 5 on.")
+        int,
+        Field(ge=1, le=1000, description="Latest calls of a tool that count. A tool is judged from its fifth call on."),
     ] = 20
     failure_threshold: Annotated[
         float,
@@ -54,24 +55,22 @@ class AnomalySettings(Section):
             gt=0,
             le=0.99,
             allow_inf_nan=False,
-            description="Rate of failures that is too much. Refusals and wrong arguments do not count.",
+            description="Share of failed calls that is too high. Refusals and wrong arguments do not count.",
         ),
         SMALLER,
     ] = 0.7
     auto_block: Annotated[
-        bool, Field(description="Whether such a tool is blocked for the session; else you are only told."), ON
+        bool, Field(description="Whether such a tool is blocked for the session. false: you are only told."), ON
     ] = True
 
 
 class VerifierSettings(Section):
-    """`[tools.verifiers]`: what is looked at once more before a call runs (S2)."""
+    """`[tools.verifiers]`: additional checks before a call runs."""
 
     destructive: Annotated[
-        bool, Field(description="Ask about commands that erase for good or open files to everybody."), ON
+        bool, Field(description="Ask about commands that erase files for good or open them to all users."), ON
     ] = True
-    injection: Annotated[
-        bool, Field(description="Ask about URLs and SQL that look like an attempt to smuggle something in."), ON
-    ] = True
+    injection: Annotated[bool, Field(description="Ask about URLs and SQL that look like an injection."), ON] = True
     url_grounding: Annotated[bool, Field(description="Fetch only URLs that you have typed in the session."), ON] = False
     firewall: Annotated[
         bool, Field(description="Ask about files that hold secrets (.env, *.pem); refuse ~/.ssh and /etc/shadow."), ON
@@ -79,7 +78,7 @@ class VerifierSettings(Section):
 
 
 def _larger(user: object, project: object) -> Tightened:
-    assert isinstance(user, int | float)  # the field marked so holds nothing else, and was validated
+    assert isinstance(user, int | float)  # pydantic validated it, and only numbers carry this mark
     assert isinstance(project, int | float)
     return Tightened(project) if project >= user else Tightened(user, (project,))
 
@@ -88,46 +87,48 @@ _LARGER = ProjectMay(_larger, "a larger number")
 
 
 class RetrySettings(Section):
-    """`[tools.retry]`: calls that failed for want of a network or a server (L6.4). Never such as change anything."""
+    """`[tools.retry]`: repeating calls that failed at the network or a server, unless they change something."""
 
     max_attempts: Annotated[
-        int, Field(ge=0, le=10, description="Further attempts after the first one that failed; 0 = none."), SMALLER
+        int, Field(ge=0, le=10, description="Further attempts after a failed one; 0 = none."), SMALLER
     ] = 2
     base_ms: Annotated[
-        int, Field(ge=0, le=60_000, description="Most milliseconds of the first wait; it doubles from wait to wait.")
+        int, Field(ge=0, le=60_000, description="Longest first wait, in milliseconds. It doubles with each attempt.")
     ] = 500
-    max_ms: Annotated[int, Field(ge=0, le=600_000, description="Most milliseconds of any wait.")] = 5000
+    max_ms: Annotated[int, Field(ge=0, le=600_000, description="Longest wait of any attempt, in milliseconds.")] = 5000
     budget_secs: Annotated[
         float,
         Field(
             ge=0,
             le=3600,
             allow_inf_nan=False,
-            description="Seconds after which a call that failed is not tried again, all its attempts counted.",
+            description="Seconds after which a failed call is not repeated, counted from its first attempt.",
         ),
         SMALLER,
     ] = 30.0
     parameter_reformat_provider: Annotated[
         OptionalModel,
         Field(
-            description='Model that mends arguments which do not fit a tool, once a call: "PROVIDER:MODEL". It is sent '
-            "the arguments. Empty: nobody does.",
+            description='Model that repairs arguments which do not fit a tool, once per call: "PROVIDER:MODEL". The '
+            "arguments are sent to it. Empty: arguments are not repaired.",
             examples=["ollama:qwen3:8b"],
         ),
     ] = ""
 
 
 class UtilitySettings(Section):
-    """`[tools.utility]`: calls that promise too little for what they cost are skipped (L10)."""
+    """`[tools.utility]`: skipping calls whose expected use is too small for their cost."""
 
-    enabled: Annotated[bool, Field(description="Whether calls are weighed before they run."), ON] = False
+    enabled: Annotated[
+        bool, Field(description="Whether the expected use of a call is estimated before it runs."), ON
+    ] = False
     threshold: Annotated[
         float,
         Field(
             ge=-1,
             le=1,
             allow_inf_nan=False,
-            description="Calls worth less are skipped: gain - 0.5 cost - 0.3 repetition + 0.2 novelty, from -0.3 to 1.",
+            description="Calls below this are skipped: gain - 0.5 cost - 0.3 repetition + 0.2 novelty, from -0.3 to 1.",
         ),
         _LARGER,
     ] = 0.0
@@ -139,13 +140,13 @@ class UtilitySettings(Section):
 
 
 class PhaseSettings(Section):
-    """`[tools.phases]`: calls the agent makes by itself around what the model asks for (S7)."""
+    """`[tools.phases]`: calls that the agent makes by itself before and after those of the model."""
 
     enabled: Annotated[
         bool,
         Field(
-            description="Search the memory before a turn, run diagnostics after edits, keep summaries of compactions "
-            "in the memory. The last asks nobody; all else asks as ever."
+            description="Search the memory before a turn, run diagnostics after edits, and store summaries of "
+            "compactions in the memory. Storing a summary asks no question; the other calls ask as usual."
         ),
         OFF,
     ] = False
@@ -154,9 +155,9 @@ class PhaseSettings(Section):
 HallucinationDetection = Annotated[
     bool,
     Field(
-        description="Tell you and the model when a call names a file, address or id that is not there and that nobody "
-        "has mentioned. Blocks nothing."
+        description="Whether you and the model are told when a call names a file, address or id that does not exist "
+        "and that nobody has mentioned. It blocks nothing."
     ),
     ON,
 ]
-"""The type of the field `hallucination_detection` of `[agent]`, false unless set (S8)."""
+"""The type of `agent.hallucination_detection`, which is false by default."""

@@ -1,4 +1,18 @@
-"""All sources put together: defaults < user's file < project's file < environment < flags."""
+"""Loading the configuration: defaults, user's file, project's file, environment, flags. Later sources take precedence.
+
+A variable ACP_AGENT_<SECTION>__<KEY> sets one setting, and there are two aliases. Other programs use the prefix as
+well, so an unknown variable is reported only if its name is close to one of ours.
+
+`[tools.shell]` has an older form of rules for bash: the lists `blocked_commands` and `confirm_patterns`. They are
+converted only if the user, not the project, sets `confirm_patterns` and has no rules for bash, because the last
+converted rule allows the rest. The rules are, in this order:
+
+    deny   *x*   for each x of `blocked_commands`; the blocklist refuses these as well
+    ask    *x*   for each x of `confirm_patterns`, then for each text of `USUAL`
+    allow  *
+
+A project's rules are added to the converted ones as to any others.
+"""
 
 import json
 import os
@@ -24,7 +38,7 @@ from acp_agent.config.files import (
     read_toml,
     stamp,
 )
-from acp_agent.config.keys import RULES, Key, key_of, keys, sections
+from acp_agent.config.keys import RULES, SettingKey, key_of, keys, sections
 from acp_agent.config.layers import Layer, Reader
 from acp_agent.config.masking import secret_values
 from acp_agent.config.mcp_settings import McpServerSettings
@@ -37,15 +51,15 @@ from acp_agent.core.conduct import AutoApprove
 from acp_agent.core.errors import ConfigError
 
 Table: TypeAlias = Mapping[str, object]
-"""What a file says."""
+"""The parsed content of a file."""
 
 
 class Files:
-    """The files of one load: what they say, and the states they were in before they were read.
+    """The files of one load: their tables, and their stamps from before they were read.
 
-    known    what files said before, by path: that holds for one that cannot be read now, or is gone or empty. A program
-             that saves a file may well empty it first, and nobody lifts a ban by losing a file
-    fault    why nobody knows what the user's own file says
+    known    the earlier tables by path. They stay in force for a file that is missing, empty or unreadable now: a
+             program that saves a file may empty it first, and a lost file must not lift a ban
+    fault    the reason why the content of the user's own file is unknown
     """
 
     def __init__(self, reader: Reader, known: Mapping[str, Table]) -> None:
@@ -56,7 +70,7 @@ class Files:
         self.stamps = dict[str, Stamp]()
 
     def users(self, file: str, *, named: bool) -> Table | None:
-        """The user's own table; None when it cannot be read. A file somebody named has to be there."""
+        """Return the user's table, or None if it cannot be read. A file that the user named must exist."""
         table, problem = self._read(file, partial(read_toml, file))
         if table is None and problem is None and named:
             why = "expected this file to exist, since --config or $ACP_AGENT_CONFIG names it"
@@ -67,23 +81,25 @@ class Files:
         return table if problem else (table or {})
 
     def projects(self, cwd: str) -> Table:
-        """The project's table."""
+        """Return the project's table, empty if there is none or it cannot be read."""
         return self._read(f"{cwd}/{PROJECT_FILE}", partial(read_project, cwd, PROJECT_FILE))[0] or {}
 
     def look_for_policy(self, settings: Settings, cwd: str | None) -> None:
-        """Note the policy file's state. It is read with the gates; one that was there must not be gone."""
+        """Record the stamp of the policy file, which the gates read later. Report a file that has gone missing."""
         policy = settings.tools.policy
         if cwd is None or policy.policy_file is None or not policy.enabled:
             return
         path = os.path.join(cwd, os.path.expanduser(policy.policy_file))
         self.stamps[path] = stamp(path)
         if path in self._known and self.stamps[path] is None:
-            self._reader.report(path, "tools.policy.policy_file", policy.policy_file, "it to be there, as it was")
+            self._reader.report(
+                path, "tools.policy.policy_file", policy.policy_file, "this file to exist, as it did before"
+            )
         if path in self._known or self.stamps[path] is not None:
             self.tables[path] = {}
 
     def _read(self, path: str, read: Callable[[], Table | None]) -> tuple[Table | None, ConfigError | None]:
-        """What a file says, or said; and what is wrong with it now."""
+        """Return the current or the earlier table of a file, and the problem with the file now."""
         self.stamps[path] = stamp(path)
         before = self._known.get(path)
         problem = None
@@ -95,7 +111,7 @@ class Files:
             table, problem = None, error
         if problem is not None:
             if before is not None:
-                why = f"{problem.expected}; what it said before holds on"
+                why = f"{problem.expected}; its earlier content stays in force"
                 table, problem = before, ConfigError(path, "", "", why)
             self._reader.problems.append(problem)
         if table is not None:
@@ -107,18 +123,18 @@ PREFIX = "ACP_AGENT_"
 ALIASES = {"ACP_AGENT_MODEL": "llm.model", "ACP_AGENT_MAX_TOOL_ITERATIONS": "agent.max_tool_iterations"}
 _NOT_SETTINGS = (CONFIG_VARIABLE, DATA_VARIABLE, FORK_VARIABLE)
 _ALIKE = 0.8
-"""How like a name of ours another one must be to be taken for a slip, from 0 to 1."""
+"""The similarity from 0 to 1 above which an unknown name counts as a misspelt one of ours."""
 _YES_NO = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
 def read_environment(reader: Reader, environ: Mapping[str, str]) -> Layer:
-    """The layer of the environment. An empty variable is an unset one; an alias gives way to the full name."""
+    """Return the layer of the environment. An empty variable is unset. The full name takes precedence over an alias."""
     layer = Layer()
     ours = {name: text for name, text in environ.items() if name.startswith(PREFIX) and text}
     for variable in sorted(ours, key=lambda name: (name not in ALIASES, name)):
         key = _key(variable)
         if key is not None:
-            # Half a list of rules must not stand in for the whole one of a file.
+            # An incomplete list of rules must not replace the complete one of a file.
             reader.take(layer, key, _reading(key, ours[variable]), variable, parts=not key.item)
         elif variable not in _NOT_SETTINGS and (expected := _meant(variable)):
             reader.report("environment", variable, ours[variable], expected)
@@ -126,7 +142,7 @@ def read_environment(reader: Reader, environ: Mapping[str, str]) -> Layer:
 
 
 def _meant(variable: str) -> str:
-    """Return what a variable should be called that nothing reads; empty for one that is not meant for us."""
+    """Return the probable right name of an unknown variable, or "" if it seems to belong to another program."""
     names = (f"{PREFIX}{name.replace('.', '__').upper()}" for name in keys() if name != RULES)
     spelled = {name.replace("__", "_")[len(PREFIX) :]: name for name in (*names, *_NOT_SETTINGS, *ALIASES)}
     name = variable[len(PREFIX) :]
@@ -136,16 +152,16 @@ def _meant(variable: str) -> str:
     return "a name such as ACP_AGENT_TOOLS__SHELL__TIMEOUT" if "__" in name else ""
 
 
-def _key(variable: str) -> Key | None:
+def _key(variable: str) -> SettingKey | None:
     if variable in ALIASES:
         return key_of(ALIASES[variable])
     section, separator, field = variable.removeprefix(PREFIX).lower().partition("__")
     name = f"{section}.{field.replace('__', '.')}" if separator else ""
-    return key_of(name) if name != RULES else None  # rules are set tool by tool
+    return key_of(name) if name != RULES else None  # a variable sets the rules of one tool
 
 
-def _reading(key: Key, text: str) -> object:
-    """The text as the value its setting wants: a list as JSON or with commas; else text, yes or no, or JSON."""
+def _reading(key: SettingKey, text: str) -> object:
+    """Return a variable's text as a raw value: a list as JSON or with commas; else a text, yes or no, or JSON."""
     try:
         parsed: object = json.loads(text)
     except (ValueError, RecursionError):
@@ -156,7 +172,7 @@ def _reading(key: Key, text: str) -> object:
     return next((reading for reading in readings if _fits(key, reading)), parsed)
 
 
-def _fits(key: Key, reading: object) -> bool:
+def _fits(key: SettingKey, reading: object) -> bool:
     try:
         key.read(reading)
     except ValidationError:
@@ -178,15 +194,15 @@ USUAL = (
     "<<<",
     "eval ",
 )
-"""What asks in any case (S1.11)."""
+"""The texts that the older form asks about in addition to `confirm_patterns`."""
 
 CONFIRM, BLOCKED, BASH_RULES = "tools.shell.confirm_patterns", "tools.shell.blocked_commands", "tools.permissions.bash"
-_LONGEST = 400  # characters of a text; a shorter one matches more, so a cut one is stricter
+_LONGEST = 400  # characters of a text; a shortened text matches more commands, so it is stricter
 _WILD = re.compile(r"[*?\[\\]")
 
 
 def legacy_rules(blocked: tuple[str, ...], confirm: tuple[str, ...]) -> tuple[PermissionRule, ...]:
-    """The rules for bash that the two lists stand for. Texts are taken as they are: `*` in one is a star."""
+    """Return the rules for bash that the two lists mean. A `*` in a text is a literal star."""
     denied = [PermissionRule(pattern=_anywhere(text), action=RuleAction.DENY) for text in blocked if text.strip()]
     asked = dict.fromkeys((*confirm, *USUAL))
     asking = [PermissionRule(pattern=_anywhere(text), action=RuleAction.ASK) for text in asked if text.strip()]
@@ -194,10 +210,10 @@ def legacy_rules(blocked: tuple[str, ...], confirm: tuple[str, ...]) -> tuple[Pe
 
 
 def add_legacy_rules(reader: Reader, user: Layer, environment: Layer) -> None:
-    """Give the user's layer rules for bash when he uses the lists and has none. Before a project's file is applied.
+    """Add the converted rules to the user's layer if they use the older form. Call it before `tighten`.
 
-    Where any of `[tools.shell]` could not be understood there is no conversion: what was meant to be denied may be
-    missing, and without rules everything asks.
+    Nothing is converted if a part of `[tools.shell]` is faulty: a ban may be missing, and without rules every command
+    asks.
     """
     said = {**user.values, **environment.values}
     confirm = cast("tuple[str, ...]", said.get(CONFIRM, ()))
@@ -215,11 +231,11 @@ def _anywhere(text: str) -> str:
 
 
 LEVEL_FLAG = "--auto-approve"
-"""What `acp-agent run --yes` starts its server with. It is hidden: people set the level in a file or in the editor."""
+"""The hidden flag with which `acp-agent run --yes` starts its server. Users set the level in a file or the editor."""
 
 
 class Flags(NamedTuple):
-    """What the command line may set. None = not given."""
+    """The settings of the command line. None means that the flag was not given."""
 
     config: str | None = None
     model: str | None = None
@@ -228,7 +244,7 @@ class Flags(NamedTuple):
 
     @classmethod
     def from_argv(cls, argv: Sequence[str]) -> "Flags":
-        """The flags of `--name value` pairs, as the command line hands them to the server."""
+        """Return the flags of `--name value` pairs, the form in which the command line passes them to the server."""
         return cls(
             **{
                 name.removeprefix("--").replace("-", "_"): value
@@ -239,16 +255,16 @@ class Flags(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The configuration in force and how it came about.
+    """The configuration in force, and how it was made.
 
-    problems    what the user should hear of; the rest of the configuration works
-    origins     dotted name to where its value comes from; absent = default. Providers as `llm.providers.NAME`
-    file        the user's configuration file, whether it exists or not
-    fault       why it is not clear what the user forbids: nothing may run by this
-    tables      what the files say, by path, as far as they were ever readable
-    stamps      the states the files were in before they were read, by path
-    servers     MCP servers the project's file names: none of them is started before the user says so
-    untightened what the user had in place of each value that the project's file made tighter, by dotted name
+    problems    problems for the user; the rest of the configuration is in force
+    origins     the source of each value by dotted name, absent for a default. Providers are `llm.providers.NAME`
+    file        the path of the user's configuration file, which need not exist
+    fault       the reason why it is unknown what the user forbids. With a fault no tool may run
+    tables      the tables of the files by path, from their last readable state
+    stamps      the stamps of the files by path, taken before they were read
+    servers     the MCP servers of the project's file. None is started before the user agrees
+    untightened the user's value of each setting that the project's file made stricter, by dotted name
     """
 
     settings: Settings
@@ -256,17 +272,17 @@ class Loaded:
     origins: Mapping[str, str]
     file: str
     fault: ConfigError | None = None
-    tables: Mapping[str, Table] = field(default_factory=dict[str, Table], repr=False)  # secrets may be in there
+    tables: Mapping[str, Table] = field(default_factory=dict[str, Table], repr=False)  # it may hold secrets
     stamps: Mapping[str, Stamp] = field(default_factory=dict[str, Stamp])
     servers: tuple[McpServerSettings, ...] = ()
     untightened: Mapping[str, object] = field(default_factory=dict[str, object], repr=False)
 
 
 def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None, before: Loaded | None = None) -> Loaded:
-    """Read every source. Never raises for what a user wrote: that lands in `problems`.
+    """Read every source. A mistake in a source raises nothing; it is listed in `problems`.
 
-    cwd     the session's folder, absolute, for the project's own file; None for no project
-    before  what a running session goes by (T2.15): a file that cannot be read any more says what it said then
+    cwd     the session's folder, absolute, which may hold a project's file; None for no project
+    before  the configuration of a running session. A file that became unreadable keeps its content from there
     """
     reader = Reader(secret_values(environ))
     files = Files(reader, before.tables if before else {})
@@ -284,7 +300,7 @@ def load(flags: Flags, environ: Mapping[str, str], cwd: str | None = None, befor
     check_models(reader, layer)
     for name in reader.doubtful:
         layer.values[name] = guarded(layer.rules(name))
-    if table is None:  # it may have held rules that deny
+    if table is None:  # the file may have held deny rules
         layer.put("acp.auto_approve", AutoApprove.SUGGEST, f"{file} cannot be read")
     settings = Settings.model_validate(_tree(Settings, "", layer.values))
     files.look_for_policy(settings, cwd)
@@ -314,11 +330,11 @@ def _tightened(
 
 
 def _stored(reader: Reader, files: Files, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The providers `acp-agent login` stored keys of. A login is a change that running sessions take up."""
+    """Return the providers with stored keys. The stamp of their file makes running sessions reload after a login."""
     try:
         file = credentials_file(environ)
     except ConfigError:
-        return ()  # whoever needs the data folder tells
+        return ()  # the code that needs the data folder reports it
     files.stamps[file] = stamp(file)
     try:
         return tuple(credential.provider for credential in read_credentials(file))
@@ -341,7 +357,7 @@ def _flags(reader: Reader, flags: Flags) -> Layer:
 
 
 def _tree(model: type[Section], prefix: str, values: Mapping[str, object]) -> dict[str, object]:
-    """Dotted names back into tables."""
+    """Return the nested tables of values with dotted names."""
     tables, tree = sections(model, prefix), dict[str, object]()
     for entry in model.model_fields:
         name = f"{prefix}.{entry}" if prefix else entry

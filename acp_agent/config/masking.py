@@ -1,4 +1,4 @@
-"""Values of the configuration as text that may be shown: keys and passwords taken out."""
+"""The rules that decide which values of the configuration are secret, and the text that is shown for a value."""
 
 import json
 import re
@@ -16,21 +16,21 @@ _EVERYDAY = re.compile(
 )
 _VARIABLE_NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
 _USER_IN_URL = re.compile(r"(?<=://)[^/\s@]*@")
-_SHORTEST_SECRET = 8  # shorter values would be found everywhere by chance
+_SHORTEST_SECRET = 8  # characters; a shorter value occurs in other texts by chance
 _LONGEST = 100  # characters of a value that are shown
 _DEEPEST = 5  # levels of a nested value that are shown
 HIDDEN = "(hidden)"
 
 
 def secret_name(name: str) -> bool:
-    """Whether something of this name is likely to hold a secret."""
+    """Return True if a setting of this name is likely to hold a secret."""
     return _SECRET_NAME.search(name) is not None
 
 
 def secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of all variables that hold a secret by their name, for whoever has to take them out of text.
+    """Return the values of all variables whose name says that they hold a secret, the longest first.
 
-    A value that stands in many innocent places is none of them: a word, a path, a reference to another variable.
+    Everyday values are left out: a word, a path or a reference to another variable occurs in many harmless places.
     """
     found = {
         value
@@ -41,17 +41,17 @@ def secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def holds_secret(name: str) -> bool:
-    """Whether a variable or header of this name is likely to hold a secret: `GH_PAT`, `SENTRY_DSN`, `X-Auth` too."""
+    """Return True if a variable or header of this name, such as `GH_PAT` or `X-Auth`, is likely to hold a secret."""
     return secret_name(name) or _SECRET_VARIABLE.search(name) is not None
 
 
 def is_everyday(value: str) -> bool:
-    """Whether a value would be met everywhere: a path, `${REFERENCE}`, a word such as `postgres`, `disabled`."""
+    """Return True for a value that occurs everywhere: a path, `${REFERENCE}`, or a word such as `postgres`."""
     return _EVERYDAY.fullmatch(value.strip()) is not None
 
 
 def shown(name: str, value: object, secrets: Iterable[str] = ()) -> str:
-    """One value on one line, at most 100 characters, without secrets; empty for no value."""
+    """Return a value on one line of at most 100 characters, without secrets. Empty for None."""
     if value is None:
         return ""
     text = json.dumps(_masked(name, value), ensure_ascii=False, default=str)
@@ -61,7 +61,7 @@ def shown(name: str, value: object, secrets: Iterable[str] = ()) -> str:
 
 
 def one_line(text: str, longest: int = _LONGEST) -> str:
-    """Text from a file nobody has read yet, safe to print: at most `longest` characters, nothing a terminal acts on."""
+    """Return untrusted text on one line: at most `longest` characters, and none that a terminal interprets."""
     line = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
@@ -70,7 +70,7 @@ def _masked(name: str, value: object, depth: int = 0) -> object:
     match value:
         case dict() | list() | tuple() if depth == _DEEPEST:
             return "…"
-        case str() if name.endswith("_env"):  # people paste the key itself where its variable's name belongs
+        case str() if name.endswith("_env"):  # users paste the key itself here by mistake
             return value if _VARIABLE_NAME.fullmatch(value) else HIDDEN
         case str():
             return HIDDEN if secret_name(name) else _USER_IN_URL.sub("***@", value)

@@ -1,7 +1,7 @@
-"""`[mcp]`: servers that bring tools of their own (requirements E6, A25; security.md 2.8).
+"""`[mcp]`: MCP servers, which bring tools of their own.
 
-A value of `env` or `headers` may hold `${NAME}`: the variable of that name in the agent's own environment. So secrets
-stay out of files. Nothing else is expanded, and nothing is expanded before a server is about to be started.
+A value of `env` or `headers` may hold `${NAME}`, which is replaced by that variable of the agent's own environment, so
+secrets stay out of files. Nothing else is expanded, and nothing is expanded until a server is about to be started.
 """
 
 import re
@@ -18,7 +18,7 @@ from acp_agent.core.mcp import HttpServer, McpOrigin, McpServer, StdioServer
 
 SERVERS = "mcp.servers"
 MOST_OF_A_PROJECT = 16
-"""Servers a project's file may name: all of them are shown in one question."""
+"""The most servers that a project's file may name, because one question shows all of them."""
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -28,7 +28,7 @@ def _url(value: str) -> str:
     try:
         parts = urlsplit(value)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number, brackets that do not close
+    except ValueError:  # the port is no number, or a bracket is not closed
         raise ValueError(expected) from None
     if not usable or "@" in parts.netloc or parts.fragment or not value.isprintable() or " " in value:
         raise ValueError(expected)
@@ -67,23 +67,27 @@ class McpServerSettings(Section):
         str,
         Field(
             pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
-            description="Part of its tools' names: mcp_NAME_TOOL. Unique.",
+            description="Unique name, which is part of its tools' names: mcp_NAME_TOOL.",
         ),
     ]
-    command: Annotated[_Word | None, Field(description="Program to start; it speaks MCP on stdin and stdout.")] = None
+    command: Annotated[_Word | None, Field(description="Program to start, which speaks MCP on stdin and stdout.")] = (
+        None
+    )
     args: Annotated[tuple[Annotated[str, AfterValidator(_no_nul)], ...], Field(strict=False)] = ()
     env: Annotated[
         dict[str, str],
-        Field(description="Variables it gets besides the usual few. ${NAME} stands for a variable of yours."),
+        Field(
+            description="Variables it gets besides the usual few. ${NAME} is replaced by your variable of that name."
+        ),
         AfterValidator(_variables),
     ] = Field(default_factory=dict[str, str])
-    cwd: Annotated[PathText | None, Field(description="Folder it runs in. Unset: your home folder.")] = None
+    cwd: Annotated[PathText | None, Field(description="Folder in which it runs. Unset: your home folder.")] = None
     url: Annotated[
         Annotated[str, AfterValidator(_url)] | None, Field(description="Address of a server over streamable HTTP.")
     ] = None
     headers: Annotated[
         dict[str, str],
-        Field(description="Headers of every request. ${NAME} stands for a variable of yours."),
+        Field(description="Headers of every request. ${NAME} is replaced by your variable of that name."),
         AfterValidator(_header_lines),
     ] = Field(default_factory=dict[str, str])
     allow_private: Annotated[
@@ -95,12 +99,15 @@ class McpServerSettings(Section):
     tool_timeout: Annotated[
         float, Field(gt=0, le=3600, allow_inf_nan=False, description="Seconds one call may take.")
     ] = 60.0
-    allow_tools: Annotated[Words, Field(description="The only tools of it that are used. Empty: all.")] = ()
-    deny_tools: Annotated[Words, Field(description="Tools of it that are never used; wins over allow_tools.")] = ()
-    read_only_tools: Annotated[
-        Words, Field(description="Tools of it that, on your word, change nothing: they run without a question.")
+    allow_tools: Annotated[Words, Field(description="The only tools of this server that are used. Empty: all.")] = ()
+    deny_tools: Annotated[
+        Words, Field(description="Tools of this server that are never used, even if allow_tools names them.")
     ] = ()
-    enabled: Annotated[bool, Field(description="Whether it is started.")] = True
+    read_only_tools: Annotated[
+        Words,
+        Field(description="Tools of this server that you declare to change nothing. They run without a question."),
+    ] = ()
+    enabled: Annotated[bool, Field(description="Whether this server is started.")] = True
 
     @model_validator(mode="after")
     def _one_way_to_reach_it(self) -> "McpServerSettings":
@@ -113,9 +120,9 @@ class McpServerSettings(Section):
         return self
 
     def server(self, origin: McpOrigin, environ: Mapping[str, str], folder: str) -> McpServer:
-        """The server with every `${NAME}` filled in. Raises ConfigError for a variable that is not set.
+        """Return the server with every `${NAME}` replaced. Raises ConfigError if a variable is not set.
 
-        folder   where a program runs that names no folder of its own
+        folder   the folder in which the program runs if `cwd` is not set
         """
         where = f"[[{SERVERS}]] {self.name}"
         reach = (
@@ -137,7 +144,7 @@ class McpServerSettings(Section):
         )
 
     def shown(self) -> dict[str, object]:
-        """What was set, as it may be shown: of variables and headers only those that refer to others in whole."""
+        """Return the settings to be shown. Variables and headers are hidden unless they are `${NAME}`."""
         table = self.model_dump(mode="json", exclude_defaults=True)
         for name, values in (("env", self.env), ("headers", self.headers)):
             if values:
@@ -145,7 +152,7 @@ class McpServerSettings(Section):
         return table
 
     def referred(self, environ: Mapping[str, str]) -> tuple[str, ...]:
-        """The values of the variables its `${NAME}` stand for, for whoever has to take them out of text."""
+        """Return the values of the variables that `${NAME}` refers to, so that they can be redacted."""
         texts = (*self.env.values(), *self.headers.values())
         return tuple(environ.get(name, "") for text in texts for name in _REFERENCE.findall(text))
 
@@ -171,16 +178,17 @@ def _headers(where: str, values: Mapping[str, str], environ: Mapping[str, str]) 
 
 
 class McpSettings(Section):
-    """`[mcp]`: servers that bring tools of their own."""
+    """`[mcp]`: MCP servers, which bring tools of their own."""
 
     enabled: Annotated[
-        bool, Field(description="Whether MCP servers are used at all, those the editor names included."), OFF
+        bool, Field(description="Whether MCP servers are used at all, including those that the editor names."), OFF
     ] = True
     servers: Annotated[
         tuple[McpServerSettings, ...],
         Field(
             strict=False,
-            description="Servers every session starts. A project's file may name some, too: you are asked first.",
+            description="Servers that every session starts. A project's file may name more; you are asked before "
+            "they start.",
             examples=[
                 [
                     {

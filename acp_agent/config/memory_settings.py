@@ -1,4 +1,4 @@
-"""`[memory]` and `[agent.instructions]`: what the model knows from before and from the project (E2, L1)."""
+"""`[memory]` and `[agent.instructions]`: notes of earlier sessions, titles of sessions, and instruction files."""
 
 import os
 from enum import StrEnum
@@ -10,25 +10,25 @@ from acp_agent.config.provider_settings import OptionalModel
 from acp_agent.config.section import OFF, SMALLER, SUBSET, Section
 
 NOTE_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md", ".cursorrules")
-"""The names agents agree on, best first: of several in one folder the first is read, the others mostly repeat it."""
+"""The usual names of instruction files, in order of preference. Only the first that a folder has is read."""
 
 
 class TitleSource(StrEnum):
-    """Where the title of a session comes from."""
+    """The source of a session's title."""
 
     MODEL = "model"
     PROMPT = "prompt"
 
 
 class TitleSettings(Section):
-    """Keys that `[memory.sessions]` takes over."""
+    """The keys of `[memory.sessions]` for titles."""
 
     titles: Annotated[
         TitleSource,
         Field(
             strict=False,
-            description="Where a session's title comes from: model (one small request after the first prompt) or "
-            "prompt (its first words).",
+            description="Source of a session's title: model (one small request after the first prompt) or prompt (its "
+            "first words).",
         ),
     ] = TitleSource.MODEL
     title_max_chars: Annotated[int, Field(ge=10, le=500, description="Characters a title may have.")] = 60
@@ -42,20 +42,25 @@ class TitleSettings(Section):
 
 
 class SessionsSettings(TitleSettings):
-    """`[memory.sessions]`: what is kept of conversations."""
+    """`[memory.sessions]`: stored conversations."""
 
 
 class MemorySettings(Section):
-    """`[memory]`: notes of all sessions.
+    """`[memory]`: notes that the model saves for later sessions.
 
-    They belong to all projects, so a project's file may only do without.
+    They are shared by all projects, so a project's file may only switch them off.
     """
 
     enabled: Annotated[
         bool, Field(description="Whether the model may save notes for later sessions and search them."), OFF
     ] = True
     max_notes: Annotated[
-        int, Field(ge=1, le=5000, description="Notes that are kept; the one unused for the longest time makes room.")
+        int,
+        Field(
+            ge=1,
+            le=5000,
+            description="Notes that are kept. The one that was unused for the longest time is deleted first.",
+        ),
     ] = 1000
     sessions: SessionsSettings = SessionsSettings()
     max_note_bytes: Annotated[int, Field(ge=100, le=64 * 1024, description="Bytes one note may have.")] = 8 * 1024
@@ -69,13 +74,13 @@ def _below(value: str) -> str:
 
 
 class InstructionSettings(Section):
-    """`[agent.instructions]`: files in which a project, or you, tell agents how to work (L1)."""
+    """`[agent.instructions]`: files in which a project or the user tells agents how to work."""
 
     enabled: Annotated[
         bool,
         Field(
-            description="Whether the model reads them: those of the session's folder and of the folders above it, up "
-            "to the repository's, and AGENTS.md beside this file."
+            description="Whether the model reads instruction files: those in the session's folder and in the folders "
+            "above it, up to the repository's, and AGENTS.md in this file's folder."
         ),
         OFF,
     ] = True
@@ -84,7 +89,7 @@ class InstructionSettings(Section):
         Field(
             strict=False,
             max_length=20,
-            description="Their names, below a folder; the first that a folder has is read.",
+            description="Names of instruction files, below a folder. The first that a folder has is read.",
         ),
         SUBSET,
     ] = NOTE_FILES
@@ -93,7 +98,7 @@ class InstructionSettings(Section):
         Field(
             ge=0,
             le=200_000,
-            description="Characters the model is shown of all of them together, and half as many of each.",
+            description="Characters the model is shown of all instruction files together, and half as many of each.",
         ),
         SMALLER,
     ] = 16_384

@@ -1,4 +1,4 @@
-"""`[[llm.models]]`, and what can be said of a provider's models as well: their size, abilities, how they are asked."""
+"""`[[llm.models]]`: the size, abilities, options and price of models. Most keys also apply to a whole provider."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from acp_agent.config.section import Section
 
 _MOST_DEPTH = 20
-"""Levels of a value in `extra_body`."""
+"""The most levels of a value in `extra_body`."""
 _OURS = frozenset({"model", "messages", "input", "tools", "stream", "system", "instructions"})
 _INSTEAD = {
     "num_ctx": "context_window, so that it is known here too",
@@ -20,7 +20,7 @@ _INSTEAD = {
 
 
 class OpenAIApi(StrEnum):
-    """Which of OpenAI's two APIs a model is spoken to by."""
+    """Which of OpenAI's two APIs is used for a model."""
 
     AUTO = "auto"
     RESPONSES = "responses"
@@ -28,7 +28,7 @@ class OpenAIApi(StrEnum):
 
 
 class Effort(StrEnum):
-    """How long a model may think. Not every model knows every word."""
+    """How long a model may think. Not every model supports every value."""
 
     NONE = "none"
     MINIMAL = "minimal"
@@ -40,7 +40,7 @@ class Effort(StrEnum):
 
 
 def _extra_body(value: object) -> object:
-    """Check that it is JSON and leaves our own fields alone. Raises ValueError saying what was expected."""
+    """Return the fields if they are JSON and none is the agent's own. Raises ValueError with what is expected."""
     if not isinstance(value, dict):
         return value
     fields = cast("dict[str, object]", value)
@@ -72,31 +72,35 @@ def _is_json(value: object, levels: int) -> bool:
 
 
 ExtraBody = Annotated[Mapping[str, object], BeforeValidator(_extra_body), Field(strict=False)]
-"""Fields for every request body: JSON values, none of which replaces what the agent itself has to say."""
+"""Further fields of every request body: JSON values, none of which replaces a field that the agent sets."""
 
 
 class ModelOptions(Section):
-    """What can be said of one model or of all models of a provider. Unset: what is known of the model."""
+    """The options of one model or of all models of a provider. An unset one has its value from the model table."""
 
     context_window: Annotated[
         int | None,
-        Field(ge=1000, le=10_000_000, description="Tokens that fit into it. Unset: what is known of the model."),
+        Field(
+            ge=1000,
+            le=10_000_000,
+            description="Size of the context window in tokens. Unset: the known size of the model.",
+        ),
     ] = None
     max_tokens: Annotated[
         int | None,
-        Field(ge=1, le=1_000_000, description="Most tokens of one answer. Unset: what suits the model."),
+        Field(ge=1, le=1_000_000, description="The most tokens of one answer. Unset: a value that suits the model."),
     ] = None
     images: Annotated[
-        bool | None, Field(description="Whether it takes pictures. Unset: what is known of the model.")
+        bool | None, Field(description="Whether the model accepts images. Unset: as known of the model.")
     ] = None
-    tools: Annotated[bool | None, Field(description="false: it is offered no tools, and only talks.")] = None
+    tools: Annotated[bool | None, Field(description="false: the model is offered no tools.")] = None
     thinking: Annotated[
         bool | None,
-        Field(description="Whether it is asked to think before it answers. Unset: what is known of the model."),
+        Field(description="Whether the model is asked to think before it answers. Unset: as known of the model."),
     ] = None
     effort: Annotated[
         Effort | None,
-        Field(strict=False, description="How hard a model that thinks does so. Unset: the server's own choice."),
+        Field(strict=False, description="How much a thinking model thinks. Unset: the server's own choice."),
     ] = None
     temperature: Annotated[
         float | None,
@@ -104,7 +108,7 @@ class ModelOptions(Section):
             ge=0,
             le=2,
             allow_inf_nan=False,
-            description="How freely it chooses its words; left out for models that think, which do not take it.",
+            description="Sampling temperature. It is not sent to models that think, which do not accept it.",
         ),
     ] = None
     api: Annotated[
@@ -118,27 +122,27 @@ class ModelOptions(Section):
 
 
 class PriceSettings(Section):
-    """What a model costs, in US dollars for a million tokens."""
+    """The price of a model in US dollars for a million tokens."""
 
-    input: Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False, description="What is sent.")]
-    output: Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False, description="What it answers.")]
+    input: Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False, description="Input tokens.")]
+    output: Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False, description="Output tokens.")]
     cache_read: Annotated[
-        float | None, Field(ge=0, le=10_000, allow_inf_nan=False, description="What is read from the cache.")
+        float | None, Field(ge=0, le=10_000, allow_inf_nan=False, description="Tokens read from the cache.")
     ] = None
     cache_write: Annotated[
-        float | None, Field(ge=0, le=10_000, allow_inf_nan=False, description="What is written to it.")
+        float | None, Field(ge=0, le=10_000, allow_inf_nan=False, description="Tokens written to the cache.")
     ] = None
 
 
 class ModelSettings(ModelOptions):
-    """One `[[llm.models]]` entry: what is so for some models, whatever is known or their provider's entry says."""
+    """One `[[llm.models]]` entry. It takes precedence over the provider's entry and over the model table."""
 
     id: Annotated[
         str,
         Field(
             pattern=r"^[^\s:]+:\S*$",
             max_length=500,
-            description='"PROVIDER:MODEL", or how such names begin; the longest that fits counts.',
+            description='"PROVIDER:MODEL", or the beginning of such names. The longest that matches a model counts.',
         ),
     ]
     price: Annotated[PriceSettings | None, Field(description="US dollars for a million tokens.")] = None
@@ -146,5 +150,5 @@ class ModelSettings(ModelOptions):
     @model_validator(mode="after")
     def _says_something(self) -> "ModelSettings":
         if self.model_fields_set <= {"id"}:
-            raise ValueError("something beside id, such as context_window")
+            raise ValueError("a key besides id, such as context_window")
         return self

@@ -1,7 +1,6 @@
-"""Which tools the model is shown, and how: `[tools.tafc]`, `[agent.tool_filter]`, `[tools.dependencies]` (L3, L4, L5).
+"""Which tools the model is shown, and how: `[tools.tafc]`, `[agent.tool_filter]`, `[tools.dependencies]`.
 
-None of it forbids anything. A project's file may switch off what the user has on; what waits for what is the user's
-alone.
+These settings forbid nothing. A project's file may switch them off. The dependencies are the user's alone.
 """
 
 import math
@@ -19,30 +18,30 @@ def _clamped(value: float) -> float:
 
 
 class TafcSettings(Section):
-    """`[tools.tafc]`: a place to think before the arguments of demanding tools (L3)."""
+    """`[tools.tafc]`: a field in which the model can think before the arguments of complex tools."""
 
     enabled: Annotated[
-        bool, Field(description="Whether tools with a demanding schema get a field for the model to think in."), OFF
+        bool, Field(description="Whether tools with a complex schema get a field in which the model can think."), OFF
     ] = False
     complexity_threshold: Annotated[
         float,
         AfterValidator(_clamped),
         Field(
             json_schema_extra={"minimum": 0, "maximum": 1},
-            description="How demanding, from 0 (every tool) to 1; counts required arguments, nesting and choices. What "
-            "lies outside is brought inside; nan and inf mean 0.6.",
+            description="Complexity from which a tool gets the field, from 0 (every tool) to 1. Required arguments, "
+            "nesting and choices count. Values outside are moved to the nearest limit; nan and inf mean 0.6.",
         ),
     ] = DEFAULT_THRESHOLD
 
 
 class ToolFilterSettings(Section):
-    """`[agent.tool_filter]`: fewer tools in a request (L4)."""
+    """`[agent.tool_filter]`: fewer tools in a request."""
 
     enabled: Annotated[
-        bool, Field(description="Whether a turn shows the model only the tools that fit your prompt."), OFF
+        bool, Field(description="Whether the model is shown only the tools that fit your prompt."), OFF
     ] = False
     top_k: Annotated[
-        int, Field(ge=1, le=1000, description="Tools that are shown because they fit the prompt best.")
+        int, Field(ge=1, le=1000, description="Number of tools that are shown because they fit the prompt best.")
     ] = 10
     min_description_words: Annotated[
         int,
@@ -50,7 +49,7 @@ class ToolFilterSettings(Section):
     ] = 3
     always_on: Annotated[
         Words,
-        Field(description="Tools that are always shown, by name. No dependency holds them back."),
+        Field(description="Tools that are always shown, by name. tools.dependencies does not hide them."),
     ] = (
         "memory_search",
         "memory_save",
@@ -66,13 +65,13 @@ class ToolFilterSettings(Section):
 
 
 class ToolNeeds(Section):
-    """`[tools.dependencies.rules.TOOL]`: what a tool depends on."""
+    """`[tools.dependencies.rules.TOOL]`: the tools that one tool depends on."""
 
     requires: Annotated[
         Words, Field(description="Tools that must have succeeded in the session before this one is shown.")
     ] = ()
     prefers: Annotated[
-        Words, Field(description="Tools that lift this one's rank in agent.tool_filter once they have succeeded.")
+        Words, Field(description="Tools that raise this one's score in agent.tool_filter once they have succeeded.")
     ] = ()
 
 
@@ -80,18 +79,20 @@ _Boost = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class DependencySettings(Section):
-    """`[tools.dependencies]`: tools that wait for others (L5). Made for order, not for safety: permissions forbid."""
+    """`[tools.dependencies]`: tools that are hidden until others succeeded. It sets an order and is no protection."""
 
-    enabled: Annotated[bool, Field(description="Whether tools wait for others.")] = False
+    enabled: Annotated[
+        bool, Field(description="Whether tools are hidden until the tools they require have succeeded.")
+    ] = False
     boost_per_dep: Annotated[
         _Boost, Field(description="Added to a tool's score for each tool it prefers that has succeeded.")
     ] = 0.15
-    max_total_boost: Annotated[_Boost, Field(description="Most that is added to a tool's score.")] = 0.20
+    max_total_boost: Annotated[_Boost, Field(description="The most that is added to a tool's score.")] = 0.20
     rules: Annotated[
         dict[Annotated[str, Field(min_length=1, max_length=200)], ToolNeeds],
         Field(
-            description="What each tool requires and prefers, by name. A tool that is always on, or that you name in "
-            "your prompt, waits for nothing.",
+            description="The tools that each tool requires and prefers, by name. A tool that is always on, or that "
+            "your prompt names, is never hidden.",
             examples=[{"edit": {"requires": ["read"], "prefers": ["grep"]}}],
         ),
     ] = Field(default_factory=dict[str, ToolNeeds])

@@ -1,45 +1,45 @@
-"""The rules of the policy in their order, those of `policy_file` included (S5.3, S5.4). Read when a session starts."""
+"""The rules of the policy, of its file and of the authorization in order. They are read when a session starts."""
 
 import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from acp_agent.config.files import read_toml
-from acp_agent.config.keys import Key
+from acp_agent.config.keys import SettingKey
 from acp_agent.config.layers import Layer, Reader
 from acp_agent.config.project import ProjectLoosens
 from acp_agent.config.rules import (
     MAX_RULES,
     AuthorizationSettings,
-    Effect,
-    PolicyRule,
+    PolicyEffect,
     PolicyRules,
+    PolicyRuleSettings,
     PolicySettings,
 )
 from acp_agent.config.section import Section
 from acp_agent.core.errors import ConfigError
 
 MAX_BYTES = 256 * 1024
-"""A policy file is at most that long (S5.4)."""
+"""The longest policy file that is read, in bytes."""
 
 _POLICY, _AUTHORIZATION = "tools.policy", "tools.authorization"
 
 
 class _PolicyFile(Section):
-    """What stands in a policy file."""
+    """The content of a policy file."""
 
     rules: PolicyRules = ()
 
 
 class PlacedRule(NamedTuple):
-    """A rule and what to call it: "tools.policy.rules[0]", "policy.toml rules[2]"."""
+    """A rule and its place for messages, such as "tools.policy.rules[0]" or "policy.toml rules[2]"."""
 
     place: str
-    rule: PolicyRule
+    rule: PolicyRuleSettings
 
 
 class MergedRules(NamedTuple):
-    """The rules in force in their order, and the allow rules a project's file had no right to."""
+    """The rules in force in their order, and the refused allow rules of a file that can only deny."""
 
     rules: tuple[PlacedRule, ...]
     refused: tuple[ProjectLoosens, ...] = ()
@@ -53,13 +53,15 @@ def merged_rules(
     cwd: str,
     config_file: str,
 ) -> MergedRules:
-    """The policy's rules, those of its file, those of the authorization; of each only what is switched on.
+    """Return the rules of the policy, of its file and of the authorization, without the parts that are off.
 
-    problems      what was wrong with the configuration (`Loaded.problems`)
+    problems      the problems of the configuration (`Loaded.problems`)
     cwd           the session's folder
-    config_file   the user's configuration file; the folder it is in may hold a policy file, too
+    config_file   the user's configuration file; the policy file may also be in its folder
 
-    Raises ConfigError when any part could not be read, is no rule, or there are too many: it might have denied (S5.9).
+    Raises:
+        ConfigError: A part is unreadable or faulty, or there are too many rules. The faulty part may have denied.
+
     """
     _refuse_faults(policy, authorization, problems)
     merged: list[PlacedRule] = []
@@ -80,7 +82,7 @@ def merged_rules(
 def _refuse_faults(
     policy: PolicySettings, authorization: AuthorizationSettings, problems: Sequence[ConfigError]
 ) -> None:
-    """A faulty value was dropped on loading. Raises it when it may have been part of a policy in force."""
+    """Raise the problem of a dropped value that may have been part of a policy in force."""
     on = policy.enabled or authorization.enabled
     for problem in problems:
         ours = problem.key in (_POLICY, _AUTHORIZATION) or problem.key.startswith((f"{_POLICY}.", f"{_AUTHORIZATION}."))
@@ -89,15 +91,15 @@ def _refuse_faults(
             raise problem
 
 
-def _placed(where: str, rules: Sequence[PolicyRule]) -> tuple[PlacedRule, ...]:
+def _placed(where: str, rules: Sequence[PolicyRuleSettings]) -> tuple[PlacedRule, ...]:
     return tuple(PlacedRule(f"{where}[{index}]", rule) for index, rule in enumerate(rules))
 
 
 def _read(name: str, cwd: str, config_folder: str) -> MergedRules:
-    """The rules of a policy file. Raises ConfigError.
+    """Return the rules of a policy file. Raises ConfigError.
 
-    Which file an absolute path names is the user's choice alone. A relative one is a file that any project can
-    bring along, or not: it may only tighten (security.md 1, row 11).
+    The user alone chooses the file of an absolute path. A relative path names a file that any project can bring, so
+    such a file may only deny.
     """
     given = os.path.expanduser(name)
     users_own = os.path.isabs(given)
@@ -110,18 +112,18 @@ def _read(name: str, cwd: str, config_folder: str) -> MergedRules:
     placed = _placed(f"{os.path.basename(path)} rules", rules)
     if users_own:
         return MergedRules(placed)
-    allows = tuple(each for each in placed if each.rule.effect is Effect.ALLOW)
+    allows = tuple(each for each in placed if each.rule.effect is PolicyEffect.ALLOW)
     told = "deny rules only, since policy_file names it by a relative path (ignored)"
     refused = (ProjectLoosens(path, each.place.rpartition(" ")[2], "allow", told) for each in allows)
     return MergedRules(tuple(each for each in placed if each not in allows), tuple(refused))
 
 
-def _rules(path: str, real: str, *, required: bool) -> tuple[PolicyRule, ...]:
-    """What a file holds; nothing when it is missing and need not be there. Raises ConfigError naming file and rule."""
+def _rules(path: str, real: str, *, required: bool) -> tuple[PolicyRuleSettings, ...]:
+    """Return the rules in a file, or none if it is missing and not required. Raises ConfigError."""
     try:
         size = os.lstat(real).st_size
     except OSError:
-        size = 0  # reading it tells why
+        size = 0  # reading it reports the reason
     if size > MAX_BYTES:
         raise ConfigError(path, "", "", f"expected a policy file of at most {MAX_BYTES // 1024} KiB")
     table = read_toml(real)
@@ -133,7 +135,7 @@ def _rules(path: str, real: str, *, required: bool) -> tuple[PolicyRule, ...]:
     reader, layer = Reader(), Layer()
     if unknown is not None:
         reader.report(path, unknown, table[unknown], "[[rules]] and nothing else")
-    reader.take(layer, Key("rules", _PolicyFile, "rules"), table.get("rules", []), path)
+    reader.take(layer, SettingKey("rules", _PolicyFile, "rules"), table.get("rules", []), path)
     if reader.problems:
         raise reader.problems[0]
     return _PolicyFile.model_validate(layer.values).rules

@@ -1,4 +1,4 @@
-"""A project's own file applied to the user's settings: only what makes them tighter."""
+"""How a project's own file is applied to the user's settings: only stricter values are taken."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -10,15 +10,15 @@ from acp_agent.core.errors import ConfigError
 
 
 class ProjectLoosens(ConfigError):
-    """A project's file asked for more than the user allows; it was ignored. Nothing for the user to mend."""
+    """A value in a project's file is looser than the user's. It is ignored, and the user need not change anything."""
 
 
 MOST_ENTRIES = 256
-"""Entries of one list in a project's file. Every call is held against each of them."""
+"""The entries that are read of one list in a project's file. Every tool call is compared with each of them."""
 
 
 def bounded(reader: Reader, where: str, table: Mapping[str, object], prefix: str = "") -> Mapping[str, object]:
-    """Return a project's table with the beginning of each list that is too long; report those as ProjectLoosens."""
+    """Return a project's table with every list cut to its first 256 entries. Report each cut as a ProjectLoosens."""
     kept = dict(table)
     for name, value in table.items():
         dotted = f"{prefix}.{name}" if prefix else name
@@ -33,9 +33,9 @@ def bounded(reader: Reader, where: str, table: Mapping[str, object], prefix: str
 
 
 def tighten(reader: Reader, user: Layer, project: Layer) -> Mapping[str, object]:
-    """Change the user's layer in place as far as the project may; report the rest as ProjectLoosens.
+    """Apply the project's layer to the user's, in place. Report each refused value as a ProjectLoosens.
 
-    Return what the user had in place of each value that was changed.
+    Return the user's value of each setting that was changed.
     """
     changed: dict[str, object] = {}
     for name, wish in project.values.items():

@@ -1,4 +1,4 @@
-"""`[llm]`: which model answers, and where."""
+"""`[llm]`: which model answers, the providers of models, and the headers of their requests."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -40,11 +40,16 @@ def _headers(value: Mapping[str, str]) -> Mapping[str, str]:
 
 
 Headers = Annotated[Mapping[str, str], AfterValidator(_headers), Field(strict=False)]
-"""HTTP headers by name. What the agent sets itself, and what would break the request, is refused."""
+"""HTTP headers by name. Headers that the agent sets itself, or that would break the request, are refused."""
 
 
 def filled_in(headers: Mapping[str, str], environ: Mapping[str, str], where: str) -> Mapping[str, str]:
-    """The headers with each `${NAME}` replaced. Raises ConfigError: a variable that is not set, or holds no header."""
+    """Return the headers with each `${NAME}` replaced.
+
+    Raises:
+        ConfigError: A variable is not set, or its value cannot be in a header.
+
+    """
     filled: dict[str, str] = {}
     for name, text in headers.items():
         for variable in _VARIABLE.findall(text):
@@ -63,7 +68,7 @@ def variables(headers: Mapping[str, str]) -> Iterator[str]:
 
 
 def secret_parts(headers: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[str]:
-    """What a header holds that must never be shown: its variables, and its own text where the name says so."""
+    """Yield the secret texts of headers: the values of variables, and the text of headers whose names mean a secret."""
     for name, text in headers.items():
         yield from (environ[variable] for variable in _VARIABLE.findall(text) if environ.get(variable))
         if _hides(name, text):
@@ -71,7 +76,7 @@ def secret_parts(headers: Mapping[str, str], environ: Mapping[str, str]) -> Iter
 
 
 def hidden(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers as they may be shown."""
+    """Return the headers with secret values replaced, to be shown to the user."""
     return {name: HIDDEN if _hides(name, text) else text for name, text in headers.items()}
 
 
@@ -80,7 +85,7 @@ def _hides(name: str, text: str) -> bool:
 
 
 class ProviderType(StrEnum):
-    """Which wire format a provider speaks."""
+    """The wire format of a provider."""
 
     ANTHROPIC = "anthropic"
     OPENAI = "openai"
@@ -88,24 +93,28 @@ class ProviderType(StrEnum):
     SCRIPTED = "scripted"
 
 
-class Place(Section):
-    """Where models answer, and how it is reached."""
+class ProviderEndpoint(Section):
+    """The address of a provider and how requests reach it."""
 
     name: Annotated[
-        str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="What stands before the colon in `model`.")
+        str,
+        Field(
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+            description="The provider's name, which is before the colon in `model`.",
+        ),
     ]
     type: Annotated[
         ProviderType,
         Field(
             strict=False,
-            description="Its wire format: anthropic (Messages), openai (Responses or Chat Completions), ollama, or "
+            description="Wire format: anthropic (Messages), openai (Responses or Chat Completions), ollama, or "
             "scripted (plays a script, needs no network).",
         ),
     ]
     base_url: Annotated[
         HttpUrl | None,
         Field(
-            description="Where the API lives. Unset: the vendor's own address, or the usual variable's.",
+            description="Address of the API. Unset: that of the usual variable, else the vendor's own.",
         ),
     ] = None
     api_key_env: Annotated[
@@ -118,7 +127,7 @@ class Place(Section):
     ] = None
     script: Annotated[
         PathText | None,
-        Field(description="File a scripted provider plays. Unset: the packaged script that `model` names."),
+        Field(description="File that a scripted provider plays. Unset: the packaged script that `model` names."),
     ] = None
     timeout: Annotated[
         Seconds, Field(description="Seconds of silence from the server before a call counts as failed.")
@@ -127,46 +136,47 @@ class Place(Section):
         Headers | None,
         Field(
             repr=False,
-            description="More HTTP headers for each request. ${NAME} in a value stands for that environment variable.",
+            description="Further HTTP headers of each request. ${NAME} in a value is replaced by that environment "
+            "variable.",
         ),
     ] = None
     extra_body: Annotated[
         ExtraBody | None,
         Field(
-            description="More fields for each request to a model, as its API names them, such as { top_p = 0.9 }.",
+            description="Further fields of each request to a model, as its API names them, such as { top_p = 0.9 }.",
         ),
     ] = None
     keep_alive: Annotated[
         str | None,
         Field(
             pattern=r"^(-1|0|\d{1,6}(s|m|h))$",
-            description='For type ollama: how long a model stays in memory, such as "30m"; "-1" for ever. Unset: as '
-            "the server is set.",
+            description='For type ollama: how long a model stays in memory, such as "30m"; "-1" = for ever. Unset: '
+            "the server's own setting.",
         ),
     ] = None
 
 
-class ProviderSettings(ModelOptions, Place):
-    """One `[[llm.providers]]` entry: a place where models answer, and what holds for all of them."""
+class ProviderSettings(ModelOptions, ProviderEndpoint):
+    """One `[[llm.providers]]` entry: an endpoint, and the options of all its models."""
 
     def __hash__(self) -> int:
-        return hash(self.name)  # the tables in it have no hash of their own
+        return hash(self.name)  # its tables are not hashable
 
     def api_key(self, environ: Mapping[str, str]) -> str:
-        """The key in this provider's variable; empty when it has none."""
+        """Return the key in this provider's variable, or "" if there is none."""
         return environ.get(self.api_key_env, "") if self.api_key_env else ""
 
     @property
     def key_variables(self) -> tuple[str, ...]:
-        """The environment variables that hold its key and parts of its headers."""
+        """The environment variables of the key and of the headers."""
         return (*filter(None, (self.api_key_env,)), *variables(self.headers or {}))
 
     def request_headers(self, environ: Mapping[str, str]) -> Mapping[str, str]:
-        """The further headers, variables filled in. Raises ConfigError for one that is not set."""
+        """Return the further headers with their variables replaced. Raises ConfigError if a variable is not set."""
         return filled_in(self.headers or {}, environ, f"provider {self.name!r}")
 
     def secrets(self, environ: Mapping[str, str]) -> tuple[str, ...]:
-        """What must never be shown: the key, and header values that look like one."""
+        """Return the texts that must never be shown: the key, and the secret values of headers."""
         return tuple(filter(None, (self.api_key(environ), *secret_parts(self.headers or {}, environ))))
 
     @field_serializer("headers")
@@ -188,7 +198,7 @@ class ProviderSettings(ModelOptions, Place):
 
 
 def model_name(value: str) -> str:
-    """Check that a text names a provider and a model. Raises ValueError saying what was expected."""
+    """Return the text if it names a provider and a model. Raises ValueError with what is expected."""
     provider, _, model = value.partition(":")
     if not provider or not model or any(character.isspace() for character in value):
         raise ValueError('"PROVIDER:MODEL", for example "ollama:qwen3:8b"')
@@ -202,7 +212,7 @@ def _optional_model_name(value: str) -> str:
 _Model = Annotated[str, AfterValidator(model_name)]
 
 OptionalModel = Annotated[str, AfterValidator(_optional_model_name)]
-"""The name of a model, `PROVIDER:MODEL`, or the empty text for no model of its own."""
+"""The name of a model, `PROVIDER:MODEL`, or the empty text for none."""
 
 
 class LlmSettings(Section):
@@ -220,15 +230,15 @@ class LlmSettings(Section):
         Field(
             strict=False,
             max_length=10,
-            description="Models that are asked, in this order, when the one before does not answer. Unset: none.",
+            description="Models that are asked, in this order, if the one before does not answer. Unset: none.",
             examples=[["ollama:qwen3:8b"]],
         ),
     ] = ()
     embedding_model: Annotated[
         _Model | None,
         Field(
-            description='"PROVIDER:MODEL" that places texts by their meaning, for memory and tool choice; the provider '
-            "is of type ollama or openai. Unset: none, and words are compared.",
+            description='"PROVIDER:MODEL" that computes embeddings for the memory and the tool filter. The provider '
+            "is of type ollama or openai. Unset: none; texts are compared by their words.",
             examples=["ollama:nomic-embed-text"],
         ),
     ] = None
@@ -240,7 +250,7 @@ class LlmSettings(Section):
         Field(
             strict=False,
             max_length=200,
-            description="What you know better about models: size, abilities, price.",
+            description="Your own data about models: size, abilities, price.",
             examples=[[{"id": "local:", "context_window": 65_536, "images": False}]],
         ),
     ] = ()
@@ -248,8 +258,8 @@ class LlmSettings(Section):
         tuple[ProviderSettings, ...],
         Field(
             strict=False,
-            description="Places where models answer. ANTHROPIC_API_KEY, OPENAI_API_KEY, OPENAI_BASE_URL, OLLAMA_HOST "
-            "and the like add their own; `scripted` is always there.",
+            description="Providers of models. ANTHROPIC_API_KEY, OPENAI_API_KEY, OPENAI_BASE_URL, OLLAMA_HOST and "
+            "similar variables add their own; `scripted` is always present.",
             examples=[
                 [
                     {

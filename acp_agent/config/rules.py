@@ -1,16 +1,20 @@
-"""Permission rules (requirements S3) and how a project's rules join the user's."""
+"""Rules on tool calls: permissions, policy and authorization, and how a project's rules join the user's.
+
+`[tools.permissions]` says which calls run, ask or are refused. `[tools.policy]` and `[tools.authorization]` say what
+may run at all.
+"""
 
 from enum import StrEnum
 from typing import Annotated, cast
 
 from pydantic import AfterValidator, Field
 
-from acp_agent.config.section import OFF, ProjectMay, Section, Tightened, Words
+from acp_agent.config.section import ProjectMay, Section, Tightened, Words
 from acp_agent.core.phase import Phase
 
 
 class RuleAction(StrEnum):
-    """What a permission rule does (S3.2)."""
+    """What a permission rule does with a call that it matches."""
 
     ALLOW = "allow"
     ASK = "ask"
@@ -18,14 +22,14 @@ class RuleAction(StrEnum):
 
 
 class PermissionRule(Section):
-    """One `[[tools.permissions.<tool>]]` entry; the first that matches decides (S3.1)."""
+    """One `[[tools.permissions.<tool>]]` entry. The first rule that matches a call decides."""
 
     pattern: Annotated[
         str,
         Field(
             min_length=1,
             max_length=1024,
-            description="Glob, upper and lower case alike, on the command (bash) or the path (file tools).",
+            description="Glob on the command (bash) or the path (file tools). Case is ignored.",
         ),
     ]
     action: Annotated[RuleAction, Field(strict=False, description="allow, ask or deny.")]
@@ -38,21 +42,21 @@ ToolName = Annotated[str, Field(pattern=TOOL_NAME)]
 ConfirmPatterns = Annotated[
     Words,
     Field(
-        description="Older way to say what asks: commands with one of these texts in them ask, and so do the usual "
-        "dangerous ones (rm, git push --force, drop table, ...); all others then run unless they are blocked. Empty, "
-        "or with rules in tools.permissions.bash: not used.",
+        description="Older form of rules: commands that contain one of these texts ask, as do the usual dangerous "
+        "ones (rm, git push --force, drop table, ...). All others then run unless they are blocked. The list is not "
+        "used if it is empty or if tools.permissions.bash has rules.",
         examples=[["terraform "]],
     ),
 ]
-"""The type of the field `confirm_patterns` of `[tools.shell]`. A project's file has no say: it would open the rest."""
+"""The type of `tools.shell.confirm_patterns`. A project cannot set it, because it would allow all other commands."""
 
 
 def _deny_and_ask(user: object, project: object) -> Tightened:
-    """A project's deny rules go in front, its ask rules behind the last deny of the user's. Allow rules are refused.
+    """Put a project's deny rules first and its ask rules after the user's last deny. Refuse its allow rules.
 
-    An ask in front of a deny that matches the same call would turn it into a question, and whether two globs can
-    meet on one call is more than their text tells (a path has several spellings). So an ask of a project's acts on
-    everything but what the user allowed in front of a deny.
+    An ask rule before a deny rule for the same call would turn the refusal into a question. The text of two globs does
+    not tell whether they can match the same call, since a path has several spellings. Therefore a project's ask rules
+    come after all of the user's deny rules.
     """
     wanted, users = _permission_rules(project), _permission_rules(user)
     after = max((at + 1 for at, rule in enumerate(users) if rule.action is RuleAction.DENY), default=0)
@@ -63,34 +67,34 @@ def _deny_and_ask(user: object, project: object) -> Tightened:
 
 
 def _permission_rules(value: object) -> tuple[PermissionRule, ...]:
-    return cast("tuple[PermissionRule, ...]", value)  # the field marked so holds nothing else, and was validated
+    return cast("tuple[PermissionRule, ...]", value)  # pydantic validated it, and only lists of rules carry this mark
 
 
 PROJECT_RULES = ProjectMay(_deny_and_ask, "deny and ask rules")
 
 
 def guarded(rules: tuple[PermissionRule, ...]) -> tuple[PermissionRule, ...]:
-    """A tool's rules when one of them could not be understood: it might have been a deny, so nothing is allowed."""
+    """Return a tool's rules without allow rules and with a final ask, since a faulty rule may have been a deny."""
     kept = tuple(rule for rule in rules if rule.action is not RuleAction.ALLOW)
     return (*kept, PermissionRule(pattern="*", action=RuleAction.ASK))
 
 
 MAX_RULES = 256
-"""Rules in force together, of all lists (S5.4)."""
+"""The most rules that all lists together may have."""
 
 MAX_REGEX_BYTES = 1024
-"""Bytes of an `args_match` (S5.4)."""
+"""The longest `args_match`, in bytes."""
 
 
-class Effect(StrEnum):
-    """What a rule does with a call it matches."""
+class PolicyEffect(StrEnum):
+    """What a policy rule does with a call that it matches."""
 
     ALLOW = "allow"
     DENY = "deny"
 
 
 class TrustThreshold(StrEnum):
-    """How far a call is trusted, least first (S4; requirements section 4 row 37)."""
+    """How far a call is trusted, from the least to the most."""
 
     UNTRUSTED = "untrusted"
     PROVISIONAL = "provisional"
@@ -111,44 +115,49 @@ _Phases = Annotated[tuple[Annotated[Phase, Field(strict=False)], ...], Field(str
 _Names = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False, max_length=64)]
 
 
-class PolicyRule(Section):
-    """One rule (S5.2). It matches when all it names do; a deny by any part of the call, an allow by all of them."""
+class PolicyRuleSettings(Section):
+    """One rule of the policy. All its conditions must hold: for a deny in any part of the call, for an allow in all."""
 
-    effect: Annotated[Effect, Field(strict=False, description="allow or deny.")]
+    effect: Annotated[PolicyEffect, Field(strict=False, description="allow or deny.")]
     tool: Annotated[str, Field(min_length=1, max_length=256, pattern=r"\S", description="Glob on the tool's name.")]
     paths: Annotated[_Globs, Field(description="Globs on the paths and URLs of the call.")] = ()
-    env: Annotated[_Variables, Field(description="Variables that must be set for the rule to apply.")] = ()
+    env: Annotated[_Variables, Field(description="Environment variables that must be set for the rule to apply.")] = ()
     trust_level: Annotated[
         TrustThreshold | None,
-        Field(strict=False, description="An allow needs at least this trust, a deny at most this."),
+        Field(strict=False, description="An allow rule needs at least this trust, a deny rule at most this."),
     ] = None
     args_match: Annotated[
         Annotated[str, AfterValidator(_short)] | None,
-        Field(min_length=1, description="RE2 expression searched in every text among the arguments."),
+        Field(min_length=1, description="RE2 expression that is searched in every text argument."),
     ] = None
     phases: Annotated[
         _Phases,
-        Field(description="Only calls of these: planner, executor (what the model asks for), verifier, autonomous."),
+        Field(
+            description="Phases the rule is for: planner, executor (calls of the model), verifier, autonomous. "
+            "Empty: all."
+        ),
     ] = ()
     capabilities: Annotated[_Names, Field(description="Reserved; an allow rule that names one never applies.")] = ()
 
 
 def _deny_in_front(user: object, project: object) -> Tightened:
-    """A project's deny rules go in front, as many as there is room for. Its allow rules are refused."""
+    """Put a project's deny rules first, as many as fit. Refuse its allow rules."""
     users, wanted = _policy_rules(user), _policy_rules(project)
-    denies = tuple(rule for rule in wanted if rule.effect is Effect.DENY)
+    denies = tuple(rule for rule in wanted if rule.effect is PolicyEffect.DENY)
     taken = denies[: max(0, MAX_RULES - len(users))]
-    refused = tuple(rule for rule in wanted if rule.effect is Effect.ALLOW)
+    refused = tuple(rule for rule in wanted if rule.effect is PolicyEffect.ALLOW)
     return Tightened((*taken, *users), (*refused, *denies[len(taken) :]))
 
 
-def _policy_rules(value: object) -> tuple[PolicyRule, ...]:
-    return cast("tuple[PolicyRule, ...]", value)  # the fields marked so hold nothing else, and were validated
+def _policy_rules(value: object) -> tuple[PolicyRuleSettings, ...]:
+    return cast(
+        "tuple[PolicyRuleSettings, ...]", value
+    )  # pydantic validated it, and only lists of rules carry this mark
 
 
 DENIES = ProjectMay(_deny_in_front, "deny rules")
 
-PolicyRules = Annotated[tuple[PolicyRule, ...], Field(strict=False, max_length=MAX_RULES)]
+PolicyRules = Annotated[tuple[PolicyRuleSettings, ...], Field(strict=False, max_length=MAX_RULES)]
 _POLICY_EXAMPLE = [
     {"effect": "deny", "tool": "bash", "args_match": "sudo"},
     {"effect": "allow", "tool": "read", "paths": ["/home/*"]},
@@ -156,25 +165,28 @@ _POLICY_EXAMPLE = [
 
 
 class PolicySettings(Section):
-    """`[tools.policy]`: rules that forbid; what they allow still passes every other gate (S5.1)."""
+    """`[tools.policy]`: rules that forbid. A call that they allow still passes every other gate."""
 
     enabled: Annotated[bool, Field(description="Whether these rules and policy_file are in force.")] = False
     default_effect: Annotated[
-        Effect,
-        Field(strict=False, description="What holds for a call no rule matches, once this or authorization is on."),
-    ] = Effect.DENY
+        PolicyEffect,
+        Field(
+            strict=False,
+            description="What happens to a call that no rule matches, if this or authorization is enabled.",
+        ),
+    ] = PolicyEffect.DENY
     policy_file: Annotated[
         Annotated[str, Field(min_length=1, max_length=4096)] | None,
         Field(
-            description="TOML file with further [[rules]], below the session's folder or this file's. Every project "
-            "may bring what a relative path names, so such a file can only deny.",
+            description="TOML file with further [[rules]], in the session's folder or in this file's folder. Any "
+            "project can bring a file of a relative path, so such a file can only deny.",
             examples=["policy.toml"],
         ),
     ] = None
     rules: Annotated[
         PolicyRules,
         Field(
-            description="Rules in order, first match wins; then come those of policy_file.",
+            description="Rules in order; the first that matches decides. Those of policy_file follow.",
             examples=[_POLICY_EXAMPLE],
         ),
         DENIES,
@@ -182,17 +194,7 @@ class PolicySettings(Section):
 
 
 class AuthorizationSettings(Section):
-    """`[tools.authorization]`: the same kind of rules, after those of the policy (S5.3)."""
+    """`[tools.authorization]`: rules of the same kind, which come after those of the policy."""
 
     enabled: Annotated[bool, Field(description="Whether these rules are in force.")] = False
-    rules: Annotated[PolicyRules, Field(description="Rules in order, behind all rules of the policy."), DENIES] = ()
-
-
-class TrustSettings(Section):
-    """`[trust]`: what a folder brings along (S4)."""
-
-    ask: Annotated[
-        bool,
-        Field(description="Ask whether what a folder brings to be run may be used; false: it never is."),
-        OFF,
-    ] = True
+    rules: Annotated[PolicyRules, Field(description="Rules in order, after all rules of the policy."), DENIES] = ()

@@ -1,4 +1,9 @@
-"""What all sections of the configuration share: their base model and the kinds of values they hold."""
+"""What all sections of the configuration share: the base model, the types of values, and what a project may change.
+
+A project's file comes with the repository, so the author of the repository wrote it. A project may therefore make a
+setting stricter, never looser. Each field that a project may touch carries a `ProjectMay` that says what stricter means
+for it. A looser value is refused and the user's value stays. A field without `ProjectMay` belongs to the user alone.
+"""
 
 import math
 import os
@@ -25,12 +30,17 @@ def _path(value: str) -> str:
 
 
 def _http_url(value: str) -> str:
-    """No trailing slash, since API paths are put behind it, and no password that could end up in a log."""
+    """Return the address without a trailing slash, since API paths are appended to it.
+
+    Raises:
+        ValueError: It is no http address, or it holds a user, a password or a query, which could end up in a log.
+
+    """
     expected = "an http:// or https:// address without user, password or query (keys go through api_key_env)"
     try:
         parts = urlsplit(value)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number, brackets that do not close
+    except ValueError:  # the port is no number, or a bracket is not closed
         raise ValueError(expected) from None
     surplus = "@" in parts.netloc or parts.query or parts.fragment or not value.isprintable() or " " in value
     if not usable or surplus:
@@ -39,10 +49,10 @@ def _http_url(value: str) -> str:
 
 
 PathText = Annotated[str, AfterValidator(_path)]
-"""A path of the user's: `~` expanded, absolute, normalised; need not exist."""
+"""A path that the user wrote: `~` is expanded, and it is absolute and normalised. It need not exist."""
 
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
-"""The address an API lives at."""
+"""The base address of an API."""
 
 Seconds = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
 Words = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)]
@@ -50,7 +60,7 @@ Paths = Annotated[tuple[PathText, ...], Field(strict=False)]
 
 
 class Tightened(NamedTuple):
-    """The value in force after a project's wish, and the parts of the wish that were looser."""
+    """The value in force after a project's value was applied, and the parts of it that were refused as looser."""
 
     value: object
     refused: tuple[object, ...] = ()
@@ -58,14 +68,18 @@ class Tightened(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProjectMay:
-    """A field's mark: `tighten(users_value, projects_wish)`, both validated, and in words what is allowed."""
+    """The mark of a field that a project may make stricter.
+
+    tighten   takes the user's value and the project's, both validated
+    words     what the project may set, for the message about a refused value
+    """
 
     tighten: Callable[[object, object], Tightened]
     words: str
 
 
 def _number(value: object) -> float:
-    """A limit as a number; no limit is the largest."""
+    """Return a limit as a number. No limit is infinite."""
     return float(value) if isinstance(value, int | float) else math.inf
 
 
@@ -74,7 +88,7 @@ def _smaller(user: object, project: object) -> Tightened:
 
 
 def _smaller_or_unlimited(user: object, project: object) -> Tightened:
-    """Like `_smaller` where 0 means no limit."""
+    """Do the same as `_smaller` for a field where 0 means no limit."""
     return (
         Tightened(project)
         if (_number(project) or math.inf) <= (_number(user) or math.inf)
@@ -91,7 +105,7 @@ def _on(user: object, project: object) -> Tightened:
 
 
 def _words(value: object) -> tuple[str, ...]:
-    return cast("tuple[str, ...]", value)  # the fields marked so hold nothing else, and were validated
+    return cast("tuple[str, ...]", value)  # pydantic validated it, and only lists of words carry this mark
 
 
 def _added(user: object, project: object) -> Tightened:
@@ -104,18 +118,18 @@ def _subset(user: object, project: object) -> Tightened:
 
 
 def _some(user: object, project: object) -> Tightened:
-    """Like `_subset`, where none at all would mean everything."""
+    """Do the same as `_subset` for a field where an empty list means everything."""
     tightened = _subset(user, project)
     return tightened if tightened.value else Tightened(user, tightened.refused)
 
 
 def _narrower(user: object, project: object) -> Tightened:
-    """For a list of all that is allowed, which allows everything when it is empty."""
+    """Tighten a list of all that is allowed, which allows everything while it is empty."""
     return _some(user, project) if _words(user) else Tightened(project)
 
 
 def _inside(user: object, project: object) -> Tightened:
-    """Folders at or below the user's ones, links resolved so that a link in the repository leads nowhere new."""
+    """Keep the folders at or below the user's. Links are resolved, so a link in the repository opens nothing new."""
     roots = [os.path.realpath(root) for root in _words(user)]
     wanted = {path: os.path.realpath(path) for path in _words(project)}
     kept = {path: real for path, real in wanted.items() if any(_below(real, root) for root in roots)}
@@ -127,7 +141,7 @@ def _below(path: str, root: str) -> bool:
 
 
 def no_looser(*loosest_first: StrEnum) -> ProjectMay:
-    """For a closed set: the project may only move towards the end of `loosest_first`."""
+    """Return the mark of an enumeration in which a project may only move towards the end of `loosest_first`."""
 
     def tighten(user: object, project: object) -> Tightened:
         rank = [*loosest_first].index

@@ -1,7 +1,7 @@
-"""Every setting there is: one frozen model a section, read from TOML, the environment and flags.
+"""The whole configuration, and its sections `[agent]`, `[acp]`, `[audit]` and `[logging]`. A section is a frozen model.
 
-A field's description lands in `schemas/config.schema.json` and in what `acp-agent config init` writes. What a
-project's own file may do to a field stands beside it; a field without such a mark is the user's alone.
+The descriptions of the fields appear in `schemas/config.schema.json` and in the file that `acp-agent config init`
+writes. A project's own file may change only fields with a `ProjectMay` mark (see `section`).
 """
 
 import os
@@ -24,28 +24,28 @@ from acp_agent.core.types import Json, JsonObject
 
 
 class ChoiceSettings(Section):
-    """Keys that `[acp]` takes over."""
+    """The key of `[acp]` with the models that a session may use."""
 
     available_models: Annotated[
         tuple[Annotated[str, AfterValidator(model_name)], ...],
         Field(
             strict=False,
             max_length=200,
-            description='"PROVIDER:MODEL" of each model a session may use, besides llm.model; no list is fetched then. '
-            "The first answers if llm.model is unset. Empty: all that are configured, and those the providers list.",
+            description='"PROVIDER:MODEL" of each model a session may use, besides llm.model; providers are then not '
+            "asked for their lists. The first is used if llm.model is unset. Empty: all configured and listed models.",
             examples=[["ollama:qwen3:8b"]],
         ),
     ] = ()
 
 
 class QuestionSettings(Section):
-    """The part of `[acp]` that is about them."""
+    """The keys of `[acp]` for questions that need more than yes or no (elicitation)."""
 
     elicitation: Annotated[
         bool,
         Field(
-            description="Whether the agent and your MCP servers may ask you by forms and pages, in editors that show "
-            "them."
+            description="Whether the agent and your MCP servers may ask you with forms and web pages, in editors that "
+            "support them."
         ),
         OFF,
     ] = True
@@ -55,28 +55,37 @@ class QuestionSettings(Section):
             ge=0,
             le=86400,
             allow_inf_nan=False,
-            description="Seconds such a question stands; 0 = as long as the turn lives (an MCP server's: 120).",
+            description="Seconds such a question waits for you; 0 = until the turn ends (for an MCP server's "
+            "question: 120).",
         ),
     ] = 0.0
 
 
 class LspSettings(Section):
-    """`[acp.lsp]`: counts only where the client offers the LSP extension (A3.12)."""
+    """`[acp.lsp]`: the editor's language servers. It has effect only in editors that offer the LSP extension."""
 
     enabled: Annotated[
-        bool, Field(description="Whether the model may ask the editor's language servers, if the editor lets it."), OFF
+        bool,
+        Field(description="Whether the model may query the editor's language servers, if the editor offers them."),
+        OFF,
     ] = True
     auto_diagnostics_on_save: Annotated[
-        bool, Field(description="Whether problems of a file are fetched when it is saved."), OFF
+        bool, Field(description="Whether the problems of a file are fetched when it is saved."), OFF
     ] = True
-    max_diagnostics_per_file: Annotated[int, Field(ge=1, le=1000, description="Problems kept of a file."), SMALLER] = 20
+    max_diagnostics_per_file: Annotated[
+        int, Field(ge=1, le=1000, description="The most problems that are kept of a file."), SMALLER
+    ] = 20
     max_diagnostic_files: Annotated[
-        int, Field(ge=1, le=1000, description="Files whose problems are kept, the newest."), SMALLER
+        int,
+        Field(ge=1, le=1000, description="The most files whose problems are kept; the oldest are dropped."),
+        SMALLER,
     ] = 5
-    max_references: Annotated[int, Field(ge=1, le=10_000, description="References shown."), SMALLER] = 100
-    max_workspace_symbols: Annotated[int, Field(ge=1, le=10_000, description="Symbols of a search shown."), SMALLER] = (
-        50
-    )
+    max_references: Annotated[
+        int, Field(ge=1, le=10_000, description="The most references that are shown."), SMALLER
+    ] = 100
+    max_workspace_symbols: Annotated[
+        int, Field(ge=1, le=10_000, description="The most symbols of a search that are shown."), SMALLER
+    ] = 50
     request_timeout_secs: Annotated[
         float,
         Field(gt=0, le=600, allow_inf_nan=False, description="Seconds a language server may take to answer."),
@@ -85,13 +94,13 @@ class LspSettings(Section):
 
 
 class ContextSettings(Section):
-    """Keys that `[agent]` takes over. All are the user's alone, but that a project may switch the tool off."""
+    """The keys of `[agent]` for long conversations: when they are compacted, and which model summarises them."""
 
     compaction: Annotated[
         bool,
         Field(
-            description="Whether long conversations are shortened by themselves; else a turn stops at 80 % of the "
-            "context. /compact works all the same."
+            description="Whether long conversations are compacted automatically. false: a turn stops at 80 % of the "
+            "context. /compact works in both cases."
         ),
     ] = True
     compaction_soft: Annotated[
@@ -100,7 +109,7 @@ class ContextSettings(Section):
             ge=0.1,
             le=0.9,
             allow_inf_nan=False,
-            description="Part of the context beyond which old tool outputs are cleared.",
+            description="Share of the context from which old tool outputs are cleared.",
         ),
     ] = 0.6
     compaction_hard: Annotated[
@@ -109,7 +118,7 @@ class ContextSettings(Section):
             ge=0.2,
             le=0.95,
             allow_inf_nan=False,
-            description="Part of the context beyond which a model sums up what lies before the current turn.",
+            description="Share of the context from which a model summarises the conversation before the current turn.",
         ),
     ] = 0.9
     compress_provider: Annotated[
@@ -121,7 +130,9 @@ class ContextSettings(Section):
     ] = ""
     compress_context: Annotated[
         bool,
-        Field(description="Whether the model has a tool, compress_context, to have the conversation summed up itself."),
+        Field(
+            description="Whether the model has the tool compress_context, with which it can compact the conversation."
+        ),
         OFF,
     ] = False
 
@@ -133,13 +144,14 @@ class ContextSettings(Section):
 
 
 class AuditSettings(Section):
-    """`[audit]`: what was called, on whose word, and how it ended."""
+    """`[audit]`: the record of every tool call, who allowed it and how it ended. A project's file cannot change it."""
 
     enabled: Annotated[bool, Field(description="Whether tool calls are recorded.")] = True
     file: Annotated[
         PathText | None,
         Field(
-            description="The record, mode 0600; its head is kept beside it. Unset: audit.jsonl in the data folder.",
+            description="Audit file, mode 0600; a file with its latest hash is beside it. Unset: audit.jsonl in the "
+            "data folder.",
             examples=["~/acp-agent-audit/audit.jsonl"],
         ),
     ] = None
@@ -148,18 +160,18 @@ class AuditSettings(Section):
         Field(
             ge=64 * 1024,
             le=1 << 40,
-            description="A file larger than this gets another name when an agent starts; it is never deleted.",
+            description="Bytes from which the file is renamed when an agent starts. It is never deleted.",
         ),
     ] = 64 * 1024 * 1024
 
 
 def audit_file(chosen: str | None, environ: Mapping[str, str]) -> str:
-    """Where the audit is: `[audit] file`, else in the data folder. Touches nothing. Raises ConfigError."""
+    """Return the path of the audit file: `[audit] file`, else the one in the data folder. Raises ConfigError."""
     return chosen or os.path.join(data_path(environ), "audit.jsonl")
 
 
 class AgentSettings(ContextSettings):
-    """`[agent]`: how far a turn may go (L2)."""
+    """`[agent]`: the limits of a turn, and what the agent adds to it."""
 
     max_tool_iterations: Annotated[
         int,
@@ -168,7 +180,7 @@ class AgentSettings(ContextSettings):
     ] = 10
     max_tool_calls_per_answer: Annotated[
         int,
-        Field(ge=1, le=1000, description="Tool calls of one answer of the model that run; the others are refused."),
+        Field(ge=1, le=1000, description="Tool calls of one model answer that run. The others are refused."),
         SMALLER,
     ] = 64
     context_budget_tokens: Annotated[
@@ -176,7 +188,7 @@ class AgentSettings(ContextSettings):
         Field(
             ge=1000,
             le=10_000_000,
-            description="Tokens of context a turn may fill; it stops at 80 %. Unset: the model's own window.",
+            description="Tokens of context a turn may use; it stops at 80 %. Unset: the model's own window.",
             examples=[100_000],
         ),
         SMALLER,
@@ -187,7 +199,7 @@ class AgentSettings(ContextSettings):
 
 
 class TerminalForm(StrEnum):
-    """How a command line is handed to an editor's terminal (acp.md 4.6 item 1)."""
+    """The form in which a command line is sent to the editor's terminal."""
 
     SCRIPT = "script"
     EXEC = "exec"
@@ -195,7 +207,7 @@ class TerminalForm(StrEnum):
 
 
 class AcpSettings(ChoiceSettings, QuestionSettings):
-    """`[acp]`: the side that faces the editor (A2)."""
+    """`[acp]`: the connection to the editor, and the sessions."""
 
     terminal_timeout_secs: Annotated[
         float,
@@ -211,14 +223,15 @@ class AcpSettings(ChoiceSettings, QuestionSettings):
         TerminalForm,
         Field(
             strict=False,
-            description="How commands reach the editor's terminal: script (a private script file, right in every "
-            "editor), exec (bash with its arguments apart) or line (the bare command line).",
+            description="How commands are sent to the editor's terminal: script (a private script file, which works in "
+            "every editor), exec (bash with separate arguments) or line (the bare command line).",
         ),
     ] = TerminalForm.SCRIPT
     request_timeout_secs: Annotated[
         Seconds,
         Field(
-            description="Seconds the editor may take over a file or terminal request. Questions to you have no limit."
+            description="Seconds the editor may take for a file or terminal request. Questions to you have no such "
+            "limit."
         ),
     ] = 30.0
     question_timeout_secs: Annotated[
@@ -227,7 +240,7 @@ class AcpSettings(ChoiceSettings, QuestionSettings):
             ge=0,
             le=86400,
             allow_inf_nan=False,
-            description="Seconds a question to you stands; then the call is refused. 0 = as long as the turn lives.",
+            description="Seconds a question waits for you; then the call is refused. 0 = until the turn ends.",
         ),
     ] = 0.0
     mode: Annotated[
@@ -241,8 +254,8 @@ class AcpSettings(ChoiceSettings, QuestionSettings):
         AutoApprove,
         Field(
             strict=False,
-            description="What new sessions do without asking: suggest (nothing that changes anything), auto-edit "
-            "(edits) or full-auto (all that no rule forbids).",
+            description="What new sessions do without asking: suggest (no change at all), auto-edit (edits of files) "
+            "or full-auto (all that no rule forbids).",
         ),
         no_looser(AutoApprove.FULL_AUTO, AutoApprove.AUTO_EDIT, AutoApprove.SUGGEST),
     ] = AutoApprove.SUGGEST
@@ -251,8 +264,8 @@ class AcpSettings(ChoiceSettings, QuestionSettings):
         Field(
             ge=1,
             le=1000,
-            description="Sessions of one process that are kept ready; beyond it the one unused for the longest time "
-            "rests, and wakes up at its next prompt.",
+            description="Sessions that one process keeps in memory. Beyond this the one that was unused for the "
+            "longest time is unloaded, and loaded again at its next prompt.",
         ),
     ] = 16
     session_idle_timeout_secs: Annotated[
@@ -261,15 +274,15 @@ class AcpSettings(ChoiceSettings, QuestionSettings):
             ge=0,
             le=604800,
             allow_inf_nan=False,
-            description="Seconds without a prompt after which a session rests; 0 = never.",
+            description="Seconds without a prompt after which a session is unloaded; 0 = never.",
         ),
     ] = 1800.0
     lsp: LspSettings = LspSettings()
     rich_kinds: Annotated[
         bool,
         Field(
-            description="Whether editors draw list_directory, find_path, delete_path, move_path and the like as what "
-            "they are, where the default says other."
+            description="Whether list_directory, find_path, delete_path, move_path and similar tools have their own "
+            "kind in the editor. false: their kind is other."
         ),
         OFF,
     ] = False
@@ -283,7 +296,7 @@ class AcpSettings(ChoiceSettings, QuestionSettings):
 
 
 class LogLevel(StrEnum):
-    """What is worth a line in the log."""
+    """The lowest level of events that are logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -292,7 +305,7 @@ class LogLevel(StrEnum):
 
 
 class LoggingSettings(Section):
-    """`[logging]`: the agent's own log; never on stdout, which is the protocol's (A1.1)."""
+    """`[logging]`: the agent's own log. It never goes to stdout, which belongs to the protocol."""
 
     level: Annotated[LogLevel, Field(strict=False, description="debug, info, warning or error.")] = LogLevel.INFO
     file: Annotated[
@@ -314,8 +327,8 @@ class Settings(Section):
 
 
 def config_schema() -> JsonObject:
-    """What `acp-agent schema config` prints and `schemas/config.schema.json` keeps: JSON Schema 2020-12."""
-    schema = cast("JsonObject", _without_echoes(Settings.model_json_schema()))
+    """Return the JSON Schema (2020-12) of the configuration file, which `schemas/config.schema.json` also holds."""
+    schema = cast("JsonObject", _without_repetitions(Settings.model_json_schema()))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "acp-agent configuration",
@@ -323,16 +336,18 @@ def config_schema() -> JsonObject:
     }
 
 
-def _without_echoes(value: Json) -> Json:
-    """A section's default says again what each of its fields says, and a title the name it was made from."""
+def _without_repetitions(value: Json) -> Json:
+    """Remove the titles, which repeat the names, and the defaults of sections, which repeat those of their fields."""
     match value:
         case dict():
-            return {key: _without_echoes(item) for key, item in value.items() if not _echoes(key, item, value)}
+            return {
+                key: _without_repetitions(item) for key, item in value.items() if not _is_repetition(key, item, value)
+            }
         case list():
-            return [_without_echoes(item) for item in value]
+            return [_without_repetitions(item) for item in value]
         case _:
             return value
 
 
-def _echoes(key: str, item: Json, holder: JsonObject) -> bool:
+def _is_repetition(key: str, item: Json, holder: JsonObject) -> bool:
     return (key == "title" and isinstance(item, str)) or (key == "default" and "$ref" in holder)

@@ -1,4 +1,7 @@
-"""`[tools]`: what the model may use, and within which limits."""
+"""`[tools]`: which tools the model gets, what they may do, and what happens to their results.
+
+The tables of limits are in `limits_settings`, those of rules in `rules`.
+"""
 
 from enum import StrEnum
 from typing import Annotated
@@ -44,7 +47,7 @@ from acp_agent.core.conduct import Autonomy
 
 
 class DenyGroup(StrEnum):
-    """The named groups of commands (`gates/deny_groups.toml` says what is in each)."""
+    """The named groups of commands. `gates/deny_groups.toml` lists the commands of each."""
 
     DESTRUCTIVE = "destructive"
     DISK = "disk"
@@ -85,17 +88,17 @@ BlockedGroups = Annotated[
     Field(
         strict=False,
         description="Named groups of commands that never run, besides the built-in list. destructive (any rm -rf), "
-        "code_injection (python -c), env_dump, process_control and more are off, for everyday work needs them; "
-        "package_install asks instead.",
+        "code_injection (python -c), env_dump, process_control and more are not in the default, because everyday work "
+        "needs them; package_install asks instead.",
         examples=[["remote_exec", "reverse_shell", "persistence"]],
     ),
     ADDED,
 ]
-"""`tools.shell.blocked_groups`."""
+"""The type of `tools.shell.blocked_groups`."""
 
 
 class ProtectionSettings(Section):
-    """`[tools.protection]`: files that somebody else runs or obeys later (security.md, threat 3)."""
+    """`[tools.protection]`: files that other programs run or read as instructions later."""
 
     protected_paths: Annotated[
         Words,
@@ -110,7 +113,7 @@ class ProtectionSettings(Section):
     unprotected_paths: Annotated[
         Words,
         Field(
-            description="Built-in ones you need not be asked about, written likewise. Git's hooks and configuration, "
+            description="Built-in ones that you are not asked about, in the same form. Git's hooks and configuration, "
             "shell start-up files, .ssh and the agent's own files stay protected.",
             examples=[[".vscode/settings.json", ".husky"]],
         ),
@@ -118,7 +121,7 @@ class ProtectionSettings(Section):
 
 
 class Profile(StrEnum):
-    """A ready-made choice of tools."""
+    """A predefined selection of tools."""
 
     FULL = "full"
     CODING = "coding"
@@ -126,7 +129,7 @@ class Profile(StrEnum):
 
 
 class ModelTools(Section):
-    """`[tools.by_model."GLOB"]`: another choice for some models."""
+    """`[tools.by_model."GLOB"]`: another selection for some models."""
 
     profile: Annotated[
         Profile | None, Field(strict=False, description="Profile instead of the general one. Unset: the general one.")
@@ -135,11 +138,11 @@ class ModelTools(Section):
         Words | None, Field(description="The only tools, instead of the general list. Unset: the general list.")
     ] = None
     deny: Annotated[Words, Field(description="Further tools this model does not get.")] = ()
-    also_allow: Annotated[Words, Field(description="Further tools beside the profile.")] = ()
+    also_allow: Annotated[Words, Field(description="Further tools besides those of the profile.")] = ()
 
 
 class SelectionSettings(Section):
-    """The part of `[tools]` that chooses among the tools there are."""
+    """The keys of `[tools]` that select the tools of the model."""
 
     profile: Annotated[
         Profile,
@@ -162,7 +165,7 @@ class SelectionSettings(Section):
     deny: Annotated[
         Words,
         Field(
-            description="Tools the model does not get, written likewise. Nothing brings them back.",
+            description="Tools the model does not get, in the same form. No other key brings them back.",
             examples=[["delete_path", "group:web"]],
         ),
         ADDED,
@@ -170,7 +173,7 @@ class SelectionSettings(Section):
     also_allow: Annotated[
         Words,
         Field(
-            description="Tools beside those of profile and allow, written likewise; deny still takes them away.",
+            description="Tools besides those of profile and allow, in the same form. deny takes precedence.",
             examples=[["mcp:github"]],
         ),
         SUBSET,
@@ -178,17 +181,17 @@ class SelectionSettings(Section):
     by_model: Annotated[
         dict[Annotated[str, Field(min_length=1, max_length=200)], ModelTools],
         Field(
-            description="Another choice for models whose provider:model matches a glob; the first that matches counts. "
-            "Its profile and allow stand in for the general ones, its deny and also_allow add to them.",
+            description="Another selection for models whose provider:model matches a glob; the first match counts. "
+            "profile and allow replace the general ones, deny and also_allow are added to them.",
             examples=[{"ollama:*": {"profile": "minimal"}}],
         ),
     ] = Field(default_factory=dict[str, ModelTools])
 
 
 class OverflowSettings(Section):
-    """`[tools.overflow]`: output that is too long for the model (O5).
+    """`[tools.overflow]`: output that is too long for the model.
 
-    What is kept belongs to all conversations, so a project's file has no say in how long and how much.
+    The stored outputs of all conversations share one limit, so a project's file cannot change how much is stored.
     """
 
     threshold: Annotated[
@@ -196,47 +199,50 @@ class OverflowSettings(Section):
         Field(
             ge=1000,
             le=10_000_000,
-            description="Characters; longer output is cut to its head and tail, and kept whole for read_overflow.",
+            description="Characters of the longest output the model gets whole. Longer output is cut to its head and "
+            "tail, and stored whole for read_overflow.",
         ),
         SMALLER,
     ] = 50_000
-    retention_days: Annotated[int, Field(ge=1, le=3650, description="Days after which kept outputs are deleted.")] = 7
+    retention_days: Annotated[int, Field(ge=1, le=3650, description="Days after which stored outputs are deleted.")] = 7
     max_overflow_bytes: Annotated[
-        int, Field(ge=0, le=1_000_000_000, description="Bytes of the longest output that is kept; 0 = no limit.")
+        int, Field(ge=0, le=1_000_000_000, description="Bytes of the longest output that is stored; 0 = no limit.")
     ] = 10 * 1024 * 1024
     max_conversation_bytes: Annotated[
-        int, Field(ge=0, le=1 << 40, description="Bytes kept for one conversation at most; 0 = no limit.")
+        int, Field(ge=0, le=1 << 40, description="The most bytes that are stored for one conversation; 0 = no limit.")
     ] = 200 * 1024 * 1024
     summarize_output: Annotated[
         bool,
-        Field(description="Whether the model sums up what is cut out; costs a model call, and the output goes to it."),
+        Field(description="Whether a model call summarises the part that is cut out. The output is sent to the model."),
         OFF,
     ] = False
 
 
 class ResultCacheSettings(Section):
-    """`[tools.result_cache]`: answers to reading calls, kept in memory until something changes (O6)."""
+    """`[tools.result_cache]`: results of reading calls, kept in memory until something changes."""
 
-    enabled: Annotated[bool, Field(description="Whether the same reading call is answered from memory."), OFF] = True
+    enabled: Annotated[bool, Field(description="Whether a repeated reading call gets its result from memory."), OFF] = (
+        True
+    )
     ttl_secs: Annotated[
         float,
         Field(
             ge=0,
             le=86400,
             allow_inf_nan=False,
-            description="Seconds an answer may be used again; 0 = until something changes.",
+            description="Seconds a result may be used again; 0 = until something changes.",
         ),
         SMALLER_OR_UNLIMITED,
     ] = 300.0
 
 
 class SecurityFilterSettings(Section):
-    """`[tools.filters.security]`: secrets in what tools say (S9, O4).
+    """`[tools.filters.security]`: secrets in the output of tools.
 
-    The patterns are the user's alone: one of a project's could hide what he is asked to allow, or the project's tracks.
+    A project cannot add patterns, because one could hide what the user is asked to allow, or what the project did.
     """
 
-    enabled: Annotated[bool, Field(description="Whether secrets are taken out of what tools say."), ON] = True
+    enabled: Annotated[bool, Field(description="Whether secrets are removed from the output of tools."), ON] = True
     extra_patterns: Annotated[
         Words,
         Field(
@@ -251,7 +257,7 @@ def _unset(value: object) -> object:
 
 
 class FilterSettings(Section):
-    """`[tools.filters]`: what the model need not read of a command's output (O1)."""
+    """`[tools.filters]`: the parts of a command's output that the model need not read."""
 
     enabled: Annotated[
         bool, Field(description="Whether commands' output is filtered before the model reads it."), OFF
@@ -268,8 +274,8 @@ class FilterSettings(Section):
     security: SecurityFilterSettings = SecurityFilterSettings()
 
 
-class Substitution(StrEnum):
-    """What happens to a command with `$(...)`, backticks, `<(...)`, `>(...)` or `<<<` (requirements 4 row 50)."""
+class SubstitutionMode(StrEnum):
+    """What happens to a command with `$(...)`, backticks, `<(...)`, `>(...)` or `<<<`."""
 
     BLOCK = "block"
     INSPECT = "inspect"
@@ -277,18 +283,20 @@ class Substitution(StrEnum):
 
 
 class ShellSettings(Section):
-    """`[tools.shell]`: the bash tool (T2)."""
+    """`[tools.shell]`: the bash tool."""
 
     timeout: Annotated[
         Seconds,
         Field(
-            description="Seconds a command may run locally when it asks for no other time; then its whole process "
-            "tree is killed."
+            description="Seconds a local command may run if the call sets no other time. Then its whole process tree "
+            "is killed."
         ),
         SMALLER,
     ] = 30.0
     max_timeout: Annotated[
-        Seconds, Field(description="Most seconds a command may ask for, here or in the editor."), SMALLER
+        Seconds,
+        Field(description="The most seconds a call may set, for local commands and in the editor's terminal."),
+        SMALLER,
     ] = 600.0
     allowed_paths: Annotated[
         Paths,
@@ -301,44 +309,44 @@ class ShellSettings(Section):
     blocked_commands: Annotated[
         Words,
         Field(
-            description="Commands that never run, besides the built-in list. Nothing lifts this, no approval either.",
+            description="Commands that never run, besides the built-in list. No rule and no approval lifts this.",
             examples=[["terraform destroy"]],
         ),
         ADDED,
     ] = ()
     allowed_commands: Annotated[
-        Words, Field(description="Commands taken off the built-in blocklist.", examples=[["curl"]]), SUBSET
+        Words, Field(description="Commands that are removed from the built-in blocklist.", examples=[["curl"]]), SUBSET
     ] = ()
     confirm_patterns: ConfirmPatterns = ()
     env_allow: Annotated[
         Words,
         Field(
-            description="Further environment variables that commands may see, by name.",
+            description="Names of further environment variables that commands get.",
             examples=[["NPM_CONFIG_REGISTRY"]],
         ),
         SUBSET,
     ] = ()
     blocked_groups: BlockedGroups = DEFAULT_GROUPS
     substitution: Annotated[
-        Substitution,
+        SubstitutionMode,
         Field(
             strict=False,
-            description="Commands with $(...), backticks, <(...), >(...) or <<<: block them, inspect (judge what is "
-            "inside like any command) or ask.",
+            description="What happens to commands with $(...), backticks, <(...), >(...) or <<<: block, inspect (judge "
+            "the inner command like any other) or ask.",
         ),
-        no_looser(Substitution.INSPECT, Substitution.ASK, Substitution.BLOCK),
-    ] = Substitution.BLOCK
+        no_looser(SubstitutionMode.INSPECT, SubstitutionMode.ASK, SubstitutionMode.BLOCK),
+    ] = SubstitutionMode.BLOCK
 
 
 class ReadRule(StrEnum):
-    """What `allow_read` means beside `deny_read` (requirements section 4 row 21)."""
+    """The meaning of `allow_read` in combination with `deny_read`."""
 
     STRICT = "strict"
     CARVE_OUT = "carve_out"
 
 
 class FileSettings(Section):
-    """`[tools.file]`: the file tools (T4)."""
+    """`[tools.file]`: the file tools."""
 
     allowed_paths: Annotated[
         Paths,
@@ -352,7 +360,7 @@ class FileSettings(Section):
         Words,
         Field(
             description="Globs of files that no file tool shows: absolute, ~/..., **/..., below the session's folders "
-            "(secrets/*), or a bare name (.env) at any depth. A folder that matches is denied whole.",
+            "(secrets/*), or a bare name (.env) at any depth. A matching folder is denied with all its content.",
             examples=[["**/.env", "~/.ssh"]],
         ),
         ADDED,
@@ -360,8 +368,8 @@ class FileSettings(Section):
     allow_read: Annotated[
         Words,
         Field(
-            description="Globs of the only files that may be shown. Empty: all. What deny_read denies stays denied, "
-            "unless read_policy is carve_out.",
+            description="Globs of the only files that may be shown. Empty: all. deny_read takes precedence unless "
+            "read_policy is carve_out.",
             examples=[["src/**"]],
         ),
         SOME,
@@ -370,30 +378,31 @@ class FileSettings(Section):
         ReadRule,
         Field(
             strict=False,
-            description="strict: deny_read always wins and a non-empty allow_read is a whitelist. carve_out: "
-            "allow_read makes exceptions to deny_read and does nothing else.",
+            description="strict: deny_read takes precedence, and a non-empty allow_read lists the only files that may "
+            "be shown. carve_out: allow_read lists the exceptions to deny_read, and all other files may be shown.",
         ),
         no_looser(ReadRule.CARVE_OUT, ReadRule.STRICT),
     ] = ReadRule.STRICT
 
 
 class ScrapeSettings(Section):
-    """`[tools.scrape]`: the web tools (T5)."""
+    """`[tools.scrape]`: the web tools."""
 
-    timeout: Annotated[Seconds, Field(description="Seconds a page may take, redirects included."), SMALLER] = 15.0
+    timeout: Annotated[Seconds, Field(description="Seconds a page may take, including redirects."), SMALLER] = 15.0
     max_body_bytes: Annotated[
-        int, Field(ge=1024, le=64 * 1024 * 1024, description="Bytes a page may have once it is unpacked."), SMALLER
+        int, Field(ge=1024, le=64 * 1024 * 1024, description="Bytes a page may have after decompression."), SMALLER
     ] = 1024 * 1024
     allowed_domains: Annotated[
         Words,
         Field(
-            description="Hosts that may be reached; *.example.com means one name in front. Empty: every public host.",
+            description="Hosts that may be reached. *.example.com stands for one further label. Empty: all public "
+            "hosts.",
             examples=[["docs.python.org", "*.readthedocs.io"]],
         ),
         NARROWER,
     ] = ()
     denied_domains: Annotated[
-        Words, Field(description="Hosts that are never reached; written likewise.", examples=[["*.example.net"]]), ADDED
+        Words, Field(description="Hosts that are never reached, in the same form.", examples=[["*.example.net"]]), ADDED
     ] = ()
     ports: Annotated[
         tuple[Annotated[int, Field(ge=1, le=65535)], ...],
@@ -403,10 +412,10 @@ class ScrapeSettings(Section):
 
 
 class DiagnosticsSettings(Section):
-    """`[tools.diagnostics]`: what compilers and checkers say (T6)."""
+    """`[tools.diagnostics]`: the problems that compilers and checkers report."""
 
     max_diagnostics: Annotated[
-        int, Field(ge=1, le=1000, description="Problems the model is told of at most."), SMALLER
+        int, Field(ge=1, le=1000, description="The most problems that the model is shown."), SMALLER
     ] = 50
     timeout: Annotated[Seconds, Field(description="Seconds a checker may run."), SMALLER] = 120.0
 
@@ -416,15 +425,16 @@ AutonomyLevel = Annotated[
     Field(
         strict=False,
         description="readonly (only tools that read, search and fetch), supervised (rules and questions decide) or "
-        "full (nothing asks; deny rules and the blocklist hold). With acp.auto_approve set too, the tighter one holds.",
+        "full (nothing asks; deny rules and the blocklist still hold). If acp.auto_approve is set too, the stricter "
+        "one holds.",
     ),
     no_looser(Autonomy.FULL, Autonomy.SUPERVISED, Autonomy.READONLY),
 ]
-"""The type of the field `autonomy_level` of `[tools]`."""
+"""The type of `tools.autonomy_level`."""
 
 
 class ToolSettings(SelectionSettings):
-    """`[tools]`: what the model may use (T1.9)."""
+    """`[tools]`: the tools of the model."""
 
     enabled: Annotated[bool, Field(description="Whether the model gets any tools at all."), OFF] = True
     autonomy_level: AutonomyLevel = Autonomy.SUPERVISED
@@ -449,8 +459,8 @@ class ToolSettings(SelectionSettings):
     dependencies: DependencySettings = DependencySettings()
     permissions: Annotated[dict[ToolName, PermissionRules], PROJECT_RULES] = Field(
         default_factory=dict[ToolName, PermissionRules],
-        description="Rules a tool, in order, by tool name (bash, read, write, edit, ...); the first match decides. "
-        "No match: ask.",
+        description="Rules by tool name (bash, read, write, edit, ...), in order. The first rule that matches a call "
+        "decides; if none matches, you are asked.",
         examples=[
             {"bash": [{"pattern": "git push*", "action": "deny"}, {"pattern": "git status*", "action": "allow"}]}
         ],

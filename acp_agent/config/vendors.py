@@ -1,4 +1,4 @@
-"""Providers that need no configuration file: the usual variables of each vendor, and the scripted one."""
+"""Providers that need no configuration file: those of each vendor's usual variables, and the scripted one."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, cast
@@ -16,7 +16,7 @@ SCRIPTED = ProviderSettings(name="scripted", type=ProviderType.SCRIPTED)
 
 
 class Vendor(NamedTuple):
-    """The variables by which people point a vendor's own tools at a server."""
+    """The environment variables that a vendor's own tools read for the address and the key."""
 
     address: str
     key: str | None = None
@@ -30,11 +30,11 @@ VENDORS: Mapping[ProviderType, Vendor] = {
 
 
 def add_vendors(reader: Reader, layer: Layer, environ: Mapping[str, str], stored: Collection[str] = ()) -> None:
-    """Complete the configured providers with their vendors' variables, and add those the environment makes.
+    """Complete the configured providers with their vendors' variables, and add the vendors' own providers.
 
-    A configured provider keeps its name to itself: nothing of the same name is added. Each gets an origin of its
-    own, `llm.providers.NAME`. `stored` are the providers whose keys `acp-agent login` stored: they are there, too, as
-    are vendors that a model names: whoever asks that model hears that its key is missing, and how to log in.
+    A vendor's provider is added if its variables are set, if its key is `stored` by `acp-agent login`, or if a model
+    names it: a request to that model then reports the missing key and how to log in. It is not added if a configured
+    provider has its name. Each provider gets its own origin, `llm.providers.NAME`.
     """
     named = _named(layer)
     usual = {kind: _usual(reader, kind, environ, stored, named.get(kind.value)) for kind in VENDORS}
@@ -56,7 +56,7 @@ def add_vendors(reader: Reader, layer: Layer, environ: Mapping[str, str], stored
 def _completed(
     provider: ProviderSettings, usual: Mapping[ProviderType, tuple[ProviderSettings, str] | None]
 ) -> ProviderSettings:
-    """With the vendor's variables, but only where neither address nor key was named: a key is for one place."""
+    """Return the provider with the vendor's variables if it names neither address nor key: a key is for one address."""
     vendor = VENDORS.get(provider.type)
     if vendor is None or provider.base_url or provider.api_key_env:
         return provider
@@ -66,7 +66,7 @@ def _completed(
 
 
 def _named(layer: Layer) -> dict[str, str]:
-    """Where the providers of the models that are named come from, by the provider's name."""
+    """Return the providers that models name, each with the origin of the model."""
     named: dict[str, str] = {}
     for key in (*_ONE_MODEL, _FALLBACK, _AVAILABLE):
         value = layer.values.get(key) or ()
@@ -78,10 +78,9 @@ def _named(layer: Layer) -> dict[str, str]:
 def _usual(
     reader: Reader, kind: ProviderType, environ: Mapping[str, str], stored: Collection[str], named: str | None
 ) -> tuple[ProviderSettings, str] | None:
-    """The provider a vendor's variables, a stored key or a model's name make, and what made it.
+    """Return a vendor's provider and its origin, or None if nothing calls for it or its address is unusable.
 
-    named   where a model of the vendor's is named; None where none is
-    None where there is nothing of all that, and where the address is unusable.
+    named   the origin of a model of this vendor, or None
     """
     vendor = VENDORS[kind]
     origins = [name for name in (vendor.address, vendor.key) if name and environ.get(name)]
@@ -92,7 +91,9 @@ def _usual(
     if not origins:
         return None
     address = environ.get(vendor.address) or None
-    if address and kind is ProviderType.OLLAMA and "://" not in address:  # it takes `host`, `:port`, `host:port`
+    if (
+        address and kind is ProviderType.OLLAMA and "://" not in address
+    ):  # Ollama's own tools accept `host`, `:port` and `host:port`
         address = f"http://127.0.0.1{address}" if address.startswith(":") else f"http://{address}"
     try:
         provider = ProviderSettings(name=kind.value, type=kind, base_url=address, api_key_env=vendor.key)
@@ -103,7 +104,7 @@ def _usual(
 
 
 def check_models(reader: Reader, layer: Layer) -> None:
-    """A model of a provider nobody knows is no model: another one might cost money. Comes after `add_vendors`."""
+    """Report and drop the models of unknown providers. Call it after `add_vendors`."""
     available = cast("tuple[str, ...]", layer.values.get(_AVAILABLE, ()))
     if available and "llm.model" not in layer.values:
         layer.put("llm.model", available[0], layer.origins[_AVAILABLE])
@@ -113,7 +114,9 @@ def check_models(reader: Reader, layer: Layer) -> None:
         provider = model.partition(":")[0]
         if provider in names:
             return False
-        usable = ", ".join(sorted(names.union(VENDORS) - {provider}))  # a vendor may be there with a bad address
+        usable = ", ".join(
+            sorted(names.union(VENDORS) - {provider})
+        )  # a vendor with a bad address is not among the names
         expected = f"a provider before the colon: {usable}, or one of your own under [[llm.providers]]"
         reader.report(layer.origins[key], key, model, expected)
         return True
@@ -131,7 +134,7 @@ def check_models(reader: Reader, layer: Layer) -> None:
 
 
 def model_advice(providers: Sequence[ProviderSettings], file: str) -> str:
-    """How to choose a model when none is configured. None is guessed: an answer may cost money."""
+    """Return the advice how to choose a model. The agent chooses none by itself, since an answer may cost money."""
     ready = [provider.name for provider in providers if provider.type is not ProviderType.SCRIPTED]
     if ready:
         return (

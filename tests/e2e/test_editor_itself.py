@@ -10,7 +10,7 @@ import pytest
 from acp_agent.cli.editor.client import EVERYTHING, Editor, ignore_output, read_text_file, write_text_file
 from acp_agent.cli.editor.connection import AgentGone
 from acp_agent.cli.editor.frames import JsonRpcError
-from acp_agent.cli.editor.terminals import Terminals
+from acp_agent.cli.editor.terminals import EditorTerminals
 from tests.fakes.answers import allowing
 from tests.fakes.held import PATIENCE, processes_ended
 
@@ -34,13 +34,13 @@ def editor_of(program: str, folder, **settings) -> Editor:
     return Editor(command, dict(os.environ), str(folder), **{"decide": allowing, **settings})
 
 
-async def run(terminals: Terminals, tasks, command: str, **params) -> str:
+async def run(terminals: EditorTerminals, tasks, command: str, **params) -> str:
     created = await terminals.serve("terminal/create", {"command": "sh", "args": ["-c", command], **params}, tasks)
     return created["terminalId"]
 
 
 async def test_a_terminal_tells_output_and_exit_code():
-    terminals = Terminals(dict(os.environ), ignore_output)
+    terminals = EditorTerminals(dict(os.environ), ignore_output)
     async with anyio.create_task_group() as tasks:
         target = {"terminalId": await run(terminals, tasks, "echo out; echo err >&2; exit 3")}
         assert await terminals.serve("terminal/wait_for_exit", target, tasks) == {"exitCode": 3, "signal": None}
@@ -53,7 +53,7 @@ async def test_a_terminal_tells_output_and_exit_code():
 
 
 async def test_a_terminal_over_its_limit_keeps_the_end_and_never_half_a_character():
-    terminals = Terminals(dict(os.environ), ignore_output)
+    terminals = EditorTerminals(dict(os.environ), ignore_output)
     async with anyio.create_task_group() as tasks:
         target = {"terminalId": await run(terminals, tasks, "printf 'aaaa\\303\\244bcd'", outputByteLimit=4)}
         await terminals.serve("terminal/wait_for_exit", target, tasks)
@@ -62,7 +62,7 @@ async def test_a_terminal_over_its_limit_keeps_the_end_and_never_half_a_characte
 
 
 async def test_killing_a_terminal_ends_its_children_and_keeps_its_id():
-    terminals = Terminals(dict(os.environ), ignore_output)
+    terminals = EditorTerminals(dict(os.environ), ignore_output)
     printed = anyio.Event()
     pids: list[int] = []
 
@@ -70,7 +70,7 @@ async def test_killing_a_terminal_ends_its_children_and_keeps_its_id():
         pids.extend(int(word) for word in text.split())
         printed.set()
 
-    terminals = Terminals(dict(os.environ), note)
+    terminals = EditorTerminals(dict(os.environ), note)
     async with anyio.create_task_group() as tasks:
         target = {"terminalId": await run(terminals, tasks, "sleep 60 & echo $$ $!; wait")}
         with anyio.fail_after(PATIENCE):
@@ -86,7 +86,7 @@ async def test_killing_a_terminal_ends_its_children_and_keeps_its_id():
 
 
 async def test_a_command_whose_child_keeps_the_pipe_open_ends_all_the_same():
-    terminals = Terminals(dict(os.environ), ignore_output)
+    terminals = EditorTerminals(dict(os.environ), ignore_output)
     async with anyio.create_task_group() as tasks:
         target = {"terminalId": await run(terminals, tasks, "sleep 60 & echo started")}
         with anyio.fail_after(PATIENCE):
@@ -95,7 +95,7 @@ async def test_a_command_whose_child_keeps_the_pipe_open_ends_all_the_same():
 
 
 async def test_a_command_that_does_not_exist_is_an_error_of_the_create_request():
-    terminals = Terminals(dict(os.environ), ignore_output)
+    terminals = EditorTerminals(dict(os.environ), ignore_output)
     async with anyio.create_task_group() as tasks:
         with pytest.raises(JsonRpcError, match="cannot start 'echo hello'"):
             await terminals.serve("terminal/create", {"command": "echo hello"}, tasks)

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import anyio
 import pytest
 
-from acp_agent.cli.editor.frames import Frame
+from acp_agent.cli.editor.frames import RecordedFrame
 from tests.fakes.answers import Call, never
 from tests.fakes.editor import FILES_ONLY, ScriptedEditor, editing, from_agent
 from tests.fakes.held import PATIENCE
@@ -23,7 +23,7 @@ EDIT = {"path": "poem.txt", "old_string": "red", "new_string": "blue"}
 SECRET = "obviously-fake-proxy-pw-4711"
 
 
-def answered(message: dict[str, Any], frames: list[Frame]) -> list[Frame]:
+def answered(message: dict[str, Any], frames: list[RecordedFrame]) -> list[RecordedFrame]:
     """What the agent said from a request of ours on to its answer."""
     begin = next(index for index, frame in enumerate(frames) if frame.message is message)
     end = next(
@@ -96,9 +96,9 @@ class JetBrains:
         place = {"cwd": folder, "mcpServers": [launcher], "_meta": {"additionalRoots": [folder]}}
         return [await self.ask("session/new", **place) for _ in range(2)]
 
-    async def assert_options(self, opened: dict[str, Any]) -> list[Frame]:
+    async def assert_options(self, opened: dict[str, Any]) -> list[RecordedFrame]:
         """Set every option to what it is already; all the agent says to it."""
-        said: list[Frame] = []
+        said: list[RecordedFrame] = []
         for option in opened["configOptions"]:
             value = {"configId": option["id"], "value": option["currentValue"]}
             answer = await self.ask("session/set_config_option", sessionId=opened["sessionId"], **value)
@@ -322,10 +322,10 @@ async def test_zed_opens_several_at_once_with_uuids_sets_defaults_cancels_waits_
     assert len(editor.requests("terminal/create")) == len(editor.requests("terminal/release")) == 2
 
 
-async def _commands(editor: ScriptedEditor, session: str, many: int) -> list[Frame]:
+async def _commands(editor: ScriptedEditor, session: str, many: int) -> list[RecordedFrame]:
     """Updates of the commands of a session, when there are so many."""
 
-    def found() -> list[Frame]:
+    def found() -> list[RecordedFrame]:
         frames = editor.recording.frames
         return [
             frame
@@ -347,5 +347,5 @@ async def _after_cancel(editor: ScriptedEditor, session: str) -> None:
     assert set(later) <= {"session_info_update", "available_commands_update"}, later
 
 
-def _is_ours(frame: Frame) -> bool:
+def _is_ours(frame: RecordedFrame) -> bool:
     return not from_agent(frame) and frame.is_request

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from acp_agent.cli.editor.client import EVERYTHING
-from acp_agent.cli.editor.frames import Frame
+from acp_agent.cli.editor.frames import RecordedFrame
 from tests.e2e.killed_view import Seen, drawn, loaded
 from tests.fakes.answers import allowing, rejecting
 from tests.fakes.editor import ScriptedEditor, editing, from_agent
@@ -81,7 +81,7 @@ async def story(editor: ScriptedEditor) -> str:
     return session
 
 
-def lived(frames: list[Frame], told: Seen, *, terminals: bool) -> Seen:
+def lived(frames: list[RecordedFrame], told: Seen, *, terminals: bool) -> Seen:
     """What the client has drawn, its own prompts under the names they have got in `told`."""
     names = iter([name for role, name in told.entries if role == "user"])
     view = drawn((), terminals=terminals)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.cli.editor.frames import Direction, Frame, Recording
+from acp_agent.cli.editor.frames import Direction, RecordedFrame, Recording
 from tests.wire import rules, schema
 
 INTEROP = Path(__file__).resolve().parents[1] / "interop"
@@ -36,7 +36,7 @@ def recorded(file: Path) -> Recording:
     for line in file.read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
         sender = Direction.FROM_AGENT if entry["from"] == "agent" else Direction.TO_AGENT
-        recording.add(Frame(sender, entry["message"], 0.0))
+        recording.add(RecordedFrame(sender, entry["message"], 0.0))
     return recording
 
 

@@ -52,7 +52,7 @@ async def test_a_stricter_configuration_holds_for_sessions_that_are_taken_up(tmp
         project.write_text("[tools]\nautonomy_level = 'readonly'\n")
         await editor.say(session, "go")
         assert not (editor.workspace / "x.txt").exists()
-        assert "it only reads" in editor.text
+        assert "read-only" in editor.text
 
 
 async def test_no_load_gives_new_calls_in_the_hour(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from acp_agent.cli.editor.client import Editor
-from acp_agent.cli.editor.frames import Frame
+from acp_agent.cli.editor.frames import RecordedFrame
 from tests.fakes.held import PATIENCE
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ class Call:
     """One request of the agent that the test answers as it likes, or not at all."""
 
     editor: "ScriptedEditor"
-    frame: Frame
+    frame: RecordedFrame
 
     @property
     def params(self) -> dict[str, Any]:

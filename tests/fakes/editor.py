@@ -13,7 +13,7 @@ from anyio.abc import Process
 
 import acp_agent
 from acp_agent.cli.editor.client import EVERYTHING, Editor
-from acp_agent.cli.editor.frames import Direction, Frame, JsonRpcError, SeenCall, seen_calls, text_at
+from acp_agent.cli.editor.frames import Direction, JsonRpcError, RecordedFrame, SeenCall, seen_calls, text_at
 from tests.fakes.answers import Call, Override, allowing
 from tests.fakes.forked_agent import CAN_FORK, fork_agent
 from tests.fakes.held import PATIENCE, Fifo
@@ -53,7 +53,7 @@ class ScriptedEditor(Editor):
     async def open_agent(self) -> Process:
         return await (fork_agent(self.environment, self.cwd) if self.forks else super().open_agent())
 
-    async def answer(self, request: Frame) -> None:
+    async def answer(self, request: RecordedFrame) -> None:
         override = self.overrides.get(request.method, Call.serve)
         await override(Call(self, request))
 
@@ -119,7 +119,7 @@ class ScriptedEditor(Editor):
 
     # ------------------------------------------------------------------------------ watching
 
-    async def seen(self, wanted: Callable[[Frame], bool], start: int = 0) -> Frame:
+    async def seen(self, wanted: Callable[[RecordedFrame], bool], start: int = 0) -> RecordedFrame:
         """The first frame from `start` on that is wanted, within PATIENCE."""
         with anyio.fail_after(PATIENCE):
             return self.recording.frames[await self.recording.until(wanted, start)]
@@ -130,7 +130,7 @@ class ScriptedEditor(Editor):
             await self.seen(lambda f: from_agent(f) and f.is_response and f.message.get("id") == request_id, start)
         ).message
 
-    async def requested(self, method: str, start: int = 0) -> Frame:
+    async def requested(self, method: str, start: int = 0) -> RecordedFrame:
         """The agent's next request of a method."""
         return await self.seen(lambda f: from_agent(f) and f.method == method, start)
 
@@ -166,7 +166,7 @@ class ScriptedEditor(Editor):
         """The params of what the agent asked for, in order."""
         return [f.params for f in self.recording.frames if from_agent(f) and f.is_request and f.method == method]
 
-    def index(self, wanted: Callable[[Frame], bool]) -> int:
+    def index(self, wanted: Callable[[RecordedFrame], bool]) -> int:
         """Where the first wanted frame stands."""
         return next(index for index, frame in enumerate(self.recording.frames) if wanted(frame))
 
@@ -187,7 +187,7 @@ class ScriptedEditor(Editor):
         return "".join(text_at(update, "content", "text") for update in self.recording.updates("agent_message_chunk"))
 
 
-def from_agent(frame: Frame) -> bool:
+def from_agent(frame: RecordedFrame) -> bool:
     return frame.direction is Direction.FROM_AGENT
 
 

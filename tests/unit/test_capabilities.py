@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.capabilities import AUTH_METHOD, LOGIN_METHOD, fork_offered, initialize_result
-from acp_agent.cli.editor.frames import Direction, Frame, Recording
+from acp_agent.cli.editor.frames import Direction, RecordedFrame, Recording
 from acp_agent.protocol import extensions, lsp_notifications
 from acp_agent.tools.lsp import lsp_tools
 from tests.wire.schema import violations
@@ -97,8 +97,8 @@ def test_whatever_a_client_sends_the_answer_is_one_of_the_protocols(capabilities
     request = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
     answer = {"jsonrpc": "2.0", "id": 0, "result": initialize_result(params)}
     recording = Recording()
-    recording.add(Frame(Direction.TO_AGENT, request, 0))
-    recording.add(Frame(Direction.FROM_AGENT, answer, 0))
+    recording.add(RecordedFrame(Direction.TO_AGENT, request, 0))
+    recording.add(RecordedFrame(Direction.FROM_AGENT, answer, 0))
     assert violations(recording) == []
     offered = isinstance(capabilities, dict) and (
         (isinstance(capabilities.get("auth"), dict) and capabilities["auth"].get("terminal") is True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from acp_agent import __version__
-from acp_agent.cli.editor.frames import Direction, Frame, objects_at
+from acp_agent.cli.editor.frames import Direction, RecordedFrame, objects_at
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)")
@@ -15,7 +15,7 @@ _SHELL = re.compile(r"/[a-z/]*/bash\b")
 _MEASURED = {"elapsedMs", "used"}  # members whose number depends on the machine
 
 
-def conversation(frames: list[Frame], places: dict[str, str]) -> list[dict[str, Any]]:
+def conversation(frames: list[RecordedFrame], places: dict[str, str]) -> list[dict[str, Any]]:
     """The frames as golden lines: {"from": who, "message": normalised}. `places` maps folders to their names.
 
     Polls of a running terminal and the output they brought are left out: how many there are is a matter of luck.
@@ -85,7 +85,7 @@ def _set_on_purpose(variables: list[Any]) -> list[Any]:
     return [each for each in variables if each.get("value") and each.get("name") != "ACP_AGENT_UNSET"]
 
 
-def _without_polls(frames: list[Frame]) -> Iterator[Frame]:
+def _without_polls(frames: list[RecordedFrame]) -> Iterator[RecordedFrame]:
     """Leave out every `terminal/output` but the last of each terminal, with its answer."""
     asked = [(frame.params["terminalId"], frame.message["id"]) for frame in frames if frame.method == "terminal/output"]
     last = dict(asked)
@@ -97,7 +97,7 @@ def _without_polls(frames: list[Frame]) -> Iterator[Frame]:
             yield frame
 
 
-def _is_live_output(frame: Frame) -> bool:
+def _is_live_output(frame: RecordedFrame) -> bool:
     update = frame.update
     if update.get("sessionUpdate") != "tool_call_update" or update.get("status") != "in_progress":
         return False

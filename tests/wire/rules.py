@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from acp_agent.cli.editor.frames import Direction, Frame, Recording, at, objects_at, text_at
+from acp_agent.cli.editor.frames import Direction, RecordedFrame, Recording, at, objects_at, text_at
 
 # What may be sent outside a turn: the rest belongs to one.
 _ANYTIME = {
@@ -26,7 +26,7 @@ def broken(recording: Recording) -> list[str]:
 
 class _Judge:
     def __init__(self) -> None:
-        self.asked: dict[Any, Frame] = {}
+        self.asked: dict[Any, RecordedFrame] = {}
         self.sessions: set[str] = set()
         self.prompting: dict[str, int] = {}  # session -> prompts not yet answered
         self.loading: set[str] = set()  # sessions whose past is being told
@@ -35,7 +35,7 @@ class _Judge:
         self.terminals: dict[str, str] = {}  # id -> "open" | "released"
         self.shown: dict[str, str] = {}  # terminal -> the call that embeds it
 
-    def take(self, frame: Frame) -> Iterator[str]:
+    def take(self, frame: RecordedFrame) -> Iterator[str]:
         if frame.direction is Direction.TO_AGENT:
             self._client(frame)
         elif frame.update:
@@ -45,7 +45,7 @@ class _Judge:
         elif frame.is_response:
             yield from self._agent_answers(frame)
 
-    def _client(self, frame: Frame) -> None:
+    def _client(self, frame: RecordedFrame) -> None:
         if frame.is_request:
             self.asked[frame.message["id"]] = frame
             session = text_at(frame.params, "sessionId")
@@ -60,7 +60,7 @@ class _Judge:
         elif made := text_at(frame.message, "result", "terminalId"):
             self.terminals.setdefault(made, "open")
 
-    def _agent_answers(self, frame: Frame) -> Iterator[str]:
+    def _agent_answers(self, frame: RecordedFrame) -> Iterator[str]:
         asked = self.asked.pop(frame.message.get("id"), None)
         if asked is None:
             yield f"an answer to nothing that was asked, or the second one: id {frame.message.get('id')!r}"
@@ -83,7 +83,7 @@ class _Judge:
                     if self.sessions_of_calls[call] == session:
                         yield f"the turn ended before its tool call {call}"
 
-    def _agent_asks(self, frame: Frame) -> Iterator[str]:
+    def _agent_asks(self, frame: RecordedFrame) -> Iterator[str]:
         path = text_at(frame.params, "path")
         if path and not path.startswith("/"):
             yield f"{frame.method} with a relative path"

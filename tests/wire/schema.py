@@ -15,7 +15,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from acp_agent.cli.editor.frames import Direction, Frame, Recording
+from acp_agent.cli.editor.frames import Direction, RecordedFrame, Recording
 
 SCHEMA_FILE = Path(__file__).resolve().parents[3] / "shared" / "acp" / "v1" / "schema.json"
 UNSTABLE_FILE = SCHEMA_FILE.with_name("schema.unstable.json")
@@ -47,7 +47,7 @@ def violations(recording: Recording, file: Path = SCHEMA_FILE) -> list[str]:
     return found
 
 
-def _judge(frame: Frame, asked: dict, file: Path) -> list[str]:
+def _judge(frame: RecordedFrame, asked: dict, file: Path) -> list[str]:
     message = frame.message
     envelope = {"jsonrpc", "id", "method", "params"} if frame.method else {"jsonrpc", "id", "result", "error"}
     problems = [f"unknown member {name!r}" for name in message if name not in envelope]

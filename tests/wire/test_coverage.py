@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.cli.editor.frames import Direction, Frame
+from acp_agent.cli.editor.frames import Direction, RecordedFrame
 from acp_agent.core.events import Notice, Severity
 from acp_agent.protocol.errors import internal_error
 from acp_agent.protocol.updates_stateless import notice
@@ -28,21 +28,21 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "protocol.md"
 UNFORESEEN = "an answer to nothing that was asked, or the second one: id None"  # to the line that is no JSON
 
 
-def on_file() -> Iterator[Frame]:
+def on_file() -> Iterator[RecordedFrame]:
     """The golden conversations."""
     for file in sorted(GOLDEN.glob("*.jsonl")):
         for line in file.read_text(encoding="utf-8").splitlines():
             entry = json.loads(line)
             sender = Direction.FROM_AGENT if entry["from"] == "agent" else Direction.TO_AGENT
-            yield Frame(sender, entry["message"], 0.0)
+            yield RecordedFrame(sender, entry["message"], 0.0)
 
 
-def of_broken_agents() -> Iterator[Frame]:
+def of_broken_agents() -> Iterator[RecordedFrame]:
     """What an agent says only when something of ours is broken, from the places that say it."""
     update = notice(Notice(Severity.ERROR, "it broke"), known=True)
     params = {"sessionId": "s", "update": update}
-    yield Frame(Direction.FROM_AGENT, {"jsonrpc": "2.0", "method": "session/update", "params": params}, 0.0)
-    yield Frame(Direction.FROM_AGENT, {"jsonrpc": "2.0", "id": 1, "error": internal_error().to_wire()}, 0.0)
+    yield RecordedFrame(Direction.FROM_AGENT, {"jsonrpc": "2.0", "method": "session/update", "params": params}, 0.0)
+    yield RecordedFrame(Direction.FROM_AGENT, {"jsonrpc": "2.0", "id": 1, "error": internal_error().to_wire()}, 0.0)
 
 
 async def test_every_word_of_the_protocol_is_used_or_has_a_reason_not_to_be(tmp_path):
@@ -80,9 +80,9 @@ def test_the_vocabulary_has_what_the_protocol_is_known_for() -> None:
 
 def test_only_messages_as_the_schema_wants_them_count() -> None:
     asked = {"jsonrpc": "2.0", "id": 1, "method": "session/set_mode", "params": {"sessionId": "s", "modeId": "ask"}}
-    question = Frame(Direction.TO_AGENT, asked, 0.0)
-    answer = Frame(Direction.FROM_AGENT, {"jsonrpc": "2.0", "id": 1, "result": {}}, 0.0)
-    wrong = Frame(Direction.TO_AGENT, {**asked, "params": {"sessionId": 7}}, 0.0)
+    question = RecordedFrame(Direction.TO_AGENT, asked, 0.0)
+    answer = RecordedFrame(Direction.FROM_AGENT, {"jsonrpc": "2.0", "id": 1, "result": {}}, 0.0)
+    wrong = RecordedFrame(Direction.TO_AGENT, {**asked, "params": {"sessionId": 7}}, 0.0)
     said = Word(Direction.TO_AGENT, METHOD, "session/set_mode")
     used = Vocabulary().used
     assert used([question, answer]) == {said}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.cli.editor.frames import Direction, Frame, Recording
+from acp_agent.cli.editor.frames import Direction, RecordedFrame, Recording
 from tests.fakes.answers import never, rejecting
 from tests.fakes.editor import NOTHING, ScriptedEditor, editing
 from tests.fakes.model_script import says, uses
@@ -138,7 +138,7 @@ def test_every_message_of_the_agent_on_file_is_valid_by_the_protocols_schema(nam
     for line in (GOLDEN / f"{name}.jsonl").read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
         sender = Direction.FROM_AGENT if entry["from"] == "agent" else Direction.TO_AGENT
-        recording.add(Frame(sender, entry["message"], 0.0))
+        recording.add(RecordedFrame(sender, entry["message"], 0.0))
     assert len(recording.frames) > 5
     assert schema.violations(recording) == []
 

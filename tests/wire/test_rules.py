@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.cli.editor.frames import Direction, Frame, Recording
+from acp_agent.cli.editor.frames import Direction, RecordedFrame, Recording
 from tests.wire import rules, schema
 
 SESSION = "s"
@@ -61,7 +61,7 @@ RELEASE = wants(1, "terminal/release", sessionId=SESSION, terminalId="T")
 def recorded(frames) -> Recording:
     recording = Recording()
     for direction, message in frames:
-        recording.add(Frame(direction, message, 0.0))
+        recording.add(RecordedFrame(direction, message, 0.0))
     return recording
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from acp_agent.cli.editor.frames import Direction, Frame
+from acp_agent.cli.editor.frames import Direction, RecordedFrame
 from tests.wire import schema
 
 METHOD = "method"
@@ -81,7 +81,7 @@ class Vocabulary:
         for key in _ALTERNATIVES:
             yield from (_name(each) for each in definition.get(key, ()) if not _is_custom(each))
 
-    def used(self, frames: Iterable[Frame]) -> set[Word]:
+    def used(self, frames: Iterable[RecordedFrame]) -> set[Word]:
         """The words of a conversation. Messages that are not as the schema wants them do not count.
 
         The method of a request counts once it was answered with a result.

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from acp_agent.cli.editor.frames import Direction, Frame
+from acp_agent.cli.editor.frames import Direction, RecordedFrame
 from tests.fakes import asking_server
 from tests.fakes.answers import answering, choosing, never
 from tests.fakes.editor import ScriptedEditor, from_agent
@@ -229,7 +229,7 @@ async def _taken_up(editor: ScriptedEditor, session: str) -> None:
     gone = {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": "load"}}
     start = len(editor.recording.frames)
     for message in (load, gone):
-        editor.recording.add(Frame(Direction.TO_AGENT, message, 0.0))
+        editor.recording.add(RecordedFrame(Direction.TO_AGENT, message, 0.0))
     await editor.send_lines(load, gone)
     assert (await editor.answer_to("load", start))["error"]["code"] == -32800
     await editor.agent.notify("$/cancel_request", {"requestId": None})

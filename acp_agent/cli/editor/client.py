@@ -7,14 +7,14 @@ import anyio
 from anyio import Path
 from anyio.abc import Process, TaskGroup
 
-from acp_agent.cli.editor.connection import AgentGone, Connection, connected, open_agent
-from acp_agent.cli.editor.frames import Frame, JsonRpcError, Recording, at, text_at
+from acp_agent.cli.editor.connection import AgentConnection, AgentGone, connected, open_agent
+from acp_agent.cli.editor.frames import JsonRpcError, RecordedFrame, Recording, at, text_at
 from acp_agent.cli.editor.terminals import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     RESOURCE_NOT_FOUND,
+    EditorTerminals,
     OnTerminalOutput,
-    Terminals,
 )
 from acp_agent.core.types import Json, JsonObject
 
@@ -89,13 +89,13 @@ class Editor:
         self.decide = decide
         self.capabilities = EVERYTHING if capabilities is None else capabilities
         self.recording = recording or Recording()
-        self.terminals = Terminals(environment, on_output)
+        self.terminals = EditorTerminals(environment, on_output)
         self._asking: dict[str, set[anyio.CancelScope]] = {}
-        self._connection: Connection | None = None
+        self._connection: AgentConnection | None = None
         self._terminal_tasks: TaskGroup | None = None
 
     @property
-    def agent(self) -> Connection:
+    def agent(self) -> AgentConnection:
         """The agent, while it runs."""
         assert self._connection is not None, "the editor is not running"
         return self._connection
@@ -145,7 +145,7 @@ class Editor:
         for scope in self._asking.get(session_id, ()):
             scope.cancel()
 
-    async def answer(self, request: Frame) -> None:
+    async def answer(self, request: RecordedFrame) -> None:
         """Answer one request of the agent."""
         message: JsonObject = {"jsonrpc": "2.0", "id": request.message["id"]}
         try:

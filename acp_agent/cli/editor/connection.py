@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.abc import Process
 
-from acp_agent.cli.editor.frames import Direction, Frame, JsonRpcError, Recording, at, text_at
+from acp_agent.cli.editor.frames import Direction, JsonRpcError, RecordedFrame, Recording, at, text_at
 from acp_agent.core.types import Json, JsonObject
 
 _STDERR_KEPT = 64 * 1024  # bytes of the agent's log shown when something went wrong
@@ -29,11 +29,11 @@ class _Pending:
     message: JsonObject = field(default_factory=dict[str, Json])
 
 
-OnRequest = Callable[[Frame], Coroutine[None, None, None]]
+OnRequest = Callable[[RecordedFrame], Coroutine[None, None, None]]
 """Must answer the agent's request. Runs in a task of its own."""
 
 
-class Connection:
+class AgentConnection:
     """A running agent. Everything said, either way, is in `recording`."""
 
     def __init__(self, process: Process, recording: Recording, on_request: OnRequest) -> None:
@@ -84,7 +84,7 @@ class Connection:
     async def send(self, message: JsonObject) -> None:
         """Write one message and record it. Raises AgentGone."""
         async with self._sending:
-            self.recording.add(Frame(Direction.TO_AGENT, message, time.monotonic()))
+            self.recording.add(RecordedFrame(Direction.TO_AGENT, message, time.monotonic()))
             await self._write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     async def send_bytes(self, data: bytes) -> None:
@@ -139,14 +139,14 @@ class Connection:
                     return
                 os.killpg(self.pid, number)
 
-    def _take(self, line: bytearray) -> Frame:
+    def _take(self, line: bytearray) -> RecordedFrame:
         try:
             message: Json = json.loads(line)
         except ValueError as error:
             raise AgentGone(f"the agent wrote a line that is not JSON: {bytes(line[:200])!r}") from error
         if not isinstance(message, dict):
             raise AgentGone(f"the agent wrote a line that is not an object: {bytes(line[:200])!r}")
-        frame = Frame(Direction.FROM_AGENT, message, time.monotonic())
+        frame = RecordedFrame(Direction.FROM_AGENT, message, time.monotonic())
         self.recording.add(frame)
         number = at(message, "id")
         if frame.is_response and isinstance(number, int) and number in self._pending:
@@ -171,13 +171,13 @@ async def open_agent(command: Sequence[str], environment: Mapping[str, str], cwd
 
 
 @asynccontextmanager
-async def connected(process: Process, recording: Recording, on_request: OnRequest) -> AsyncGenerator[Connection]:
+async def connected(process: Process, recording: Recording, on_request: OnRequest) -> AsyncGenerator[AgentConnection]:
     """Talk to an agent that was opened, and end it on the way out, whatever happens.
 
     Raises AgentGone (in a group) when it breaks the protocol.
     """
     async with process, anyio.create_task_group() as tasks:
-        connection = Connection(process, recording, on_request)
+        connection = AgentConnection(process, recording, on_request)
         tasks.start_soon(connection.read)
         tasks.start_soon(connection.read_stderr)
         try:

@@ -51,7 +51,7 @@ def objects_at(value: Json, *path: str | int) -> list[JsonObject]:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class RecordedFrame:
     """One JSON-RPC message. `time` is on the monotonic clock, in seconds, when it was written or read whole."""
 
     direction: Direction
@@ -89,12 +89,12 @@ class Frame:
 class Recording:
     """Every frame of a connection in the order it passed, both directions. `watch` sees each as it passes."""
 
-    def __init__(self, watch: Callable[[Frame], None] | None = None) -> None:
-        self.frames: list[Frame] = []
+    def __init__(self, watch: Callable[[RecordedFrame], None] | None = None) -> None:
+        self.frames: list[RecordedFrame] = []
         self._watch = watch
         self._grown = anyio.Event()
 
-    def add(self, frame: Frame) -> None:
+    def add(self, frame: RecordedFrame) -> None:
         """Append a frame and wake everybody who waits for one."""
         self.frames.append(frame)
         if self._watch is not None:
@@ -102,7 +102,7 @@ class Recording:
         self._grown.set()
         self._grown = anyio.Event()
 
-    async def until(self, wanted: Callable[[Frame], bool], start: int = 0) -> int:
+    async def until(self, wanted: Callable[[RecordedFrame], bool], start: int = 0) -> int:
         """The index of the first frame from `start` on that is wanted, waiting for it as long as it takes."""
         while True:
             for index in range(start, len(self.frames)):

@@ -22,7 +22,7 @@ OnTerminalOutput = Callable[[str, str], None]
 _OUTPUT_GRACE = 0.2  # seconds a finished command's last output may still be under way in the pipe
 
 
-class Terminal:
+class EditorTerminal:
     """One command, the leader of its own session, so that it ends together with everything it started.
 
     Keeps the last `limit` bytes of output, or all of it when `limit` is None.
@@ -91,11 +91,11 @@ class Terminal:
             del self._buffer[0]
 
 
-class Terminals:
+class EditorTerminals:
     """All terminals of an editor, by id. `environment` is what its commands start with."""
 
     def __init__(self, environment: Mapping[str, str], on_output: OnTerminalOutput) -> None:
-        self.open: dict[str, Terminal] = {}
+        self.open: dict[str, EditorTerminal] = {}
         self._environment = environment
         self._on_output = on_output
         self._made = 0
@@ -139,12 +139,14 @@ class Terminals:
             raise JsonRpcError(INTERNAL_ERROR, f"cannot start {command!r}: {error.strerror}") from error
         self._made += 1
         limit = at(params, "outputByteLimit")
-        terminal = Terminal(f"term-{self._made}", process, limit if isinstance(limit, int) else None, self._on_output)
+        terminal = EditorTerminal(
+            f"term-{self._made}", process, limit if isinstance(limit, int) else None, self._on_output
+        )
         self.open[terminal.id] = terminal
         tasks.start_soon(terminal.run)
         return {"terminalId": terminal.id}
 
-    def _find(self, params: JsonObject) -> Terminal:
+    def _find(self, params: JsonObject) -> EditorTerminal:
         terminal_id = text_at(params, "terminalId")
         if terminal_id not in self.open:
             raise JsonRpcError(INVALID_PARAMS, f"unknown or released terminal {terminal_id!r}")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from acp_agent.cli.page.markdown import is_web, link, text
-from acp_agent.cli.session_story import Call, Outcome, outcome
-from acp_agent.cli.session_text import SIGNS, Fate, Line, changed_lines, clipped, seconds
+from acp_agent.cli.session_items import CallItem, CallOutcome, call_outcome
+from acp_agent.cli.session_text import SIGNS, DiffLine, LineChange, changed_lines, clipped, seconds
 from acp_agent.core.events import ToolStarted
 from acp_agent.core.messages import TextPart
 from acp_agent.core.prompt import LinkPart, PromptPart, ResourcePart
@@ -21,7 +21,7 @@ _LINE = 600
 
 def diff_html(diff: Diff) -> str:
     """The path, how many lines came and went, and the first 400 lines of it."""
-    rows, more, counts = list[str](), 0, dict.fromkeys(Fate, 0)
+    rows, more, counts = list[str](), 0, dict.fromkeys(LineChange, 0)
     for line in changed_lines(diff):
         counts[line.fate] += 1
         if len(rows) < _LINES:
@@ -29,18 +29,18 @@ def diff_html(diff: Diff) -> str:
         else:
             more += 1
     if more:
-        rows.append(f'<tr class="skip"><td></td><td>… {more:,} more lines</td></tr>')
-    came, went = counts[Fate.CAME], counts[Fate.WENT]
+        rows.append(f'<tr class="omitted"><td></td><td>… {more:,} more lines</td></tr>')
+    came, went = counts[LineChange.ADDED], counts[LineChange.REMOVED]
     new = '<span class="badge">new file</span>' if diff.old_text is None else ""
     return (
         f'<figure class="diff"><figcaption><code>{text(clipped(diff.path, 500))}</code>{new}'
-        f'<span class="came">+{came:,}</span> <span class="went">\N{MINUS SIGN}{went:,}</span>'
+        f'<span class="added">+{came:,}</span> <span class="removed">\N{MINUS SIGN}{went:,}</span>'
         f'</figcaption><div class="scroll"><table><tbody>{"".join(rows)}</tbody></table></div></figure>'
     )
 
 
-def _row(line: Line) -> str:
-    number = "" if line.fate is Fate.SKIP else line.number
+def _row(line: DiffLine) -> str:
+    number = "" if line.fate is LineChange.OMITTED else line.number
     shown = text(line.text if len(line.text) <= _LINE else f"{line.text[:_LINE]}…")
     return f'<tr class="{line.fate.value}"><td>{number}</td><td>{SIGNS[line.fate]}{shown}</td></tr>'
 
@@ -79,10 +79,10 @@ _IN_DIFF = {"path", "content", "old_text", "new_text"}
 """Arguments that a diff shows better."""
 
 
-def card_html(call: Call, pictures: Pictures, *, brief: bool = False) -> str:
+def card_html(call: CallItem, pictures: Pictures, *, brief: bool = False) -> str:
     """The whole card, or its headline where it is to be brief. Open where there is something to look at."""
     result = call.finished.result if call.finished is not None else None
-    state, word = outcome(call)
+    state, word = call_outcome(call)
     body, unfolded = ("", False) if brief else _body(call, result, state, pictures)
     took = f"<time>{seconds(call.finished.elapsed)}</time>" if call.finished is not None else ""
     return (
@@ -93,7 +93,7 @@ def card_html(call: Call, pictures: Pictures, *, brief: bool = False) -> str:
     )
 
 
-def _body(call: Call, result: ToolResult | None, state: Outcome, pictures: Pictures) -> tuple[str, bool]:
+def _body(call: CallItem, result: ToolResult | None, state: CallOutcome, pictures: Pictures) -> tuple[str, bool]:
     """All below the headline, and whether it is to be seen at once: a change, a failure, a short output."""
     started = call.started
     diffs = (result.diffs if result is not None else ()) or started.diffs
@@ -105,7 +105,7 @@ def _body(call: Call, result: ToolResult | None, state: Outcome, pictures: Pictu
         _screen(call, output) if started.kind is ToolKind.EXECUTE else _text(output, state),
         "".join(map(pictures.html, result.images)) if result is not None else "",
     )
-    return "".join(body), bool(diffs) or state is Outcome.FAILED or (bool(output) and _is_short(call, output))
+    return "".join(body), bool(diffs) or state is CallOutcome.FAILED or (bool(output) and _is_short(call, output))
 
 
 def _output(kind: ToolKind, result: ToolResult | None) -> str:
@@ -116,18 +116,18 @@ def _output(kind: ToolKind, result: ToolResult | None) -> str:
     return clipped(clean, _OUTPUT).strip("\n")
 
 
-def _is_short(call: Call, output: str) -> bool:
+def _is_short(call: CallItem, output: str) -> bool:
     return call.started.kind is ToolKind.EXECUTE and output.count("\n") < _SHORT and len(output) < 2_000
 
 
-def _screen(call: Call, output: str) -> str:
+def _screen(call: CallItem, output: str) -> str:
     """What ran in a terminal, with the command in front."""
     command = call.started.raw_input.get("command")
     prompt = f'<b class="prompt">$ {text(clipped(command, _INPUT))}</b>\n' if isinstance(command, str) else ""
     return f'<pre class="screen">{prompt}{text(output)}</pre>' if prompt or output else ""
 
 
-def _text(output: str, state: Outcome) -> str:
+def _text(output: str, state: CallOutcome) -> str:
     return f'<pre class="output {state.value}">{text(output)}</pre>' if output else ""
 
 

@@ -16,7 +16,7 @@ from typing import assert_never
 from acp_agent import __version__
 from acp_agent.cli.page.card import Pictures, card_html, user_html
 from acp_agent.cli.page.markdown import markdown, text
-from acp_agent.cli.session_story import NO_ANSWER, Call, Item, NoAnswer, Said, story
+from acp_agent.cli.session_items import NO_ANSWER_TEXT, CallItem, MessageItem, NoAnswerItem, SessionItem, session_items
 from acp_agent.cli.session_text import clipped, dollars, tokens
 from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, UsageChanged, UserMessage
 from acp_agent.core.messages import TextPart
@@ -162,7 +162,7 @@ async def write_page(saved: Saved, told: AsyncIterator[ToldAt], write: Callable[
     """Write the whole page for a session through `write`. Raises StoreUnavailable, and what `write` raises."""
     page = _Page(saved)
     write(page.head())
-    async for item in story(told):
+    async for item in session_items(told):
         write(page.piece(item))
     write(page.end())
 
@@ -212,25 +212,25 @@ class _Page:
         if tally.cost is not None:
             yield _figure("Cost", ("" if tally.complete else "at least ") + dollars(tally.cost))
 
-    def piece(self, item: Item) -> str:
+    def piece(self, item: SessionItem) -> str:
         """The next part of the conversation."""
         pictures, had_room = self._pictures.room, not self._brief
         html = self._html(item)
         self._room -= len(html) - (pictures - self._pictures.room)
         return html + _FULL if had_room and self._brief else html
 
-    def _html(self, item: Item) -> str:
+    def _html(self, item: SessionItem) -> str:
         match item:
-            case Call():
+            case CallItem():
                 return card_html(item, self._pictures, brief=self._brief)
-            case NoAnswer():
-                return f'<p class="note">{NO_ANSWER}</p>\n'
-            case Said():
+            case NoAnswerItem():
+                return f'<p class="note">{NO_ANSWER_TEXT}</p>\n'
+            case MessageItem():
                 return self._said(item)
             case _:
                 assert_never(item)
 
-    def _said(self, said: Said) -> str:
+    def _said(self, said: MessageItem) -> str:
         limit = _BRIEF if self._brief else _MESSAGE
         match said.event:
             case UserMessage():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.cli.doctor import Finding, Level, check_data_folder, check_model, file_system
+from acp_agent.cli.doctor import CheckLevel, CheckResult, check_data_folder, check_model, file_system
 from acp_agent.config.load import Flags, load
 
 KEY = "sk-obviously-fake-0123456789"
@@ -60,7 +60,7 @@ def asking(tmp_path: Path):
     file = tmp_path / "c.toml"
     file.touch()
 
-    async def run(model: str, **variables: str) -> Finding:
+    async def run(model: str, **variables: str) -> CheckResult:
         environ = {"ACP_AGENT_CONFIG": str(file), "ACP_AGENT_MODEL": model, **variables}
         loaded = load(Flags(), environ)
         assert not loaded.problems
@@ -141,7 +141,7 @@ async def test_a_server_that_takes_the_empty_conversation_is_held_to_one_token(a
     model_server.status, model_server.type = 200, "text/event-stream"
     model_server.body = f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
     finding = await asking("openai:m", OPENAI_BASE_URL=f"{model_server.address}/v1")
-    assert finding == Finding(Level.OK, "model", "openai:m: answers")
+    assert finding == CheckResult(CheckLevel.OK, "model", "openai:m: answers")
     _, headers, sent = model_server.asked[0]
     assert sent["max_tokens"] == 1
     assert "authorization" not in headers
@@ -276,13 +276,13 @@ def test_a_data_folder_on_the_network_is_told(tmp_path):
     escaped = os.fspath(folder.parent).replace(" ", "\\040")
     mounts.write_text(f"rootfs / ext4 rw 0 0\nhost:/x {escaped} nfs4 rw 0 0\n")
     (finding,) = check_data_folder({"ACP_AGENT_DATA_DIR": str(folder)}, str(mounts))
-    assert finding.level is Level.WARN
+    assert finding.level is CheckLevel.WARN
     assert "network file system (nfs4)" in finding.text
     assert file_system(str(tmp_path), str(mounts)) == "ext4"
     assert file_system(str(tmp_path), str(tmp_path / "absent")) == ""
 
 
 def test_a_line_is_one_line_whatever_is_in_it():
-    line = Finding(Level.FAIL, "config", "bad\n\x1b[2J" + "x" * 9999, "do\rthis").line()
+    line = CheckResult(CheckLevel.FAIL, "config", "bad\n\x1b[2J" + "x" * 9999, "do\rthis").line()
     assert line.isprintable()
     assert len(line) < 600

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.cli.editor.frames import Direction, Frame
+from acp_agent.cli.editor.frames import Direction, RecordedFrame
 from acp_agent.cli.screen import Screen
 
 HOSTILE = "a\x1b[2Jb\x1b]0;owned\x07c\u202ed\u200be\x9bf\rg\x08h\u2028i"
@@ -17,7 +17,7 @@ def seen(*updates, question=None, terminal="", root="/home/me/project") -> str:
     screen = Screen(out, root)
     for update in updates:
         message = {"method": "session/update", "params": {"update": update}}
-        screen.frame(Frame(Direction.FROM_AGENT, message, 0.0))
+        screen.frame(RecordedFrame(Direction.FROM_AGENT, message, 0.0))
     if terminal:
         screen.terminal_output("t", terminal)
     if question is not None:

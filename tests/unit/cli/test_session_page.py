@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.cli.page import write_page
-from acp_agent.cli.session_story import NO_ANSWER
+from acp_agent.cli.session_items import NO_ANSWER_TEXT
 from acp_agent.cli.session_text import shown
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import (
@@ -129,7 +129,7 @@ def test_a_card_has_name_title_outcome_duration_and_what_was_printed():
     screen = texts(page, "screen")[0]
     assert screen.startswith("$ python -m pytest -q\n=====")
     assert "tests/test_prices.py ..........F..." in screen, "without colours"
-    assert "6+def total(prices: Iterable[Decimal], discount: int = 0):" in texts(page, "came")
+    assert "6+def total(prices: Iterable[Decimal], discount: int = 0):" in texts(page, "added")
     assert texts(page, "badge") == ["new file"]
 
 
@@ -168,7 +168,7 @@ def test_a_session_in_which_nothing_was_said_has_a_page_too():
 
 def test_a_page_says_where_no_answer_followed():
     prompt = UserMessage((TextPart("hello"),), "u")
-    assert texts(parsed(page_of([prompt])), "note") == [NO_ANSWER]
+    assert texts(parsed(page_of([prompt])), "note") == [NO_ANSWER_TEXT]
     assert texts(parsed(page_of([prompt, TextDelta("good day", "m")])), "note") == []
 
 

@@ -9,7 +9,7 @@ import anyio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_agent.cli.editor.frames import Direction, Frame, Recording
+from acp_agent.cli.editor.frames import Direction, RecordedFrame, Recording
 from acp_agent.compose.foreign_session import sound
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
@@ -74,7 +74,7 @@ def test_it_can_be_listed_and_shown_and_what_is_shown_is_of_the_protocol(told, c
     for update in anyio.run(shown, mended):
         json.dumps(update, allow_nan=False)
         frame = {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}}
-        recording.add(Frame(Direction.FROM_AGENT, frame, 0))
+        recording.add(RecordedFrame(Direction.FROM_AGENT, frame, 0))
     assert schema.violations(recording) == []
 
 

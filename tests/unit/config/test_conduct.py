@@ -112,7 +112,7 @@ def test_what_the_user_chose_holds_but_for_what_is_forbidden_by_now(loading, use
     conduct, told = conduct_taken_up(loading(user, folder), CHOSEN)
     assert (conduct.mode, conduct.auto_approve, conduct.readonly) == (mode, level, readonly)
     assert bool(told) == (conduct != CHOSEN)
-    assert ("it only reads" in told) == readonly
+    assert ("read-only" in told) == readonly
 
 
 def test_what_the_user_has_not_chosen_is_the_configurations(loading):

@@ -9,7 +9,7 @@ from acp_agent.config.load import PREFIX, Flags, load
 from acp_agent.config.mcp_settings import McpServerSettings
 from acp_agent.config.model_settings import ModelSettings
 from acp_agent.config.offer_settings import ToolNeeds
-from acp_agent.config.rules import PolicyRule
+from acp_agent.config.rules import PolicyRuleSettings
 from acp_agent.config.tool_settings import ModelTools
 from tests.unit.config.conftest import told
 
@@ -111,9 +111,9 @@ VALUES = {
     "tools.policy.enabled": ("on", True),
     "tools.policy.default_effect": ("allow", "allow"),
     "tools.policy.policy_file": ("/policy.toml", "/policy.toml"),
-    "tools.policy.rules": (json.dumps([RULE]), (PolicyRule.model_validate(RULE),)),
+    "tools.policy.rules": (json.dumps([RULE]), (PolicyRuleSettings.model_validate(RULE),)),
     "tools.authorization.enabled": ("on", True),
-    "tools.authorization.rules": (json.dumps([RULE]), (PolicyRule.model_validate(RULE),)),
+    "tools.authorization.rules": (json.dumps([RULE]), (PolicyRuleSettings.model_validate(RULE),)),
     "acp.terminal_timeout_secs": ("0", 0),
     "acp.terminal_form": ("exec", "exec"),
     "acp.request_timeout_secs": ("1", 1),

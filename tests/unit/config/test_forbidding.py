@@ -149,7 +149,7 @@ def test_a_broken_file_says_what_it_said_before_and_the_others_are_read_anew(tmp
     assert second.settings.tools.shell.blocked_commands == ("c", "b")
     (problem,) = second.problems
     assert str(problem).startswith(f"{project}: expected TOML")
-    assert str(problem).endswith("(at line 1, the end); what it said before holds on")
+    assert str(problem).endswith("(at line 1, the end); its earlier content stays in force")
     file.unlink()
     project.unlink()
     third = load(flags, {}, str(folder), second)

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from acp_agent.config.keys import Key
+from acp_agent.config.keys import SettingKey
 from acp_agent.config.limits_settings import AnomalySettings, MaxToolCalls, RateLimitSettings, VerifierSettings
 from acp_agent.config.section import Section
 
@@ -71,7 +71,7 @@ def test_what_cannot_be_meant_is_refused(table):
     ],
 )
 def test_a_project_only_tightens(section, field, user, project, value):
-    mark = Key(field, section, field).project_may
+    mark = SettingKey(field, section, field).project_may
     assert mark is not None
     tightened = mark.tighten(user, project)
     assert tightened.value == value
@@ -79,7 +79,7 @@ def test_a_project_only_tightens(section, field, user, project, value):
 
 
 def test_the_size_of_the_window_is_the_users_alone():
-    assert Key("window_size", AnomalySettings, "window_size").project_may is None
+    assert SettingKey("window_size", AnomalySettings, "window_size").project_may is None
 
 
 @pytest.mark.parametrize("section", [Hung, RateLimitSettings, AnomalySettings, VerifierSettings])

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from acp_agent.config.keys import Key
+from acp_agent.config.keys import SettingKey
 from acp_agent.config.layers import Reader, moved
 from acp_agent.config.limits_settings import (
     HallucinationDetection,
@@ -11,7 +11,7 @@ from acp_agent.config.limits_settings import (
     RetrySettings,
     UtilitySettings,
 )
-from acp_agent.config.rules import PolicyRule
+from acp_agent.config.rules import PolicyRuleSettings
 from acp_agent.config.section import Section
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.phase import Phase
@@ -81,27 +81,27 @@ def test_what_cannot_be_meant_is_refused(table):
     ],
 )
 def test_a_project_may_only_tighten(section, field, user, project, value):
-    may = Key(field, section, field).project_may
+    may = SettingKey(field, section, field).project_may
     assert may is not None
     assert may.tighten(user, project).value == value
 
 
 def test_a_project_exempts_no_further_tool():
-    may = Key("exempt_tools", UtilitySettings, "exempt_tools").project_may
+    may = SettingKey("exempt_tools", UtilitySettings, "exempt_tools").project_may
     assert may is not None
     assert may.tighten(("read", "grep"), ("bash", "grep")).value == ("grep",)
 
 
 @pytest.mark.parametrize("field", ["base_ms", "max_ms", "parameter_reformat_provider"])
 def test_a_project_names_no_model_and_no_waits(field):
-    assert Key(field, RetrySettings, field).project_may is None
+    assert SettingKey(field, RetrySettings, field).project_may is None
 
 
 def test_a_policy_rule_may_name_phases():
-    rule = PolicyRule.model_validate({"effect": "deny", "tool": "*", "phases": ["planner", "autonomous"]})
+    rule = PolicyRuleSettings.model_validate({"effect": "deny", "tool": "*", "phases": ["planner", "autonomous"]})
     assert rule.phases == (Phase.PLANNER, Phase.AUTONOMOUS)
     with pytest.raises(ValidationError):
-        PolicyRule.model_validate({"effect": "deny", "tool": "*", "phases": ["later"]})
+        PolicyRuleSettings.model_validate({"effect": "deny", "tool": "*", "phases": ["later"]})
 
 
 # ----------------------------------------------------------------------------------------------- moved keys

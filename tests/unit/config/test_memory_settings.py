@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from acp_agent.config.keys import Key
+from acp_agent.config.keys import SettingKey
 from acp_agent.config.memory_settings import NOTE_FILES, InstructionSettings, MemorySettings, SessionsSettings
 
 ALL = [
@@ -63,7 +63,7 @@ def test_what_cannot_be_meant_is_refused(section, table):
     ],
 )
 def test_a_project_only_tightens(section, field, user, project, value):
-    mark = Key(field, section, field).project_may
+    mark = SettingKey(field, section, field).project_may
     assert mark is not None
     assert mark.tighten(user, project).value == value
 
@@ -77,7 +77,7 @@ def test_a_project_only_tightens(section, field, user, project, value):
     ],
 )
 def test_what_all_projects_share_is_the_users_alone(section, field):
-    assert Key(field, section, field).project_may is None
+    assert SettingKey(field, section, field).project_may is None
 
 
 @pytest.mark.parametrize(("section", "field"), ALL)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.config.model_settings import OpenAIApi
-from acp_agent.config.provider_settings import Place, ProviderSettings
+from acp_agent.config.provider_settings import ProviderEndpoint, ProviderSettings
 from acp_agent.core.errors import ConfigError
 from tests.unit.config.conftest import told
 
@@ -120,7 +120,7 @@ values = st.text(st.sampled_from("ab {}$\r\n\t\0é"), max_size=6)
 @given(headers=st.dictionaries(names, values, max_size=4))
 def test_whatever_headers_are_taken_break_no_request(headers):
     try:
-        taken = Place.model_validate({"name": "x", "type": "openai", "headers": headers}).headers
+        taken = ProviderEndpoint.model_validate({"name": "x", "type": "openai", "headers": headers}).headers
     except ValueError:
         return
     for name, value in (taken or {}).items():
@@ -137,7 +137,7 @@ fields = st.dictionaries(st.sampled_from(["model", "input", "tools", "stream", "
 @given(body=fields)
 def test_whatever_body_is_taken_is_json_and_leaves_our_fields_alone(body):
     try:
-        taken = Place.model_validate({"name": "x", "type": "openai", "extra_body": body}).extra_body
+        taken = ProviderEndpoint.model_validate({"name": "x", "type": "openai", "extra_body": body}).extra_body
     except ValueError:
         return
     assert json.loads(json.dumps(taken, allow_nan=False)) == taken
@@ -178,7 +178,7 @@ def test_a_model_is_described_by_the_beginning_of_its_name(loading):
         ("id = 'claude'\nimages = true", 'llm.models[0].id = "claude": expected text that matches'),
         ("id = 'a:b c'\nimages = true", "llm.models[0].id"),
         ("images = true", "llm.models[0].id: expected it to be set"),
-        ("id = 'a:b'", "something beside id"),
+        ("id = 'a:b'", "a key besides id"),
         ("id = 'a:b'\nprice = { input = 1 }", "llm.models[0].price.output: expected it to be set"),
         ("id = 'a:b'\nprice = { input = -1, output = 1 }", "expected a number from 0"),
         ("id = 'a:b'\ncontext_window = 10", "context_window = 10: expected a whole number from 1000"),

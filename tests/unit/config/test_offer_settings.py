@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from acp_agent.agent.aids.tafc import DEFAULT_THRESHOLD, fit_threshold
-from acp_agent.config.keys import Key
+from acp_agent.config.keys import SettingKey
 from acp_agent.config.offer_settings import DependencySettings, TafcSettings, ToolFilterSettings, ToolNeeds
 from acp_agent.config.section import Section
 
@@ -65,16 +65,18 @@ def test_what_cannot_be_meant_is_refused(section, table):
 
 @pytest.mark.parametrize("section", [TafcSettings, ToolFilterSettings])
 def test_a_project_may_switch_off_what_the_user_has_on_and_nothing_else(section):
-    mark = Key("enabled", section, "enabled").project_may
+    mark = SettingKey("enabled", section, "enabled").project_may
     assert mark is not None
     assert mark.tighten(True, False).value is False
     assert mark.tighten(False, True).value is False
     others = {*section.model_fields} - {"enabled"}
-    assert all(Key(name, section, name).project_may is None for name in others)
+    assert all(SettingKey(name, section, name).project_may is None for name in others)
 
 
 def test_what_waits_for_what_is_the_users_alone():
-    assert all(Key(name, DependencySettings, name).project_may is None for name in DependencySettings.model_fields)
+    assert all(
+        SettingKey(name, DependencySettings, name).project_may is None for name in DependencySettings.model_fields
+    )
 
 
 @pytest.mark.parametrize("section", [*SECTIONS, ToolNeeds])
@@ -82,5 +84,5 @@ def test_every_setting_is_described_and_its_examples_are_good(section: type[Sect
     for name, info in section.model_fields.items():
         assert (info.description or "").endswith("."), name
         for example in info.examples or []:
-            Key(name, section, name).read(example)
+            SettingKey(name, section, name).read(example)
     json.dumps(section.model_json_schema())

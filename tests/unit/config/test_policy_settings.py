@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from acp_agent.config.keys import Key
+from acp_agent.config.keys import SettingKey
 from acp_agent.config.layers import Layer, Reader
 from acp_agent.config.policy_file import MAX_BYTES, MergedRules, merged_rules
 from acp_agent.config.project import ProjectLoosens
@@ -16,37 +16,35 @@ from acp_agent.config.rules import (
     DENIES,
     MAX_RULES,
     AuthorizationSettings,
-    Effect,
-    PolicyRule,
+    PolicyEffect,
+    PolicyRuleSettings,
     PolicySettings,
-    TrustSettings,
     TrustThreshold,
 )
 from acp_agent.core.errors import ConfigError
 
-RULES = Key("tools.policy.rules", PolicySettings, "rules")
+RULES = SettingKey("tools.policy.rules", PolicySettings, "rules")
 DENY_BASH = {"effect": "deny", "tool": "bash"}
 ALLOW_READ = {"effect": "allow", "tool": "read"}
 
 
-def rules(*tables: dict) -> tuple[PolicyRule, ...]:
-    return tuple(PolicyRule.model_validate(table) for table in tables)
+def rules(*tables: dict) -> tuple[PolicyRuleSettings, ...]:
+    return tuple(PolicyRuleSettings.model_validate(table) for table in tables)
 
 
 def test_everything_is_off_and_denies_by_default():
     assert not PolicySettings().enabled
     assert not AuthorizationSettings().enabled
-    assert PolicySettings().default_effect is Effect.DENY
-    assert TrustSettings().ask
+    assert PolicySettings().default_effect is PolicyEffect.DENY
 
 
-@pytest.mark.parametrize("section", [PolicySettings, AuthorizationSettings, TrustSettings, PolicyRule])
+@pytest.mark.parametrize("section", [PolicySettings, AuthorizationSettings, PolicyRuleSettings])
 def test_every_setting_is_described_and_its_examples_are_good(section):
     for name, info in section.model_fields.items():
         assert info.description
         assert info.description.endswith(".")
         for example in info.examples or []:
-            Key(name, section, name).read(example)
+            SettingKey(name, section, name).read(example)
 
 
 def test_a_rule_may_say_all_this():
@@ -120,13 +118,15 @@ some_rules = st.lists(
 ).map(lambda tables: rules(*tables))
 
 
-@given(user=some_rules, project=some_rules, default=st.sampled_from(Effect), tool=st.sampled_from(["a", "b", "c"]))
+@given(
+    user=some_rules, project=some_rules, default=st.sampled_from(PolicyEffect), tool=st.sampled_from(["a", "b", "c"])
+)
 def test_whatever_a_project_says_no_denial_turns_into_an_allow(user, project, default, tool):
-    def effect(listed) -> Effect:
+    def effect(listed) -> PolicyEffect:
         return next((rule.effect for rule in listed if rule.tool in ("*", tool)), default)
 
-    if effect(user) is Effect.DENY:
-        assert effect(DENIES.tighten(user, project).value) is Effect.DENY
+    if effect(user) is PolicyEffect.DENY:
+        assert effect(DENIES.tighten(user, project).value) is PolicyEffect.DENY
 
 
 # ------------------------------------------------------------------------------------------------------ policy_file
@@ -207,7 +207,7 @@ def test_a_file_the_user_named_by_its_full_path_may_allow_wherever_it_is(home):
     for folder in (home.config, home.project):
         (folder / "policy.toml").write_text(toml(ALLOW_READ))
         merged = home.merge(folder / "policy.toml")
-        assert [each.rule.effect for each in merged.rules] == [Effect.ALLOW]
+        assert [each.rule.effect for each in merged.rules] == [PolicyEffect.ALLOW]
         assert not merged.refused
 
 

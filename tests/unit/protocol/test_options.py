@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.cli.editor.frames import Direction, Frame, Recording
+from acp_agent.cli.editor.frames import Direction, RecordedFrame, Recording
 from acp_agent.core.choices import DEFAULT, Chosen, Levels, ModelChoice, chosen, settle
 from acp_agent.core.conduct import AutoApprove, Conduct, Mode
 from acp_agent.protocol.client import Client
@@ -48,7 +48,7 @@ def shown(conduct: Conduct, choices: Two | None = None, client: Client = TOGGLES
 
 def _recorded(message: Any) -> Recording:
     recording = Recording()
-    recording.frames.append(Frame(Direction.FROM_AGENT, message, 0.0))
+    recording.frames.append(RecordedFrame(Direction.FROM_AGENT, message, 0.0))
     return recording
 
 

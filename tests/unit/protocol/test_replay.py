@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_agent.cli.editor.frames import Direction, Frame, Recording
+from acp_agent.cli.editor.frames import Direction, RecordedFrame, Recording
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import (
     CompactionChanged,
@@ -66,7 +66,7 @@ def violations(sent: Iterable[JsonObject]) -> list[str]:
     for update in sent:
         params: JsonObject = {"sessionId": "s1", "update": update}
         message: JsonObject = {"jsonrpc": "2.0", "method": "session/update", "params": params}
-        recording.add(Frame(Direction.FROM_AGENT, message, 0))
+        recording.add(RecordedFrame(Direction.FROM_AGENT, message, 0))
     return schema.violations(recording)
 
 

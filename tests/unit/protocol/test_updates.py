@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from acp_agent.cli.editor.frames import Direction, Frame, Recording
+from acp_agent.cli.editor.frames import Direction, RecordedFrame, Recording
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import (
     CompactionChanged,
@@ -184,7 +184,7 @@ def violations(update: JsonObject) -> list[str]:
         "params": {"sessionId": "s1", "update": update},
     }
     recording = Recording()
-    recording.add(Frame(Direction.FROM_AGENT, message, 0))
+    recording.add(RecordedFrame(Direction.FROM_AGENT, message, 0))
     return schema.violations(recording)
 
 

@@ -4,7 +4,16 @@ import io
 
 import pytest
 
-from acp_agent.cli.session_story import NO_ANSWER, Call, Item, NoAnswer, Outcome, Said, outcome, story
+from acp_agent.cli.session_items import (
+    NO_ANSWER_TEXT,
+    CallItem,
+    CallOutcome,
+    MessageItem,
+    NoAnswerItem,
+    SessionItem,
+    call_outcome,
+    session_items,
+)
 from acp_agent.cli.session_text import write_text
 from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, Told, ToolFinished, ToolStarted, UserMessage
 from acp_agent.core.messages import TextPart
@@ -23,18 +32,18 @@ def finished(number: str) -> ToolFinished:
     return ToolFinished(number, "read", ToolResult(number), 1.0)
 
 
-async def items(*told: Told) -> list[Item]:
-    return [item async for item in story(telling(at(told)))]
+async def items(*told: Told) -> list[SessionItem]:
+    return [item async for item in session_items(telling(at(told)))]
 
 
-def _word(item: Said | NoAnswer) -> str:
-    return type(item.event if isinstance(item, Said) else item).__name__
+def _word(item: MessageItem | NoAnswerItem) -> str:
+    return type(item.event if isinstance(item, MessageItem) else item).__name__
 
 
 async def told_as(*told: Told) -> list[str]:
     """Each item in a word: a call's id and how it went, else what was said."""
     return [
-        f"{item.started.call_id} {outcome(item)[0]}" if isinstance(item, Call) else _word(item)
+        f"{item.started.call_id} {call_outcome(item)[0]}" if isinstance(item, CallItem) else _word(item)
         for item in await items(*told)
     ]
 
@@ -65,20 +74,20 @@ async def test_calls_stand_where_they_began_though_they_end_in_another_order():
 async def test_a_call_that_never_ended_holds_nothing_up_beyond_its_turn():
     assert await told_as(started("1"), TextDelta("", "m"), UserMessage((), "u"), started("2")) == [
         *("1 lost", "TextDelta"),
-        *("UserMessage", "2 lost", "NoAnswer"),
+        *("UserMessage", "2 lost", "NoAnswerItem"),
     ]
 
 
 async def test_a_turn_in_which_nothing_was_said_last_is_told_apart_from_one_that_was_answered():
     prompt, said, blank = UserMessage((), "u"), TextDelta("so", "m"), TextDelta(" \n", "n")
     call = (started("1"), finished("1"))
-    assert await told_as(prompt, prompt, said) == ["UserMessage", "NoAnswer", "UserMessage", "TextDelta"]
-    assert await told_as(prompt, said, *call) == ["UserMessage", "TextDelta", "1 done", "NoAnswer"]
+    assert await told_as(prompt, prompt, said) == ["UserMessage", "NoAnswerItem", "UserMessage", "TextDelta"]
+    assert await told_as(prompt, said, *call) == ["UserMessage", "TextDelta", "1 done", "NoAnswerItem"]
     assert await told_as(prompt, *call, blank, ThoughtDelta("?", "t"), prompt, said) == [
-        *("UserMessage", "1 done", "TextDelta", "ThoughtDelta", "NoAnswer"),
+        *("UserMessage", "1 done", "TextDelta", "ThoughtDelta", "NoAnswerItem"),
         *("UserMessage", "TextDelta"),
     ]
-    assert "NoAnswer" not in await told_as(prompt, *call, said, PlanChanged(()), prompt, said)
+    assert "NoAnswerItem" not in await told_as(prompt, *call, said, PlanChanged(()), prompt, said)
 
 
 async def test_the_end_of_a_call_that_is_not_known_is_a_call_of_its_own():
@@ -94,9 +103,9 @@ async def test_what_waits_for_a_call_is_bounded():
             taken += 1
             yield one
 
-    first = await anext(story(endless()))
-    assert isinstance(first, Call)
-    assert outcome(first)[0] is Outcome.LOST
+    first = await anext(session_items(endless()))
+    assert isinstance(first, CallItem)
+    assert call_outcome(first)[0] is CallOutcome.LOST
     assert taken < 600
 
 
@@ -128,8 +137,8 @@ async def test_the_text_of_a_session_has_all_that_was_said_and_done():
 
 async def test_the_text_says_where_no_answer_followed():
     prompt = UserMessage((TextPart("hello"),), "u")
-    assert f"✘ {NO_ANSWER}\n" in await text_of(prompt)
-    assert NO_ANSWER not in await text_of(prompt, TextDelta("good day", "m"))
+    assert f"✘ {NO_ANSWER_TEXT}\n" in await text_of(prompt)
+    assert NO_ANSWER_TEXT not in await text_of(prompt, TextDelta("good day", "m"))
 
 
 async def test_nothing_in_the_text_is_acted_on_by_a_terminal_or_hidden():
