@@ -26,7 +26,7 @@ class GitCall(NamedTuple):
                  have their second word here as well
     args         what stands behind the subcommand
     folder       where `-C` leads, seen from the folder of the command; None when that cannot be told
-    others       words that may name other repositories
+    others       words that may name other repositories, values of options among them
     """
 
     subcommand: str
@@ -85,4 +85,4 @@ def _whole(subcommand: str, args: tuple[str, ...]) -> str:
 
 
 def _others(subcommand: str, args: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(operands(args))[:4] if subcommand in _OTHERS else ()
+    return tuple(operands(args)) if subcommand in _OTHERS else ()

@@ -128,6 +128,10 @@ ROWS = {
     "an old file of a remote": Row(
         f"{EVIL}; mkdir -p .git/remotes; echo URL: evil.git > .git/remotes/bk", "git push bk HEAD:refs/heads/z"
     ),
+    "a remote behind values of options": Row(
+        f"{EVIL}; git -C evil.git config receive.advertisePushOptions true",
+        "git push -o 1 -o 2 -o 3 -o 4 ./evil.git HEAD:refs/heads/z",
+    ),
     "a group of remotes": Row(
         f'{PRIVATE}; git config remotes.all "$HOME/priv $HOME/priv"', "git fetch all; git show FETCH_HEAD", "CANARY"
     ),
