@@ -17,7 +17,7 @@ from acp_agent.config.tool_settings import ScrapeSettings
 from acp_agent.core.errors import ConfigError, ToolError, ToolErrorCategory
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.core.wrapper import Gate
-from acp_agent.execution.roots import Roots
+from acp_agent.workspace.roots import Roots
 
 if TYPE_CHECKING:
     from acp_agent.cli.check_command import CommandJudge

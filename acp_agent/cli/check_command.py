@@ -19,13 +19,13 @@ from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import CommandSubject, Json, JsonObject, ToolCall, ToolResult
 from acp_agent.core.untrusted import json_value, toml_table
 from acp_agent.execution.chain import Link, Place, absent, build_chain, gates_of
-from acp_agent.execution.roots import Roots
 from acp_agent.execution.run_tool import RunTool
 from acp_agent.gates.command import Analysis, Command, Opaque, Plain, analyse
 from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.permission import PermissionGate
 from acp_agent.gates.rules import Rule
 from acp_agent.tools.bash import Bash
+from acp_agent.workspace.roots import Roots
 
 _LONGEST_FILE = 1024 * 1024  # bytes
 _KEPT = 256  # sets of rules

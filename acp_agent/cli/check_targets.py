@@ -21,10 +21,9 @@ from acp_agent.core.types import (
     ToolSpec,
 )
 from acp_agent.core.wrapper import Gate
-from acp_agent.execution.given_path import check_text, expansion_wanted
-from acp_agent.execution.path_errors import told_as
-from acp_agent.execution.roots import Place, Roots
 from acp_agent.net.hosts import canonical_host
+from acp_agent.workspace.paths import check_text, expansion_wanted, told_as
+from acp_agent.workspace.roots import Place, Roots
 
 if TYPE_CHECKING:
     from acp_agent.config.load import Loaded

@@ -28,7 +28,7 @@ from acp_agent.cli.editor.frames import (
 )
 from acp_agent.cli.screen import Screen
 from acp_agent.core.types import JsonObject
-from acp_agent.execution.process_tree import harden_process
+from acp_agent.workspace.processes.tree import harden_process
 
 BUGGY = "    return sum(item.price for item in items)\n"
 MENDED = "    return sum(item.price * item.quantity for item in items)\n"

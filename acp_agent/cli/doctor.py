@@ -27,11 +27,11 @@ from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import AgentError, ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ModelEvent
 from acp_agent.core.ports import ModelRequest, Provider
-from acp_agent.execution.local_terminal import LocalTerminal
 from acp_agent.llm.catalog import Catalog, parse_model
 from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.db_opening import cause
 from acp_agent.store.schema import VERSION, version_of
+from acp_agent.workspace.processes.terminal import LocalTerminal
 
 
 class CheckLevel(StrEnum):

@@ -18,7 +18,7 @@ from acp_agent.cli.editor.connection import AgentGone
 from acp_agent.cli.editor.frames import JsonRpcError, Recording, at, objects_at, text_at
 from acp_agent.cli.screen import Screen, plain
 from acp_agent.core.types import JsonObject
-from acp_agent.execution.process_tree import harden_process
+from acp_agent.workspace.processes.tree import harden_process
 
 _SETTLE = 0.3  # seconds in which nobody reads a question and answers it; what is typed in them was under way before
 

@@ -17,10 +17,10 @@ from acp_agent.core.errors import AgentError
 from acp_agent.core.new_file import NewFile
 from acp_agent.core.redaction import Redact
 from acp_agent.core.sessions import Keeper, Saved, ToldAt
-from acp_agent.execution.rename import rename_new
-from acp_agent.execution.tree_descent import holding
 from acp_agent.store.session_file import MOST_EVENTS, joined, session_pieces
 from acp_agent.tools.visible import visible
+from acp_agent.workspace.atomic_write import rename_new
+from acp_agent.workspace.beneath import holding
 
 
 async def without_secrets(told: AsyncIterator[ToldAt], redact: Redact) -> AsyncIterator[ToldAt]:

@@ -9,10 +9,10 @@ from acp_agent.core.ports import Backends, Invocation, ToolContext, ToolExecutor
 from acp_agent.core.types import Access, Deny, ToolCall, ToolSpec, Verdict
 from acp_agent.core.web import WebCaller
 from acp_agent.core.wrapper import Gate
-from acp_agent.execution.local_files import LocalFileSystem
-from acp_agent.execution.local_terminal import LocalTerminal
-from acp_agent.execution.roots import Root, Roots
 from acp_agent.execution.run_tool import RunTool
+from acp_agent.workspace.local_files import LocalFileSystem
+from acp_agent.workspace.processes.terminal import LocalTerminal
+from acp_agent.workspace.roots import Root, Roots
 
 _ADVICE = "No tool can help here: tell the user what to mend."
 

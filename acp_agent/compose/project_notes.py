@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable
 
 from acp_agent.agent.prompt import ProjectNote, notes_block
 from acp_agent.config.memory_settings import InstructionSettings
-from acp_agent.execution.project_notes import Found, NoteReader, project_files
-from acp_agent.execution.roots import Roots
-from acp_agent.execution.users_notes import users_file
+from acp_agent.workspace.project_notes import Found, NoteReader, project_files, users_file
+from acp_agent.workspace.roots import Roots
 
 _SLOW = "reading the notes for agents takes too long (a slow disk?): what was read last stands in for them"
 

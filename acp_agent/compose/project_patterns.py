@@ -12,8 +12,8 @@ from typing import TypeAlias, cast
 from acp_agent.config import Loaded
 from acp_agent.config.section import Section
 from acp_agent.core.errors import ConfigError
-from acp_agent.execution.protected_paths import ProtectedPaths
-from acp_agent.execution.read_policy import ReadPolicy
+from acp_agent.workspace.protected_paths import ProtectedPaths
+from acp_agent.workspace.read_policy import ReadPolicy
 
 _Words: TypeAlias = tuple[str, ...]
 

@@ -8,10 +8,9 @@ from acp_agent.config import Loaded, data_path
 from acp_agent.config.files import credentials_file, database_file, session_locks_file
 from acp_agent.config.tool_settings import ReadRule
 from acp_agent.core.errors import ConfigError
-from acp_agent.execution.own_files import OwnFiles
-from acp_agent.execution.protected_paths import ProtectedPaths
-from acp_agent.execution.read_policy import ReadPolicy, all_of
-from acp_agent.execution.roots import Root, Roots
+from acp_agent.workspace.protected_paths import ProtectedPaths
+from acp_agent.workspace.read_policy import OwnFiles, ReadPolicy, all_of
+from acp_agent.workspace.roots import Root, Roots
 
 
 def session_roots(

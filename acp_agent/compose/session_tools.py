@@ -32,7 +32,6 @@ from acp_agent.execution.cache import ResultCache
 from acp_agent.execution.dyn import Catalogue, DynExecutor
 from acp_agent.execution.grounding import exists_in
 from acp_agent.execution.mending import Mending
-from acp_agent.execution.root_pool import RootPool
 from acp_agent.output.filters import FilterEngine
 from acp_agent.output.redacted_view import RedactedToolset
 from acp_agent.output.redaction import Redactor
@@ -40,6 +39,7 @@ from acp_agent.protocol.session import Session
 from acp_agent.protocol.shared_languages import SharedLanguages
 from acp_agent.tools.registry import Registry, ToolLimits, default_tools
 from acp_agent.tools.tool import Tool
+from acp_agent.workspace.roots import RootPool
 
 ChainBuilder: TypeAlias = Callable[[Callable[[Invocation], ToolContext]], ToolExecutor]
 

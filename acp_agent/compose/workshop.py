@@ -32,11 +32,6 @@ from acp_agent.core.ports import Embedder
 from acp_agent.core.redaction import Redact
 from acp_agent.core.sessions import Saved
 from acp_agent.execution.audit import Auditor, Caller
-from acp_agent.execution.command_watchdog import CommandWatchdog
-from acp_agent.execution.landing import sweep
-from acp_agent.execution.orphans import OrphanReaper
-from acp_agent.execution.process_tree import harden_process, kill_everything
-from acp_agent.execution.script_folder import ScriptFolder, remove_abandoned
 from acp_agent.gates.grants import GrantStore
 from acp_agent.llm.catalog import Catalog
 from acp_agent.protocol.peer import Peer
@@ -48,6 +43,10 @@ from acp_agent.store.db import Database
 from acp_agent.store.mcp_pins import McpPins
 from acp_agent.store.memories import MemoryStore
 from acp_agent.store.trusted_folders import TrustedFolders
+from acp_agent.workspace.destination import sweep
+from acp_agent.workspace.processes.script_folder import ScriptFolder, remove_abandoned
+from acp_agent.workspace.processes.tree import harden_process, kill_everything
+from acp_agent.workspace.processes.watchdog import CommandWatchdog, OrphanReaper
 
 _log = log.Log(__name__)
 

@@ -3,9 +3,8 @@
 import os
 from typing import Self
 
-from acp_agent.execution.ignore import IgnoreRules
-from acp_agent.execution.roots import Root
-from acp_agent.execution.time_limit import TimeLimit
+from acp_agent.workspace.roots import Root
+from acp_agent.workspace.tree_walk import IgnoreRules, TimeLimit
 
 _SECONDS = 0.5
 

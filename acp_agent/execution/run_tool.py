@@ -7,8 +7,8 @@ import anyio.lowlevel
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.ports import Invocation, ToolContext
 from acp_agent.core.types import CommandSubject, ToolResult
-from acp_agent.execution.path_errors import category_of, in_words
 from acp_agent.log import Log
+from acp_agent.workspace.paths import category_of, in_words
 
 _log = Log(__name__)
 

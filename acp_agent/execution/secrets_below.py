@@ -7,9 +7,9 @@ from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.secret_files import secrecy
 from acp_agent.core.types import Access
 from acp_agent.execution.git_files import GitFiles, holds_repository
-from acp_agent.execution.roots import Place, Roots
 from acp_agent.gates.git_config_reader import NotReadable
 from acp_agent.gates.verify.reading import Found, Known, Look
+from acp_agent.workspace.roots import Place, Roots
 
 MAX_ENTRIES = 10_000
 """Entries of folders that are looked at for one command, those nearest to its folders first."""

@@ -1,6 +1,6 @@
 """What writes to protected paths is asked about: git hooks, editor tasks, start-up files (security.md, threat 3).
 
-Two classes of paths (`execution/protected_paths.toml`), and what becomes of a call that changes one:
+Two classes of paths (`workspace/protected_paths.toml`), and what becomes of a call that changes one:
 
 - a file tool is refused for a hard one (by the file system as well) and asked about for a soft one;
 - a command is asked about for both: as text it only suggests what it does. No rule and no "always" for a prefix
@@ -13,7 +13,7 @@ Where nothing is asked (full-auto) it is refused instead, but for what belongs t
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from acp_agent.core.conduct import AutoApprove, Conduct
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
@@ -26,20 +26,10 @@ from acp_agent.gates.git_config import config_write
 from acp_agent.gates.git_guard import GitGuard
 from acp_agent.gates.shell.danger import operands
 from acp_agent.gates.written_paths import Written, named, reads_only, written
+from acp_agent.workspace.protected_paths import Protection
 
 _UNASKED = "full-auto does not ask, so it is refused; at another approval level the user would be asked"
 _SHOWN = 3
-
-
-class Protection(NamedTuple):
-    """Why a path is protected. `reason` continues "it is protected: ".
-
-    everyday   projects edit it as they edit their code: where nothing is asked, it is changed like that
-    """
-
-    hard: bool
-    reason: str
-    everyday: bool = False
 
 
 class Find(Protocol):

@@ -8,13 +8,13 @@ import anyio
 from acp_agent.core.backends import Lines
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Json, JsonObject
-from acp_agent.execution.local_files import Head, LocalFileSystem
-from acp_agent.execution.text_files import BOM, UTF_16_BOMS, binary_error, changed_error, is_binary, stretch
 from acp_agent.protocol import frames, wire
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.errors import TELL_THE_USER, ConnectionLost, NoAnswer, RpcError, refused
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
+from acp_agent.workspace.local_files import Head, LocalFileSystem
+from acp_agent.workspace.text_files import BOM, UTF_16_BOMS, binary_error, changed_error, is_binary, stretch
 
 _BACKEND = "editor files"
 _BOM = "\ufeff"

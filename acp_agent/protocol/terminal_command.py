@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Sequence
 
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.execution.child_environment import GIT_SETTING
+from acp_agent.workspace.processes.environment import GIT_SETTING
 
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
 _UNSET = "ACP_AGENT_UNSET"

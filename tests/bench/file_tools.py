@@ -13,9 +13,9 @@ from shutil import which
 import anyio
 
 from acp_agent.core.backends import GrepQuery
-from acp_agent.execution.local_files import LocalFileSystem
-from acp_agent.execution.ripgrep import find_ripgrep
-from acp_agent.execution.roots import Roots
+from acp_agent.workspace.local_files import LocalFileSystem
+from acp_agent.workspace.ripgrep import find_ripgrep
+from acp_agent.workspace.roots import Roots
 
 NEEDLE = "rare_needle"
 COMMON = "def main"

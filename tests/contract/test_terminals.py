@@ -10,8 +10,8 @@ import pytest
 
 from acp_agent.core.backends import CommandOutcome, CommandRequest, RunningCommand, Terminal
 from acp_agent.core.errors import AgentError, BackendUnavailable
-from acp_agent.execution.composite import CompositeTerminal
-from acp_agent.execution.local_terminal import LocalTerminal
+from acp_agent.workspace.composite import CompositeTerminal
+from acp_agent.workspace.processes.terminal import LocalTerminal
 
 pytestmark = pytest.mark.anyio
 

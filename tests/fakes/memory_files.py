@@ -25,8 +25,8 @@ from acp_agent.core.backends import (
 from acp_agent.core.errors import AgentError, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.secret_files import secrecy
 from acp_agent.core.types import Access
-from acp_agent.execution.file_types import file_type
-from acp_agent.execution.text_files import stretch
+from acp_agent.workspace.ripgrep import file_type
+from acp_agent.workspace.text_files import stretch
 
 _BOM = b"\xef\xbb\xbf"
 _MAX_LINKS = 40

@@ -12,9 +12,9 @@ import pytest
 
 from acp_agent.core.errors import ToolErrorCategory as Category
 from acp_agent.core.mcp import McpDefinition, McpOrigin, McpServer, McpState, StdioServer
-from acp_agent.execution.process_tree import kill_everything
 from acp_agent.mcp.conversation import MAX_TEXT
 from acp_agent.mcp.definitions import MAX_DESCRIPTION, MAX_TOOLS
+from acp_agent.workspace.processes.tree import kill_everything
 from tests.mcp.stage import HEALTH, Stage, left_over, on_stage, stdio
 from tests.unit.execution.processes import LINUX, subreaper
 

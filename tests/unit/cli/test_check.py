@@ -24,7 +24,7 @@ from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.tool_settings import ScrapeSettings
 from acp_agent.core.errors import ConfigError, Refused
 from acp_agent.core.types import Access, JsonObject
-from acp_agent.execution.roots import Roots
+from acp_agent.workspace.roots import Roots
 from tests.unit.cli.conftest import COMMAND
 
 SECRETS = "[tools.file]\ndeny_read = ['**/.env', 'secrets', '~/.ssh']\n"

@@ -18,7 +18,6 @@ from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.core.memory import Memories
 from acp_agent.core.sessions import Saved, SessionRecord
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
-from acp_agent.execution.command_watchdog import CommandWatchdog
 from acp_agent.gates.grants import GrantStore
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.place import Place
@@ -26,6 +25,7 @@ from acp_agent.protocol.session import Session
 from acp_agent.protocol.surroundings import Surroundings
 from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.mcp_pins import McpPins
+from acp_agent.workspace.processes.watchdog import CommandWatchdog
 
 
 class YesPeer:

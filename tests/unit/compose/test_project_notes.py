@@ -8,10 +8,10 @@ import pytest
 
 from acp_agent.compose.project_notes import ProjectNotes
 from acp_agent.config.memory_settings import InstructionSettings
-from acp_agent.execution.project_notes import Found, Look, NoteReader
-from acp_agent.execution.roots import Roots
 from acp_agent.output.redaction import KnownSecrets, Redactor
 from acp_agent.output.sanitize import sanitize
+from acp_agent.workspace.project_notes import Found, Look, NoteReader
+from acp_agent.workspace.roots import Roots
 
 pytestmark = pytest.mark.anyio
 

@@ -16,8 +16,8 @@ from acp_agent.config.project import ProjectLoosens
 from acp_agent.config.tool_settings import ReadRule
 from acp_agent.core.aliases import ALIASES
 from acp_agent.core.types import Access
-from acp_agent.execution.read_policy import ReadPolicy
 from acp_agent.gates.selection import Selection
+from acp_agent.workspace.read_policy import ReadPolicy
 from tests.unit.config.conftest import told
 
 RANK = {"allow": 0, "ask": 1, "deny": 2}

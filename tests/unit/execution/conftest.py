@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.execution.local_files import LocalFileSystem
-from acp_agent.execution.open_beneath import KernelOpener, Opener, WalkOpener
-from acp_agent.execution.roots import Roots
+from acp_agent.workspace.beneath import KernelOpener, Opener, WalkOpener
+from acp_agent.workspace.local_files import LocalFileSystem
+from acp_agent.workspace.roots import Roots
 
 
 def kernel_works(folder: Path) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 
-from acp_agent.execution.process_tree import is_subreaper, system_table
+from acp_agent.workspace.processes.tree import is_subreaper, system_table
 
 LINUX = sys.platform == "linux"
 PR_SET_CHILD_SUBREAPER = 36

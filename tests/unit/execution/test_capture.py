@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.execution.capture import HeadTail, Stream, Transcript
+from acp_agent.workspace.processes.terminal import HeadTail, Stream, Transcript
 
 GAP = re.compile(r"\n\[\.\.\. (\d+) bytes left out \.\.\.\]\n")
 

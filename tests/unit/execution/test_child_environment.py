@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import ConfigError
-from acp_agent.execution.child_environment import child_environment, hidden_variables
+from acp_agent.workspace.processes.environment import child_environment, hidden_variables
 
 SECRETS = {
     "ANTHROPIC_API_KEY": "sk-fake-1",

@@ -15,10 +15,9 @@ import pytest
 from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import ToolError
 from acp_agent.core.process_limits import limits_for_child, tag_of
-from acp_agent.execution.command_watchdog import SCRIPT, CommandWatchdog
-from acp_agent.execution.local_terminal import LocalTerminal
-from acp_agent.execution.process_signals import pidfd_works
-from acp_agent.execution.process_table import MARK
+from acp_agent.workspace.processes.terminal import LocalTerminal
+from acp_agent.workspace.processes.tree import MARK, pidfd_works
+from acp_agent.workspace.processes.watchdog import SCRIPT, CommandWatchdog
 from tests.fakes.held import processes_ended
 from tests.unit.execution.processes import LINUX, Caller, exists
 
@@ -203,8 +202,8 @@ def files_of(pid: int) -> list[str]:
 
 SHUTDOWN = """
 import os, subprocess
-from acp_agent.execution.command_watchdog import CommandWatchdog
-from acp_agent.execution.process_tree import kill_everything
+from acp_agent.workspace.processes.watchdog import CommandWatchdog
+from acp_agent.workspace.processes.tree import kill_everything
 watchdog = CommandWatchdog()
 watchdog.watch("1.a")
 child = subprocess.Popen(["sleep", "1000"])

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from acp_agent.core.backends import Lines
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
-from acp_agent.execution import file_lines
-from acp_agent.execution.file_lines import LONGEST_LINE, MOST_KEPT
-from acp_agent.execution.local_files import LocalFileSystem
-from acp_agent.execution.open_beneath import WalkOpener
-from acp_agent.execution.roots import Roots
-from acp_agent.execution.text_files import stretch
+from acp_agent.workspace import local_files as file_lines
+from acp_agent.workspace.beneath import WalkOpener
+from acp_agent.workspace.local_files import LONGEST_LINE, MOST_KEPT, LocalFileSystem
+from acp_agent.workspace.roots import Roots
+from acp_agent.workspace.text_files import stretch
 
 pytestmark = pytest.mark.anyio
 

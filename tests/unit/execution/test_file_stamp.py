@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.execution.file_stamp import file_stamp
-from acp_agent.execution.roots import Roots
+from acp_agent.workspace.local_files import file_stamp
+from acp_agent.workspace.roots import Roots
 
 pytestmark = pytest.mark.anyio
 

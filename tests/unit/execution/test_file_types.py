@@ -1,7 +1,7 @@
 import pytest
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.execution.file_types import file_type, known_types
+from acp_agent.workspace.ripgrep import file_type, known_types
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from anyio import to_thread
 
 from acp_agent.core.errors import Refused
 from acp_agent.core.types import Access
-from acp_agent.execution.find import find_paths
-from acp_agent.execution.local_files import LocalFileSystem
-from acp_agent.execution.roots import Roots
+from acp_agent.workspace.local_files import LocalFileSystem
+from acp_agent.workspace.roots import Roots
+from acp_agent.workspace.tree_walk import find_paths
 
 pytestmark = pytest.mark.anyio
 

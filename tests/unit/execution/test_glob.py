@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from wcmatch import glob as oracle
 
 from acp_agent.core.errors import AgentError, Refused, ToolError, ToolErrorCategory
-from acp_agent.execution.glob import FileGlob, Glob
+from acp_agent.workspace.glob import FileGlob, Glob
 
 FLAGS = oracle.GLOBSTAR | oracle.DOTGLOB | oracle.BRACE
 

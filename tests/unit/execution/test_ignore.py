@@ -9,10 +9,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from acp_agent.core.backends import GrepQuery
-from acp_agent.execution.ignore import IgnoreRules
-from acp_agent.execution.local_files import LocalFileSystem
-from acp_agent.execution.roots import Root, Roots
-from acp_agent.execution.time_limit import TimeLimit
+from acp_agent.workspace.local_files import LocalFileSystem
+from acp_agent.workspace.roots import Root, Roots
+from acp_agent.workspace.tree_walk import IgnoreRules, TimeLimit
 
 # Python's own engine, which pathspec shows each pattern to first, warns of sets that git and RE2 understand.
 pytestmark = pytest.mark.filterwarnings("ignore:Possible (nested set|set):FutureWarning")

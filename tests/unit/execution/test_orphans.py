@@ -7,10 +7,10 @@ import anyio.to_thread
 import pytest
 
 from acp_agent.core.backends import CommandRequest
-from acp_agent.execution import process_tree
-from acp_agent.execution.local_terminal import LocalTerminal
-from acp_agent.execution.orphans import OrphanReaper
-from acp_agent.execution.process_tree import Unclaimed, dead_children, system_table
+from acp_agent.workspace.processes import tree as process_tree
+from acp_agent.workspace.processes.terminal import LocalTerminal
+from acp_agent.workspace.processes.tree import Unclaimed, dead_children, system_table
+from acp_agent.workspace.processes.watchdog import OrphanReaper
 from tests.unit.execution.processes import LINUX, subreaper
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not LINUX, reason="orphans fall to us on Linux alone")]

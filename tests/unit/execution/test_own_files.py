@@ -7,9 +7,9 @@ import pytest
 
 from acp_agent.core.errors import Refused
 from acp_agent.core.types import Access
-from acp_agent.execution.local_files import LocalFileSystem
-from acp_agent.execution.own_files import OwnFiles
-from acp_agent.execution.roots import Roots
+from acp_agent.workspace.local_files import LocalFileSystem
+from acp_agent.workspace.read_policy import OwnFiles
+from acp_agent.workspace.roots import Roots
 
 pytestmark = pytest.mark.anyio
 

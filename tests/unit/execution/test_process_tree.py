@@ -8,10 +8,18 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_agent.execution.process_signals import pidfd_works, signal_and_wait
-from acp_agent.execution.process_table import MARK, LinuxProcessTable, ProcessTable, Status
-from acp_agent.execution.process_tree import ProcessTree, Unclaimed, system_table
-from acp_agent.execution.psutil_table import PsutilProcessTable
+from acp_agent.workspace.processes.tree import (
+    MARK,
+    LinuxProcessTable,
+    ProcessTable,
+    ProcessTree,
+    PsutilProcessTable,
+    Status,
+    Unclaimed,
+    pidfd_works,
+    signal_and_wait,
+    system_table,
+)
 from tests.unit.execution.processes import LINUX, Caller, ended, exists, subreaper
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +42,7 @@ def python(code: str, *arguments: str) -> "subprocess.Popen[str]":
 def test_a_hardened_process_keeps_its_orphans_and_its_memory():
     code = """
 import ctypes
-from acp_agent.execution.process_tree import harden_process, is_subreaper
+from acp_agent.workspace.processes.tree import harden_process, is_subreaper
 before = is_subreaper(), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
 harden_process()
 print(before, (is_subreaper(), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)))
@@ -45,7 +53,7 @@ print(before, (is_subreaper(), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)))
 
 SHUTDOWN = """
 import subprocess, sys
-from acp_agent.execution.process_tree import harden_process, kill_everything
+from acp_agent.workspace.processes.tree import harden_process, kill_everything
 if sys.argv[1] == "hardened":
     harden_process()
 shell = subprocess.Popen(["sh", "-c", sys.argv[2]], start_new_session=True, env={"PATH": sys.argv[3], **MARKED})

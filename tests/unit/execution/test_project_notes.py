@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.config.memory_settings import NOTE_FILES
-from acp_agent.execution.project_notes import HEAD, Found, NoteReader, project_files
-from acp_agent.execution.read_policy import ReadPolicy
-from acp_agent.execution.roots import Roots
-from acp_agent.execution.users_notes import users_file
+from acp_agent.workspace.project_notes import HEAD, Found, NoteReader, project_files, users_file
+from acp_agent.workspace.read_policy import ReadPolicy
+from acp_agent.workspace.roots import Roots
 
 pytestmark = pytest.mark.anyio
 

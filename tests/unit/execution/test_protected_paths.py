@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from acp_agent.config.memory_settings import NOTE_FILES
 from acp_agent.core.errors import ConfigError, Refused
 from acp_agent.core.types import Access
-from acp_agent.execution.local_files import LocalFileSystem
-from acp_agent.execution.protected_paths import MAX_PATTERN, ProtectedPaths
-from acp_agent.execution.roots import Roots
+from acp_agent.workspace.local_files import LocalFileSystem
+from acp_agent.workspace.protected_paths import MAX_PATTERN, ProtectedPaths
+from acp_agent.workspace.roots import Roots
 
 pytestmark = pytest.mark.anyio
 

@@ -17,9 +17,9 @@ import pytest
 
 from acp_agent.core.backends import GrepQuery
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
-from acp_agent.execution.local_files import LocalFileSystem
-from acp_agent.execution.open_beneath import Opener
-from acp_agent.execution.roots import Roots
+from acp_agent.workspace.beneath import Opener
+from acp_agent.workspace.local_files import LocalFileSystem
+from acp_agent.workspace.roots import Roots
 
 pytestmark = [
     pytest.mark.anyio,

@@ -15,10 +15,9 @@ from wcmatch import glob as oracle
 from acp_agent.core.backends import GrepQuery
 from acp_agent.core.errors import ConfigError, Refused, ToolErrorCategory
 from acp_agent.core.types import Access
-from acp_agent.execution.local_files import LocalFileSystem
-from acp_agent.execution.own_files import OwnFiles
-from acp_agent.execution.read_policy import DENIED, NOT_ALLOWED, ReadPolicy, all_of
-from acp_agent.execution.roots import Roots
+from acp_agent.workspace.local_files import LocalFileSystem
+from acp_agent.workspace.read_policy import DENIED, NOT_ALLOWED, OwnFiles, ReadPolicy, all_of
+from acp_agent.workspace.roots import Roots
 
 pytestmark = pytest.mark.anyio
 
@@ -205,7 +204,7 @@ def test_hundreds_of_patterns_are_no_problem():
 
 def test_without_patterns_everything_may_be_read_and_nothing_heavy_is_loaded(clean_import: Callable[[str], str]):
     assert readable("/anything")
-    code = "from acp_agent.execution.read_policy import ReadPolicy; ReadPolicy((), (), folders=['/'])"
+    code = "from acp_agent.workspace.read_policy import ReadPolicy; ReadPolicy((), (), folders=['/'])"
     assert clean_import(f"{code}; import sys; print('re2' in sys.modules)") == "False"
 
 

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from acp_agent.core.backends import GrepMatches, GrepQuery
 from acp_agent.core.errors import ToolError
-from acp_agent.execution.local_files import LocalFileSystem
-from acp_agent.execution.ripgrep import find_ripgrep
-from acp_agent.execution.roots import Roots
-from acp_agent.execution.scout_pattern import scout_pattern
+from acp_agent.workspace.local_files import LocalFileSystem
+from acp_agent.workspace.ripgrep import find_ripgrep, scout_pattern
+from acp_agent.workspace.roots import Roots
 
 pytestmark = pytest.mark.anyio
 

@@ -5,8 +5,7 @@ import os
 import pytest
 
 from acp_agent.core.types import Access
-from acp_agent.execution.root_pool import RootPool
-from acp_agent.execution.roots import Roots
+from acp_agent.workspace.roots import RootPool, Roots
 
 
 def test_a_folder_is_opened_once_whatever_it_is_called(tmp_path):

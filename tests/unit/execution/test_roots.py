@@ -5,7 +5,7 @@ import pytest
 
 from acp_agent.core.errors import AgentError, ConfigError, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
-from acp_agent.execution.roots import Root, Roots
+from acp_agent.workspace.roots import Root, Roots
 
 ROOT_USER = os.geteuid() == 0
 

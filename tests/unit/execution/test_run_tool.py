@@ -9,8 +9,8 @@ import pytest
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import ToolResult
-from acp_agent.execution.path_errors import path_error
 from acp_agent.execution.run_tool import RunTool
+from acp_agent.workspace.paths import path_error
 from tests.unit.gates.chain import call
 
 pytestmark = pytest.mark.anyio

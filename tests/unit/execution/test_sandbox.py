@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from acp_agent.core.backends import GrepQuery
 from acp_agent.core.errors import Refused, ToolError
-from acp_agent.execution.local_files import LocalFileSystem
-from acp_agent.execution.open_beneath import Opener
-from acp_agent.execution.roots import Roots
+from acp_agent.workspace.beneath import Opener
+from acp_agent.workspace.local_files import LocalFileSystem
+from acp_agent.workspace.roots import Roots
 
 NAMES = ["a", "b", "c"]
 STEPS = [*NAMES, *NAMES, "..", "."]

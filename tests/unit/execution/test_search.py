@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from acp_agent.core.backends import GrepQuery
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
-from acp_agent.execution.local_files import LocalFileSystem
-from acp_agent.execution.roots import Roots
-from acp_agent.execution.search import grep
-from acp_agent.execution.time_limit import TimeLimit
+from acp_agent.workspace.local_files import LocalFileSystem
+from acp_agent.workspace.roots import Roots
+from acp_agent.workspace.search import grep
+from acp_agent.workspace.tree_walk import TimeLimit
 
 pytestmark = pytest.mark.anyio
 

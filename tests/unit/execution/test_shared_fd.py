@@ -6,8 +6,7 @@ import threading
 
 import pytest
 
-from acp_agent.execution.roots import Root, Roots
-from acp_agent.execution.shared_fd import SharedFd
+from acp_agent.workspace.roots import Root, Roots, SharedFd
 
 
 def is_open(fd: int) -> bool:

@@ -12,9 +12,9 @@ import pytest
 from acp_agent.core.backends import EntryKind
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
-from acp_agent.execution.local_files import LocalFileSystem
-from acp_agent.execution.open_beneath import Opener
-from acp_agent.execution.roots import Roots
+from acp_agent.workspace.beneath import Opener
+from acp_agent.workspace.local_files import LocalFileSystem
+from acp_agent.workspace.roots import Roots
 from tests.unit.execution.trees import Rules, few_descriptors, make_deep, nobodys_folder, open_fds, state
 
 pytestmark = pytest.mark.anyio

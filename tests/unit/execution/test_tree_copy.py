@@ -15,10 +15,10 @@ from anyio import to_thread
 from acp_agent.core.backends import Copied, EntryKind
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
-from acp_agent.execution import tree_copy
-from acp_agent.execution.local_files import LocalFileSystem
-from acp_agent.execution.open_beneath import Opener
-from acp_agent.execution.roots import Roots
+from acp_agent.workspace import tree_changes as tree_copy
+from acp_agent.workspace.beneath import Opener
+from acp_agent.workspace.local_files import LocalFileSystem
+from acp_agent.workspace.roots import Roots
 from tests.unit.execution.trees import (
     ROOT_USER,
     Rules,

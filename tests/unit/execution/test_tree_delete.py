@@ -14,9 +14,9 @@ import pytest
 from acp_agent.core.backends import Deleted, EntryKind
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
-from acp_agent.execution.local_files import LocalFileSystem
-from acp_agent.execution.open_beneath import Opener
-from acp_agent.execution.roots import Roots
+from acp_agent.workspace.beneath import Opener
+from acp_agent.workspace.local_files import LocalFileSystem
+from acp_agent.workspace.roots import Roots
 from tests.unit.execution.trees import Rules, nobodys_folder, open_fds, state
 
 pytestmark = pytest.mark.anyio
@@ -179,8 +179,8 @@ async def test_deleting_leaves_no_descriptor_open(ruled: LocalFileSystem, rules:
 MOUNTED = """
 import anyio, os, subprocess, sys
 from acp_agent.core.errors import Refused
-from acp_agent.execution.local_files import LocalFileSystem
-from acp_agent.execution.roots import Roots
+from acp_agent.workspace.local_files import LocalFileSystem
+from acp_agent.workspace.roots import Roots
 project = sys.argv[1]
 subprocess.run(["mount", "-t", "tmpfs", "none", f"{project}/d/mounted"], check=True)
 open(f"{project}/d/mounted/file", "w").close()

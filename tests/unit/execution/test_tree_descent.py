@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from acp_agent.core.backends import EntryKind
-from acp_agent.execution.tree_descent import Cursor, Entered, Leaf, Left, Step, descend
+from acp_agent.workspace.beneath import Cursor, Entered, Leaf, Left, Step, descend
 from tests.unit.execution.trees import few_descriptors, make_deep, nobodys_folder, open_fds
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY

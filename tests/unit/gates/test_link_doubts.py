@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from acp_agent.core.types import Allow, Ask, Deny
-from acp_agent.execution.shell_names import shell_names
 from acp_agent.execution.workspace_files import WorkspaceFiles
 from acp_agent.gates.sandbox import SandboxGate
+from acp_agent.workspace.shell_names import shell_names
 from tests.unit.gates.chain import Recorder, command, inside
 
 

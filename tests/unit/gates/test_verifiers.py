@@ -29,9 +29,7 @@ from acp_agent.core.types import (
     Verdict,
 )
 from acp_agent.core.wrapper import Gate
-from acp_agent.execution.roots import Roots
 from acp_agent.execution.secrets_below import SecretsBelow, real_path
-from acp_agent.execution.shell_names import shell_names
 from acp_agent.gates.anomaly import AnomalyDetector, AnomalyGate, Outcome
 from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy
 from acp_agent.gates.command_paths import MAX_WORDS
@@ -44,6 +42,8 @@ from acp_agent.gates.verify.gate import VerifierGate
 from acp_agent.gates.verify.injection import MAX_URL, Injection
 from acp_agent.gates.verify.url_grounding import MAX_URLS, UrlGrounding, UrlMemory
 from acp_agent.gates.verify.verifier import Verifier
+from acp_agent.workspace.roots import Roots
+from acp_agent.workspace.shell_names import shell_names
 from tests.unit.gates import everyday, hostile
 from tests.unit.gates.chain import SPECS, Recorder, call, command, inside
 

@@ -9,9 +9,6 @@ import pytest
 
 from acp_agent.core.messages import ImagePart, Message, TextPart
 from acp_agent.core.prompt import LinkPart, PromptPart, ResourcePart
-from acp_agent.execution.local_files import LocalFileSystem
-from acp_agent.execution.read_policy import DENIED, NOT_ALLOWED, ReadPolicy
-from acp_agent.execution.roots import Roots
 from acp_agent.output.redaction import KnownSecrets, Redactor
 from acp_agent.protocol import wire
 from acp_agent.protocol.content import IMAGE_LIMIT, MAX_FILES, MAX_IMAGES, TEXT_LIMIT, Prompt
@@ -19,6 +16,9 @@ from acp_agent.protocol.errors import RpcError
 from acp_agent.protocol.linked_files import FILE_LIMIT, read_file
 from acp_agent.protocol.links import Target, target
 from acp_agent.protocol.prompt_parts import content_block, redacted
+from acp_agent.workspace.local_files import LocalFileSystem
+from acp_agent.workspace.read_policy import DENIED, NOT_ALLOWED, ReadPolicy
+from acp_agent.workspace.roots import Roots
 from tests.fakes.fake_web import FakeWeb
 from tests.fakes.memory_files import MemoryFileSystem
 

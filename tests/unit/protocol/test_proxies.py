@@ -12,10 +12,6 @@ import pytest
 
 from acp_agent.core.backends import CommandOutcome, CommandRequest, FileSystem, Lines
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
-from acp_agent.execution.composite import CompositeFileSystem, CompositeTerminal
-from acp_agent.execution.local_files import LocalFileSystem
-from acp_agent.execution.local_terminal import LocalTerminal
-from acp_agent.execution.roots import Roots
 from acp_agent.protocol import proxy_terminal
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.paths import EditorPaths
@@ -23,6 +19,10 @@ from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.proxy_files import ProxyFileSystem
 from acp_agent.protocol.proxy_terminal import ProxyTerminal
 from acp_agent.protocol.terminal_command import TerminalCommands
+from acp_agent.workspace.composite import CompositeFileSystem, CompositeTerminal
+from acp_agent.workspace.local_files import LocalFileSystem
+from acp_agent.workspace.processes.terminal import LocalTerminal
+from acp_agent.workspace.roots import Roots
 from tests.unit.protocol.wires import OtherEnd, connected
 
 pytestmark = pytest.mark.anyio

@@ -10,10 +10,10 @@ import pytest
 from acp_agent.core.events import ToolProgress
 from acp_agent.core.ports import Backends, ToolContext
 from acp_agent.core.types import ToolResult
-from acp_agent.execution.local_files import LocalFileSystem
-from acp_agent.execution.local_terminal import LocalTerminal
-from acp_agent.execution.roots import Roots
 from acp_agent.tools.diagnostics import Diagnostics
+from acp_agent.workspace.local_files import LocalFileSystem
+from acp_agent.workspace.processes.terminal import LocalTerminal
+from acp_agent.workspace.roots import Roots
 from tests.fakes.fake_web import FakeWeb
 from tests.unit.tools.workbench import call
 

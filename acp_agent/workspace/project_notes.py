@@ -17,9 +17,9 @@ from anyio import to_thread
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
-from acp_agent.execution.path_errors import told_as
-from acp_agent.execution.roots import Place, Roots
-from acp_agent.execution.text_files import BOM, is_binary
+from acp_agent.workspace.paths import told_as
+from acp_agent.workspace.roots import Place, Roots
+from acp_agent.workspace.text_files import BOM, is_binary
 
 HEAD = 64 * 1024
 """Bytes of a file that are read: more than is shown, so that no secret is cut in half before it is redacted."""
@@ -160,3 +160,18 @@ def beginning(fd: int, source: str, *, users: bool = False) -> NoteFile:
     if more:
         data = data.rpartition(b"\n")[0] or data
     return NoteFile(source, data.decode("utf-8", "replace"), users, more)
+
+
+def users_file(path: str) -> Found:
+    """The notes in a file of the user's; nothing where there is none. Blocks, but not on a FIFO or a device."""
+    try:
+        with told_as(path):
+            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            try:
+                file = beginning(fd, path, users=True)
+            finally:
+                os.close(fd)
+    except (Refused, ToolError) as error:
+        missing = isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
+        return Found() if missing else Found(troubles=(f"left out of the prompt: {error}",))
+    return Found((file,))

@@ -10,11 +10,10 @@ from contextlib import closing, contextmanager, suppress
 from acp_agent.core.backends import EntryKind
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.new_file import remove_leftovers
-from acp_agent.execution.entry_kind import kind_of
-from acp_agent.execution.path_errors import told_as
-from acp_agent.execution.roots import Place, Root
-from acp_agent.execution.tree_delete import removing
-from acp_agent.execution.tree_descent import Entered, holding, open_child
+from acp_agent.workspace.beneath import Entered, holding, open_child
+from acp_agent.workspace.paths import kind_of, told_as
+from acp_agent.workspace.roots import Place, Root
+from acp_agent.workspace.tree_delete import removing
 
 _OWN = 0o700
 

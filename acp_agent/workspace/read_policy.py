@@ -7,15 +7,16 @@ pattern names through a link counts by both spellings.
 
 import os
 import re
+import stat
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, takewhile
 from typing import TypeAlias, assert_never
 
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Access
-from acp_agent.execution.given_path import expansion_wanted
-from acp_agent.execution.roots import PathPolicy
+from acp_agent.workspace.paths import expansion_wanted
+from acp_agent.workspace.roots import PathPolicy
 
 DENIED = "may not be read (tools.file.deny_read)"
 NOT_ALLOWED = "may not be read (not in tools.file.allow_read)"
@@ -92,8 +93,8 @@ class _Patterns:
         self._compiled = ()
         if not patterns:
             return
-        from acp_agent.execution.glob import NOTHING  # noqa: PLC0415 - most sessions have no pattern
         from acp_agent.linear_regex import LinearRegex  # noqa: PLC0415 - likewise
+        from acp_agent.workspace.glob import NOTHING  # noqa: PLC0415 - most sessions have no pattern
 
         found = [(pattern, part) for pattern in patterns for part in _parts(setting, pattern, folders, follow)]
         for pattern, part in found:
@@ -128,7 +129,7 @@ _Part: TypeAlias = tuple[str, str]
 
 def _parts(setting: str, pattern: str, folders: Sequence[str], follow: Callable[[str], str]) -> Iterator[_Part]:
     """Where a pattern's matches are. Raises ConfigError."""
-    from acp_agent.execution.glob import alternatives, is_literal  # noqa: PLC0415 - likewise
+    from acp_agent.workspace.glob import alternatives, is_literal  # noqa: PLC0415 - likewise
 
     if len(pattern) > _LONGEST:
         raise _invalid(setting, pattern, f"at most {_LONGEST} characters")
@@ -186,7 +187,7 @@ def _invalid(setting: str, pattern: str, expected: str) -> ConfigError:
 
 def _expression(part: _Part, spell: Callable[[str], str]) -> str:
     """The regular expression (RE2) of one part."""
-    from acp_agent.execution.glob import to_regex  # noqa: PLC0415 - likewise
+    from acp_agent.workspace.glob import to_regex  # noqa: PLC0415 - likewise
 
     lead, glob = part[0].strip("/"), part[1]
     texts = [re.escape(spell(_utf8(lead)))] if lead else []
@@ -211,3 +212,64 @@ def _entered(path: str, folders: Sequence[str]) -> str:
 def _utf8(text: str) -> str:
     """The text with what is no UTF-8 replaced: file names may hold anything, and RE2 takes text only."""
     return text.encode("utf-8", "replace").decode()
+
+
+PROJECT_FOLDER = ".acp-agent"
+
+
+class OwnFiles:
+    """A PathPolicy: refuses writing to `paths`, to anything below them, and to any project's `.acp-agent`.
+
+    Reading stays allowed, but of the files `closed`, of what is called like one of them with something behind it
+    (`-wal`, `.lock`, `.damaged-1`) and of their hard links. Names are compared without case, as some file systems do,
+    so that no twin slips by. Of a path that is a link, the link is meant and what it leads to.
+    """
+
+    def __init__(self, paths: Iterable[str], closed: Iterable[str] = ()) -> None:
+        closed = tuple(closed)
+        self._paths = tuple({folded(spelling) for path in paths for spelling in spellings(path)})
+        self._closed = tuple({folded(spellings(path)[0]) for path in closed})
+        self._led_to = frozenset(folded(os.path.realpath(path)) for path in closed)
+        self._folders = {os.path.realpath(os.path.dirname(path)) for path in closed}
+
+    def __call__(self, path: str, access: Access) -> str | None:
+        name = folded(path)
+        if self._is_closed(name) or self._is_twin(path):
+            return "holds the agent's own keys or sessions"
+        if not access.changes:
+            return None
+        own = any(name == mine or name.startswith(f"{mine}/") for mine in self._paths)
+        return "belongs to the agent itself" if own or PROJECT_FOLDER in name.split("/") else None
+
+    def _is_closed(self, name: str) -> bool:
+        folder, slash, entry = name.rpartition("/")  # a new file has a dot before its name until it is whole
+        return name in self._led_to or f"{folder}{slash}{entry.removeprefix('.')}".startswith(self._closed)
+
+    def _is_twin(self, path: str) -> bool:
+        """Whether it is another name of a closed file."""
+        try:
+            status = os.lstat(path)
+        except (OSError, ValueError):
+            return False
+        if status.st_nlink < 2 or not stat.S_ISREG(status.st_mode):
+            return False
+        return any(_holds(folder, status, self._is_closed) for folder in self._folders)
+
+
+def _holds(folder: str, status: os.stat_result, meant: Callable[[str], bool]) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return any(
+                each.inode() == status.st_ino
+                and meant(folded(each.path))
+                and os.path.samestat(each.stat(follow_symlinks=False), status)
+                for each in entries
+            )
+    except OSError:
+        return False
+
+
+def spellings(path: str) -> tuple[str, str]:
+    """Where a path is and where it leads: a configuration file is often a link into somebody's collection."""
+    folder, name = os.path.split(path)
+    return os.path.join(os.path.realpath(folder), name), os.path.realpath(path)

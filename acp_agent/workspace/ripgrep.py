@@ -7,18 +7,25 @@ and we do, but for slashes that are escaped.
 """
 
 import os
+import re
 import resource
 import shutil
 import sys
+import tomllib
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.resources import files
 from subprocess import DEVNULL
+from typing import cast
 
 import anyio
 from anyio import to_thread
 
+from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.secret_files import Secrecy, secrecy
-from acp_agent.execution.roots import Place
+from acp_agent.workspace.roots import Place
 
 _MOST_TOLD = 32 * 1024 * 1024  # bytes of paths; with so many files a walk finds enough matches soon
 _MOST_MEMORY = 1024 * 1024 * 1024  # bytes of addresses; an ordinary search has 40 MB in use
@@ -139,3 +146,135 @@ def _relative(name: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return None if not path or path.startswith(("/", "../")) or os.path.normpath(path) != path else path
+
+
+# One character as RE2 decodes it: overlong forms and surrogates count too.
+_ANY = r"(?-u:(?:[^\n\x80-\xff]|[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}))"
+_ATOM = r"(?:\\[^\w\s]|[^\\\[\]^-])"
+_TOKEN = re.compile(
+    r"""
+      (?P<flags> \(\?(?P<set_flags>[imsU]*)(?P<close>[:)]) )
+    | (?P<group> \(\?P?<\w+> )
+    | (?P<operator> \((?!\?) | [)|*+?] | \{\d+(?:,\d*)?\} )
+    | (?P<start> \^ )
+    | (?P<end> \$ )
+    | (?P<boundary> \\b )
+    | (?P<no_boundary> \\B )
+    | (?P<same> \\[dswtfvr] )
+    | (?P<any> \. | \\[DSW] )
+    | (?P<escaped> \\[^\w\s] )
+    | (?P<set> \[ (?P<negated>\^)? (?P<members> (?:\\[^\W0-9ACEQpPxz_] | \\[^\w\s] | [^\\\[\]^])
+                                                (?:\\[^\W0-9ACEQpPxz_] | \\[^\w\s] | [^\\\[\]])* ) \] )
+    | (?P<literal> [^\\\[(\n] )
+    """,
+    re.VERBOSE,
+)
+_PLAIN_SET = re.compile(rf"(-?)((?:{_ATOM}-{_ATOM}|\\[dswtfvr]|{_ATOM})*)(-?)")
+_MARK = re.compile(r"\\(\W)|([^\w\\-])")
+_FIXED = {
+    "group": "(",
+    "start": r"(?:^\x{feff}?)",
+    "end": r"(?:\r?$)",
+    "boundary": r"(?-u:\b)",
+    "no_boundary": "(?:)",
+}
+
+
+def scout_pattern(pattern: str, *, case_sensitive: bool) -> str | None:
+    """A pattern for ripgrep's own engine that matches every line that the RE2 `pattern` matches, or None.
+
+    `pattern` is one that RE2 has compiled. The file's lines are taken as `--encoding=none` without `--crlf` has them.
+    """
+    folds = not case_sensitive
+    parts: list[str] = []
+    at = 0
+    while at < len(pattern):
+        token = _TOKEN.match(pattern, at)
+        if token is None:
+            return None
+        folds = folds or "i" in (token["set_flags"] or "")
+        parts.append(_translated(token, folds=folds))
+        at = token.end()
+    return "".join(parts)
+
+
+def _translated(token: re.Match[str], *, folds: bool) -> str:
+    match token.lastgroup:
+        case "flags":
+            flag = "i" if "i" in token["set_flags"] else ""
+            # Nothing rather than an empty group: what repeats behind a flag repeats what is before it.
+            return f"(?{flag}{token['close']}" if flag or token["close"] == ":" else ""
+        case "operator" | "same":
+            return token[0]
+        case "escaped" | "literal":
+            return _literal(token[0][-1], folds=folds)
+        case "set" if token["negated"] is None:
+            return _set(token["members"], folds=folds)
+        case other:
+            return _FIXED.get(other or "", _ANY)
+
+
+def _literal(character: str, *, folds: bool) -> str:
+    """A character that means itself; where case does not count, other alphabets may fold differently there."""
+    if not character.isascii():
+        return _ANY if folds else character
+    return character if character.isalnum() else _by_number(character)
+
+
+def _set(members: str, *, folds: bool) -> str:
+    """A set of characters. Marks are written by number: `&&`, `[` and more mean something there."""
+    plain = _PLAIN_SET.fullmatch(members)
+    if plain is None or (folds and not members.isascii()):
+        return _ANY
+    hyphen = r"\x{2d}" if plain[1] or plain[3] else ""
+    return f"[{hyphen}{_MARK.sub(lambda mark: _by_number(mark[1] or mark[2]), plain[2])}]"
+
+
+def _by_number(character: str) -> str:
+    return rf"\x{{{ord(character):x}}}"
+
+
+_MOST_QUOTED = 40
+
+
+@dataclass(frozen=True, slots=True)
+class FileType:
+    """One type: its other names, what its files' names end with behind a dot, and whole names."""
+
+    aliases: frozenset[str] = frozenset()
+    extensions: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+
+    def has(self, name: str) -> bool:
+        """Whether a file of this name is of the type, whatever its case."""
+        lowered = name.lower()
+        rest = lowered
+        while "." in rest:  # "a.gradle.kts" ends with "gradle.kts" as well as with "kts"
+            rest = rest.partition(".")[2]
+            if rest in self.extensions:
+                return True
+        return lowered in self.names
+
+
+def file_type(name: str) -> FileType:
+    """The type of that name or alias. Raises ToolError (invalid_parameters) that names those it may have meant."""
+    types = known_types()
+    wanted = name.strip().lower().removeprefix("*").removeprefix(".")
+    for known, each in types.items():
+        if wanted == known or wanted in each.aliases:
+            return each
+    every = [*types, *(alias for each in types.values() for alias in each.aliases)]
+    near = get_close_matches(wanted[:_MOST_QUOTED], every, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(types)}"
+    raise ToolError(
+        ToolErrorCategory.INVALID_PARAMETERS,
+        f"file_type {name[:_MOST_QUOTED]!r} is not known; {hint}",
+        'Use one of these, or a glob such as "*.txt".',
+    )
+
+
+def known_types() -> Mapping[str, FileType]:
+    """Every type by its name, from the table; names and extensions in lower case."""
+    text = (files("acp_agent.workspace") / "file_types.toml").read_text("utf-8")
+    table = cast("dict[str, dict[str, list[str]]]", tomllib.loads(text))
+    return {name: FileType(**{key: frozenset(values) for key, values in each.items()}) for name, each in table.items()}

@@ -1,22 +1,113 @@
-"""What a search leaves out: the .gitignore files of a root, nested ones included.
-
-Only files inside the root are read; a repository around it, the user's global ignore file and .git/info/exclude
-have no say. Patterns run in linear time (pathspec's RE2 backend), for they come with the repository.
-"""
+"""Walking a tree below a root without following a link."""
 
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from time import monotonic
 from typing import TypeAlias, cast
 
 import re2  # pyright: ignore[reportMissingTypeStubs] - the package has none
+from anyio.from_thread import check_cancelled
 from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from acp_agent.execution.roots import Root
-from acp_agent.execution.text_files import BOM
-from acp_agent.execution.time_limit import TimeLimit
+from acp_agent.core.backends import EntryKind, FoundPaths
+from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.new_file import is_temporary
+from acp_agent.core.types import Access
+from acp_agent.workspace.glob import Glob
+from acp_agent.workspace.roots import Place, Root, Roots
+from acp_agent.workspace.text_files import BOM
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """An entry met on the way. `path` is relative to the root, `depth` counts from the base's children (1)."""
+
+    path: str
+    name: str
+    kind: EntryKind
+    depth: int
+
+
+def walk(root: Root, base: str, wanted: Callable[[Met], bool], max_depth: int | None = None) -> Iterator[Met]:
+    """Everything below the directory `base`, ordered by path component, each directory before what is in it.
+
+    What is not `wanted` is neither given nor entered. Directories that cannot be read are empty. Names that are no
+    UTF-8 are left out, as no tool could open them, and what is only half written. Runs in a worker thread and stops
+    when its task is cancelled.
+    """
+    levels = [iter(_scan(root, base, 1))]
+    while levels:
+        entry = next(levels[-1], None)
+        if entry is None:
+            levels.pop()
+        elif wanted(entry):
+            yield entry
+            if entry.kind is EntryKind.DIRECTORY and (max_depth is None or entry.depth < max_depth):
+                levels.append(iter(_scan(root, entry.path, entry.depth + 1)))
+
+
+def _scan(root: Root, directory: str, depth: int) -> list[Met]:
+    check_cancelled()
+    prefix = "" if directory == "." else f"{directory}/"
+    try:
+        fd = root.open_directory(directory)
+    except OSError:
+        return []
+    try:
+        with os.scandir(fd) as entries:
+            found = [Met(prefix + entry.name, entry.name, _kind(entry), depth) for entry in entries if _is_shown(entry)]
+    except OSError:
+        return []
+    finally:
+        os.close(fd)
+    return sorted(found, key=lambda entry: entry.name)
+
+
+def _kind(entry: "os.DirEntry[str]") -> EntryKind:
+    if entry.is_symlink():
+        return EntryKind.SYMLINK
+    if entry.is_dir(follow_symlinks=False):
+        return EntryKind.DIRECTORY
+    return EntryKind.FILE if entry.is_file(follow_symlinks=False) else EntryKind.OTHER
+
+
+def _is_shown(entry: "os.DirEntry[str]") -> bool:
+    try:
+        entry.name.encode()
+    except UnicodeEncodeError:
+        return False
+    return not is_temporary(entry.name)
+
+
+SEARCH_SECONDS = 20.0
+
+
+class TimeLimit:
+    """Runs from its making on, for so many seconds. A search asks at every step, in the order of the paths.
+
+    stopped   the absolute path at which the time was first found to be over: nothing behind it was searched
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._end = clock() + seconds
+        self.stopped: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is used up."""
+        return self.stopped is not None or self._clock() >= self._end
+
+    def stops_at(self, path: str) -> bool:
+        """Whether to go no further than this absolute path."""
+        if self.stopped is None and self.is_over:
+            self.stopped = path
+        return self.stopped is not None
+
 
 _ENGINE_ERROR = cast("type[Exception]", re2.error)
 _LARGEST = 256 * 1024
@@ -171,3 +262,75 @@ def _compiled(patterns: Sequence[GitIgnoreSpecPattern], time: TimeLimit) -> Iter
             middle = len(patterns) // 2
             yield from _compiled(patterns[:middle], time)
             yield from _compiled(patterns[middle:], time)
+
+
+_REPOSITORY = ".git"
+
+
+def find_paths(roots: Roots, path: str, pattern: str, limit: int, seconds: float = SEARCH_SECONDS) -> FoundPaths:
+    """Files, links and directories below `path` that match, at most `limit`, in the order of the walk.
+
+    Left out: what .gitignore files ignore, .git, what may not be shown, and links that lead there or outside the
+    roots. A directory that may not be listed is entered: rules make exceptions below it. After `seconds` the answer is
+    what was found so far. Raises ToolError or Refused. Runs in a worker thread.
+    """
+    time = TimeLimit(seconds)
+    base = roots.place(path, Access.LIST)
+    os.close(base.open_directory())
+    glob = Glob(pattern)
+    start = _start(roots, base, glob.prefix)
+    if start is None:
+        return FoundPaths((), more=False)
+    rules = IgnoreRules(start.root, start.relative, time)
+    skip = 0 if start.relative == "." else len(start.relative) + 1
+
+    def wanted(met: Met) -> bool:
+        if met.name == _REPOSITORY or time.stopped is not None:
+            return False
+        ignored = rules.ignores(met.path, is_directory=met.kind is EntryKind.DIRECTORY)
+        return not time.stops_at(start.root.absolute(met.path)) and not ignored
+
+    found: list[str] = []
+    for met in walk(start.root, start.relative, wanted, glob.depth):
+        if glob.directories_only and met.kind is not EntryKind.DIRECTORY:
+            continue
+        if glob.matches(met.path[skip:]) and _may_show(roots, start, met):
+            if len(found) == limit:
+                return FoundPaths(tuple(found), more=True)
+            found.append(start.root.absolute(met.path))
+    return FoundPaths(tuple(found), more=False, stopped=time.stopped)
+
+
+def _start(roots: Roots, base: Place, prefix: str) -> Place | None:
+    """The directory the pattern's plain beginning names, or None when there is none to search."""
+    if not prefix:
+        return base
+    try:
+        start = roots.place(os.path.join(base.path, prefix), Access.LIST)
+        os.close(start.open_directory())
+    except Refused:
+        return None
+    except ToolError as error:
+        if error.failure.category is ToolErrorCategory.PERMANENT_FAILURE:
+            return None
+        raise
+    return start
+
+
+def _may_show(roots: Roots, start: Place, met: Met) -> bool:
+    """Whether the path may be shown: a directory when it may be listed, anything else when it may be read."""
+    path = start.root.absolute(met.path)
+    if met.kind is EntryKind.SYMLINK:
+        return _leads_to_shown(roots, path)
+    return roots.allows(path, Access.LIST if met.kind is EntryKind.DIRECTORY else Access.READ)
+
+
+def _leads_to_shown(roots: Roots, link: str) -> bool:
+    """Whether a link leads inside the roots to something that may be shown."""
+    try:
+        status = roots.place(link, Access.LIST).status()
+        if status is None or not stat.S_ISDIR(status.st_mode):
+            roots.place(link, Access.READ)
+    except (Refused, ToolError):
+        return False
+    return True

@@ -1,7 +1,9 @@
 """LocalFileSystem: the session's files on this machine, below its roots and nowhere else (T4)."""
 
 import os
-from collections.abc import Callable, Generator
+import stat
+from bisect import bisect_left
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -19,18 +21,125 @@ from acp_agent.core.backends import (
     GrepQuery,
     Lines,
 )
-from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.clock import now_ns
+from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.new_file import is_temporary
 from acp_agent.core.types import Access
-from acp_agent.execution import tree_change, tree_copy, tree_delete
-from acp_agent.execution.atomic_write import OldFile, replace_file
-from acp_agent.execution.entry_kind import kind_of
-from acp_agent.execution.file_lines import read_lines
-from acp_agent.execution.landing import landing
-from acp_agent.execution.path_errors import not_a_directory, told_as
-from acp_agent.execution.roots import Place, Roots
-from acp_agent.execution.text_files import BOM, changed_error, decode_text, encode_text, read_bounded
-from acp_agent.execution.tree_descent import holding
+from acp_agent.workspace import tree_changes, tree_delete
+from acp_agent.workspace.atomic_write import OldFile, replace_file
+from acp_agent.workspace.beneath import holding
+from acp_agent.workspace.destination import landing
+from acp_agent.workspace.paths import kind_of, not_a_directory, told_as
+from acp_agent.workspace.roots import Place, Roots
+from acp_agent.workspace.text_files import (
+    BOM,
+    changed_error,
+    decode_text,
+    encode_text,
+    is_binary,
+    no_utf_8_error,
+    read_bounded,
+)
+
+LONGEST_LINE = 1024 * 1024
+"""Bytes of a line that are kept."""
+MOST_KEPT = 16 * 1024 * 1024
+"""Bytes of lines after which no further line is begun, however many were asked for."""
+_CHUNK = 256 * 1024  # stays in a processor's cache while it is read, searched and counted
+_SIZE_UNKNOWN = 32 * 1024 * 1024  # bytes that are read of a file which claims to be empty, as those of /proc do
+_CONTINUES = 0b1000_0000  # a byte of UTF-8 that is not the first of its character, under the mask 0b1100_0000
+
+
+def read_lines(place: Place, offset: int, limit: int, check: Callable[[], None], *, chunk: int = _CHUNK) -> Lines:
+    """See TextFiles.read_lines. Raises ToolError or Refused, and what `check` raises between chunks of `chunk` bytes.
+
+    Gives what `text_files.stretch` gives, within the two bounds above. NUL anywhere makes a file binary, bytes
+    that are no UTF-8 only where they are asked for.
+    """
+    fd = place.open_regular()
+    try:
+        with told_as(place.given):
+            return _Reading(fd, os.fstat(fd).st_size, place.given, check, chunk).lines(offset, limit)
+    finally:
+        os.close(fd)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One look at an open file of `size` bytes."""
+
+    fd: int
+    size: int
+    given: str
+    check: Callable[[], None]
+    chunk: int
+
+    def lines(self, offset: int, limit: int) -> Lines:
+        starts, ends, total = self._count()
+        first = min(offset, total) if offset >= 0 else max(total + offset, 0)
+        wanted = min(limit, total - first)
+        kept = self._keep(self._position(first, starts, ends), wanted) if wanted > 0 else []
+        try:
+            return Lines(tuple(line.decode() for line in kept), first, total)
+        except UnicodeDecodeError:
+            raise self._unreadable(b"") from None
+
+    def _unreadable(self, chunk: bytes) -> ToolError:
+        """What to raise for a file with this chunk in it: its first bytes may say more than it does."""
+        return no_utf_8_error(self.given, os.pread(self.fd, len(BOM), 0) + chunk, self.size)
+
+    def _count(self) -> tuple[list[int], list[int], int]:
+        """Where each chunk starts, how many line ends come before it, and the number of lines."""
+        starts, ends, seen, last = list[int](), list[int](), 0, b"\n"
+        position = len(BOM) if os.pread(self.fd, len(BOM), 0) == BOM else 0
+        for chunk in self._chunks(position):
+            if is_binary(chunk):
+                raise self._unreadable(chunk)
+            starts.append(position)
+            ends.append(seen)
+            position += len(chunk)
+            seen += chunk.count(b"\n")
+            last = chunk
+        return starts, ends, seen + (not last.endswith(b"\n"))
+
+    def _position(self, line: int, starts: list[int], ends: list[int]) -> int:
+        """The byte where a line starts, of those there are."""
+        if line == 0:
+            return starts[0]
+        number = bisect_left(ends, line) - 1  # the last chunk with fewer line ends before it
+        chunk = os.pread(self.fd, self.chunk, starts[number])
+        return starts[number] + len(chunk) - len(chunk.split(b"\n", line - ends[number])[-1])
+
+    def _keep(self, position: int, wanted: int) -> list[bytes]:
+        """At most `wanted` lines from a byte on."""
+        kept, size, line = list[bytes](), 0, b""
+        for chunk in self._chunks(position):
+            *ended, rest = chunk.split(b"\n", wanted - len(kept))
+            for piece in ended:
+                kept.append(_cut(line + piece))
+                size, line = size + len(kept[-1]), b""
+                if len(kept) == wanted or size >= MOST_KEPT:
+                    return kept
+            if len(line) <= LONGEST_LINE:
+                line += rest
+        return [*kept, _cut(line)] if line else kept
+
+    def _chunks(self, position: int) -> Iterator[bytes]:
+        end = self.size or _SIZE_UNKNOWN
+        while position < end and (chunk := os.pread(self.fd, min(self.chunk, end - position), position)):
+            self.check()
+            yield chunk
+            position += len(chunk)
+
+
+def _cut(line: bytes) -> bytes:
+    """A line without its CR, or what of a long one is kept: whole characters."""
+    line = line.removesuffix(b"\r")
+    end = min(len(line), LONGEST_LINE)
+    while LONGEST_LINE - 3 <= end < len(line) and line[end] & 0b1100_0000 == _CONTINUES:
+        end -= 1
+    return line[:end]
+
 
 T = TypeVar("T")
 
@@ -93,16 +202,16 @@ class LocalFileSystem:
         await _in_thread(lambda: self._write(path, text, expected))
 
     async def make_directory(self, path: str) -> bool:
-        return await _in_thread(lambda: tree_change.make_directory(self._roots, path))
+        return await _in_thread(lambda: tree_changes.make_directory(self._roots, path))
 
     async def delete(self, path: str, *, recursive: bool) -> Deleted:
         return await _in_thread(lambda: tree_delete.delete(self._roots, path, recursive=recursive))
 
     async def move(self, source: str, destination: str) -> None:
-        await _in_thread(lambda: tree_change.move(self._roots, source, destination))
+        await _in_thread(lambda: tree_changes.move(self._roots, source, destination))
 
     async def copy(self, source: str, destination: str) -> Copied:
-        return await _in_thread(lambda: tree_copy.copy(self._roots, source, destination))
+        return await _in_thread(lambda: tree_changes.copy(self._roots, source, destination))
 
     async def list_directory(self, path: str) -> tuple[Entry, ...]:
         return await _in_thread(lambda: self._list(path))
@@ -111,7 +220,7 @@ class LocalFileSystem:
         return await _in_thread(lambda: self._find(path, pattern, limit))
 
     async def grep(self, query: GrepQuery) -> GrepMatches:
-        from acp_agent.execution import search  # noqa: PLC0415 - its engines cost more to load than a session
+        from acp_agent.workspace import search  # noqa: PLC0415 - its engines cost more to load than a session
 
         return await search.grep(self._roots, query, self._ripgrep, self._read_limit)
 
@@ -167,7 +276,7 @@ class LocalFileSystem:
             yield OldFile(fd, status, read_bounded(fd, self._read_limit, place.given))
 
     def _find(self, path: str, pattern: str, limit: int) -> FoundPaths:
-        from acp_agent.execution import find  # noqa: PLC0415 - its engines cost more to load than a session
+        from acp_agent.workspace import tree_walk as find  # noqa: PLC0415 - its engines cost more to load than a session
 
         with self._needing_a_directory(path):
             return find.find_paths(self._roots, path, pattern, limit)
@@ -222,3 +331,32 @@ def _entry(entry: "os.DirEntry[str]") -> Entry | None:
 
 async def _in_thread(work: Callable[[], T]) -> T:
     return await to_thread.run_sync(work)
+
+
+_SETTLED = 2_000_000_000
+"""Nanoseconds: the coarsest times a file system keeps (FAT)."""
+
+
+async def file_stamp(roots: Roots, path: str, now: Callable[[], int] = now_ns) -> str | None:
+    """The stamp of the file that `path` means to the session; another one whenever it was written or replaced.
+
+    None for what is no regular file, may not be read, or changed less than 2 s ago: one more change in the same tick
+    of the file system's clock would not show. `now` is in nanoseconds since 1970. Never raises.
+    """
+    return await to_thread.run_sync(_stamp, roots, path, now)
+
+
+def _stamp(roots: Roots, path: str, now: Callable[[], int]) -> str | None:
+    try:
+        status = roots.place(path, Access.READ).status()
+    except (Refused, ToolError):
+        return None
+    return None if status is None else _of(status, now())
+
+
+def _of(status: os.stat_result, now: int) -> str | None:
+    """The change time is in it because the modification time can be set back (`cp -p`, `touch -r`)."""
+    settled = now - max(status.st_mtime_ns, status.st_ctime_ns) >= _SETTLED
+    if not (stat.S_ISREG(status.st_mode) and settled):
+        return None
+    return f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"

@@ -13,14 +13,16 @@ No number is mixed up: a group's cannot be given to anybody else before its lead
 that (without pidfds: at once thereafter). A mark is random, and nobody else's.
 """
 
+import asyncio
 import contextlib
 import os
+import signal
 import subprocess
 import weakref
 from typing import Final
 
 from acp_agent.core.process_limits import tag_of
-from acp_agent.execution.process_table import MARK
+from acp_agent.workspace.processes.tree import MARK, Unclaimed, dead_children, system_table
 
 # The last rounds find what was forked, or in the middle of exec, during the first. An empty pattern would match every
 # process of the user: hence `$#`. The other way to find marks is for a grep that is missing, or busybox's, which ends
@@ -129,3 +131,29 @@ def _let_go(shell: "subprocess.Popen[bytes]") -> None:
     shell.stdin.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         shell.wait(_PATIENCE)
+
+
+class OrphanReaper:
+    """Reaps dead children that nobody has claimed for some seconds. For one event loop.
+
+    It looks for them after a child has ended, and at no other time.
+    """
+
+    def __init__(self) -> None:
+        self._unclaimed = Unclaimed()
+        self._looks = False
+
+    def begin(self) -> None:
+        """Start to listen for the end of children. For the main thread."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._child_ended)
+
+    def _child_ended(self) -> None:
+        if not self._looks:
+            self._look()
+
+    def _look(self) -> None:
+        self._unclaimed.note(dead_children(system_table()))
+        seconds = self._unclaimed.next_review()
+        self._looks = seconds is not None
+        if seconds is not None:
+            asyncio.get_running_loop().call_later(seconds, self._look)

@@ -8,16 +8,57 @@ agent may open a path that came from a model, a file or an editor.
 import errno
 import os
 import stat
+import threading
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self, TypeAlias
+from typing import Self, TypeAlias, TypeVar
 
 from acp_agent.core.errors import ConfigError, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
-from acp_agent.execution.given_path import check_text, expansion_wanted
-from acp_agent.execution.open_beneath import Opener, best_opener
-from acp_agent.execution.path_errors import path_error, told_as
-from acp_agent.execution.shared_fd import SharedFd
+from acp_agent.workspace.beneath import Opener, best_opener
+from acp_agent.workspace.paths import check_text, expansion_wanted, path_error, told_as
+
+T = TypeVar("T")
+
+
+class SharedFd:
+    """An open file descriptor that is closed once, and only after the last use of it has ended.
+
+    A number that is closed while a thread uses it may already mean another file. Without `close`, the descriptor is
+    closed together with this object.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._close = weakref.finalize(self, os.close, fd)
+        self._lock = threading.Lock()
+        self._users = 0
+        self._closing = False
+
+    def use(self, action: Callable[[int], T]) -> T:
+        """Return what `action` returns for the descriptor. Raises OSError (EBADF) after `close`."""
+        with self._lock:
+            if self._closing:
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            self._users += 1
+        try:
+            return action(self._fd)
+        finally:
+            with self._lock:
+                self._users -= 1
+                is_over = self._closing and not self._users
+            if is_over:
+                self._close()
+
+    def close(self) -> None:
+        """Close the descriptor now, or when the uses under way have ended. Safe to call twice."""
+        with self._lock:
+            self._closing = True
+            is_over = not self._users
+        if is_over:
+            self._close()
+
 
 PathPolicy: TypeAlias = Callable[[str, Access], str | None]
 """Why a resolved absolute path inside the roots may not be touched, or None. Deny lists and protected paths go here."""
@@ -297,3 +338,36 @@ def _is_link(path: str) -> bool:
         return stat.S_ISLNK(os.lstat(path).st_mode)
     except OSError:
         return False
+
+
+class RootPool:
+    """Opens each folder once, for all that look below it, and closes every one of them at the end."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Root] = {}
+        self._replaced: list[Root] = []
+
+    def open(self, path: str) -> Root:
+        """Return the folder that is at the path now. Raises OSError, and ValueError for what no path can be."""
+        real = os.path.realpath(path, strict=True)
+        root = self._open.get(real)
+        if root is not None and root.is_at(os.stat(real)):
+            return root
+        made = Root(real)
+        if root is not None:
+            self._replaced.append(root)
+        self._open[real] = made
+        return made
+
+    def close_replaced(self) -> None:
+        """Close folders in whose place another one was found. For when nothing uses them any more."""
+        for root in self._replaced:
+            root.close()
+        self._replaced = []
+
+    def close(self) -> None:
+        """Close all. Nothing below them can be opened afterwards."""
+        self.close_replaced()
+        for root in self._open.values():
+            root.close()
+        self._open = {}

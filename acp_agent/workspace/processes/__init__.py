@@ -1,0 +1,1 @@
+"""Commands on this machine: how they are started, watched and ended."""

@@ -1,0 +1,423 @@
+"""LocalTerminal: commands on this machine (T2.1-T2.14)."""
+
+import asyncio
+import codecs
+import contextlib
+import errno
+import os
+import shutil
+import signal
+import subprocess
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from enum import Enum
+from functools import partial
+
+import anyio
+from anyio import to_thread
+
+from acp_agent.core.backends import CommandOutcome, CommandRequest, OnOutput
+from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.process_limits import limits_for_child
+from acp_agent.workspace.processes.environment import child_environment
+from acp_agent.workspace.processes.tree import MARK, ProcessTree, Unclaimed, pidfd_works
+from acp_agent.workspace.processes.watchdog import CommandWatchdog
+
+_BLOCK = 64 * 1024
+_APART = 64 * 1024
+_SPARE = 64
+"""One part in so many stays free: what stands for unprintable characters and secrets can be longer than they are."""
+_LONGEST_WORD = 8 * 1024
+_SPACES = (b"\n", b" ", b"\t")
+_CONTINUES = range(0x80, 0xC0)  # bytes that cannot begin a UTF-8 character
+
+
+class Stream(Enum):
+    """Where output came from."""
+
+    STDOUT = 1
+    STDERR = 2
+
+
+class HeadTail:
+    """The first and the last half of `limit` bytes of a text; what was between them is only counted.
+
+    The tail is kept in blocks, so that neither a byte at a time nor a gigabyte at once costs more than the limit.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._head_limit = limit // 2
+        self._tail_limit = limit - limit // 2
+        self._head = bytearray()
+        self._blocks: deque[bytes | bytearray] = deque()
+        self._tail_size = 0
+        self._dropped = 0
+
+    @property
+    def truncated(self) -> bool:
+        """Whether anything was left out."""
+        return self._dropped > 0 or self._tail_size > self._tail_limit
+
+    def add(self, text: bytes) -> None:
+        """Append whole characters of UTF-8."""
+        if not self._blocks and len(self._head) < self._head_limit:
+            cut = _boundary(text, self._head_limit - len(self._head))
+            self._head += text[:cut]
+            text = text[cut:]
+        if text:
+            self._grow_tail(text)
+
+    def text(self) -> str:
+        """What was kept, with a line in between that tells how much was not.
+
+        Beside that line stand whole words, for half of a secret is one that nobody recognises.
+        """
+        head, tail = bytes(self._head), b"".join(self._blocks)
+        dropped = self._dropped
+        if len(tail) > self._tail_limit:
+            start = len(tail) - self._tail_limit
+            start += next((n for n, byte in enumerate(tail[start : start + 4]) if byte not in _CONTINUES), 0)
+            dropped += start
+            tail = tail[start:]
+        if not dropped:
+            return (head + tail).decode()
+        kept, start = _last_gap(head), _first_gap(tail)
+        dropped += len(head) - kept + start
+        return f"{head[:kept].decode()}\n[... {dropped} bytes left out ...]\n{tail[start:].decode()}"
+
+    def _grow_tail(self, text: bytes) -> None:
+        last = self._blocks[-1] if self._blocks else None
+        if isinstance(last, bytearray) and len(last) + len(text) <= _BLOCK:
+            last += text
+        else:
+            self._blocks.append(bytearray(text) if len(text) < _BLOCK else text)
+        self._tail_size += len(text)
+        while len(self._blocks) > 1 and self._tail_size - len(self._blocks[0]) >= self._tail_limit:
+            gone = len(self._blocks.popleft())
+            self._tail_size -= gone
+            self._dropped += gone
+
+
+class Transcript:
+    """What a command wrote: both streams as they came, well within `limit` bytes, and the ends of each apart.
+
+    The whole is for the model and for keeping; apart they are for machines, who are shown a few KiB anyway.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._both = HeadTail(limit - limit // _SPARE)
+        self._apart = {stream: HeadTail(min(limit, _APART)) for stream in Stream}
+        self._decoders = {stream: codecs.getincrementaldecoder("utf-8")("replace") for stream in Stream}
+
+    @property
+    def truncated(self) -> bool:
+        """Whether anything was left out of the two together."""
+        return self._both.truncated
+
+    def add(self, stream: Stream, data: bytes, *, final: bool = False) -> bytes:
+        """Take in what was read; returns it as whole characters of valid UTF-8.
+
+        An incomplete character waits for its rest, or for `final`.
+        """
+        text = self._decoders[stream].decode(data, final).encode()
+        if text:
+            self._both.add(text)
+            self._apart[stream].add(text)
+        return text
+
+    def texts(self) -> tuple[str, str, str]:
+        """Both streams as they came, stdout, stderr."""
+        return self._both.text(), self._apart[Stream.STDOUT].text(), self._apart[Stream.STDERR].text()
+
+
+def _last_gap(head: bytes) -> int:
+    """Behind the last white space, or the end where the last word is too long to be one."""
+    found = max(head.rfind(space, -_LONGEST_WORD) for space in _SPACES)
+    return found + 1 or len(head)
+
+
+def _first_gap(tail: bytes) -> int:
+    """At the first white space, likewise."""
+    return min((at for space in _SPACES if (at := tail.find(space, 0, _LONGEST_WORD)) >= 0), default=0)
+
+
+def _boundary(text: bytes, room: int) -> int:
+    """How many bytes of `text` fit into `room` without cutting a character in two."""
+    if len(text) <= room:
+        return len(text)
+    cut = room
+    while cut > 0 and text[cut] in _CONTINUES:
+        cut -= 1
+    return cut
+
+
+_READ = 64 * 1024
+_DELTA_LIMIT = 4 * 1024  # bytes; nobody reads faster than ten of them a second
+_DELTA_PAUSE = 0.1
+_TIMED_OUT = 124
+_LEFT_OVER_GRACE = 0.25  # seconds for what still runs when the shell is gone
+_DRAIN = 0.1  # seconds for the last output of what was ended
+
+
+class LocalCommand:
+    """A shell under way: what it writes is read, and its whole tree ended, by `wait`; by `release` if nobody waits.
+
+    pidfd   of the shell, ours to close; None = a thread waits for its end
+    over    told when nothing of it is left, before the shell is reaped if there is a pidfd
+    """
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        pipes: dict[Stream, int],
+        tree: ProcessTree,
+        transcript: Transcript,
+        timeout: float | None,
+        pidfd: int | None,
+        over: Callable[[], None],
+    ) -> None:
+        self._process = process
+        self._pipes = pipes
+        self._tree = tree
+        self._transcript = transcript
+        self._timeout = timeout
+        self._deadline = None if timeout is None else anyio.current_time() + timeout
+        self._pidfd = pidfd
+        self._over = over
+        self._unsent = HeadTail(_DELTA_LIMIT)
+        self._spoke = anyio.Event()
+        self._drained = anyio.Event()
+        self._finished = anyio.Event()
+        self._timed_out = False
+        self._note = ""
+
+    @property
+    def terminal_id(self) -> str | None:
+        return None
+
+    async def wait(self, on_output: OnOutput) -> CommandOutcome:
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._hand_over, on_output)
+                async with anyio.create_task_group() as readers:
+                    readers.start_soon(self._read_all)
+                    await self._end()
+                    readers.cancel_scope.cancel()
+                self._finished.set()
+                self._spoke.set()
+            return self._outcome()
+        finally:
+            await self.release()
+
+    async def release(self) -> None:
+        if not self._finished.is_set():
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(self._tree.end)
+                await self._exited()
+            self._reap()
+            self._finished.set()
+        self._tree.tidy_up_later(asyncio.get_running_loop().call_later)
+        for fd in (*self._pipes.values(), *(() if self._pidfd is None else (self._pidfd,))):
+            os.close(fd)
+        self._pipes, self._pidfd = {}, None
+
+    async def _end(self) -> None:
+        """Wait until nothing of the command is left and all output is read."""
+        with anyio.CancelScope(deadline=float("inf") if self._deadline is None else self._deadline) as scope:
+            await self._exited()
+        if scope.cancelled_caught:
+            self._timed_out = True
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(self._tree.end)
+                await self._exited()
+        elif self._tree.living():
+            await self._end_left_overs()
+        self._reap()
+        with anyio.move_on_after(_DRAIN):
+            await self._drained.wait()
+
+    async def _exited(self) -> None:
+        """Wait for the shell's end."""
+        if self._pidfd is not None:
+            await anyio.wait_readable(self._pidfd)
+        elif self._process.returncode is None:
+            await to_thread.run_sync(self._process.wait, abandon_on_cancel=True)
+
+    def _reap(self) -> None:
+        """Nothing is left. Until now nobody else could be given the shell's number."""
+        self._over()
+        self._process.poll()
+        self._tree.reaped()
+
+    async def _end_left_overs(self) -> None:
+        """The shell is gone, something it started is not: a moment to finish, then the end."""
+        await to_thread.run_sync(self._tree.wait, _LEFT_OVER_GRACE)
+        ended = await to_thread.run_sync(self._tree.end)
+        if ended:
+            self._note = f"\n[{ended} background process{'' if ended == 1 else 'es'} ended with the command]\n"
+
+    async def _read_all(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            for stream, fd in self._pipes.items():
+                tasks.start_soon(self._read, stream, fd)
+        self._drained.set()
+
+    async def _read(self, stream: Stream, fd: int) -> None:
+        data = b"more"
+        while data:
+            await anyio.wait_readable(fd)
+            try:
+                data = os.read(fd, _READ)
+            except BlockingIOError:
+                continue
+            text = self._transcript.add(stream, data, final=not data)
+            if text:
+                self._unsent.add(text)
+                self._spoke.set()
+
+    async def _hand_over(self, on_output: OnOutput) -> None:
+        """Send new output in intervals, so that a chatty command costs ten updates a second; the last bit at once."""
+        while not self._finished.is_set():
+            await self._spoke.wait()
+            with anyio.move_on_after(_DELTA_PAUSE):
+                await self._finished.wait()
+            await self._send(on_output)
+        await self._send(on_output)
+
+    async def _send(self, on_output: OnOutput) -> None:
+        delta, self._unsent, self._spoke = self._unsent.text(), HeadTail(_DELTA_LIMIT), anyio.Event()
+        if delta:
+            await on_output(delta)
+
+    def _outcome(self) -> CommandOutcome:
+        code, timed_out = self._process.returncode, self._timed_out
+        killed = code < 0 and not timed_out
+        transcript, self._transcript = self._transcript, Transcript(0)  # it is of no more use, and may be large
+        output, stdout, stderr = transcript.texts()
+        return CommandOutcome(
+            output=output + self._note,
+            stdout=stdout,
+            stderr=stderr,
+            exit_code=_TIMED_OUT if timed_out else 128 - code if killed else code,
+            signal=_signal_name(-code) if killed else None,
+            truncated=transcript.truncated,
+            timed_out=timed_out,
+            timeout=self._timeout,
+        )
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"
+
+
+def check(request: CommandRequest) -> None:
+    """Whether the request can be run at all. Raises ToolError (invalid_parameters)."""
+    command = request.command
+    try:
+        fault = "has a NUL character in it" if "\0" in command.encode().decode() else ""
+    except UnicodeEncodeError:
+        fault = "has half of a surrogate pair in it"
+    if fault:
+        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"the command {fault}")
+    if not os.path.isabs(request.cwd) or "\0" in request.cwd:
+        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, f"cwd {request.cwd!r} is not an absolute path")
+
+
+def spawn(
+    shell: str, request: CommandRequest, environment: dict[str, str], tag: int
+) -> tuple["subprocess.Popen[bytes]", dict[Stream, int]]:
+    """The shell, in its own session and without input, and the non-blocking reading ends of its pipes.
+
+    Raises ToolError. What it starts with is exactly `environment`. `tag` is told in `process_limits`.
+    """
+    with contextlib.ExitStack() as on_failure, contextlib.ExitStack() as writing_ends:
+        reads: dict[Stream, int] = {}
+        writes: dict[Stream, int] = {}
+        try:
+            for stream in Stream:
+                reads[stream], writes[stream] = os.pipe()
+                on_failure.callback(os.close, reads[stream])
+                writing_ends.callback(os.close, writes[stream])
+                os.set_blocking(reads[stream], False)
+            with limits_for_child(tag):
+                process = subprocess.Popen(
+                    [shell, "-c", "--", request.command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=writes[Stream.STDOUT],
+                    stderr=writes[Stream.STDERR],
+                    cwd=request.cwd,
+                    env=environment,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise _spawn_error(error, request) from error
+        on_failure.pop_all()
+    return process, reads
+
+
+def _spawn_error(error: OSError, request: CommandRequest) -> ToolError:
+    if error.errno == errno.E2BIG:
+        return ToolError(
+            ToolErrorCategory.INVALID_PARAMETERS,
+            f"the command is too long for the system ({len(request.command.encode())} bytes)",
+            "Write it into a file and run that.",
+        )
+    about = f"cannot use the directory {request.cwd}" if error.filename == request.cwd else "cannot start a shell"
+    return ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{about}: {os.strerror(error.errno or 0).lower()}")
+
+
+class LocalTerminal:
+    """The Terminal on this machine: one new shell a command, in its own session, without input.
+
+    default_timeout   seconds a command may take when its request names none; 0 = no limit
+    env_allow         names of variables that commands may see beside the usual ones (`child_environment`);
+                      ConfigError for one that may not be passed on
+    pidfds            for tests: whether to wait for ends by pidfd
+    watchdog          ends the commands should this process be killed; None = one of its own
+    """
+
+    def __init__(
+        self,
+        env_allow: Iterable[str] = (),
+        *,
+        default_timeout: float = 30.0,
+        pidfds: bool | None = None,
+        watchdog: CommandWatchdog | None = None,
+    ) -> None:
+        self._environment = child_environment(os.environ, env_allow)
+        self._default_timeout = default_timeout
+        self._pidfds = pidfd_works() if pidfds is None else pidfds
+        self._shell = shutil.which("bash") or shutil.which("sh")
+        self._unclaimed = Unclaimed()
+        self._watchdog = watchdog or CommandWatchdog()
+
+    async def start(self, request: CommandRequest) -> LocalCommand:
+        if self._shell is None:
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "neither bash nor sh is on PATH")
+        check(request)
+        tree = ProcessTree(self._unclaimed)
+        over = partial(self._watchdog.dismiss, tree.mark)
+        with ExitStack() as on_failure:
+            on_failure.callback(over)
+            self._watchdog.watch(tree.mark)
+            # Not in a thread: it takes well under a millisecond, and a cancellation could lose the process.
+            process, pipes = spawn(self._shell, request, {**self._environment, MARK: tree.mark}, tree.tag)
+            on_failure.pop_all()
+        self._watchdog.watch(tree.mark, process.pid)
+        tree.started(process.pid, frozenset(os.fstat(fd).st_ino for fd in pipes.values()))
+        # The user's limit, which the model may shorten and not stretch; for both, 0 is none.
+        timeout = (self._default_timeout if request.timeout is None else request.timeout) or None
+        pidfd = _pidfd(process.pid) if self._pidfds else None
+        return LocalCommand(process, pipes, tree, Transcript(request.output_limit), timeout, pidfd, over)
+
+
+def _pidfd(pid: int) -> int | None:
+    """A file descriptor of the process, or None when there are too many open; a thread can wait as well."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None

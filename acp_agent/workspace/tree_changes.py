@@ -1,0 +1,313 @@
+"""Making directories and moving entries below the roots (T4.9, T4.20; security.md 2.4)."""
+
+import contextlib
+import errno
+import os
+import stat
+from typing import assert_never
+
+from anyio.from_thread import check_cancelled
+
+from acp_agent.core.backends import Copied, EntryKind
+from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
+from acp_agent.core.new_file import NewFile, hold, temporary_name
+from acp_agent.core.types import Access
+from acp_agent.workspace.atomic_write import rename_new
+from acp_agent.workspace.beneath import Cursor, Entered, Leaf, Left, descend, holding, open_child
+from acp_agent.workspace.destination import discard, into_itself, landing, refuse_unfit, taken
+from acp_agent.workspace.paths import kind_of, told_as
+from acp_agent.workspace.roots import Place, Roots
+from acp_agent.workspace.tree_delete import judged, refuse_root
+
+
+def make_directory(roots: Roots, path: str) -> bool:
+    """See FileSystem.make_directory."""
+    place = roots.place(path, Access.WRITE)
+    status = place.status()
+    if status is not None and kind_of(status.st_mode) is not EntryKind.DIRECTORY:
+        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{place.given}: exists and is not a directory")
+    with told_as(place.given):
+        made = place.root.make_directories(place.relative)
+        try:
+            os.close(place.root.open_directory(place.relative))  # somebody else may have put something there
+        except OSError:
+            place.root.remove_directories(made)
+            raise
+        return place.relative in made
+
+
+def move(roots: Roots, source: str, destination: str) -> None:
+    """See FileSystem.move. Runs in a worker thread.
+
+    Everything below the source is judged first, at its old and at its new path: a move changes which rules hold for
+    it. What another process puts into the tree after that is moved unseen.
+    """
+    old = roots.place(source, Access.MOVE)
+    new = roots.place(destination, Access.WRITE)
+    refuse_root(roots, old)
+    with told_as(old.given), holding(old.root.open_directory(old.parent)) as parent:
+        status = os.stat(old.name, dir_fd=parent, follow_symlinks=False)
+        kind = kind_of(status.st_mode)
+        refuse_root(roots, old, status)
+        refuse_unfit(old, kind, new)
+        if not roots.allows(old.path, _looked_at(is_directory=kind is EntryKind.DIRECTORY)):
+            raise Refused(f"{old.given}: may not be read, so it cannot be moved")
+        if kind is EntryKind.DIRECTORY:
+            with holding(open_child(parent, old.name)) as top:
+                _judge_below(roots, old, new, top)
+        with landing(new) as directory:
+            _rename(old, parent, new, directory)
+            os.fsync(directory)
+
+
+def _looked_at(*, is_directory: bool) -> Access:
+    return Access.LIST if is_directory else Access.READ
+
+
+def _judge_below(roots: Roots, old: Place, new: Place, top: int) -> None:
+    def objection(path: str, directory: os.stat_result | None) -> str | None:
+        was = os.path.join(old.path, path)
+        if not roots.allows(was, Access.MOVE) or not roots.allows(was, _looked_at(is_directory=directory is not None)):
+            return "may not be moved"
+        return None if roots.allows(os.path.join(new.path, path), Access.WRITE) else f"may not be put below {new.given}"
+
+    with contextlib.closing(descend(top)) as steps:
+        for _ in judged(roots, old, steps, objection):
+            pass
+
+
+def _rename(old: Place, parent: int, new: Place, directory: int) -> None:
+    try:
+        rename_new(parent, old.name, directory, new.name)
+    except OSError as error:
+        match error.errno:
+            case errno.EEXIST | errno.ENOTEMPTY:
+                raise taken(new) from error
+            case errno.EINVAL:
+                raise into_itself(old, new) from error
+            case errno.EXDEV:
+                msg = f"{old.given} -> {new.given}: the two are on different file systems"
+                advice = "Copy it with copy_path, then delete the original."
+                raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg, advice) from error
+            case _:
+                with told_as(f"{old.given} -> {new.given}"):
+                    raise
+
+
+_CHUNK = 1024 * 1024
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OWN = 0o600
+_PERMISSIONS = 0o777  # never set-user-id and the like
+# Not ours to read, gone, or by now a link, a socket or a device.
+_UNREADABLE = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.ENODEV})
+
+
+def copy_file(at: int, name: str, directory: int) -> bool:
+    """Copy a regular file of the directory `at` into another, under the same name. False when it cannot be read.
+
+    Raises OSError when it cannot be written.
+    """
+    try:
+        source = os.open(name, _READ, dir_fd=at)
+    except OSError as error:
+        if error.errno in _UNREADABLE:
+            return False
+        raise
+    with holding(source):
+        if not stat.S_ISREG(os.fstat(source).st_mode):
+            return False
+        copy_open_file(source, directory, name)
+    return True
+
+
+def copy_open_file(source: int, directory: int, name: str) -> None:
+    """Make `name` in the directory a new file with the bytes and permissions of an open one, holes and all.
+
+    Raises OSError, FileExistsError when there is something of that name; a file it could not finish stays.
+    """
+    with holding(os.open(name, _NEW, _OWN, dir_fd=directory)) as target:
+        copy_bytes(source, target)
+
+
+def copy_bytes(source: int, target: int) -> None:
+    """Give an open empty file the bytes and permissions of another one, holes and all, and have them on the disk.
+
+    As long as the file was when it began: one that grows does not keep it busy. Raises OSError. Runs in a worker
+    thread and stops when its task is cancelled.
+    """
+    status = os.fstat(source)
+    at = 0
+    while (at := _next_data(source, at, status.st_size)) < status.st_size:
+        check_cancelled()
+        chunk = os.pread(source, min(_CHUNK, status.st_size - at), at)
+        if not chunk:
+            break
+        _write_all(target, chunk, at)
+        at += len(chunk)
+    os.ftruncate(target, min(status.st_size, os.fstat(source).st_size))
+    os.fchmod(target, status.st_mode & _PERMISSIONS)
+    os.fsync(target)
+
+
+def _next_data(source: int, at: int, size: int) -> int:
+    """Where the next bytes are that are not in a hole; `size` when there are none."""
+    try:
+        return os.lseek(source, at, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return size
+        if error.errno in (errno.EINVAL, errno.ENOTSUP):  # a file system without holes
+            return at
+        raise
+
+
+def _write_all(target: int, data: bytes, at: int) -> None:
+    rest = memoryview(data)
+    while rest:
+        written = os.pwrite(target, rest, at)
+        rest = rest[written:]
+        at += written
+
+
+MAX_ENTRIES = 100_000
+"""Files, directories and what is left out, of one copy."""
+
+_OWN_FOLDER = 0o700
+_OWN_FILE = 0o600
+_ATTEMPTS = 10
+_LOOK = 0o500  # kept for the owner of every copied directory: without it nobody could take the copy away again
+
+
+def copy(roots: Roots, source: str, destination: str, *, max_entries: int = MAX_ENTRIES) -> Copied:
+    """See FileSystem.copy. Runs in a worker thread; when its task is cancelled nothing is left."""
+    old = roots.place(source, Access.LIST)
+    new = roots.place(destination, Access.WRITE)
+    status = old.status()
+    if status is None:
+        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{old.given}: no such file or directory")
+    kind = kind_of(status.st_mode)
+    match kind:
+        case EntryKind.FILE:
+            return _copy_file(roots.place(source, Access.READ), new)
+        case EntryKind.DIRECTORY:
+            return _TreeCopy(roots, old, new, max_entries).run()
+        case EntryKind.SYMLINK | EntryKind.OTHER:
+            msg = f"{old.given}: is neither a file nor a directory"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg)
+        case _:
+            assert_never(kind)
+
+
+def _copy_file(old: Place, new: Place) -> Copied:
+    refuse_unfit(old, EntryKind.FILE, new)
+    with holding(old.open_regular()) as source, landing(new) as parent:
+        with contextlib.closing(NewFile(parent, _OWN_FILE)) as copied:
+            copy_bytes(source, copied.fd)
+            try:
+                if not copied.take_name(new.name):
+                    rename_new(parent, copied.temporary_name(), parent, new.name)
+                    copied.renamed()
+            except FileExistsError as error:
+                raise taken(new) from error
+        os.fsync(parent)
+    return Copied(EntryKind.FILE, 1, 0)
+
+
+class _TreeCopy:
+    """One copy of a directory."""
+
+    def __init__(self, roots: Roots, old: Place, new: Place, max_entries: int) -> None:
+        self._roots = roots
+        self._old = old
+        self._new = new
+        self._room = max_entries
+        self._files = 0
+        self._left_out = 0
+
+    def run(self) -> Copied:
+        refuse_unfit(self._old, EntryKind.DIRECTORY, self._new)
+        with holding(self._old.open_directory()) as source, landing(self._new) as parent:
+            temporary, top = _new_directory(parent)
+            try:
+                with holding(top):
+                    with contextlib.closing(Cursor(os.dup(top))) as target:
+                        self._fill(source, target)
+                        _finish(target.fd, os.fstat(source).st_mode)
+                    _take_name(parent, temporary, self._new)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    discard(parent, temporary)
+                raise
+            os.fsync(parent)
+        return Copied(EntryKind.DIRECTORY, self._files, self._left_out)
+
+    def _fill(self, source: int, target: Cursor) -> None:
+        modes = list[int]()
+        with contextlib.closing(descend(source, self._may_list)) as steps:
+            for step in steps:
+                check_cancelled()
+                match step:
+                    case Leaf():
+                        self._count()
+                        copied = self._copy_leaf(step, target.fd)
+                        self._files += copied
+                        self._left_out += not copied
+                    case Entered():
+                        self._count()
+                        self._judge_new(step.path)
+                        modes.append(os.fstat(step.at).st_mode)
+                        os.mkdir(step.name, _OWN_FOLDER, dir_fd=target.fd)
+                        target.enter(step.name)
+                    case Left():
+                        _finish(target.fd, modes.pop())
+                        target.leave()
+                    case _:
+                        assert_never(step)
+
+    def _copy_leaf(self, leaf: Leaf, directory: int) -> bool:
+        if leaf.kind is not EntryKind.FILE or not self._roots.allows(
+            os.path.join(self._old.path, leaf.path), Access.READ
+        ):
+            return False
+        self._judge_new(leaf.path)
+        return copy_file(leaf.at, leaf.name, directory)
+
+    def _may_list(self, path: str) -> bool:
+        return self._roots.allows(os.path.join(self._old.path, path), Access.LIST)
+
+    def _judge_new(self, path: str) -> None:
+        if not self._roots.allows(os.path.join(self._new.path, path), Access.WRITE):
+            raise Refused(f"{os.path.join(self._new.given, path)}: may not be written; nothing was copied")
+
+    def _count(self) -> None:
+        if not self._room:
+            msg = f"{self._old.given}: has too many entries for one copy; nothing was copied"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg, "Copy its parts one by one, or use a command.")
+        self._room -= 1
+
+
+def _new_directory(parent: int) -> tuple[str, int]:
+    """A new directory with a temporary name, and its fd, which keeps others from removing it. Raises OSError."""
+    for _ in range(_ATTEMPTS):
+        name = temporary_name()
+        os.mkdir(name, _OWN_FOLDER, dir_fd=parent)
+        with contextlib.suppress(FileNotFoundError):
+            top = open_child(parent, name)
+            if hold(top):
+                return name, top
+            os.close(top)
+    raise OSError(errno.EAGAIN, "every new directory is removed at once")
+
+
+def _take_name(parent: int, temporary: str, new: Place) -> None:
+    try:
+        rename_new(parent, temporary, parent, new.name)
+    except FileExistsError as error:
+        raise taken(new) from error
+
+
+def _finish(directory: int, mode: int) -> None:
+    """Give a directory that is filled its permissions, and the disk its names."""
+    os.fchmod(directory, mode & _PERMISSIONS | _LOOK)
+    os.fsync(directory)
