@@ -33,7 +33,7 @@ from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Notice, Severity
 from acp_agent.core.process_limits import raise_descriptor_limit
-from acp_agent.core.sessions import Saved
+from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.core.types import JsonObject
 from acp_agent.log import Log
 from acp_agent.protocol.answer import Engine
@@ -194,7 +194,7 @@ class App:
         self._limits = SessionLimits(acp.max_sessions, acp.session_idle_timeout_secs)
         begun = False
 
-        async def make_engine(session: Session, saved: Saved | None) -> Engine:
+        async def make_engine(session: Session, saved: SessionSnapshot | None) -> Engine:
             nonlocal begun
             workshop = await self._load_workshop(loaded)
             if session.place.cwd == place.cwd:
@@ -278,7 +278,7 @@ def _report_crash(error: BaseException) -> None:
     _log.error("acp-agent has crashed", exc_info=error)
 
 
-def _conduct(loaded: Loaded, saved: Saved | None, choices: ModelChoices) -> tuple[Conduct, list[str]]:
+def _conduct(loaded: Loaded, saved: SessionSnapshot | None, choices: ModelChoices) -> tuple[Conduct, list[str]]:
     """What a session begins or goes on with, and lines for the user."""
     tightened = ""
     if saved is None:

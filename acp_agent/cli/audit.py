@@ -12,8 +12,8 @@ from acp_agent.config.load import Flags, load
 from acp_agent.config.settings import audit_file
 from acp_agent.core.errors import AgentError
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.store.audit_chain import Broken, unseal
-from acp_agent.store.audit_read import Finding, Report, records, tail, verify
+from acp_agent.store.audit_chain import BrokenLine, unseal
+from acp_agent.store.audit_read import AuditFinding, AuditReport, records, tail, verify
 from acp_agent.tools.visible import title, visible
 
 _POLL = 0.25  # seconds between two looks at a file that is followed
@@ -62,7 +62,7 @@ def told(line: bytes) -> str:
     """A line of the file as one for a terminal: number, time, verdict, tool, milliseconds, what it was about."""
     try:
         record = unseal(line).record
-    except Broken as broken:
+    except BrokenLine as broken:
         return f"{'?':>6}  {broken}: {len(line)} bytes"
     took = record.get("duration_ms")
     when = text_at(record, "ts")[:19].replace("T", " ")
@@ -152,7 +152,7 @@ def _verify(path: str) -> int:
     return 0 if whole else 1
 
 
-def _report_lines(report: Report) -> Iterator[str]:
+def _report_lines(report: AuditReport) -> Iterator[str]:
     file = visible(report.file)
     for note in report.notes:
         yield f"{_place(file, note)}: note: {visible(note.text)}"
@@ -164,10 +164,10 @@ def _report_lines(report: Report) -> Iterator[str]:
         yield f"{file}: whole: {_counted(report)}"
 
 
-def _place(file: str, finding: Finding) -> str:
+def _place(file: str, finding: AuditFinding) -> str:
     return f"{file}:{finding.line}" if finding.line else file
 
 
-def _counted(report: Report) -> str:
+def _counted(report: AuditReport) -> str:
     numbers = f" ({report.first.seq + 1} to {report.last.seq})" if report.records else ""
     return f"{report.records} record{'' if report.records == 1 else 's'}{numbers}"

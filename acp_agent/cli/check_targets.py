@@ -191,7 +191,7 @@ async def url_verdict(url: object, settings: ScrapeSettings, dns: Dns | None) ->
     if not isinstance(url, str):
         reason = f"a URL is a string, not {type(url).__name__}"
         return _url_answer(None, reason, ToolErrorCategory.TYPE_MISMATCH, "")
-    from acp_agent.net.hosts import Blocked, system_resolve  # noqa: PLC0415 - the web client is slow to load
+    from acp_agent.net.hosts import RequestBlocked, system_resolve  # noqa: PLC0415 - the web client is slow to load
     from acp_agent.net.web import GuardedWeb, WebLimits  # noqa: PLC0415
 
     web = GuardedWeb(
@@ -205,7 +205,7 @@ async def url_verdict(url: object, settings: ScrapeSettings, dns: Dns | None) ->
     try:
         judged = await web.judge(url)
     except Refused as error:
-        host = error.host if isinstance(error, Blocked) else ""
+        host = error.host if isinstance(error, RequestBlocked) else ""
         return _url_answer(url, str(error), error.failure.category, host)
     return _url_answer(url, "a public host", None, judged.target.host, judged.addresses)
 

@@ -16,16 +16,16 @@ from acp_agent.compose.session_texts import redacted
 from acp_agent.core.errors import AgentError
 from acp_agent.core.new_file import NewFile
 from acp_agent.core.redaction import Redact
-from acp_agent.core.sessions import Keeper, Saved, ToldAt
-from acp_agent.store.session_file import MOST_EVENTS, joined, session_pieces
+from acp_agent.core.sessions import SessionRepository, SessionSnapshot, StoredEvent
+from acp_agent.store.session_file import MOST_EVENTS, joined_events, session_pieces
 from acp_agent.tools.visible import visible
 from acp_agent.workspace.atomic_write import rename_new
 from acp_agent.workspace.beneath import holding
 
 
-async def without_secrets(told: AsyncIterator[ToldAt], redact: Redact) -> AsyncIterator[ToldAt]:
+async def without_secrets(told: AsyncIterator[StoredEvent], redact: Redact) -> AsyncIterator[StoredEvent]:
     """The events with every text in them redacted. Messages are joined first: a secret may come in two pieces."""
-    async for one in joined(told):
+    async for one in joined_events(told):
         yield redacted(one, redact)
 
 
@@ -60,7 +60,7 @@ def destination(args: argparse.Namespace, session_id: str) -> Destination:
     return Destination(path, json=args.json is not None, force=args.force)
 
 
-async def export(to: Destination, saved: Saved, keeper: Keeper, redact: Redact) -> None:
+async def export(to: Destination, saved: SessionSnapshot, repository: SessionRepository, redact: Redact) -> None:
     """Write the session there, as a page without secrets, and print the file's name.
 
     Raises AgentError, BrokenPipeError.
@@ -68,10 +68,10 @@ async def export(to: Destination, saved: Saved, keeper: Keeper, redact: Redact) 
     try:
         with _stdout() if to.path == _STDOUT else _new_file(to.path, force=to.force) as file:
             if to.json:
-                await _write_json(saved, keeper, file)
+                await _write_json(saved, repository, file)
             else:
                 record = redacted(saved.record, redact)
-                told = without_secrets(keeper.told(), redact)
+                told = without_secrets(repository.events(), redact)
                 await write_page(replace(saved, record=record), told, file.write)
     except BrokenPipeError:
         raise
@@ -84,9 +84,9 @@ async def export(to: Destination, saved: Saved, keeper: Keeper, redact: Redact) 
         print(visible(to.path))
 
 
-async def _write_json(saved: Saved, keeper: Keeper, file: TextIO) -> None:
+async def _write_json(saved: SessionSnapshot, repository: SessionRepository, file: TextIO) -> None:
     events = -2  # the pieces around them
-    async for piece in session_pieces(saved, keeper.told()):
+    async for piece in session_pieces(saved, repository.events()):
         file.write(piece)
         events += 1
     if events > MOST_EVENTS:

@@ -15,9 +15,9 @@ from acp_agent.core.events import (
     UsageChanged,
     UserMessage,
 )
-from acp_agent.core.sessions import ToldAt
+from acp_agent.core.sessions import StoredEvent
 from acp_agent.core.types import ToolKind
-from acp_agent.store.session_file import joined
+from acp_agent.store.session_file import joined_events
 
 _WAITING = 500
 """Events behind a call that has not ended. No batch of calls is that long: the call never will."""
@@ -74,7 +74,7 @@ def call_outcome(call: CallItem) -> tuple[CallOutcome, str]:
     return CallOutcome.DONE, "done"
 
 
-async def session_items(told: AsyncIterator[ToldAt]) -> AsyncIterator[SessionItem]:
+async def session_items(told: AsyncIterator[StoredEvent]) -> AsyncIterator[SessionItem]:
     """The session in order, calls where they began. Holds no more than one message and the calls under way."""
     begun = answered = False
     async for item in _in_order(told):
@@ -94,9 +94,9 @@ async def session_items(told: AsyncIterator[ToldAt]) -> AsyncIterator[SessionIte
         yield NoAnswerItem()
 
 
-async def _in_order(told: AsyncIterator[ToldAt]) -> AsyncIterator[MessageItem | CallItem]:
+async def _in_order(told: AsyncIterator[StoredEvent]) -> AsyncIterator[MessageItem | CallItem]:
     builder = _ItemBuilder()
-    async for one in joined(told):
+    async for one in joined_events(told):
         builder.take(one)
         for item in builder.ready():
             yield item
@@ -112,7 +112,7 @@ class _ItemBuilder:
         self._waiting: deque[MessageItem | CallItem] = deque()
         self._open: dict[str, CallItem] = {}
 
-    def take(self, one: ToldAt) -> None:
+    def take(self, one: StoredEvent) -> None:
         match one.event:
             case ToolStarted() as event:
                 self._open[event.call_id] = call = CallItem(one.at, event)

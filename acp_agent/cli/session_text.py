@@ -23,7 +23,7 @@ from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, UsageCha
 from acp_agent.core.messages import TextPart
 from acp_agent.core.plan import PlanStatus
 from acp_agent.core.prompt import LinkPart, PromptPart, ResourcePart
-from acp_agent.core.sessions import Saved, ToldAt
+from acp_agent.core.sessions import SessionSnapshot, StoredEvent
 from acp_agent.core.types import Diff, ImagePart, ToolKind, ToolResult
 from acp_agent.output.sanitize import sanitize
 from acp_agent.tools.visible import title, visible
@@ -156,7 +156,7 @@ _MARKS = {PlanStatus.PENDING: "○", PlanStatus.IN_PROGRESS: "◐", PlanStatus.C
 _YEAR_10000 = 253_402_300_800_000
 
 
-async def write_text(saved: Saved, told: AsyncIterator[ToldAt], out: TextIO) -> None:
+async def write_text(saved: SessionSnapshot, told: AsyncIterator[StoredEvent], out: TextIO) -> None:
     """Write the whole session. Raises StoreUnavailable, and what `out` raises."""
     text = _Text(out)
     text.head(saved)
@@ -179,8 +179,8 @@ class _Text:
         self._colour = out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._prompts = 0
 
-    def head(self, saved: Saved) -> None:
-        record, tally = saved.record, saved.tally
+    def head(self, saved: SessionSnapshot) -> None:
+        record, tally = saved.record, saved.usage
         self._line(self._paint(title(record.title) or "A session without a title", _BOLD))
         self._line(title(f"{record.id}  {record.cwd}"))
         figures = [

@@ -21,11 +21,11 @@ from acp_agent.core.errors import AgentError, ConfigError
 from acp_agent.core.events import UserMessage
 from acp_agent.core.messages import TextPart
 from acp_agent.core.redaction import Redact
-from acp_agent.core.sessions import Saved, SessionRecord, Tally, ToldAt
+from acp_agent.core.sessions import SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import JsonObject
 from acp_agent.protocol import commands
 from acp_agent.store.db import Database
-from acp_agent.store.session_file import json_text, told_object
+from acp_agent.store.session_file import event_object, json_text
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
 from acp_agent.tools.visible import title, visible
@@ -40,11 +40,11 @@ class Row:
     """What is told of one session. `words` are the first of its first prompt, where it has no title."""
 
     record: SessionRecord
-    tally: Tally
+    tally: UsageTotals
     words: str = ""
 
 
-async def first_words(told: AsyncIterator[ToldAt]) -> str:
+async def first_words(told: AsyncIterator[StoredEvent]) -> str:
     """What the user said first, commands left out as for a title; empty where that was no words."""
     async for one in told:
         if isinstance(one.event, UserMessage):
@@ -177,12 +177,12 @@ def _folder(given: str | None) -> str | None:
 
 
 async def _row(store: SessionStore, record: SessionRecord) -> Row:
-    keeper = store.of(record.id)
-    saved = await keeper.saved()
-    tally = Tally() if saved is None else saved.tally  # deleted meanwhile
+    repository = store.of(record.id)
+    saved = await repository.snapshot()
+    tally = UsageTotals() if saved is None else saved.usage  # deleted meanwhile
     if record.title:
         return Row(record, tally)
-    async with aclosing(keeper.told()) as told:
+    async with aclosing(repository.events()) as told:
         return Row(record, tally, await first_words(told))
 
 
@@ -192,14 +192,14 @@ async def _row(store: SessionStore, record: SessionRecord) -> Row:
 async def _show(args: argparse.Namespace, store: SessionStore) -> None:
     """Print one session; what is read on a screen is without secrets, also of an answer that a kill cut off."""
     saved = await _saved(store, args.id)
-    told = store.of(saved.record.id).told()
+    told = store.of(saved.record.id).events()
     if not args.json:
         redact = _redactor(args)
         saved = replace(saved, record=redacted(saved.record, redact))
         await write_text(saved, without_secrets(told, redact), sys.stdout)
         return
     async for one in told:
-        _print_json(told_object(one))
+        _print_json(event_object(one))
 
 
 async def _export(args: argparse.Namespace, store: SessionStore) -> None:
@@ -251,8 +251,8 @@ def _agreed(records: Sequence[SessionRecord]) -> bool:
 # ---------------------------------------------------------------------------------------- finding
 
 
-async def _saved(store: SessionStore, wanted: str) -> Saved:
-    saved = await store.of((await _named(store, wanted)).id).saved()
+async def _saved(store: SessionStore, wanted: str) -> SessionSnapshot:
+    saved = await store.of((await _named(store, wanted)).id).snapshot()
     if saved is None:
         raise _unknown(wanted)
     return saved

@@ -34,7 +34,7 @@ from acp_agent.core.elicitation import Elicitor
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Event, Notice, Severity, UsageChanged
 from acp_agent.core.ports import Embedder
-from acp_agent.core.sessions import Saved
+from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.gates.trust_level import TrustLevel
 from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents
 from acp_agent.output.sanitize import sanitize
@@ -66,7 +66,7 @@ class Assembly:
         session: Session,
         loaded: Loaded,
         reload: Callable[[Loaded], Loaded],
-        saved: Saved | None = None,
+        saved: SessionSnapshot | None = None,
     ) -> None:
         self._workshop = workshop
         self._session = session
@@ -87,7 +87,7 @@ class Assembly:
         before = () if saved is None else saved.history.messages
         self._kept = Kept(self._conversation.history, self._models, self._lasting.memory, self._redactor, before)
         if saved is not None:
-            self._kept.take_up(saved.tally, saved.typed)
+            self._kept.take_up(saved.usage, saved.user_words)
         self._naming = Naming(session, self._titles(), workshop.background)
         self._notes = ProjectNotes(loaded.file, self._plain, self._warn_plainly)
         self._plan = ShownPlan(self._emit, self._redactor, () if saved is None else saved.plan)
@@ -218,7 +218,7 @@ class Assembly:
 
     # ------------------------------------------------------------------------------------------ parts
 
-    def _spoken(self, saved: Saved | None) -> Conversation:
+    def _spoken(self, saved: SessionSnapshot | None) -> Conversation:
         settings = self._loaded.settings
         return Conversation(
             settings,

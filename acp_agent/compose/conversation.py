@@ -15,13 +15,13 @@ from acp_agent.core.events import EventSink, Notice, Severity, TextDelta
 from acp_agent.core.memory import Summaries, Summary
 from acp_agent.core.ports import Provider, Toolset
 from acp_agent.core.redaction import Redact
-from acp_agent.core.sessions import Saved
+from acp_agent.core.sessions import SessionSnapshot
 
 
-def history_of(saved: Saved, redact: Redact, damaged: Callable[[], None]) -> History:
+def history_of(saved: SessionSnapshot, redact: Redact, damaged: Callable[[], None]) -> History:
     """What the model knows of a session that goes on; `damaged` is told where that is not all it knew."""
-    said = "".join(each.text for each in saved.cut if isinstance(each, TextDelta))
-    return restored(saved.history, damaged, redact(said) if saved.tally.under_way else None, saved.ended)
+    said = "".join(each.text for each in saved.unfinished_messages if isinstance(each, TextDelta))
+    return restored(saved.history, damaged, redact(said) if saved.usage.under_way else None, saved.finished_calls)
 
 
 class Conversation:

@@ -17,7 +17,7 @@ from acp_agent.config.conduct import conduct_at_start
 from acp_agent.config.settings import audit_file
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.mcp import McpServer
-from acp_agent.core.sessions import Saved, Tally, ToldAt
+from acp_agent.core.sessions import SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import JsonObject, Subject, ToolSpec
 from acp_agent.protocol.errors import invalid_params, invalid_request, session_not_found
 from acp_agent.protocol.extension_host import Judged, ListedServer, SessionStatus
@@ -49,21 +49,21 @@ class SessionsHost:
 
     # ------------------------------------------------------------------------------- of the store
 
-    async def saved(self, session_id: str) -> Saved:
+    async def saved(self, session_id: str) -> SessionSnapshot:
         """See ExtensionHost. What an open session has not kept yet is kept first."""
         store, session = self._store(), self._sessions.find(session_id)
         if session is not None:
             await session.story.settle()
-        saved = await store.of(session_id).saved()
+        saved = await store.of(session_id).snapshot()
         if saved is None:
             raise session_not_found(session_id)
         return saved
 
-    def told(self, session_id: str, after: int) -> AsyncGenerator[ToldAt]:
+    def told(self, session_id: str, after: int) -> AsyncGenerator[StoredEvent]:
         """See ExtensionHost."""
-        return self._store().of(session_id).told(after)
+        return self._store().of(session_id).events(after)
 
-    async def take_in(self, saved: Saved, told: Sequence[ToldAt]) -> str:
+    async def take_in(self, saved: SessionSnapshot, told: Sequence[StoredEvent]) -> str:
         """See ExtensionHost. What cannot be shown or counted is mended; a folder that is none is refused."""
         cwd = saved.record.cwd
         if not is_folder(cwd):
@@ -148,7 +148,7 @@ class SessionsHost:
         session = await self._open(session_id)
         engine = await self._engine(session)
         lines = tuple(map(session.redact, engine.status()))
-        return SessionStatus(lines, replace(session.conduct), engine.state().tally or Tally(), session.turns.busy)
+        return SessionStatus(lines, replace(session.conduct), engine.state().usage or UsageTotals(), session.turns.busy)
 
     # -------------------------------------------------------------------------------------- within
 
@@ -180,7 +180,9 @@ class SessionsHost:
         return engine
 
 
-def _mended(saved: Saved, told: Sequence[ToldAt], loaded: Loaded, now: int) -> tuple[Saved, Sequence[ToldAt]]:
+def _mended(
+    saved: SessionSnapshot, told: Sequence[StoredEvent], loaded: Loaded, now: int
+) -> tuple[SessionSnapshot, Sequence[StoredEvent]]:
     """A session from elsewhere as it may be kept here, without what is secret here."""
     known = known_secrets(os.environ, loaded.settings.llm.providers)
     CredentialStore(os.environ, known.add).introduce()

@@ -14,11 +14,11 @@ from uuid import uuid4
 
 from acp_agent.compose.session_texts import redacted, with_texts
 from acp_agent.core.conduct import Conduct
-from acp_agent.core.events import Told, ToolFinished, ToolStarted, UsageChanged, UserMessage
+from acp_agent.core.events import ToolFinished, ToolStarted, TranscriptEvent, UsageChanged, UserMessage
 from acp_agent.core.messages import Message, OpaquePart, Part, TextPart, ThoughtPart, ToolResultPart, Usage
 from acp_agent.core.prompt import PromptPart
 from acp_agent.core.redaction import Redact, verbatim
-from acp_agent.core.sessions import Saved, SessionRecord, Tally, ToldAt
+from acp_agent.core.sessions import SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import Diff, ImagePart, Location, ToolResult
 from acp_agent.output.markdown_images import defused
 from acp_agent.output.sanitize import sanitize
@@ -37,8 +37,8 @@ def is_folder(path: str) -> bool:
 
 
 def sound(
-    saved: Saved, told: Sequence[ToldAt], conduct: Conduct, now: int, redact: Redact = verbatim
-) -> tuple[Saved, Sequence[ToldAt]]:
+    saved: SessionSnapshot, told: Sequence[StoredEvent], conduct: Conduct, now: int, redact: Redact = verbatim
+) -> tuple[SessionSnapshot, Sequence[StoredEvent]]:
     """The session under an id of its own, with a conduct of ours. `now` is in milliseconds since 1970.
 
     Takes a while with a long session: not for the event loop.
@@ -48,7 +48,7 @@ def sound(
     shown = _Shown((record.cwd, *record.additional), redact)
     events = [replace(one, at=min(one.at, now), event=shown.event(one.event)) for one in told]
     history = replace(saved.history, messages=tuple(_message(each, redact) for each in saved.history.messages))
-    return replace(saved, record=record, conduct=conduct, tally=_tally(saved.tally), history=history), events
+    return replace(saved, record=record, conduct=conduct, usage=_tally(saved.usage), history=history), events
 
 
 def _record(record: SessionRecord, now: int, redact: Redact) -> SessionRecord:
@@ -62,7 +62,7 @@ def _record(record: SessionRecord, now: int, redact: Redact) -> SessionRecord:
     )
 
 
-def _tally(tally: Tally) -> Tally:
+def _tally(tally: UsageTotals) -> UsageTotals:
     usage = tally.usage
     return replace(
         tally,
@@ -82,7 +82,7 @@ class _Shown:
     folders: tuple[str, ...]
     redact: Redact
 
-    def event(self, event: Told) -> Told:
+    def event(self, event: TranscriptEvent) -> TranscriptEvent:
         match event:
             case UsageChanged(used, size, cost):
                 return UsageChanged(_number(used), _number(size), _cost(cost))
@@ -127,7 +127,7 @@ class _Shown:
         return any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in self.folders)
 
 
-def _shown_texts(event: Told) -> Told:
+def _shown_texts(event: TranscriptEvent) -> TranscriptEvent:
     """Every text as an editor may draw it. What is no markdown, such as a diff, keeps what would be a picture there."""
     match event:
         case ToolStarted(raw_input=raw_input, diffs=diffs):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.messages import Usage
-from acp_agent.core.sessions import Tally
+from acp_agent.core.sessions import UsageTotals
 from acp_agent.llm.models import ModelRef, Price
 
 
@@ -30,7 +30,7 @@ class Ledger:
         """Whether that is all of them."""
         return self._complete
 
-    def restore(self, tally: Tally) -> None:
+    def restore(self, tally: UsageTotals) -> None:
         """Go on where a session that was kept had come to."""
         self.usage = tally.usage
         self._cost, self._priced = tally.cost or 0.0, tally.cost is not None

@@ -15,7 +15,7 @@ from acp_agent.compose.verdicts import Finding, call_with, judged
 from acp_agent.core.events import UsageChanged
 from acp_agent.core.mcp import McpServer
 from acp_agent.core.messages import Message
-from acp_agent.core.sessions import Change, Tally
+from acp_agent.core.sessions import Change, UsageTotals
 from acp_agent.core.types import JsonObject, Subject, ToolSpec
 from acp_agent.output.redaction import Redactor
 from acp_agent.protocol.answer import Answer
@@ -45,7 +45,7 @@ class Kept:
         self._memory = memory
         self._fill = (0, 0)  # tokens used, and the window's size
 
-    def take_up(self, tally: Tally, typed: Sequence[str] = ()) -> None:
+    def take_up(self, tally: UsageTotals, typed: Sequence[str] = ()) -> None:
         """Go on counting from there, and remember what the user typed."""
         for text in typed:
             self._memory.learn(text)
@@ -68,8 +68,8 @@ class Kept:
         ledger, use = self._models.ledger, self._memory.quota.use
         used, size = self._fill
         under_way = self._history.in_turn
-        tally = Tally(used, size, ledger.usage, ledger.cost, ledger.complete, use.calls, use.batches, under_way)
-        return Change(history=self._history.state(), tally=tally, model=self._models.in_use or None)
+        tally = UsageTotals(used, size, ledger.usage, ledger.cost, ledger.complete, use.calls, use.batches, under_way)
+        return Change(history=self._history.state(), usage=tally, model=self._models.in_use or None)
 
 
 class SessionEngine:

@@ -30,7 +30,7 @@ from acp_agent.core.memory import Summaries
 from acp_agent.core.overflow import Overflow
 from acp_agent.core.ports import Embedder
 from acp_agent.core.redaction import Redact
-from acp_agent.core.sessions import Saved
+from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.execution.audit import Auditor, Caller
 from acp_agent.gates.grants import GrantStore
 from acp_agent.llm.catalog import Catalog
@@ -103,7 +103,7 @@ class Workshop:
         session: Session,
         loaded: Loaded,
         reload: Callable[[Loaded], Loaded],
-        saved: Saved | None = None,
+        saved: SessionSnapshot | None = None,
     ) -> SessionEngine:
         """What answers a session's prompts. Raises ConfigError.
 

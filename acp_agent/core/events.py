@@ -128,10 +128,12 @@ class CompactionChanged:
     error: str = ""
 
 
-Told: TypeAlias = UserMessage | TextDelta | ThoughtDelta | ToolStarted | ToolFinished | PlanChanged | UsageChanged
+TranscriptEvent: TypeAlias = (
+    UserMessage | TextDelta | ThoughtDelta | ToolStarted | ToolFinished | PlanChanged | UsageChanged
+)
 """What belongs to the conversation: kept in the store, and shown again when a session is loaded (A6.3)."""
 
-Event: TypeAlias = Told | ToolProgress | Notice | CompactionChanged
+Event: TypeAlias = TranscriptEvent | ToolProgress | Notice | CompactionChanged
 
 EventSink: TypeAlias = Callable[[Event], Awaitable[None]]
 """Returns once the event is queued for the client, in order. Never raises for a client that is gone."""

@@ -1,24 +1,29 @@
-"""What is kept of a session, and who keeps it (requirements A5-A11, 2.15; security.md 2.9)."""
+"""What is stored of a session, and the port through which a session stores it.
+
+A session is stored as one row (`SessionRecord`), the messages that the model reads (`HistoryState`), counters
+(`UsageTotals`) and a transcript: the events that the user saw (`StoredEvent`). A running session writes `Change`s. A
+process that resumes a session reads a `SessionSnapshot`.
+"""
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from acp_agent.core.conduct import Conduct
-from acp_agent.core.events import TextDelta, ThoughtDelta, Told, ToolFinished
+from acp_agent.core.events import TextDelta, ThoughtDelta, ToolFinished, TranscriptEvent
 from acp_agent.core.messages import Message, Usage
 from acp_agent.core.plan import PlanEntry
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """One row of the list. Times are in milliseconds since 1970.
+    """A session as the list of sessions shows it. Times are in milliseconds since 1970.
 
-    cwd         absolute, as the client wrote it
-    additional  more folders, as the client wrote them
-    title       empty while there is none
-    prompts     how many the user has sent
-    model       `PROVIDER:MODEL` that answered last; empty before the first answer
+    cwd         the absolute path of the session's folder, as the client wrote it
+    additional  the additional folders, as the client wrote them
+    title       empty until the session has one
+    prompts     how many prompts the user has sent
+    model       the `PROVIDER:MODEL` that answered last; empty before the first answer
     """
 
     id: str
@@ -32,14 +37,14 @@ class SessionRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """What a session took so far, and what its gates have counted.
+class UsageTotals:
+    """What a session has used so far, and what its gates have counted.
 
-    used, size      how full the model's window was after the last call, in tokens
-    cost            US dollars of the calls whose price is known; None before the first of them
-    complete        whether that is all of them
-    calls, batches  of tools, for the quota (L7)
-    under_way       whether a turn was under way: one whose process died stays so
+    used, size      tokens in the model's window after the last call, and the size of that window
+    cost            US dollars of the calls whose price is known; None before the first such call
+    complete        True if the price of every call is known
+    calls, batches  tool calls and batches of tool calls, for the quota
+    under_way       True while a turn runs. It stays True if the process dies during the turn
     """
 
     used: int = 0
@@ -54,11 +59,11 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class HistoryState:
-    """The conversation as the model has it.
+    """The conversation as the model reads it.
 
     knowledge   how many parts of the first message are summaries
-    tokens      how much of the window it fills, measured where a model has counted
-    lost        how many messages there were besides that could not be read
+    tokens      how many tokens of the window the conversation fills, measured if a model has counted them
+    lost        how many stored messages could not be read
     """
 
     messages: tuple[Message, ...] = ()
@@ -69,78 +74,83 @@ class HistoryState:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one transaction adds to a session. None and nothing leave what is there.
+    """What one transaction adds to a session. None and empty values leave the stored ones as they are.
 
-    told      in order, behind what was told before
-    history   the whole conversation of now: the store writes what is new in it
-    prompted  whether this begins a turn: counts a prompt
-    touch     whether the session was used just now, and moves to the head of the list
-    instead   whole messages in the place of the pieces of theirs that were told before
+    events        appended to the transcript, in this order
+    history       the whole current conversation; the store writes only its new messages
+    prompted      True if the change begins a turn; the session then has one more prompt
+    touch         True if the session was used just now; it then moves to the head of the list
+    replacements  complete messages that replace their own pieces in the transcript
     """
 
-    told: Sequence[Told] = ()
+    events: Sequence[TranscriptEvent] = ()
     history: HistoryState | None = None
     conduct: Conduct | None = None
-    tally: Tally | None = None
+    usage: UsageTotals | None = None
     title: str | None = None
     model: str | None = None
     prompted: bool = False
     touch: bool = False
     cwd: str | None = None
     additional: tuple[str, ...] | None = None
-    instead: tuple[TextDelta | ThoughtDelta, ...] = ()
+    replacements: tuple[TextDelta | ThoughtDelta, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
-    """A session as it was kept, but for what was told: that may be long, and is read piece by piece.
+class SessionSnapshot:
+    """A stored session without its transcript, which may be long and is read page by page.
 
-    plan    what the user saw of it last
-    typed   what he wrote in his prompts himself, oldest first, as far as it is not long ago
-    cut     where a turn was under way: the answer and the thought it was telling, as far as it came
-    ended   there: the calls of the model in it that had ended, oldest first, as far as they are not long ago
+    plan                 the plan that the user saw last
+    user_words           what the user wrote in their latest prompts, oldest first
+    unfinished_messages  the answer and the thought of a turn that was cut off, as far as they were stored
+    finished_calls       the model's tool calls that ended in a turn that was cut off, oldest first
     """
 
     record: SessionRecord
     conduct: Conduct
-    tally: Tally
+    usage: UsageTotals
     history: HistoryState
     plan: tuple[PlanEntry, ...] = ()
-    typed: tuple[str, ...] = ()
-    cut: tuple[TextDelta | ThoughtDelta, ...] = ()
-    ended: tuple[ToolFinished, ...] = ()
+    user_words: tuple[str, ...] = ()
+    unfinished_messages: tuple[TextDelta | ThoughtDelta, ...] = ()
+    finished_calls: tuple[ToolFinished, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class ToldAt:
-    """Something that was told. `at` is in milliseconds since 1970, `seq` grows from one to the next."""
+class StoredEvent:
+    """An event of the transcript. `at` is in milliseconds since 1970; `seq` increases from one event to the next."""
 
     seq: int
     at: int
-    event: Told
+    event: TranscriptEvent
 
 
-class Keeper(Protocol):
-    """What is kept of one session. Belongs to the one process that has the session open."""
+class SessionRepository(Protocol):
+    """The store of one session. It belongs to the one process that has the session open."""
 
     async def write(self, change: Change, *, durable: bool = True, patience: float | None = None) -> None:
-        """Keep a change, whole or not at all. On return it survives our death; where `durable`, a power cut too.
+        """Store a change, whole or not at all.
 
-        patience   seconds to wait for other processes; None for as long as the database waits
-        Raises StoreUnavailable, also when the session was deleted.
+        On return the change survives the death of this process; if `durable`, it survives a power cut too.
+
+        patience   seconds to wait for other processes; None waits as long as the database is configured to
+
+        Raises:
+            StoreUnavailable: The change cannot be stored, or the session was deleted.
+
         """
         ...
 
-    async def saved(self) -> Saved | None:
-        """All but what was told; None when the session is not there. Raises StoreUnavailable."""
+    async def snapshot(self) -> SessionSnapshot | None:
+        """Return the session without its transcript, or None if it is not stored. Raises StoreUnavailable."""
         ...
 
-    def told(self, after: int = 0) -> AsyncGenerator[ToldAt]:
-        """What was told with a `seq` above `after`, oldest first. Raises StoreUnavailable."""
+    def events(self, after: int = 0) -> AsyncGenerator[StoredEvent]:
+        """Yield the events of the transcript whose `seq` is above `after`, oldest first. Raises StoreUnavailable."""
         ...
 
-    async def forget(self) -> None:
-        """Remove all that was said, with what was kept of it: the session stays, without a title.
+    async def clear(self) -> None:
+        """Delete the transcript, the conversation and what belongs to them. The session stays, without a title.
 
         Raises StoreUnavailable.
         """

@@ -26,7 +26,15 @@ import anyio.to_thread
 from acp_agent.config.files import stamp
 from acp_agent.core.aliases import tool_id
 from acp_agent.gates.grant_keys import expected_key
-from acp_agent.store.private_file import Damaged, lock, private_file, quoted, read_private, replace_private, set_aside
+from acp_agent.store.private_file import (
+    DamagedFile,
+    lock,
+    private_file,
+    quoted,
+    read_private,
+    replace_private,
+    set_aside,
+)
 
 _LOCK_SECONDS = 5.0
 _SHOWN = 100  # characters of a key in a warning
@@ -93,7 +101,7 @@ class GrantStore:
             return
         try:
             self._kept, told = _read(self._path), ""
-        except (OSError, Damaged) as error:
+        except (OSError, DamagedFile) as error:
             self._kept = self._denied()
             why = (error.strerror or error) if isinstance(error, OSError) else error
             told = f"{self._path}: {why}; what it denied stays denied, and you will be asked about the rest"
@@ -143,7 +151,7 @@ class GrantStore:
         """The grants in the file. A damaged one is set aside; what it denied, if that is known, holds on."""
         try:
             return _read(self._path)
-        except Damaged as damage:
+        except DamagedFile as damage:
             aside = set_aside(self._path)
             self._warn(f"{self._path}: {damage}; it was set aside as {aside}, and you will be asked again")
             return self._denied()
@@ -157,7 +165,7 @@ def _read(path: str) -> _Grants:
     parsed = read_private(path)
     tools = parsed.get("tools", {})
     if not isinstance(tools, dict):
-        raise Damaged("'tools' is not a table")
+        raise DamagedFile("'tools' is not a table")
     grants: _Grants = {}
     for (name, kind, key), word in _entries(cast("dict[str, object]", tools)):
         allowed = _WORDS.get(word) if isinstance(word, str) else None

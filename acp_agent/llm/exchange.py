@@ -13,7 +13,7 @@ from acp_agent.core.types import JsonObject
 from acp_agent.llm.endpoint import ModelEndpoint
 from acp_agent.llm.failure import broken_stream, http_failure, wrong_content
 from acp_agent.llm.json_wire import read_object, write
-from acp_agent.net.client import Answer, Get, HttpClient, Post
+from acp_agent.net.client import Get, HttpClient, Post, StreamedResponse
 
 EVENT_LIMIT: Final = 32 * 1024 * 1024
 _BOM: Final = b"\xef\xbb\xbf"
@@ -212,7 +212,7 @@ def _headers(headers: Mapping[str, str]) -> Mapping[str, str]:
 
 
 async def _object(
-    opening: AbstractAsyncContextManager[Answer], endpoint: ModelEndpoint, patience: float, limit: int
+    opening: AbstractAsyncContextManager[StreamedResponse], endpoint: ModelEndpoint, patience: float, limit: int
 ) -> JsonObject:
     try:
         with anyio.fail_after(patience):

@@ -39,7 +39,7 @@ from acp_agent.llm.endpoint import ModelEndpoint
 from acp_agent.llm.exchange import bounded
 from acp_agent.llm.failure import broken_stream, http_failure, stream_failure, wrong_content
 from acp_agent.llm.json_wire import as_count, as_list, as_object, as_text, read_arguments, read_object, write
-from acp_agent.net.client import Answer, HttpClient, Post
+from acp_agent.net.client import HttpClient, Post, StreamedResponse
 
 _NUM_CTX: Final = re.compile(r"^num_ctx\s+\"?(\d{1,9})\"?\s*$", re.MULTILINE)
 
@@ -311,7 +311,7 @@ _OF_AN_ANSWER: Final = ("message", "done", "error")
 @asynccontextmanager
 async def posted(
     http: HttpClient, endpoint: ModelEndpoint, path: str, body: bytes, patience: float
-) -> AsyncGenerator[Answer]:
+) -> AsyncGenerator[StreamedResponse]:
     """POST `body` to `base_url` + `path` and hold the answer open; leaving closes it. `patience` is in seconds.
 
     Raises ProviderError for every status but 200.
@@ -330,7 +330,7 @@ async def posted(
         yield answer
 
 
-async def json_lines(endpoint: ModelEndpoint, answer: Answer) -> AsyncGenerator[JsonObject]:
+async def json_lines(endpoint: ModelEndpoint, answer: StreamedResponse) -> AsyncGenerator[JsonObject]:
     """The objects of an answer, unjudged. Raises ProviderError (PROTOCOL) for what is no such stream, or is cut."""
     content_type = answer.headers.get("content-type", "").lower()
     if content_type.startswith(_NOT_LINES):
@@ -401,7 +401,7 @@ def _whole(line: bytes) -> bool:
     return True
 
 
-def _refusal(endpoint: ModelEndpoint, answer: Answer, body: bytes) -> ProviderError:
+def _refusal(endpoint: ModelEndpoint, answer: StreamedResponse, body: bytes) -> ProviderError:
     """A status other than 200, with what helps on Ollama."""
     error = http_failure(endpoint, answer.status, answer.headers, body)
     hint = ""

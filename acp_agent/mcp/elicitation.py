@@ -19,7 +19,7 @@ from acp_agent.core.elicitation import ElicitationAction, ElicitationAnswer, Eli
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.linear_regex import LinearRegex
 from acp_agent.mcp.definitions import weight
-from acp_agent.net.hosts import visitable
+from acp_agent.net.hosts import browser_url
 from acp_agent.tools.secret_question import asks_for_secret, names_secret
 from acp_agent.tools.visible import visible
 
@@ -353,7 +353,7 @@ class ServerQuestions:
                 shown = str(uuid4())
             case _:
                 raise ValueError("url or elicitationId is missing or too long")
-        visit = Visit(_elicitation_words(message), visitable(url), shown, source=self._server)
+        visit = Visit(_elicitation_words(message), browser_url(url), shown, source=self._server)
         answer = await elicitor.visit(visit)
         if answer.action is ElicitationAction.ACCEPT:
             self._visits[theirs] = shown

@@ -18,7 +18,7 @@ from acp_agent.mcp.program import Program, server_environment
 from acp_agent.mcp.wire import MESSAGE_LIMIT, BrokenServerError, Events, Lines, Sleep, Transport, Wire
 from acp_agent.net.connection import Dial
 from acp_agent.net.hosts import Resolve
-from acp_agent.net.mcp_http import HttpAnswer, McpHttp
+from acp_agent.net.mcp_http import McpHttpClient, McpResponse
 
 _SESSION: Final = "mcp-session-id"
 _NOTICE_TIMEOUT: Final = 10.0
@@ -32,7 +32,7 @@ _NOTICES: Final = 8
 class HttpTransport:
     """One session with a server after another, each begun by the `initialize` request that passes through."""
 
-    def __init__(self, http: McpHttp, sleep: Sleep) -> None:
+    def __init__(self, http: McpHttpClient, sleep: Sleep) -> None:
         self._http = http
         self._sleep = sleep
         self._session: dict[str, str] = {}
@@ -147,7 +147,7 @@ class HttpTransport:
 
     # ------------------------------------------------------------------- headers
 
-    def _begin(self, answer: HttpAnswer) -> None:
+    def _begin(self, answer: McpResponse) -> None:
         session = answer.headers.get(_SESSION, "")
         if session and len(session) <= 1024 and session.isascii() and session.isprintable() and " " not in session:
             self._session = {_SESSION: session}
@@ -160,7 +160,7 @@ def _body(item: SessionMessage) -> bytes:
     return item.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
-async def _take_body(answer: HttpAnswer, wire: Wire, until: SessionMessage | None = None) -> None:
+async def _take_body(answer: McpResponse, wire: Wire, until: SessionMessage | None = None) -> None:
     """Take in all messages of a body, or those up to the answer of a request. Raises ToolError, BrokenServerError."""
     if answer.mime == "application/json":
         await wire.take(await answer.body(MESSAGE_LIMIT))
@@ -255,5 +255,7 @@ def transport_to(
                 warn(f"not passed on to it: {', '.join(dropped)}")
             return StdioTransport(program, variables)
         case HttpServer(url, headers, allow_private):
-            http = McpHttp(url, dict(headers), allow_private=allow_private, resolve=resolve, dial=dial, trust=trust)
+            http = McpHttpClient(
+                url, dict(headers), allow_private=allow_private, resolve=resolve, dial=dial, trust=trust
+            )
             return HttpTransport(http, sleep)

@@ -48,7 +48,7 @@ class Get:
     read_timeout: float = 30.0
 
 
-class Answer:
+class StreamedResponse:
     """A response whose body still comes in. Lives inside `HttpClient.post` and `HttpClient.get`."""
 
     def __init__(self, request: Post | Get, response: httpx.Response) -> None:
@@ -107,7 +107,7 @@ class HttpClient:
         return client
 
     @asynccontextmanager
-    async def post(self, post: Post) -> AsyncGenerator[Answer]:
+    async def post(self, post: Post) -> AsyncGenerator[StreamedResponse]:
         """Send a request and hold the answer open. Leaving, on every path, closes the response.
 
         Raises ProviderError (NETWORK, TIMEOUT, PROTOCOL; NOT_CONFIGURED for unusable proxy or TLS settings).
@@ -117,7 +117,7 @@ class HttpClient:
             yield answer
 
     @asynccontextmanager
-    async def get(self, get: Get) -> AsyncGenerator[Answer]:
+    async def get(self, get: Get) -> AsyncGenerator[StreamedResponse]:
         """Ask for a document, with the guards of `post`. Raises as it does."""
         async with self._answer("GET", get, None) as answer:
             yield answer
@@ -130,7 +130,7 @@ class HttpClient:
             await client.aclose()
 
     @asynccontextmanager
-    async def _answer(self, method: str, request: Post | Get, body: bytes | None) -> AsyncGenerator[Answer]:
+    async def _answer(self, method: str, request: Post | Get, body: bytes | None) -> AsyncGenerator[StreamedResponse]:
         patience = request.read_timeout
         timeout = httpx.Timeout(patience, connect=CONNECT_TIMEOUT, write=WRITE_TIMEOUT, pool=CONNECT_TIMEOUT)
         headers = {**{name.lower(): value for name, value in request.headers.items()}, **self._headers}
@@ -138,7 +138,7 @@ class HttpClient:
             async with self._opened(request).stream(
                 method, request.url, headers=headers, content=body, timeout=timeout
             ) as response:
-                yield Answer(request, response)
+                yield StreamedResponse(request, response)
 
     def _opened(self, request: Post | Get) -> httpx.AsyncClient:
         tls = not request.url.startswith("http://")

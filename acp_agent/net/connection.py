@@ -15,7 +15,7 @@ import httpcore
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.web import BlockReason
-from acp_agent.net.hosts import Blocked, Judged, read_address
+from acp_agent.net.hosts import RequestBlocked, ResolvedTarget, read_address
 from acp_agent.net.lean_httpx import httpx
 
 Dial: TypeAlias = Callable[[str, int], Awaitable[httpcore.AsyncNetworkStream]]
@@ -51,11 +51,11 @@ def system_trust() -> ssl.SSLContext:
 class PinnedBackend(httpcore.AsyncNetworkBackend):
     """Opens one connection, for one judged target. Close it on every path: a cancelled handshake leaves it open."""
 
-    def __init__(self, judged: Judged, dial: Dial) -> None:
+    def __init__(self, judged: ResolvedTarget, dial: Dial) -> None:
         self._judged = judged
         self._dial = dial
         self._stream: httpcore.AsyncNetworkStream | None = None
-        self._head = Head(judged.target.host)
+        self._head = HeaderBudget(judged.target.host)
         self.address: str | None = None
 
     async def connect_tcp(
@@ -105,7 +105,7 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
                 await self._stream.aclose()
 
 
-class Head:
+class HeaderBudget:
     """How many bytes may still come before the body; None once it is there."""
 
     def __init__(self, host: str) -> None:
@@ -130,7 +130,7 @@ class Head:
 class _HeadStream(httpcore.AsyncNetworkStream):
     """Passes everything on and counts what is read, so that headers end (httpcore's own limit is 100 KiB each)."""
 
-    def __init__(self, inner: httpcore.AsyncNetworkStream, head: Head) -> None:
+    def __init__(self, inner: httpcore.AsyncNetworkStream, head: HeaderBudget) -> None:
         self._inner = inner
         self._head = head
 
@@ -163,8 +163,8 @@ def _leads_to(stream: httpcore.AsyncNetworkStream, address: str) -> bool:
         return False
 
 
-def _elsewhere(host: str) -> Blocked:
-    return Blocked(BlockReason.SSRF, f"the connection to {host} led somewhere else and was closed", host=host)
+def _elsewhere(host: str) -> RequestBlocked:
+    return RequestBlocked(BlockReason.SSRF, f"the connection to {host} led somewhere else and was closed", host=host)
 
 
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})

@@ -17,7 +17,7 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.web import BlockReason, WebPage
 from acp_agent.net.body import Body, ContentType
 from acp_agent.net.connection import REDIRECTS, Dial, PinnedBackend, status_error
-from acp_agent.net.hosts import Judged, Target
+from acp_agent.net.hosts import ResolvedTarget, WebTarget
 from acp_agent.net.urls import redirected
 
 _HEADERS: Final = (
@@ -49,7 +49,7 @@ class Redirect:
     url: str
 
 
-Answer: TypeAlias = WebPage | Redirect
+PageOrRedirect: TypeAlias = WebPage | Redirect
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,9 @@ class BodyLimit:
     truncate: bool
 
 
-async def ask(judged: Judged, hop: Hop, *, dial: Dial, trust: ssl.SSLContext, limit: BodyLimit) -> Answer:
+async def ask(
+    judged: ResolvedTarget, hop: Hop, *, dial: Dial, trust: ssl.SSLContext, limit: BodyLimit
+) -> PageOrRedirect:
     """GET it, over a connection of its own.
 
     Raises Blocked when the connection leads elsewhere, ToolError for everything else that is no answer.
@@ -81,7 +83,7 @@ async def ask(judged: Judged, hop: Hop, *, dial: Dial, trust: ssl.SSLContext, li
         await backend.aclose()
 
 
-async def _answer(target: Target, response: httpcore.Response, hop: Hop, limit: BodyLimit) -> Answer:
+async def _answer(target: WebTarget, response: httpcore.Response, hop: Hop, limit: BodyLimit) -> PageOrRedirect:
     """What the answer means. Its body is read only when it is the page that was wanted."""
     headers = _joined(response.headers)
     if response.status in REDIRECTS:
@@ -112,7 +114,7 @@ def _joined(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:
     return joined
 
 
-def _location(target: Target, status: int, headers: dict[str, str]) -> str:
+def _location(target: WebTarget, status: int, headers: dict[str, str]) -> str:
     try:
         return headers["location"].encode("latin-1").decode("utf-8")
     except (KeyError, UnicodeDecodeError):

@@ -92,7 +92,7 @@ MAX_URL: Final = 8192
 _USERINFO: Final = re.compile(r"^((?:(?:[^/\\?#@]*:)?[/\\]+)?)[^/\\?#]*@")
 
 
-class Blocked(Refused):
+class RequestBlocked(Refused):
     """A request that must not be made. `host` is empty when the URL names none that can be understood."""
 
     def __init__(self, block: BlockReason, reason: str, *, host: str = "", suggestion: str = "") -> None:
@@ -102,7 +102,7 @@ class Blocked(Refused):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WebTarget:
     """A URL that passed every rule that needs no look-up.
 
     url       normalised, without fragment; it never has userinfo
@@ -122,14 +122,14 @@ class Target:
         return name if self.port == 443 else f"{name}:{self.port}"
 
 
-class Judged(NamedTuple):
+class ResolvedTarget(NamedTuple):
     """A URL that may be asked for, and the only addresses a connection may go to, in the order to try them."""
 
-    target: Target
+    target: WebTarget
     addresses: tuple[str, ...]
 
 
-def recordable(url: str) -> str:
+def recordable_url(url: str) -> str:
     """A URL as the egress record names it: no userinfo, no fragment, bounded. Also for what no parser takes.
 
     The query stays: it is what left this machine, and the audit redacts what it writes.
@@ -233,13 +233,15 @@ class HostRules:
         """Raises Blocked for a canonical host, or a port, that the settings or its very name rule out."""
         if port not in self._ports:
             listed = ", ".join(map(str, sorted(self._ports)))
-            raise Blocked(BlockReason.SSRF, f"port {port} of {host} may not be reached, only {listed}", host=host)
+            raise RequestBlocked(
+                BlockReason.SSRF, f"port {port} of {host} may not be reached, only {listed}", host=host
+            )
         if (why := why_local(host)) is not None:
-            raise Blocked(BlockReason.SSRF, f"{host} is no public host: {why}", host=host)
+            raise RequestBlocked(BlockReason.SSRF, f"{host} is no public host: {why}", host=host)
         if any(pattern.matches(host) for pattern in self._denied):
-            raise Blocked(BlockReason.BLOCKLIST, f"{host} is on the list of denied domains", host=host)
+            raise RequestBlocked(BlockReason.BLOCKLIST, f"{host} is on the list of denied domains", host=host)
         if self._allowed and not any(pattern.matches(host) for pattern in self._allowed):
-            raise Blocked(BlockReason.ALLOWLIST, f"{host} is not on the list of allowed domains", host=host)
+            raise RequestBlocked(BlockReason.ALLOWLIST, f"{host} is not on the list of allowed domains", host=host)
 
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -256,7 +258,7 @@ async def system_resolve(host: str, port: int) -> Sequence[str]:
     return [str(address[0]) for *_, address in answers]
 
 
-async def addresses_of(target: Target, resolve: Resolve) -> tuple[str, ...]:
+async def addresses_of(target: WebTarget, resolve: Resolve) -> tuple[str, ...]:
     """The addresses a connection for the target may go to, in the resolver's order; an IP address needs no look-up.
 
     Raises Blocked when the host has no address, too many, or one that is not public: a name that answers with both
@@ -267,16 +269,16 @@ async def addresses_of(target: Target, resolve: Resolve) -> tuple[str, ...]:
     return tuple(map(str, addresses))
 
 
-def refuse_literal(target: Target) -> None:
+def refuse_literal(target: WebTarget) -> None:
     """Raise Blocked when the host is itself an address that is not public."""
     _refuse_forbidden(target, _literal(target.host))
 
 
-def _refuse_forbidden(target: Target, addresses: tuple[Address, ...]) -> None:
+def _refuse_forbidden(target: WebTarget, addresses: tuple[Address, ...]) -> None:
     if (found := first_forbidden(addresses)) is not None:
         address, why = found
         means = "is" if str(address) == target.host else f"is at {address}, which is"
-        raise Blocked(BlockReason.SSRF, f"{target.host} {means} no public address ({why})", host=target.host)
+        raise RequestBlocked(BlockReason.SSRF, f"{target.host} {means} no public address ({why})", host=target.host)
 
 
 def _literal(host: str) -> tuple[Address, ...]:
@@ -286,7 +288,7 @@ def _literal(host: str) -> tuple[Address, ...]:
         return ()
 
 
-async def _looked_up(target: Target, resolve: Resolve) -> tuple[Address, ...]:
+async def _looked_up(target: WebTarget, resolve: Resolve) -> tuple[Address, ...]:
     answers: Sequence[str] = ()
     with anyio.move_on_after(LOOKUP_TIMEOUT):
         # The reasons for a failure differ from system to system, and are often wrong: one sentence says them all.
@@ -303,8 +305,8 @@ async def _looked_up(target: Target, resolve: Resolve) -> tuple[Address, ...]:
     return addresses
 
 
-def _unusable(host: str, what: str, suggestion: str = "") -> Blocked:
-    return Blocked(BlockReason.SSRF, f"{host} {what}", host=host, suggestion=suggestion)
+def _unusable(host: str, what: str, suggestion: str = "") -> RequestBlocked:
+    return RequestBlocked(BlockReason.SSRF, f"{host} {what}", host=host, suggestion=suggestion)
 
 
 _LONGEST: Final = 2048
@@ -312,7 +314,7 @@ _LOCAL: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 _PLAIN: Final = "%/:?#[]@!$&'()*+,;=-._~"
 
 
-def visitable(url: str) -> str:
+def browser_url(url: str) -> str:
     """The URL in ASCII: its host as the DNS has it (`xn--…`), the rest percent-encoded.
 
     Raises ValueError, with the reason, for anything but https (http on this machine), user names, and what browsers

@@ -29,7 +29,7 @@ _VALUE: Final = re.compile(r"([!-~]([ \t!-~]*[!-~])?)?")
 """What everybody understands (RFC 9110, 5.5): printable ASCII, no blank at either end."""
 
 
-class HttpAnswer:
+class McpResponse:
     """An answer whose body still comes in. Lives inside `McpHttp.ask`. Header names are lower-case."""
 
     def __init__(self, host: str, response: httpcore.Response) -> None:
@@ -77,7 +77,7 @@ class HttpAnswer:
         return bytes(body)
 
 
-class McpHttp:
+class McpHttpClient:
     """Requests to one URL. No proxies, no cookies, no redirects; addresses are judged, and pinned, for each request.
 
     headers        sent with every request, but for those that frame it
@@ -105,7 +105,7 @@ class McpHttp:
         self._trust = trust
 
     @asynccontextmanager
-    async def ask(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> AsyncGenerator[HttpAnswer]:
+    async def ask(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> AsyncGenerator[McpResponse]:
         """Send one request and hold its answer open; `headers` win over the server's own. No time limit but connecting.
 
         Raises Blocked when it may not be reached, ToolError for everything else that is no answer.
@@ -123,7 +123,7 @@ class McpHttp:
                     method, url, headers=self._all(headers, body), content=body or None
                 ) as response:
                     backend.head_received()
-                    yield HttpAnswer(target.host, response)
+                    yield McpResponse(target.host, response)
         finally:
             await backend.aclose()
 

@@ -19,11 +19,11 @@ from acp_agent.net.hosts import (
     MAX_ANSWERS,
     MAX_URL,
     Address,
-    Blocked,
     HostRules,
-    Judged,
+    RequestBlocked,
     Resolve,
-    Target,
+    ResolvedTarget,
+    WebTarget,
     canonical_host,
     read_address,
     why_forbidden,
@@ -34,18 +34,18 @@ from acp_agent.net.lean_httpx import httpx
 _HTTPS: Final = 443
 
 
-def judge_url(url: str, rules: HostRules) -> Target:
+def judge_url(url: str, rules: HostRules) -> WebTarget:
     """The target a URL means. Raises Blocked when it is malformed, ambiguous or against the rules."""
     _check_text(url)
     split, parsed = _parsed_twice(url)
     if split.scheme != "https" or parsed.scheme != "https":
         named = f"not {split.scheme[:20]}" if split.scheme else "and none is named"
-        raise Blocked(BlockReason.SCHEME, f"only https may be used, {named}", host=_host_or_nothing(split))
+        raise RequestBlocked(BlockReason.SCHEME, f"only https may be used, {named}", host=_host_or_nothing(split))
     if "@" in split.netloc or parsed.userinfo:
         raise _malformed("it carries a user name or password, or an @ before the host")
     host, port = _agreed(split, parsed)
     rules.check(host, port)
-    return Target(str(parsed.copy_with(fragment=None)), host, port, parsed.raw_path)
+    return WebTarget(str(parsed.copy_with(fragment=None)), host, port, parsed.raw_path)
 
 
 def redirected(base: str, location: str) -> str:
@@ -53,7 +53,7 @@ def redirected(base: str, location: str) -> str:
     try:
         _check_text(location)
         return str(httpx.URL(base).join(location))
-    except (Blocked, httpx.InvalidURL, ValueError):
+    except (RequestBlocked, httpx.InvalidURL, ValueError):
         return location
 
 
@@ -95,8 +95,10 @@ def _host_or_nothing(split: SplitResult) -> str:
         return ""
 
 
-def _malformed(why: str) -> Blocked:
-    return Blocked(BlockReason.SSRF, f"this URL may not be used: {why}", suggestion="Use the plain https:// address.")
+def _malformed(why: str) -> RequestBlocked:
+    return RequestBlocked(
+        BlockReason.SSRF, f"this URL may not be used: {why}", suggestion="Use the plain https:// address."
+    )
 
 
 _PORTS: Final = {"https": 443, "http": 80}
@@ -110,15 +112,15 @@ _ALLOW: Final = "To reach a server on this machine or a private network, set `al
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ServerEndpoint:
     """Where a server is, as far as its URL tells. `private`: it may be on this machine or a private network."""
 
-    target: Target
+    target: WebTarget
     tls: bool
     private: bool
 
 
-def judge_endpoint(url: str, *, allow_private: bool) -> Endpoint:
+def judge_endpoint(url: str, *, allow_private: bool) -> ServerEndpoint:
     """The endpoint a URL means; touches no network. Raises Blocked for one that may not, or cannot, be used."""
     if len(url) > MAX_URL or not url.isprintable() or " " in url or "\\" in url:
         raise _unusable("it is too long, or holds a blank, a backslash or a character that cannot be seen")
@@ -136,14 +138,14 @@ def judge_endpoint(url: str, *, allow_private: bool) -> Endpoint:
     if split.scheme not in _PORTS or (split.scheme == "http" and not allow_private):
         own = split.scheme == "http" and _may_be_allowed(host)
         suggestion = _ALLOW if own else ""
-        raise Blocked(BlockReason.SCHEME, f"{host}: only https:// may be used", host=host, suggestion=suggestion)
+        raise RequestBlocked(BlockReason.SCHEME, f"{host}: only https:// may be used", host=host, suggestion=suggestion)
     if not allow_private and (why := why_local(host)) is not None:
-        raise Blocked(BlockReason.SSRF, f"{host} is no public host: {why}", host=host, suggestion=_ALLOW)
-    target = Target(str(parsed.copy_with(fragment=None)), host, port, parsed.raw_path)
-    return Endpoint(target, split.scheme == "https", allow_private)
+        raise RequestBlocked(BlockReason.SSRF, f"{host} is no public host: {why}", host=host, suggestion=_ALLOW)
+    target = WebTarget(str(parsed.copy_with(fragment=None)), host, port, parsed.raw_path)
+    return ServerEndpoint(target, split.scheme == "https", allow_private)
 
 
-async def locate(endpoint: Endpoint, resolve: Resolve) -> Judged:
+async def locate(endpoint: ServerEndpoint, resolve: Resolve) -> ResolvedTarget:
     """The endpoint with the only addresses a connection may go to, by at most one look-up.
 
     Raises Blocked for addresses that may not be reached, ToolError (network_error) when there are none.
@@ -156,11 +158,11 @@ async def locate(endpoint: Endpoint, resolve: Resolve) -> Judged:
         if why is not None and not (private and endpoint.private):
             message = f"{target.host} is at {address}, which is no public address ({why})"
             suggestion = _ALLOW if private else ""
-            raise Blocked(BlockReason.SSRF, message, host=target.host, suggestion=suggestion)
+            raise RequestBlocked(BlockReason.SSRF, message, host=target.host, suggestion=suggestion)
         if not private and not endpoint.tls:
             message = f"{target.host} is at the public address {address}: only https:// may be used there"
-            raise Blocked(BlockReason.SCHEME, message, host=target.host)
-    return Judged(target, tuple(map(str, addresses)))
+            raise RequestBlocked(BlockReason.SCHEME, message, host=target.host)
+    return ResolvedTarget(target, tuple(map(str, addresses)))
 
 
 def _is_private(address: Address) -> bool:
@@ -174,7 +176,7 @@ def _may_be_allowed(host: str) -> bool:
     return why_local(host) is not None
 
 
-async def _addresses(target: Target, resolve: Resolve) -> tuple[Address, ...]:
+async def _addresses(target: WebTarget, resolve: Resolve) -> tuple[Address, ...]:
     with suppress(ValueError):
         return (read_address(target.host),)
     answers: Sequence[str] = ()
@@ -191,9 +193,9 @@ async def _addresses(target: Target, resolve: Resolve) -> tuple[Address, ...]:
     return addresses
 
 
-def _odd(host: str) -> Blocked:
-    return Blocked(BlockReason.SSRF, f"{host} has too many addresses, or one that is no public one", host=host)
+def _odd(host: str) -> RequestBlocked:
+    return RequestBlocked(BlockReason.SSRF, f"{host} has too many addresses, or one that is no public one", host=host)
 
 
-def _unusable(why: str) -> Blocked:
-    return Blocked(BlockReason.SSRF, f"this URL may not be used: {why}")
+def _unusable(why: str) -> RequestBlocked:
+    return RequestBlocked(BlockReason.SSRF, f"this URL may not be used: {why}")

@@ -16,19 +16,19 @@ import anyio
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.web import BlockReason, Egress, WebCaller, WebPage
 from acp_agent.net.hosts import (
-    Blocked,
     HostRules,
-    Judged,
+    RequestBlocked,
     Resolve,
+    ResolvedTarget,
     addresses_of,
-    recordable,
+    recordable_url,
     refuse_literal,
     system_resolve,
 )
 
 if TYPE_CHECKING:
     from acp_agent.net.connection import Dial
-    from acp_agent.net.exchange import Answer, BodyLimit, Hop
+    from acp_agent.net.exchange import BodyLimit, Hop, PageOrRedirect
 
 
 class WebLimits(NamedTuple):
@@ -75,11 +75,11 @@ class GuardedWeb:
 
         try:
             refuse_literal(judge_url(url, self._rules))
-        except Blocked as error:
+        except RequestBlocked as error:
             return str(error)
         return None
 
-    async def judge(self, url: str) -> Judged:
+    async def judge(self, url: str) -> ResolvedTarget:
         """Whether a URL may be asked for, and at which addresses, by at most one look-up; connects to nothing.
 
         Raises Blocked, which is a Refused that also tells the host and the kind of reason.
@@ -88,7 +88,7 @@ class GuardedWeb:
         from acp_agent.net.urls import judge_url  # noqa: PLC0415 - see above
 
         target = judge_url(url, self._rules)
-        return Judged(target, await addresses_of(target, self._resolve))
+        return ResolvedTarget(target, await addresses_of(target, self._resolve))
 
     async def get(
         self, url: str, caller: WebCaller, *, redirects: int = 3, leave_site: bool = False, truncate: bool = False
@@ -114,7 +114,7 @@ class GuardedWeb:
         message = f"{hop.host or 'the web'} did not give the whole page within {self._limits.timeout:g} s"
         raise ToolError(ToolErrorCategory.TIMEOUT, message)
 
-    async def _visit(self, hop: "Hop", first: str, limit: "BodyLimit") -> "Answer":
+    async def _visit(self, hop: "Hop", first: str, limit: "BodyLimit") -> "PageOrRedirect":
         """One hop. `first` is the host whose site it must stay on, empty when it need not."""
         from acp_agent.net import connection, exchange, urls  # noqa: PLC0415 - as above
 
@@ -124,7 +124,7 @@ class GuardedWeb:
             refuse_literal(target)  # an attack is told as one, but no name is looked up
             hop.blocked = BlockReason.ALLOWLIST
             raise _another_site(first, target.url)
-        judged = Judged(target, await addresses_of(target, self._resolve))
+        judged = ResolvedTarget(target, await addresses_of(target, self._resolve))
         if self._trust is None:
             self._trust = await anyio.to_thread.run_sync(connection.system_trust)
         return await exchange.ask(
@@ -136,14 +136,14 @@ class GuardedWeb:
         started = monotonic()
         try:
             yield
-        except Blocked as error:
+        except RequestBlocked as error:
             hop.host, hop.blocked = hop.host or error.host, error.block
             raise
         finally:
             self._record(
                 Egress(
                     caller=caller,
-                    url=recordable(hop.url),
+                    url=recordable_url(hop.url),
                     host=hop.host,
                     hop=hop.number,
                     address=hop.address,

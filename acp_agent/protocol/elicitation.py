@@ -14,7 +14,7 @@ import anyio
 from acp_agent.core.elicitation import ElicitationAction, ElicitationAnswer, Form, Visit
 from acp_agent.core.redaction import Redact
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.net.hosts import visitable
+from acp_agent.net.hosts import browser_url
 from acp_agent.output.markdown_images import defused
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.errors import RpcError
@@ -84,7 +84,7 @@ class EditorElicitor:
 
     async def visit(self, visit: Visit) -> ElicitationAnswer:
         try:
-            url = visitable(visit.url)
+            url = browser_url(visit.url)
         except ValueError:
             return _CANCELLED
         if not self.visits:

@@ -3,7 +3,7 @@
 from acp_agent.core.clock import now_ms
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.mcp import HttpServer
-from acp_agent.core.sessions import SessionRecord, Tally
+from acp_agent.core.sessions import SessionRecord, UsageTotals
 from acp_agent.core.types import JsonObject, ToolSpec
 from acp_agent.output.markdown_images import defused
 from acp_agent.protocol.extension_host import ListedServer
@@ -36,7 +36,7 @@ def conduct_object(conduct: Conduct) -> JsonObject:
     }
 
 
-def tally_object(tally: Tally) -> JsonObject:
+def tally_object(tally: UsageTotals) -> JsonObject:
     """What it took so far, the tokens as ACP names them."""
     usage = tally.usage
     return {

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.mcp import McpServer, McpState
-from acp_agent.core.sessions import Saved, Tally, ToldAt
+from acp_agent.core.sessions import SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import JsonObject, Subject, ToolSpec
 
 
@@ -39,7 +39,7 @@ class SessionStatus:
 
     lines: tuple[str, ...]
     conduct: Conduct
-    tally: Tally
+    tally: UsageTotals
     busy: bool
 
 
@@ -50,15 +50,15 @@ class ExtensionHost(Protocol):
     state. StoreUnavailable and other AgentErrors become -32603 with their message.
     """
 
-    async def saved(self, session_id: str) -> Saved:
+    async def saved(self, session_id: str) -> SessionSnapshot:
         """What is kept of a session; need not be open here."""
         ...
 
-    def told(self, session_id: str, after: int) -> AsyncGenerator[ToldAt]:
+    def told(self, session_id: str, after: int) -> AsyncGenerator[StoredEvent]:
         """What was told in it with a `seq` above `after`, oldest first."""
         ...
 
-    async def take_in(self, saved: Saved, told: Sequence[ToldAt]) -> str:
+    async def take_in(self, saved: SessionSnapshot, told: Sequence[StoredEvent]) -> str:
         """Make a new session of one from elsewhere, whole or not at all; its id.
 
         The id of `saved` and the numbers of `told` do not count. Nor should its conduct: whoever wrote the file is

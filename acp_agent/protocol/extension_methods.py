@@ -15,7 +15,7 @@ import anyio.to_thread
 from jsonrpcserver import Error, Success
 from jsonrpcserver.async_main import dispatch_to_serializable
 
-from acp_agent.core.sessions import ToldAt
+from acp_agent.core.sessions import StoredEvent
 from acp_agent.core.types import Access, CommandSubject, Json, JsonObject, PathSubject, Subject, UrlSubject
 from acp_agent.protocol import extension_params as given
 from acp_agent.protocol import frames
@@ -30,7 +30,7 @@ from acp_agent.protocol.extension_answers import (
 )
 from acp_agent.protocol.extension_host import ExtensionHost
 from acp_agent.protocol.mcp_servers import read_servers
-from acp_agent.store.session_file import NotASessionFile, read_session_file, session_object, told_object
+from acp_agent.store.session_file import NotASessionFile, event_object, read_session_file, session_object
 
 Bound: TypeAlias = Callable[[ExtensionHost], Awaitable[JsonObject]]
 """A method with its parameters."""
@@ -86,7 +86,7 @@ def _serves(name: str, model: type[given.P]) -> Callable[[_Method[given.P]], _Me
 async def session_get(params: given.GetParams, host: ExtensionHost) -> JsonObject:
     """A session and a page of what was told in it. `next` is there when there is more: the next page's `after`."""
     saved = await host.saved(params.session_id)
-    found: list[ToldAt] = []
+    found: list[StoredEvent] = []
     async with aclosing(host.told(params.session_id, params.after)) as told:
         async for one in told:
             found.append(one)
@@ -96,8 +96,8 @@ async def session_get(params: given.GetParams, host: ExtensionHost) -> JsonObjec
     answer: JsonObject = {
         "session": record_object(saved.record),
         "conduct": conduct_object(saved.conduct),
-        "tally": tally_object(saved.tally),
-        "events": [told_object(one) for one in page],
+        "tally": tally_object(saved.usage),
+        "events": [event_object(one) for one in page],
     }
     return {**answer, "next": page[-1].seq} if len(found) > len(page) else answer
 

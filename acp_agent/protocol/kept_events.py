@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from anyio import to_thread
 
-from acp_agent.core.events import Told, ToolFinished, ToolStarted
+from acp_agent.core.events import ToolFinished, ToolStarted, TranscriptEvent
 from acp_agent.core.redaction import Redact
 from acp_agent.core.types import Diff
 
@@ -16,7 +16,7 @@ _MOMENT = 32 * 1024
 """Characters that nobody has to wait for."""
 
 
-async def as_kept(event: Told, redact: Redact) -> Told:
+async def as_kept(event: TranscriptEvent, redact: Redact) -> TranscriptEvent:
     """An event without the secrets of its diffs, which are whole files: long ones are looked through in a thread."""
     match event:
         case ToolStarted(diffs=diffs) if diffs:

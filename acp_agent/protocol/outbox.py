@@ -14,10 +14,10 @@ from acp_agent.core.events import (
     Event,
     TextDelta,
     ThoughtDelta,
-    Told,
     ToolFinished,
     ToolProgress,
     ToolStarted,
+    TranscriptEvent,
     UsageChanged,
     UserMessage,
 )
@@ -209,7 +209,7 @@ class Outbox:
 
     async def _deliver(self, batch: Sequence[Event]) -> None:
         try:
-            await self.pen.write([event for event in batch if isinstance(event, Told)])
+            await self.pen.write([event for event in batch if isinstance(event, TranscriptEvent)])
             for event in batch:
                 if not isinstance(event, UserMessage):  # the editor has drawn it itself
                     for update in self.translate(event):

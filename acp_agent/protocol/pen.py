@@ -13,9 +13,17 @@ import anyio
 from anyio import to_thread
 
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, Told, ToolFinished, ToolStarted, UserMessage
+from acp_agent.core.events import (
+    PlanChanged,
+    TextDelta,
+    ThoughtDelta,
+    ToolFinished,
+    ToolStarted,
+    TranscriptEvent,
+    UserMessage,
+)
 from acp_agent.core.redaction import Redact, verbatim
-from acp_agent.core.sessions import Change, HistoryState, Keeper
+from acp_agent.core.sessions import Change, HistoryState, SessionRepository
 from acp_agent.log import Log
 from acp_agent.protocol.kept_events import as_kept
 
@@ -56,7 +64,7 @@ class Pen:
     """
 
     def __init__(self, warn: Callable[[str], None]) -> None:
-        self.keeper: Keeper | None = None
+        self.repository: SessionRepository | None = None
         """What is kept of the session; None where nothing is."""
         self.state: Callable[[], Awaitable[Change]] | None = None
         """What else there is to be kept now, besides what is told: history, tally, model."""
@@ -64,7 +72,7 @@ class Pen:
         """Takes secrets out of what is shown with them, but kept without."""
         self._warn = warn
         self._change = Change()
-        self._kept_back: list[Told] = []
+        self._kept_back: list[TranscriptEvent] = []
         self._weight = 0
         self._messages: dict[tuple[type, str], _Pieces] = {}  # that are being told: thoughts may come between
         self._telling: tuple[type, str] | None = None  # the one of them that was told last
@@ -76,14 +84,14 @@ class Pen:
         self._next_try = 0.0  # until then a store that has failed is left alone
         self._hurried = False
 
-    def take(self, keeper: Keeper) -> None:
+    def take(self, repository: SessionRepository) -> None:
         """What is kept is kept by this one from now on, which knows nothing of what was written before."""
-        self.keeper, self._written = keeper, Change()
+        self.repository, self._written = repository, Change()
 
     @property
     def done(self) -> bool:
         """Whether all that was to be kept is: nothing waits, and the last attempt went well."""
-        if self.keeper is None or self._writing is not None or self._failing_since is not None:
+        if self.repository is None or self._writing is not None or self._failing_since is not None:
             return False
         return not self._kept_back and self._change == Change()
 
@@ -100,19 +108,21 @@ class Pen:
     async def put_down(self) -> None:
         """Write nothing any more. Waits for the write under way."""
         async with self._one_at_a_time:
-            self.keeper = None
+            self.repository = None
 
     @property
-    def waiting(self) -> Sequence[Told]:
+    def waiting(self) -> Sequence[TranscriptEvent]:
         """What was told and is not kept yet."""
         return tuple(self._kept_back)
 
     @property
     def failing(self) -> bool:
         """Whether something waits because the store could not be written."""
-        return self.keeper is not None and self._failing_since is not None
+        return self.repository is not None and self._failing_since is not None
 
-    async def write(self, told: Sequence[Told], care: Care | None = None, *, patience: float | None = None) -> None:
+    async def write(
+        self, told: Sequence[TranscriptEvent], care: Care | None = None, *, patience: float | None = None
+    ) -> None:
         """Write what was told and what has changed. Raises nothing but cancellation.
 
         What is kept back goes in pieces: to make rows of it takes time, and all sessions share the loop.
@@ -121,7 +131,7 @@ class Pen:
                    does; None: as the care says
         """
         async with self._one_at_a_time:
-            if self.keeper is None:
+            if self.repository is None:
                 return
             for event in told:
                 await self._follow(event)
@@ -137,7 +147,7 @@ class Pen:
                 whole = len(piece) == len(self._kept_back)
                 going_on = await self._write_piece(piece, care, patience, whole=whole) and not whole
 
-    async def _follow(self, event: Told) -> None:
+    async def _follow(self, event: TranscriptEvent) -> None:
         """Gather the pieces of a message, and look it through when something else is told."""
         piece = event if isinstance(event, TextDelta | ThoughtDelta) else None
         name = None if piece is None else (type(piece), piece.message_id)
@@ -160,23 +170,23 @@ class Pen:
                 text = "".join(message.texts)
                 clean = self.redact(text) if len(text) <= _MOMENT else await to_thread.run_sync(self.redact, text)
                 if clean != text:
-                    self.note(Change(instead=(replace(message.first, text=clean),)))
+                    self.note(Change(replacements=(replace(message.first, text=clean),)))
 
     async def _write_piece(
-        self, told: Sequence[Told], care: Care | None, patience: float | None, *, whole: bool
+        self, told: Sequence[TranscriptEvent], care: Care | None, patience: float | None, *, whole: bool
     ) -> bool:
         """Write the oldest of what is kept back, with the last of it all else; whether it was."""
         state = await self._news() if whole else Change()
         pending = self._change if whole else Change()
-        change = _merged(_merged(pending, state), Change(told=told))
-        if change == Change() or self.keeper is None:
+        change = _merged(_merged(pending, state), Change(events=told))
+        if change == Change() or self.repository is None:
             return True
         if whole:
             self._change = Change()
         writing = self._writing = anyio.CancelScope()
         try:
             with writing:
-                await self.keeper.write(
+                await self.repository.write(
                     change, durable=_is_durable(told, care), patience=self._patience(care, patience)
                 )
         except StoreUnavailable as error:
@@ -209,7 +219,7 @@ class Pen:
         now, before = await self.state(), self._written
         return Change(
             history=None if _same(now.history, before.history) else now.history,
-            tally=None if now.tally == before.tally else now.tally,
+            usage=None if now.usage == before.usage else now.usage,
             model=None if now.model == before.model else now.model,
         )
 
@@ -223,7 +233,7 @@ class Pen:
             self._told_failure = True
             self._warn(f"this conversation is not being kept for now: {error}")
         if self._weight > _MOST_KEPT_BACK:
-            self.keeper = None
+            self.repository = None
             self._kept_back.clear()
             self._weight = 0
             self._warn("this conversation is not kept any more: the database could not be written for too long")
@@ -234,12 +244,12 @@ class Pen:
         self._failing_since, self._told_failure, self._next_try = None, False, 0.0
 
 
-def _weight(event: Told) -> int:
+def _weight(event: TranscriptEvent) -> int:
     """About how many characters of memory an event takes."""
     return 500 + sum(_lengths(event))
 
 
-def _lengths(event: Told) -> Iterator[int]:
+def _lengths(event: TranscriptEvent) -> Iterator[int]:
     match event:
         case TextDelta(text) | ThoughtDelta(text):
             yield len(text)
@@ -253,7 +263,7 @@ def _lengths(event: Told) -> Iterator[int]:
             pass
 
 
-def _is_durable(told: Sequence[Told], care: Care | None) -> bool:
+def _is_durable(told: Sequence[TranscriptEvent], care: Care | None) -> bool:
     return care is not None or any(isinstance(each, UserMessage | ToolFinished | PlanChanged) for each in told)
 
 
@@ -267,15 +277,15 @@ def _same(one: HistoryState | None, two: HistoryState | None) -> bool:
 def _merged(one: Change, two: Change) -> Change:
     """Both as one change, the second after the first."""
     return Change(
-        told=(*one.told, *two.told),
+        events=(*one.events, *two.events),
         history=two.history or one.history,
         conduct=two.conduct or one.conduct,
-        tally=two.tally or one.tally,
+        usage=two.usage or one.usage,
         title=one.title if two.title is None else two.title,
         model=two.model or one.model,
         prompted=one.prompted or two.prompted,
         touch=one.touch or two.touch,
         cwd=two.cwd or one.cwd,
         additional=one.additional if two.additional is None else two.additional,
-        instead=(*one.instead, *two.instead),
+        replacements=(*one.replacements, *two.replacements),
     )

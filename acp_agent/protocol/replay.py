@@ -14,7 +14,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from acp_agent.core.events import TextDelta, ThoughtDelta, UsageChanged, UserMessage
-from acp_agent.core.sessions import ToldAt
+from acp_agent.core.sessions import StoredEvent
 from acp_agent.core.types import JsonObject
 from acp_agent.protocol.updates import Updates
 
@@ -22,13 +22,13 @@ CHUNK_LIMIT = 256 * 1024
 """Characters of one chunk."""
 
 
-async def replayed(told: AsyncIterator[ToldAt], updates: Updates) -> AsyncGenerator[JsonObject]:
+async def replayed(told: AsyncIterator[StoredEvent], updates: Updates) -> AsyncGenerator[JsonObject]:
     """The `update` members for a session that is loaded. Raises what `told` raises, and closes it.
 
     updates   as for the live session; its open cards are left alone
     """
     past = Updates(replace(updates.client, terminal=False, display_terminals=False), updates.cwd, updates.paths)
-    usage: ToldAt | None = None
+    usage: StoredEvent | None = None
     async with aclosing(_joined(told)) as events:
         async for each in events:
             if isinstance(each.event, UsageChanged):
@@ -46,9 +46,9 @@ async def replayed(told: AsyncIterator[ToldAt], updates: Updates) -> AsyncGenera
             yield update
 
 
-async def _joined(told: AsyncIterator[ToldAt]) -> AsyncGenerator[ToldAt]:
+async def _joined(told: AsyncIterator[StoredEvent]) -> AsyncGenerator[StoredEvent]:
     """The same, with pieces of one message that follow each other joined up to CHUNK_LIMIT."""
-    run: list[ToldAt] = []
+    run: list[StoredEvent] = []
     length = 0
     try:
         async for each in told:
@@ -69,12 +69,12 @@ async def _joined(told: AsyncIterator[ToldAt]) -> AsyncGenerator[ToldAt]:
             await told.aclose()
 
 
-def _message(told: ToldAt) -> tuple[type, str] | None:
+def _message(told: StoredEvent) -> tuple[type, str] | None:
     event = told.event
     return (type(event), event.message_id) if isinstance(event, TextDelta | ThoughtDelta) else None
 
 
-def _chunks(run: Sequence[ToldAt]) -> Sequence[ToldAt]:
+def _chunks(run: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
     """A run of pieces as few; one of them alone may be longer than a chunk can be."""
     pieces = [each.event for each in run if isinstance(each.event, TextDelta | ThoughtDelta)]
     text = "".join(piece.text for piece in pieces)

@@ -18,7 +18,7 @@ from acp_agent.core.errors import AgentError
 from acp_agent.core.events import Event, Notice, Severity, UsageChanged
 from acp_agent.core.messages import StopReason
 from acp_agent.core.redaction import Redact, verbatim
-from acp_agent.core.sessions import Change, HistoryState, Saved, SessionRecord, Tally
+from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, UsageTotals
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.log import Log
 from acp_agent.protocol.announcer import Announcer
@@ -65,7 +65,7 @@ class Session:
         record: SessionRecord,
         conduct: Conduct,
         choices: Choices,
-        saved: Saved | None = None,
+        saved: SessionSnapshot | None = None,
         notices: Sequence[Notice] = (),
     ) -> None:
         self.id = record.id
@@ -89,7 +89,7 @@ class Session:
         self._announcer = Announcer(self.update, lambda: self.turns.closed)
         self._at_rest = ConductAtRest(conduct, None if saved is None else saved.conduct)
         self._rested = False
-        self._took: Tally | None = None  # until it was put to rest
+        self._took: UsageTotals | None = None  # until it was put to rest
 
     # ------------------------------------------------------------------------------------- engine
 
@@ -101,8 +101,8 @@ class Session:
                 self._engine = await self._around.make_engine(self, saved)
                 self._saved = None  # not before: who could not make it goes on with it the next time
                 self.story.follow(self._engine.kept, self.redact)
-                if saved is not None and saved.cut:
-                    await self.story.look_through(saved.cut, self.redact)
+                if saved is not None and saved.unfinished_messages:
+                    await self.story.look_through(saved.unfinished_messages, self.redact)
             return self._engine
 
     @property
@@ -138,8 +138,8 @@ class Session:
         """
         self.awake, self._rested = False, True
         if state := await self._let_go(patience):
-            self._took, history = state.tally or Tally(), state.history or HistoryState()
-            self._saved = Saved(self.story.record, replace(self.conduct), self._took, history)
+            self._took, history = state.usage or UsageTotals(), state.history or HistoryState()
+            self._saved = SessionSnapshot(self.story.record, replace(self.conduct), self._took, history)
 
     def trust_store(self) -> None:
         """All is kept, and somebody else may go on with it: it wakes with what is in the store then."""
@@ -152,7 +152,7 @@ class Session:
         """
         with anyio.CancelScope(shield=True):
             await self.turns.close()
-            if tell and (took := self._took if self._engine is None else self._engine.state().tally) and took.size:
+            if tell and (took := self._took if self._engine is None else self._engine.state().usage) and took.size:
                 await self._tell_at_once(UsageChanged(took.used, took.size, took.cost))
             await self._let_go(inf)
             if tell and self.client.notices and self.story.failing:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from acp_agent.core.sessions import Saved, SessionRecord
+from acp_agent.core.sessions import SessionRecord, SessionSnapshot
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.place import Place
 
@@ -14,7 +14,7 @@ class Opening:
     record: SessionRecord
     place: Place
     client: Client
-    saved: Saved | None = None
+    saved: SessionSnapshot | None = None
 
 
 @dataclass(frozen=True, slots=True)

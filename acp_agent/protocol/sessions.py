@@ -23,7 +23,7 @@ from acp_agent.log import Log
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.errors import RpcError, invalid_request, session_not_found
 from acp_agent.protocol.frames import INTERNAL_ERROR
-from acp_agent.protocol.late_keeper import LateKeeper, begin_to_keep
+from acp_agent.protocol.late_keeper import DeferredRepository, begin_to_keep
 from acp_agent.protocol.one_at_a_time import OneAtATime
 from acp_agent.protocol.place import Place
 from acp_agent.protocol.session import Session
@@ -83,7 +83,7 @@ class Sessions:
             if self.store is None:
                 session.notices.warn(f"this conversation is not kept: {self._trouble}")
             else:
-                await begin_to_keep(session, LateKeeper(self.store, record, session.conduct), self._hold)
+                await begin_to_keep(session, DeferredRepository(self.store, record, session.conduct), self._hold)
             self._take(session)
         return session
 
@@ -135,7 +135,7 @@ class Sessions:
             source = self._known.get(source_id)
             if source is not None:
                 await source.story.settle()
-            saved = None if self.store is None else await asked(self.store.of(source_id).saved())
+            saved = None if self.store is None else await asked(self.store.of(source_id).snapshot())
             if self.store is None or saved is None:
                 raise session_not_found(source_id) if source is None else invalid_request(_NOT_KEPT)
             now = self._clock()
@@ -154,15 +154,15 @@ class Sessions:
         """What is kept of a session, as a session. Raises RpcError."""
         assert self.store is not None
         async with self._hold.taken(session_id):
-            keeper = self.store.of(session_id)
-            saved = await asked(keeper.saved())
+            repository = self.store.of(session_id)
+            saved = await asked(repository.snapshot())
             if saved is None:  # deleted meanwhile
                 raise session_not_found(session_id)
             record = replace(saved.record, cwd=place.cwd, additional=place.additional)
             session = self._open_session(Opening(record, place, client, saved))
-            session.story.keep_with(keeper)
+            session.story.keep_with(repository)
             try:
-                if saved.cut:
+                if saved.unfinished_messages:
                     with suppress(AgentError):  # the first prompt meets the same and tells
                         await session.engine()  # it mends what was told, before that is told again
             except BaseException:

@@ -12,7 +12,7 @@ from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import Event, TextDelta, ThoughtDelta, UserMessage
 from acp_agent.core.messages import TextPart
 from acp_agent.core.redaction import Redact
-from acp_agent.core.sessions import Change, Keeper, Saved, SessionRecord, ToldAt
+from acp_agent.core.sessions import Change, SessionRecord, SessionRepository, SessionSnapshot, StoredEvent
 from acp_agent.core.types import JsonObject
 from acp_agent.protocol.outbox import Outbox, Send
 from acp_agent.protocol.replay import replayed
@@ -48,9 +48,9 @@ class Story:
         self._background = background
         self._outbox = Outbox(updates().translate, send, background, warn)
 
-    def keep_with(self, keeper: Keeper) -> None:
+    def keep_with(self, repository: SessionRepository) -> None:
         """From now on all that belongs to the conversation is kept."""
-        self._outbox.pen.take(keeper)
+        self._outbox.pen.take(repository)
 
     @property
     def kept(self) -> bool:
@@ -109,7 +109,9 @@ class Story:
     async def look_through(self, cut: Sequence[TextDelta | ThoughtDelta], redact: Redact) -> None:
         """Take the secrets out of messages that were cut off: nobody has looked at more than pieces of them (S9.6)."""
         clean = await to_thread.run_sync(lambda: [replace(each, text=redact(each.text)) for each in cut])
-        self._outbox.pen.note(Change(instead=tuple(new for new, old in zip(clean, cut, strict=True) if new != old)))
+        self._outbox.pen.note(
+            Change(replacements=tuple(new for new, old in zip(clean, cut, strict=True) if new != old))
+        )
         await self._outbox.save()
 
     def _touch(self, change: Change) -> None:
@@ -129,12 +131,12 @@ class Story:
         self._outbox.translate = self._updates().translate
         self.keep(Change(cwd=cwd))
 
-    async def before(self) -> Saved | None:
+    async def before(self) -> SessionSnapshot | None:
         """What there is to go on with, whoever has written it; None where nothing is kept.
 
         Raises StoreUnavailable: who went on without it would write over it.
         """
-        saved = None if self._outbox.pen.keeper is None else await self._outbox.pen.keeper.saved()
+        saved = None if self._outbox.pen.repository is None else await self._outbox.pen.repository.snapshot()
         if saved is not None:
             self.record = saved.record
         return saved
@@ -142,16 +144,16 @@ class Story:
     async def told(self) -> AsyncGenerator[JsonObject]:
         """The conversation so far, as updates, also what waits to be kept (A6.3). Raises StoreUnavailable."""
         pen = self._outbox.pen
-        if pen.keeper is not None:
-            every = _and_then(pen.keeper.told(), [ToldAt(0, self._clock(), event) for event in pen.waiting])
+        if pen.repository is not None:
+            every = _and_then(pen.repository.events(), [StoredEvent(0, self._clock(), event) for event in pen.waiting])
             async with aclosing(replayed(every, self._updates())) as past:
                 async for update in past:
                     yield update
 
     async def prompts(self) -> AsyncGenerator[str]:
         """What the user has sent so far as text, as it is kept, oldest first. Raises StoreUnavailable."""
-        if self._outbox.pen.keeper is not None:
-            async with aclosing(self._outbox.pen.keeper.told()) as past:
+        if self._outbox.pen.repository is not None:
+            async with aclosing(self._outbox.pen.repository.events()) as past:
                 async for told in past:
                     if isinstance(told.event, UserMessage):
                         texts = (part.text for part in told.event.parts if isinstance(part, TextPart))
@@ -160,12 +162,12 @@ class Story:
     async def forget(self) -> None:
         """Remove what was said, and the title, from the store; the session stays (A17.3). Raises StoreUnavailable."""
         await self._outbox.flush()
-        if self._outbox.pen.keeper is not None:
-            await self._outbox.pen.keeper.forget()
+        if self._outbox.pen.repository is not None:
+            await self._outbox.pen.repository.clear()
         self.record = replace(self.record, title="")
 
 
-async def _and_then(kept: AsyncGenerator[ToldAt], waiting: Sequence[ToldAt]) -> AsyncGenerator[ToldAt]:
+async def _and_then(kept: AsyncGenerator[StoredEvent], waiting: Sequence[StoredEvent]) -> AsyncGenerator[StoredEvent]:
     """Yield what is kept, as far as it can be read, and what is not kept yet. Raises StoreUnavailable at the end."""
     trouble: StoreUnavailable | None = None
     async with aclosing(kept):

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from acp_agent.core.sessions import Saved
+from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.protocol.answer import Engine
 from acp_agent.protocol.peer import Peer
 
@@ -24,6 +24,6 @@ class Surroundings:
     """
 
     peer: Peer
-    make_engine: Callable[["Session", Saved | None], Awaitable[Engine]]
+    make_engine: Callable[["Session", SessionSnapshot | None], Awaitable[Engine]]
     background: Background
     clock: Callable[[], int]

@@ -31,11 +31,11 @@ from typing import TypeAlias, cast
 from acp_agent.store.audit_chain import (
     BEGINNING,
     MAX_LINE,
-    Broken,
-    Head,
-    Link,
-    NoHead,
-    Sealed,
+    BrokenLine,
+    ChainHead,
+    ChainLink,
+    SealedRecord,
+    UnreadableHead,
     head_file,
     locked_head,
     read_head,
@@ -52,7 +52,7 @@ _KEEP_SIZE = 1  # the file's length stays what it is
 _UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM, errno.ENODEV})
 
 
-def set_aside(fd: int, size: int) -> None:
+def reserve_space(fd: int, size: int) -> None:
     """Have the next `size` bytes behind the end of an open file on its disk, whatever else fills it meanwhile.
 
     Where the file system cannot promise that, look whether there is as much room now. Raises OSError when there is not.
@@ -102,7 +102,7 @@ class _End:
     torn   the bytes of a line that was not finished
     """
 
-    link: Link
+    link: ChainLink
     lead: bytes = b""
     torn: bytes = b""
 
@@ -171,8 +171,8 @@ class AuditLog:
         try:
             os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
             with private_file(self.path) as fd, private_file(head_file(self.path)) as head_fd:
-                set_aside(fd, _ROOM)
-                set_aside(head_fd, _HEAD_ROOM)
+                reserve_space(fd, _ROOM)
+                reserve_space(head_fd, _HEAD_ROOM)
                 return None
         except OSError as error:
             return error
@@ -188,7 +188,7 @@ class AuditLog:
                 size = os.fstat(fd).st_size
                 end = _end(fd, size, head)
                 if head is None:  # a full disk shows now, and not when the record is out
-                    write_head(head_fd, Head(end.link, size))
+                    write_head(head_fd, ChainHead(end.link, size))
                 if end.torn:
                     torn = TornRecord(bytes=len(end.torn), sha256=hashlib.sha256(end.torn).hexdigest())
                     records = [torn, *records]
@@ -198,13 +198,13 @@ class AuditLog:
                     line, link = seal(members(record), link, self._ts())
                     _write_whole(fd, lead + line)
                     lead, size = b"", size + len(line)
-                    write_head(head_fd, Head(link, size))
+                    write_head(head_fd, ChainHead(link, size))
         self._written = True
 
     def _ts(self) -> str:
         return self._now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
-    def _rotated(self, head_fd: int, head: Head | None) -> Head | None:
+    def _rotated(self, head_fd: int, head: ChainHead | None) -> ChainHead | None:
         """Give a file that has grown large another name, and put one in its place whose first record names it.
 
         There is never a moment without a file. One that cannot be renamed is written on. Returns the head.
@@ -222,7 +222,7 @@ class AuditLog:
                 _write_whole(fd, line)
             os.link(self.path, name, follow_symlinks=False)
             os.replace(new, self.path)
-            head = Head(link, len(line))
+            head = ChainHead(link, len(line))
             write_head(head_fd, head)
         return head
 
@@ -233,15 +233,15 @@ class AuditLog:
         return next(name for name in names if not os.path.lexists(name))
 
 
-def _known(head_fd: int) -> Head | None:
+def _known(head_fd: int) -> ChainHead | None:
     """The head; None where nothing can be made of it, which a new one then mends."""
     try:
         return read_head(head_fd)
-    except NoHead:
+    except UnreadableHead:
         return None
 
 
-def _end(fd: int, size: int, head: Head | None) -> _End:
+def _end(fd: int, size: int, head: ChainHead | None) -> _End:
     """Where a file goes on. It is read only when the head does not say, as after somebody's sudden death.
 
     The head's word counts where the file has less than it names: then the next record shows that some are missing.
@@ -264,10 +264,10 @@ def _end(fd: int, size: int, head: Head | None) -> _End:
     return _End(link, b"\n" if lines[-1] else b"", torn)
 
 
-def _unsealed(line: bytes) -> Sealed | None:
+def _unsealed(line: bytes) -> SealedRecord | None:
     try:
         return unseal(line)
-    except Broken:
+    except BrokenLine:
         return None
 
 

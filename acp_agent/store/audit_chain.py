@@ -28,55 +28,55 @@ _SEAL = len(',"hash":""}') + 64
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ChainLink:
     """A place in the chain: a record's number and its hash."""
 
     seq: int
     hash: str
 
 
-BEGINNING = Link(0, "0" * 64)
+BEGINNING = ChainLink(0, "0" * 64)
 
 
-class Broken(ValueError):
+class BrokenLine(ValueError):
     """A line that is no whole, unchanged record; the message says what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class SealedRecord:
     """A record as it was read: its place, the hash of the record before, and everything in it."""
 
-    link: Link
+    link: ChainLink
     prev: str
     record: JsonObject
 
 
-def seal(record: Mapping[str, Json], after: Link, ts: str) -> tuple[bytes, Link]:
+def seal(record: Mapping[str, Json], after: ChainLink, ts: str) -> tuple[bytes, ChainLink]:
     """The line for a record behind `after`, its end included, and its place. Too long a record is cut to fit."""
     head: JsonObject = {"seq": after.seq + 1, "ts": ts, "prev": after.hash}
     body = _fitting({**head, **record})
     digest = hashlib.sha256(body).hexdigest()
-    return body + f',"hash":"{digest}"}}\n'.encode(), Link(after.seq + 1, digest)
+    return body + f',"hash":"{digest}"}}\n'.encode(), ChainLink(after.seq + 1, digest)
 
 
-def unseal(line: bytes) -> Sealed:
+def unseal(line: bytes) -> SealedRecord:
     """The record on a line (without its end). Raises Broken. Whether it stands in its place is not judged here."""
     if len(line) >= MAX_LINE:
-        raise Broken(f"longer than {MAX_LINE} bytes")
+        raise BrokenLine(f"longer than {MAX_LINE} bytes")
     try:
         record: object = json.loads(line.decode("ascii"))
     except (ValueError, RecursionError):
-        raise Broken("not a record") from None
+        raise BrokenLine("not a record") from None
     if not isinstance(record, dict):
-        raise Broken("not a record")
+        raise BrokenLine("not a record")
     members = cast("JsonObject", record)
     seq, prev, digest = members.get("seq"), members.get("prev"), members.get("hash")
     if not isinstance(seq, int) or not isinstance(prev, str) or not isinstance(digest, str):
-        raise Broken("not a record of ours: seq, prev or hash is missing")
+        raise BrokenLine("not a record of ours: seq, prev or hash is missing")
     body = line[:-_SEAL]
     if line[-_SEAL:] != f',"hash":"{digest}"}}'.encode() or hashlib.sha256(body).hexdigest() != digest:
-        raise Broken("was changed: its hash does not fit")
-    return Sealed(Link(seq, digest), prev, members)
+        raise BrokenLine("was changed: its hash does not fit")
+    return SealedRecord(ChainLink(seq, digest), prev, members)
 
 
 def _fitting(record: JsonObject) -> bytes:
@@ -114,14 +114,14 @@ _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe in the place of a f
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ChainHead:
     """The last record that was written whole, and the size of the audit file then, in bytes."""
 
-    link: Link
+    link: ChainLink
     size: int
 
 
-class NoHead(ValueError):
+class UnreadableHead(ValueError):
     """There is a head file, but nothing can be made of what it holds."""
 
 
@@ -139,15 +139,15 @@ def locked_head(path: str) -> Generator[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class AuditSnapshot:
     """An audit file as it was at one moment: open, so many bytes long, and its head where it had one."""
 
     file: BinaryIO
     size: int
-    head: Head | None
+    head: ChainHead | None
 
 
-def snapshot(path: str) -> Snapshot:
+def snapshot(path: str) -> AuditSnapshot:
     """The audit file for a reader, who needs no right to write, and who closes `file`.
 
     Empty where there is only a head. Raises NoHead, and OSError when there is neither or one cannot be read.
@@ -162,26 +162,26 @@ def snapshot(path: str) -> Snapshot:
         try:
             return _opened(path, head)
         except FileNotFoundError:
-            return Snapshot(BytesIO(), 0, head)
+            return AuditSnapshot(BytesIO(), 0, head)
     finally:
         os.close(fd)
 
 
-def _opened(path: str, head: Head | None) -> Snapshot:
+def _opened(path: str, head: ChainHead | None) -> AuditSnapshot:
     file = os.fdopen(os.open(path, _READ), "rb")
-    return Snapshot(file, os.fstat(file.fileno()).st_size, head)
+    return AuditSnapshot(file, os.fstat(file.fileno()).st_size, head)
 
 
-def read_head(fd: int) -> Head | None:
+def read_head(fd: int) -> ChainHead | None:
     """What the head says; None while the file is new. Raises NoHead."""
     data = os.pread(fd, _LENGTH + 1, 0)
     found = _FORM.fullmatch(data)
     if data and not found:
-        raise NoHead("the head file does not hold what was written to it")
-    return Head(Link(int(found[1]), found[3].decode()), int(found[2])) if found else None
+        raise UnreadableHead("the head file does not hold what was written to it")
+    return ChainHead(ChainLink(int(found[1]), found[3].decode()), int(found[2])) if found else None
 
 
-def write_head(fd: int, head: Head) -> None:
+def write_head(fd: int, head: ChainHead) -> None:
     """Keep the head, in one write over the old one. Raises OSError."""
     text = f"{head.link.seq:020d} {head.size:020d} {head.link.hash}\n".encode()
     if os.pwrite(fd, text, 0) < len(text):

@@ -9,7 +9,17 @@ from itertools import islice
 from typing import BinaryIO
 
 from acp_agent.core.types import JsonObject
-from acp_agent.store.audit_chain import BEGINNING, MAX_LINE, Broken, Link, NoHead, Sealed, Snapshot, snapshot, unseal
+from acp_agent.store.audit_chain import (
+    BEGINNING,
+    MAX_LINE,
+    AuditSnapshot,
+    BrokenLine,
+    ChainLink,
+    SealedRecord,
+    UnreadableHead,
+    snapshot,
+    unseal,
+)
 
 _BLOCK = 64 * 1024
 _CONTINUES = b'"kind":"continues"'
@@ -91,7 +101,7 @@ def _whole(line: bytes) -> JsonObject:
     """A record; nothing in place of one that is damaged."""
     try:
         return unseal(line.removesuffix(b"\n")).record
-    except Broken:
+    except BrokenLine:
         return {}
 
 
@@ -100,7 +110,7 @@ def _older(path: str, record: JsonObject) -> str:
     return os.path.join(os.path.dirname(path), os.path.basename(str(record.get("file"))))
 
 
-def records(path: str) -> Iterator[Sealed]:
+def records(path: str) -> Iterator[SealedRecord]:
     """Every whole record of a file, in order, then of the files it continues. Raises OSError when there is no file."""
     seen: set[str] = set()
     while path not in seen:
@@ -110,7 +120,7 @@ def records(path: str) -> Iterator[Sealed]:
             while line := file.readline(MAX_LINE):
                 try:
                     sealed = unseal(line.removesuffix(b"\n"))
-                except Broken:
+                except BrokenLine:
                     continue
                 if sealed.record.get("kind") == "continues":
                     older = _older(path, sealed.record)
@@ -149,7 +159,7 @@ _MOST_NOTES = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """Something about a line; `line` counts from 1, and is 0 for the file itself."""
 
     line: int
@@ -157,7 +167,7 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Report:
+class AuditReport:
     """What became of one file.
 
     records     records that stand as they were written
@@ -170,38 +180,42 @@ class Report:
 
     file: str
     records: int = 0
-    first: Link = BEGINNING
-    last: Link = BEGINNING
+    first: ChainLink = BEGINNING
+    last: ChainLink = BEGINNING
     older: str = ""
-    notes: list[Finding] = field(default_factory=list[Finding])
-    fault: Finding | None = None
+    notes: list[AuditFinding] = field(default_factory=list[AuditFinding])
+    fault: AuditFinding | None = None
 
 
-def verify(path: str) -> Iterator[Report]:
+def verify(path: str) -> Iterator[AuditReport]:
     """A report for the audit file and for each older one it continues, as long as they are there and nothing is wrong.
 
     Raises OSError when the first cannot be read.
     """
     try:
         now = snapshot(path)
-    except NoHead as error:
-        yield Report(path, fault=Finding(0, str(error)))
+    except UnreadableHead as error:
+        yield AuditReport(path, fault=AuditFinding(0, str(error)))
         return
     report = _File(path, now).judged()
     if now.head is None:
-        report.notes.append(Finding(0, "without its head file, nobody can say whether lines are missing at the end"))
+        report.notes.append(
+            AuditFinding(0, "without its head file, nobody can say whether lines are missing at the end")
+        )
     seen = {path}
     yield report
     while report.older and report.fault is None:
         path = os.path.join(os.path.dirname(path), report.older)
         if path in seen or os.path.basename(path) != report.older:
-            yield Report(path, fault=Finding(0, "is no older file"))
+            yield AuditReport(path, fault=AuditFinding(0, "is no older file"))
             return
         seen.add(path)
         try:
             report = _File(path, snapshot(path), end=report.first).judged()
         except FileNotFoundError:
-            yield Report(path, notes=[Finding(0, f"is not there any more: records 1 to {report.first.seq} are in it")])
+            yield AuditReport(
+                path, notes=[AuditFinding(0, f"is not there any more: records 1 to {report.first.seq} are in it")]
+            )
             return
         yield report
 
@@ -211,14 +225,14 @@ class _Fault(Exception):
 
     def __init__(self, line: int, text: str) -> None:
         super().__init__(text)
-        self.finding = Finding(line, text)
+        self.finding = AuditFinding(line, text)
 
 
 class _Stray:
     """Lines that are no records, one after the other: their bytes but for the last line end, as a mark counts them."""
 
     def __init__(self, line: int, text: str) -> None:
-        self.finding = Finding(line, text)
+        self.finding = AuditFinding(line, text)
         self.length = 0
         self.ended = False
         self._sha256 = hashlib.sha256()
@@ -229,8 +243,8 @@ class _Stray:
         self.length += len(text)
         self.ended = piece.endswith(b"\n")
 
-    def unfinished(self) -> Finding:
-        return Finding(self.finding.line, f"{self.length} bytes of a record that was not finished")
+    def unfinished(self) -> AuditFinding:
+        return AuditFinding(self.finding.line, f"{self.length} bytes of a record that was not finished")
 
     def told_by(self, mark: JsonObject) -> bool:
         return mark.get("bytes") == self.length and mark.get("sha256") == self._sha256.hexdigest()
@@ -243,8 +257,8 @@ class _File:
     end   the record it has to end with
     """
 
-    def __init__(self, path: str, now: Snapshot, end: Link | None = None) -> None:
-        self._report = Report(path)
+    def __init__(self, path: str, now: AuditSnapshot, end: ChainLink | None = None) -> None:
+        self._report = AuditReport(path)
         self._file = now.file
         self._size = now.size
         self._head = now.head
@@ -252,7 +266,7 @@ class _File:
         self._line = 0
         self._stray: _Stray | None = None
 
-    def judged(self) -> Report:
+    def judged(self) -> AuditReport:
         """Raises OSError."""
         try:
             for piece in self._pieces():
@@ -275,7 +289,7 @@ class _File:
     def _take(self, piece: bytes) -> None:
         try:
             sealed = unseal(piece.removesuffix(b"\n"))
-        except Broken as broken:
+        except BrokenLine as broken:
             self._stray = self._stray or _Stray(self._line, str(broken))
             self._stray.add(piece)
             return
@@ -293,14 +307,14 @@ class _File:
         elif torn:
             raise _Fault(self._line, "tells of an unfinished record in front of it, which is not there")
         if record.get("kind") == "lost":
-            self._note(Finding(self._line, f"{record.get('count')} records could not be written before this one"))
+            self._note(AuditFinding(self._line, f"{record.get('count')} records could not be written before this one"))
 
-    def _follow(self, sealed: Sealed) -> None:
+    def _follow(self, sealed: SealedRecord) -> None:
         """Whether a record stands in its place."""
         report, last, seq = self._report, self._report.last, sealed.link.seq
         if report.records == 0 and sealed.record.get("kind") == "continues":
             report.older = str(sealed.record.get("file"))
-            report.first = last = Link(seq - 1, sealed.prev)
+            report.first = last = ChainLink(seq - 1, sealed.prev)
         if seq > last.seq + 1:
             raise _Fault(self._line, f"is record {seq}: {_range(last.seq + 1, seq - 1)} missing in front of it")
         if seq <= last.seq:
@@ -326,11 +340,11 @@ class _File:
                 self._line + 1, f"the file does not end with the record {self._end.seq} that the next one names"
             )
         if head is not None and report.last.seq > head.link.seq:
-            self._note(Finding(self._line, f"the head file names record {head.link.seq} as the last"))
+            self._note(AuditFinding(self._line, f"the head file names record {head.link.seq} as the last"))
         if stray is not None:
             self._note(stray.unfinished())
 
-    def _note(self, finding: Finding) -> None:
+    def _note(self, finding: AuditFinding) -> None:
         if len(self._report.notes) < _MOST_NOTES:
             self._report.notes.append(finding)
 

@@ -18,7 +18,7 @@ from acp_agent.core.memory import Summary
 from acp_agent.core.overflow import PREFIX
 from acp_agent.core.sessions import SessionRecord
 from acp_agent.store.db import Database
-from acp_agent.store.record_json import from_column, loaded, to_column
+from acp_agent.store.record_json import from_column, json_from, to_column
 
 
 def record_of(row: Sequence[Any]) -> SessionRecord:
@@ -63,7 +63,7 @@ def hold(connection: sqlite3.Connection, conversation_id: str, now: int) -> None
 
 def _folders(body: bytes) -> tuple[str, ...]:
     try:
-        data = loaded(body)
+        data = json_from(body)
     except ValueError:
         return ()
     return tuple(each for each in data if isinstance(each, str)) if isinstance(data, list) else ()

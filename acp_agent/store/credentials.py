@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 from acp_agent.config.files import Credential, credentials_file, data_dir, plain_address, read_credentials, understood
 from acp_agent.core.errors import ConfigError
 from acp_agent.store.private_file import (
-    Damaged,
+    DamagedFile,
     lock,
     private_file,
     quoted,
@@ -32,7 +32,7 @@ _SERVICE = "acp-agent"
 _T = TypeVar("_T")
 
 
-class KeyringTrouble(Exception):
+class KeyringError(Exception):
     """The keyring cannot be used; the message says why, in one line."""
 
 
@@ -53,7 +53,7 @@ class OsKeyring:
 
         called, kept = self._within(call)
         if kept != secret:  # the null backend takes everything and keeps nothing
-            raise KeyringTrouble(f"{called} keeps nothing")
+            raise KeyringError(f"{called} keeps nothing")
         return called
 
     def find(self, name: str) -> str | None:
@@ -82,9 +82,9 @@ class OsKeyring:
         asked.start()
         asked.join(self._patience)
         if asked.is_alive():
-            raise KeyringTrouble(f"the keyring did not answer in {self._patience:g} s")
+            raise KeyringError(f"the keyring did not answer in {self._patience:g} s")
         if asked.error is not None:
-            raise KeyringTrouble(_reason(asked.error)) from asked.error
+            raise KeyringError(_reason(asked.error)) from asked.error
         return asked.answers[0]
 
 
@@ -118,7 +118,7 @@ _KEY = re.compile(r"""\bkey["']?[ \t]*=[ \t]*["']+([^"'\r\n]+)""")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeyLocation:
     """Where a key went: the keyring's name or the file's path; and what is to be told besides, if anything."""
 
     where: str
@@ -126,7 +126,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class RemovedKeys:
     """The providers whose keys are no longer used; and what the keyring still holds, if anything."""
 
     providers: tuple[str, ...]
@@ -187,14 +187,14 @@ class CredentialStore:
                 self._from_keyring[credential] = self._asked(provider)
             return self._from_keyring[credential]
 
-    def keep(self, provider: str, base_url: str | None, key: str) -> Kept:
+    def keep(self, provider: str, base_url: str | None, key: str) -> KeyLocation:
         """Store a key in the place of the provider's former one. Raises ConfigError when nothing can be kept."""
         if self._tell is not None:
             self._tell([key])
         address = plain_address(base_url)
         try:
             where = self._keyring.store(provider, key)
-        except KeyringTrouble as trouble:
+        except KeyringError as trouble:
             remark = str(trouble)
             credential = Credential(provider, address, key=key)
             where = credentials_file(self._environ)
@@ -202,16 +202,16 @@ class CredentialStore:
             remark = ""
             credential = Credential(provider, address, mark=secrets.token_hex(16))
         damage = self._change(lambda before: [*(each for each in before if each.provider != provider), credential])
-        return Kept(where, "; ".join(filter(None, (remark, damage))))
+        return KeyLocation(where, "; ".join(filter(None, (remark, damage))))
 
-    def forget(self, provider: str | None = None) -> Forgotten:
+    def forget(self, provider: str | None = None) -> RemovedKeys:
         """Remove the stored key of a provider, or all of them. Raises ConfigError.
 
         What the keyring does not let go is used no more all the same, and told.
         """
         doomed = [each for each in self.all() if provider in (None, each.provider)]
         if not doomed:
-            return Forgotten(())
+            return RemovedKeys(())
         self._change(lambda before: [each for each in before if provider not in (None, each.provider)])
         with self._one_at_a_time:
             self._from_keyring.clear()
@@ -220,9 +220,9 @@ class CredentialStore:
             if each.mark:
                 try:
                     self._keyring.remove(each.provider)
-                except KeyringTrouble as trouble:
+                except KeyringError as trouble:
                     stuck.append(f"the key of {each.provider} is still in the keyring, under acp-agent ({trouble})")
-        return Forgotten(tuple(each.provider for each in doomed), "; ".join(stuck))
+        return RemovedKeys(tuple(each.provider for each in doomed), "; ".join(stuck))
 
     def _credential(self, provider: str, base_url: str) -> Credential | None:
         with suppress(ConfigError):
@@ -234,7 +234,7 @@ class CredentialStore:
         where = f"provider {provider!r}"
         try:
             key = self._keyring.find(provider)
-        except KeyringTrouble as trouble:
+        except KeyringError as trouble:
             raise ConfigError(where, "key", "", f"the keyring to give the stored key: {trouble}") from trouble
         if not key:
             raise ConfigError(where, "key", "", "the keyring to hold the stored key; run `acp-agent login` again")
@@ -256,7 +256,7 @@ class CredentialStore:
                 lock(fd)
                 try:
                     before = understood(read_private(path))
-                except Damaged as error:
+                except DamagedFile as error:
                     self._tell_rest(path)
                     before, damage = (), f"{path}: {error}; it was set aside as {set_aside(path)}"
                 replace_private(path, _toml(change(before)))

@@ -17,12 +17,22 @@ import anyio
 import anyio.to_thread
 
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.store.db_opening import WAIT, Check, Connection, Damaged, Opening, busy, cause, damaged, file_at
+from acp_agent.store.db_opening import (
+    STATEMENT_WAIT,
+    DatabaseDamaged,
+    DatabaseOpener,
+    IntegrityCheck,
+    TransactionConnection,
+    busy,
+    cause,
+    damaged,
+    file_at,
+)
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[aiosqlite.Connection], Awaitable[T]]
 """Statements of one transaction. It begins and ends outside: no BEGIN, COMMIT or `executescript`, and no other I/O."""
-Step: TypeAlias = Callable[[Connection], T]
+Step: TypeAlias = Callable[[TransactionConnection], T]
 """The same, done at one go in the connection's thread. May be done again after others were in its way."""
 
 _WRITING, _READING = "BEGIN IMMEDIATE", "BEGIN; PRAGMA schema_version"
@@ -48,10 +58,10 @@ class _Lane:
         self.reading = reading
         self.turn = anyio.Lock(fast_acquire=True)
         self._connection: aiosqlite.Connection | None = None
-        self._made: Connection | None = None  # what `_connection` hands its work to
+        self._made: TransactionConnection | None = None  # what `_connection` hands its work to
         self._file: tuple[int, int] | None = None
 
-    async def connection(self, check: Check, warn: Callable[[str], None]) -> aiosqlite.Connection:
+    async def connection(self, check: IntegrityCheck, warn: Callable[[str], None]) -> aiosqlite.Connection:
         """The connection, to the file that is at the path now. Raises StoreUnavailable, sqlite3.Error, OSError."""
         lost = False
         if self._connection is not None:
@@ -60,7 +70,7 @@ class _Lane:
                 return self._connection
             lost = True
             await self.drop()
-        opening = Opening(self.path, check, reading=self.reading)
+        opening = DatabaseOpener(self.path, check, reading=self.reading)
         with anyio.CancelScope(shield=True):  # short, and a connection nobody waits for would stay open
             try:
                 made = await anyio.to_thread.run_sync(opening)
@@ -108,7 +118,7 @@ class _Lane:
         with anyio.CancelScope(shield=True):
             await connection.commit()
 
-    def _open(self) -> tuple[aiosqlite.Connection, Connection]:
+    def _open(self) -> tuple[aiosqlite.Connection, TransactionConnection]:
         if self._connection is None or self._made is None:
             raise _Moved("it was closed meanwhile")
         return self._connection, self._made
@@ -157,7 +167,7 @@ class Database:
         self.path = path
         self._warn = warn
         self._patience = patience
-        self._check = Check.QUICK  # of the next connection
+        self._check = IntegrityCheck.QUICK  # of the next connection
         self._writer = _Lane(path, reading=False)
         self._reader = _Lane(path, reading=True)
         self._closed = False
@@ -211,7 +221,7 @@ class Database:
         async with self._turn(lane, patience) as seconds:
             connection = await self._patiently(partial(self._connection, lane), seconds)
             try:
-                beginning = partial(lane.begin, begin, durable=durable, wait=min(WAIT, seconds))
+                beginning = partial(lane.begin, begin, durable=durable, wait=min(STATEMENT_WAIT, seconds))
                 await self._patiently(beginning, seconds)
                 value = await work(connection)
                 with anyio.CancelScope(shield=True):  # half-way through there is no telling whether it is done
@@ -225,7 +235,7 @@ class Database:
         self, lane: _Lane, begin: str, step: Step[T], *, durable: bool = True, patience: float | None = None
     ) -> T:
         async with self._turn(lane, patience) as seconds:
-            doing = partial(lane.at_once, begin, step, durable=durable, wait=min(WAIT, seconds))
+            doing = partial(lane.at_once, begin, step, durable=durable, wait=min(STATEMENT_WAIT, seconds))
 
             async def attempt() -> T:
                 with suppress(_Moved):
@@ -249,9 +259,9 @@ class Database:
             raise self._unavailable("another process keeps it locked")
         try:
             yield self._patience if patience is None else patience
-        except (Damaged, sqlite3.Error, OSError) as error:
+        except (DatabaseDamaged, sqlite3.Error, OSError) as error:
             if damaged(error):
-                self._check = Check.THOROUGH
+                self._check = IntegrityCheck.THOROUGH
                 await lane.drop()
             raise self._unavailable(cause(error)) from error
         except ValueError as error:
@@ -268,7 +278,7 @@ class Database:
         if self._closed:
             await lane.drop()
             raise self._unavailable("it is closed")
-        self._check = Check.NONE
+        self._check = IntegrityCheck.NONE
         return connection
 
     async def _patiently(self, step: Callable[[], Awaitable[T]], patience: float) -> T:

@@ -25,7 +25,7 @@ from acp_agent.store.schema import VERSION, migrate, version_of
 T = TypeVar("T")
 
 
-class Connection(sqlite3.Connection):
+class TransactionConnection(sqlite3.Connection):
     """What aiosqlite is given. Not for two threads at once, as sqlite3 connections are."""
 
     always_durable: bool = False
@@ -59,7 +59,7 @@ class Connection(sqlite3.Connection):
         self._durable, self._wait = durable, wait
         return script
 
-    def transact(self, begin: str, step: Callable[["Connection"], T], *, durable: bool, wait: float) -> T:
+    def transact(self, begin: str, step: Callable[["TransactionConnection"], T], *, durable: bool, wait: float) -> T:
         """Do all of a transaction. Blocks. Raises sqlite3.Error and what `step` raises, all of it rolled back."""
         try:
             self.executescript(self.opening(begin, durable=durable, wait=wait))
@@ -92,7 +92,7 @@ _CAUSES = {
 }
 
 
-class Damaged(Exception):
+class DatabaseDamaged(Exception):
     """A check found a file damaged; the message is SQLite's finding."""
 
 
@@ -103,12 +103,12 @@ def busy(error: sqlite3.Error | OSError) -> bool:
 
 def damaged(error: BaseException) -> bool:
     """Whether a file is not, or no longer, a database of ours."""
-    return isinstance(error, Damaged) or _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return isinstance(error, DatabaseDamaged) or _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-def cause(error: Damaged | sqlite3.Error | OSError) -> str:
+def cause(error: DatabaseDamaged | sqlite3.Error | OSError) -> str:
     """The cause of a failure, as the end of a sentence about a database; SQLite's or the system's words behind it."""
-    if isinstance(error, Damaged):
+    if isinstance(error, DatabaseDamaged):
         return f"it is damaged ({error})"
     if isinstance(error, OSError):
         return error.strerror or str(error)
@@ -149,7 +149,7 @@ def network_file_system(folder: str, mounts: str = "/proc/self/mountinfo") -> st
     return None
 
 
-WAIT = 0.1
+STATEMENT_WAIT = 0.1
 """Seconds one statement waits for a lock. Whoever wants to wait longer repeats it, and can be cancelled between."""
 
 _BESIDE = ("-wal", "-shm", "-journal")
@@ -164,7 +164,7 @@ CHECKED_BYTES = 64 * 1024 * 1024
 statement has met damage: that statement fails, and the next one finds the file set aside, or whole."""
 
 
-class Check(Enum):
+class IntegrityCheck(Enum):
     """How a file is looked through before it is believed."""
 
     NONE = auto()
@@ -172,7 +172,7 @@ class Check(Enum):
     THOROUGH = auto()  # of any size, and indexes too
 
 
-class Opening:
+class DatabaseOpener:
     """One attempt to open the database. Blocks; the connection may be used in any thread.
 
     path        absolute
@@ -184,7 +184,7 @@ class Opening:
     messages    what the user should know, a line each
     """
 
-    def __init__(self, path: str, check: Check, *, reading: bool) -> None:
+    def __init__(self, path: str, check: IntegrityCheck, *, reading: bool) -> None:
         self._path = path
         self._check = check
         self._reading = reading
@@ -192,7 +192,7 @@ class Opening:
         self.made = False
         self.messages: list[str] = []
 
-    def __call__(self) -> Connection:
+    def __call__(self) -> TransactionConnection:
         """The connection. Raises StoreUnavailable for a newer file, sqlite3.Error and OSError for the rest."""
         folder = os.path.dirname(self._path)
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -200,18 +200,18 @@ class Opening:
             lock(fd)
             try:
                 return self._open(folder)
-            except (Damaged, sqlite3.DatabaseError) as error:
+            except (DatabaseDamaged, sqlite3.DatabaseError) as error:
                 if not damaged(error):
                     raise
                 self._set_aside(error)
             return self._open(folder)
 
-    def _open(self, folder: str) -> Connection:
+    def _open(self, folder: str) -> TransactionConnection:
         self._make_private(folder)
         # A path like any other, but for SQLite never to create what is not there.
         uri = f"file:{quote(os.fsencode(self._path))}?mode=rw"
         network = network_file_system(folder)
-        connection = Connection(uri, WAIT)
+        connection = TransactionConnection(uri, STATEMENT_WAIT)
         connection.always_durable = network is not None
         try:
             self._prepare(connection, network)
@@ -275,20 +275,20 @@ class Opening:
 
     def _look_through(self, connection: sqlite3.Connection) -> None:
         match self._check:
-            case Check.NONE:
+            case IntegrityCheck.NONE:
                 return
-            case Check.QUICK:
+            case IntegrityCheck.QUICK:
                 if os.lstat(self._path).st_size > CHECKED_BYTES:
                     return
                 (finding,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            case Check.THOROUGH:
+            case IntegrityCheck.THOROUGH:
                 (finding,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
             case _:
                 assert_never(self._check)
         if finding != "ok":
-            raise Damaged(finding)
+            raise DatabaseDamaged(finding)
 
-    def _set_aside(self, error: Damaged | sqlite3.DatabaseError) -> None:
+    def _set_aside(self, error: DatabaseDamaged | sqlite3.DatabaseError) -> None:
         """Give a damaged file another name, its log before it, so that a death in between leaves no log alone."""
         aside = _free_name(f"{self._path}.corrupt-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
         for name in (*_BESIDE, ""):

@@ -17,7 +17,15 @@ from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from acp_agent.config.files import stamp
-from acp_agent.store.private_file import Damaged, lock, private_file, quoted, read_private, replace_private, set_aside
+from acp_agent.store.private_file import (
+    DamagedFile,
+    lock,
+    private_file,
+    quoted,
+    read_private,
+    replace_private,
+    set_aside,
+)
 
 _LONGEST_DESCRIPTION = 2048
 
@@ -83,7 +91,7 @@ class McpPins:
             return
         try:
             self._kept, trouble = _read(self._path), ""
-        except (OSError, Damaged) as error:
+        except (OSError, DamagedFile) as error:
             trouble = f"{self._path}: {error}; which MCP tools you allowed is not known"
         if trouble and trouble != self.trouble:
             self._warn(trouble)
@@ -92,7 +100,7 @@ class McpPins:
     def _usable(self) -> _Servers:
         try:
             return _read(self._path)
-        except Damaged as damage:
+        except DamagedFile as damage:
             aside = set_aside(self._path)
             self._warn(f"{self._path}: {damage}; it was set aside as {aside}")
             return {**self._kept}
@@ -111,13 +119,13 @@ def _server(entry: Mapping[str, object]) -> _Server:
 def _pin(entry: Mapping[str, object]) -> Pin:
     definition, description = entry.get("definition"), entry.get("description", "")
     if not isinstance(definition, str) or not isinstance(description, str):
-        raise Damaged("a tool without its definition")
+        raise DamagedFile("a tool without its definition")
     return Pin(definition, description)
 
 
 def _table(value: object) -> Mapping[str, object]:
     if not isinstance(value, dict):
-        raise Damaged("not a table of servers and their tools")
+        raise DamagedFile("not a table of servers and their tools")
     return cast("dict[str, object]", value)
 
 

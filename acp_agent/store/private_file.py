@@ -62,7 +62,7 @@ MAX_BYTES = 1024 * 1024
 """A larger file is not believed, and nothing is added to a file that has grown so large."""
 
 
-class Damaged(Exception):
+class DamagedFile(Exception):
     """What the file holds cannot be used; the message says why."""
 
 
@@ -78,11 +78,11 @@ def read_private(path: str) -> dict[str, object]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     if len(data) > MAX_BYTES:
-        raise Damaged(f"larger than {MAX_BYTES} bytes")
+        raise DamagedFile(f"larger than {MAX_BYTES} bytes")
     try:
         return toml_table(data.decode())
     except ValueError as error:
-        raise Damaged(f"not readable as TOML ({error})") from None
+        raise DamagedFile(f"not readable as TOML ({error})") from None
 
 
 def readable_text(path: str) -> str:

@@ -18,9 +18,9 @@ from acp_agent.core.events import (
     PlanChanged,
     TextDelta,
     ThoughtDelta,
-    Told,
     ToolFinished,
     ToolStarted,
+    TranscriptEvent,
     UsageChanged,
     UserMessage,
 )
@@ -67,7 +67,7 @@ def _finite(text: str) -> float:
 _DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite)
 
 
-def dumped(data: Json) -> bytes:
+def json_bytes(data: Json) -> bytes:
     """JSON in UTF-8, in which half surrogate pairs stand as they are. Raises StoreUnavailable for what is no JSON."""
     try:
         return _ENCODER.encode(data).encode("utf-8", "surrogatepass")
@@ -75,7 +75,7 @@ def dumped(data: Json) -> bytes:
         raise StoreUnavailable(f"this cannot be kept: {error}") from error
 
 
-def loaded(body: object) -> Json:
+def json_from(body: object) -> Json:
     """What `dumped` was given. Raises ValueError for anything else."""
     if not isinstance(body, bytes | str):
         raise ValueError(f"expected JSON, got {type(body).__name__}")  # noqa: TRY004 - one error for all that is damaged
@@ -85,10 +85,10 @@ def loaded(body: object) -> Json:
         raise ValueError("nested too deeply") from None
 
 
-def written(value: object) -> Json:
+def to_json(value: object) -> Json:
     """A dataclass as an object, a tuple of such as a list; anything else is JSON already."""
     if isinstance(value, tuple):
-        return [written(each) for each in cast("tuple[object, ...]", value)]
+        return [to_json(each) for each in cast("tuple[object, ...]", value)]
     if not is_dataclass(value) or isinstance(value, type):
         return cast("Json", value)
     kind = type(value)
@@ -96,11 +96,11 @@ def written(value: object) -> Json:
     for name, default, _ in _members(kind):
         member: object = getattr(value, name)
         if default is MISSING or member != default:
-            data[name] = written(member)
+            data[name] = to_json(member)
     return data
 
 
-def read(kind: type[T], data: object) -> T:
+def from_json(kind: type[T], data: object) -> T:
     """The dataclass again. Raises ValueError for what was not made of one."""
     given = _members_in(data)
     members: dict[str, object] = {}
@@ -112,12 +112,7 @@ def read(kind: type[T], data: object) -> T:
     return kind(**members)
 
 
-def read_all(kind: type[T], data: object) -> tuple[T, ...]:
-    """A tuple of dataclasses again. Raises ValueError."""
-    return tuple(read(kind, each) for each in _items_in(data))
-
-
-def readable(kind: type[T], data: object) -> T:
+def readable_part(kind: type[T], data: object) -> T:
     """As much of a dataclass, all of whose members have defaults, as can be read. Raises ValueError for no object."""
     given = _members_in(data)
 
@@ -156,7 +151,7 @@ def _reader(hint: object) -> _Reader:
     if not isinstance(hint, type):
         raise TypeError(f"nothing is known of members like {hint}")
     if is_dataclass(hint):
-        return partial(read, hint)
+        return partial(from_json, hint)
     if issubclass(hint, Enum):
         return hint
     return partial(_of, hint)
@@ -166,7 +161,7 @@ def _read_one(kinds: Mapping[str, type[Dataclass]], data: object) -> object:
     name = _of(str, _members_in(data).get(_TYPE))
     if name not in kinds:
         raise ValueError(f"expected one of {', '.join(kinds)}, got {name!r}")
-    return read(kinds[name], data)
+    return from_json(kinds[name], data)
 
 
 def _members_in(data: object) -> dict[str, object]:
@@ -187,15 +182,15 @@ def _of(kind: type[V], data: object) -> V:
 
 def message_row(message: Message) -> tuple[str, bytes]:
     """Its role and the JSON of its parts. Raises StoreUnavailable for what is no JSON."""
-    return message.role.value, dumped(written(message.parts))
+    return message.role.value, json_bytes(to_json(message.parts))
 
 
-def message_of(role: object, body: object) -> Message:
+def message_from_row(role: object, body: object) -> Message:
     """The message of a row. Raises ValueError for one that is damaged, or has parts this version does not know."""
-    return read(Message, {"role": role, "parts": loaded(body)})
+    return from_json(Message, {"role": role, "parts": json_from(body)})
 
 
-_EVENT_KINDS: Mapping[type[Told], str] = {
+_EVENT_KINDS: Mapping[type[TranscriptEvent], str] = {
     UserMessage: "user",
     TextDelta: "text",
     ThoughtDelta: "thought",
@@ -208,21 +203,21 @@ _EVENT_KINDS: Mapping[type[Told], str] = {
 _EVENT_TYPES = {name: kind for kind, name in _EVENT_KINDS.items()}
 
 
-def kind_of(event: type[Told]) -> str:
+def kind_of(event: type[TranscriptEvent]) -> str:
     """What stands in a row for events of a type."""
     return _EVENT_KINDS[event]
 
 
-def told_row(event: Told) -> tuple[str, bytes]:
+def event_row(event: TranscriptEvent) -> tuple[str, bytes]:
     """Its kind and its JSON. Raises StoreUnavailable for what is no JSON, such as one that is nested too deeply."""
-    return _EVENT_KINDS[type(event)], dumped(written(event))
+    return _EVENT_KINDS[type(event)], json_bytes(to_json(event))
 
 
-def told_of(kind: str, body: object) -> Told:
+def event_from_row(kind: str, body: object) -> TranscriptEvent:
     """The event of a row. Raises ValueError for one that is damaged, or of a kind this version does not know."""
     if kind not in _EVENT_TYPES:
         raise ValueError(f"unknown kind of event: {kind!r}")
-    return read(_EVENT_TYPES[kind], loaded(body))
+    return from_json(_EVENT_TYPES[kind], json_from(body))
 
 
 def to_column(text: str) -> str | bytes:

@@ -4,7 +4,7 @@
     version    1
     record     core.sessions.SessionRecord
     conduct    core.conduct.Conduct
-    tally      core.sessions.Tally
+    tally      core.sessions.UsageTotals
     messages   the model's conversation: [{"role", "parts": [...]}, ...] (core.messages.Message), at most 10,000
     knowledge, tokens    of core.sessions.HistoryState
     events     what was told: [{"at": milliseconds, "kind", "body": {...}}, ...], at most 10,000 (record_json.py)
@@ -22,9 +22,9 @@ from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import TextDelta, ThoughtDelta
 from acp_agent.core.messages import Message
-from acp_agent.core.sessions import HistoryState, Saved, SessionRecord, Tally, ToldAt
+from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.store.record_json import read, told_of, told_row, written
+from acp_agent.store.record_json import event_from_row, event_row, from_json, to_json
 
 T = TypeVar("T")
 
@@ -44,17 +44,17 @@ class NotASessionFile(AgentError):
 # ----------------------------------------------------------------------------------------- writing
 
 
-async def session_object(saved: Saved, told: AsyncIterator[ToldAt]) -> JsonObject:
+async def session_object(saved: SessionSnapshot, told: AsyncIterator[StoredEvent]) -> JsonObject:
     """The whole session. Raises StoreUnavailable."""
-    events: list[Json] = [_event(one) async for one in joined(told)]
+    events: list[Json] = [_event(one) async for one in joined_events(told)]
     return {**_head(saved), "events": events}
 
 
-async def session_pieces(saved: Saved, told: AsyncIterator[ToldAt]) -> AsyncIterator[str]:
+async def session_pieces(saved: SessionSnapshot, told: AsyncIterator[StoredEvent]) -> AsyncIterator[str]:
     """The same as text, an event a line, of which no more than one is held. Raises StoreUnavailable."""
     yield f'{json_text(_head(saved))[:-1]}, "events": ['
     between = "\n"
-    async for one in joined(told):
+    async for one in joined_events(told):
         yield between + json_text(_event(one))
         between = ",\n"
     yield "\n]}\n"
@@ -70,35 +70,35 @@ def json_text(value: Json) -> str:
     return text
 
 
-def told_object(one: ToldAt) -> JsonObject:
+def event_object(one: StoredEvent) -> JsonObject:
     """An event with its number and its time."""
     return {"seq": one.seq, **_event(one)}
 
 
-def _head(saved: Saved) -> JsonObject:
+def _head(saved: SessionSnapshot) -> JsonObject:
     return {
         "format": FORMAT,
         "version": VERSION,
-        "record": written(saved.record),
-        "conduct": written(saved.conduct),
-        "tally": written(saved.tally),
+        "record": to_json(saved.record),
+        "conduct": to_json(saved.conduct),
+        "tally": to_json(saved.usage),
         "messages": [
-            {"role": message.role.value, "parts": written(message.parts)} for message in saved.history.messages
+            {"role": message.role.value, "parts": to_json(message.parts)} for message in saved.history.messages
         ],
         "knowledge": saved.history.knowledge,
         "tokens": saved.history.tokens,
     }
 
 
-def _event(one: ToldAt) -> JsonObject:
-    kind, body = told_row(one.event)
+def _event(one: StoredEvent) -> JsonObject:
+    kind, body = event_row(one.event)
     return {"at": one.at, "kind": kind, "body": json.loads(body.decode("utf-8", "surrogatepass"))}
 
 
 # ----------------------------------------------------------------------------------------- reading
 
 
-def read_session_file(data: JsonObject) -> tuple[Saved, tuple[ToldAt, ...]]:
+def read_session_file(data: JsonObject) -> tuple[SessionSnapshot, tuple[StoredEvent, ...]]:
     """A session, and what was told in it, numbered from 1. Raises NotASessionFile."""
     if data.get("format") != FORMAT:
         raise NotASessionFile(f"format: expected {FORMAT!r}, not {_short(data.get('format'))}")
@@ -109,11 +109,11 @@ def read_session_file(data: JsonObject) -> tuple[Saved, tuple[ToldAt, ...]]:
         if len(items) > MOST_EVENTS:
             raise NotASessionFile(f"{name}: expected at most {MOST_EVENTS:,}, not {len(items):,}")
     _measure(data)
-    messages = tuple(_at(f"messages[{n}]", lambda one=one: read(Message, one)) for n, one in enumerate(given))
-    saved = Saved(
-        record=_at("record", lambda: read(SessionRecord, data.get("record"))),
-        conduct=_at("conduct", lambda: read(Conduct, data.get("conduct", {}))),
-        tally=_at("tally", lambda: read(Tally, data.get("tally", {}))),
+    messages = tuple(_at(f"messages[{n}]", lambda one=one: from_json(Message, one)) for n, one in enumerate(given))
+    saved = SessionSnapshot(
+        record=_at("record", lambda: from_json(SessionRecord, data.get("record"))),
+        conduct=_at("conduct", lambda: from_json(Conduct, data.get("conduct", {}))),
+        usage=_at("tally", lambda: from_json(UsageTotals, data.get("tally", {}))),
         history=HistoryState(messages, _count(data, "knowledge"), _count(data, "tokens")),
     )
     if saved.history.knowledge > len(messages[0].parts if messages else ()):
@@ -149,13 +149,13 @@ def _inner(value: Json) -> Iterable[Json]:
             return ()
 
 
-def _told(seq: int, data: Json) -> ToldAt:
+def _told(seq: int, data: Json) -> StoredEvent:
     if not isinstance(data, dict):
         raise ValueError(f"expected an object, not {_short(data)}")  # noqa: TRY004 - `_at` makes it one kind of error
     kind, body = data.get("kind"), json.dumps(data.get("body"), allow_nan=False)
     if not isinstance(kind, str):
         raise ValueError(f"kind: expected a text, not {_short(kind)}")  # noqa: TRY004 - as above
-    return ToldAt(seq, _count(data, "at"), told_of(kind, body))
+    return StoredEvent(seq, _count(data, "at"), event_from_row(kind, body))
 
 
 def _at(place: str, reading: Callable[[], T]) -> T:
@@ -197,7 +197,7 @@ def _short(value: Json) -> str:
 # ----------------------------------------------------------------------------------------- joining
 
 
-async def joined(told: AsyncIterator[ToldAt]) -> AsyncIterator[ToldAt]:
+async def joined_events(told: AsyncIterator[StoredEvent]) -> AsyncIterator[StoredEvent]:
     """What was told, with pieces of a message that follow one another as one, which began when the first was told."""
     begun, pieces = None, list[str]()
     async for one in told:
@@ -211,7 +211,7 @@ async def joined(told: AsyncIterator[ToldAt]) -> AsyncIterator[ToldAt]:
         yield _whole(begun, pieces)
 
 
-def _continues(begun: ToldAt, one: ToldAt) -> bool:
+def _continues(begun: StoredEvent, one: StoredEvent) -> bool:
     match begun.event, one.event:
         case (TextDelta(message_id=first), TextDelta(message_id=then)):
             return first == then
@@ -221,12 +221,12 @@ def _continues(begun: ToldAt, one: ToldAt) -> bool:
             return False
 
 
-def _words(one: ToldAt) -> Iterator[str]:
+def _words(one: StoredEvent) -> Iterator[str]:
     if isinstance(one.event, TextDelta | ThoughtDelta):
         yield one.event.text
 
 
-def _whole(begun: ToldAt, pieces: list[str]) -> ToldAt:
+def _whole(begun: StoredEvent, pieces: list[str]) -> StoredEvent:
     if len(pieces) > 1 and isinstance(begun.event, TextDelta | ThoughtDelta):
         return replace(begun, event=replace(begun.event, text="".join(pieces)))
     return begun

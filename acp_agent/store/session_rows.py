@@ -7,13 +7,13 @@ from dataclasses import replace
 from itertools import groupby, islice
 from typing import TypeAlias, cast
 
-from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, Told, ToolFinished, UserMessage
+from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, ToolFinished, TranscriptEvent, UserMessage
 from acp_agent.core.messages import Message
 from acp_agent.core.plan import PlanEntry
 from acp_agent.core.prompt import typed
-from acp_agent.core.sessions import ToldAt
+from acp_agent.core.sessions import StoredEvent
 from acp_agent.log import Log
-from acp_agent.store.record_json import kind_of, message_of, message_row, told_of, told_row
+from acp_agent.store.record_json import event_from_row, event_row, kind_of, message_from_row, message_row
 
 _PAGE_ROWS = 256
 _PAGE_BYTES = 1024 * 1024
@@ -40,9 +40,9 @@ ToldRow: TypeAlias = tuple[int, int, str, bytes]
 """Sequence number, milliseconds since 1970, kind, JSON."""
 
 
-def rows_of(told: Iterable[Told]) -> list[tuple[str, bytes]]:
+def rows_of(told: Iterable[TranscriptEvent]) -> list[tuple[str, bytes]]:
     """Kinds and JSON of events. Pieces of a message that follow each other become one. Raises StoreUnavailable."""
-    return [told_row(_joined(list(run))) for _, run in groupby(told, _message)]
+    return [event_row(_joined(list(run))) for _, run in groupby(told, _message)]
 
 
 def append(connection: sqlite3.Connection, session: str | bytes, rows: Sequence[tuple[str, bytes]], now: int) -> None:
@@ -56,7 +56,7 @@ def replace_messages(
 ) -> None:
     """Put whole messages in the place of all their pieces. Looks at the newest first. Raises sqlite3.Error."""
     for message in messages:
-        kind, body = told_row(message)
+        kind, body = event_row(message)
         rows = _pieces(connection, session, kind, message)
         if rows:
             connection.execute(_RENEW, (body, session, rows[-1]))
@@ -80,17 +80,17 @@ def _pieces(
 
 def _readable(kind: str, body: bytes) -> TextDelta | ThoughtDelta | None:
     try:
-        event = told_of(kind, body)
+        event = event_from_row(kind, body)
     except ValueError:
         return None
     return event if isinstance(event, TextDelta | ThoughtDelta) else None
 
 
-def restore(connection: sqlite3.Connection, session: str | bytes, told: Iterable[ToldAt]) -> None:
+def restore(connection: sqlite3.Connection, session: str | bytes, told: Iterable[StoredEvent]) -> None:
     """Give a session without any what was told elsewhere, at its times. Raises sqlite3.Error, StoreUnavailable."""
     connection.executemany(
         "INSERT INTO told (conversation_id, seq, at, kind, body) VALUES (?, ?, ?, ?, ?)",
-        ((session, seq, one.at, *told_row(one.event)) for seq, one in enumerate(told, 1)),
+        ((session, seq, one.at, *event_row(one.event)) for seq, one in enumerate(told, 1)),
     )
 
 
@@ -135,7 +135,7 @@ def told_last(connection: sqlite3.Connection, session: str | bytes) -> tuple[Tex
             if event is None:
                 break
             pieces.append(event)
-    messages: dict[object, list[Told]] = {}
+    messages: dict[object, list[TranscriptEvent]] = {}
     for piece in reversed(pieces):
         messages.setdefault(_message(piece), []).append(piece)
     return tuple(each for run in messages.values() if isinstance(each := _joined(run), TextDelta | ThoughtDelta))
@@ -159,12 +159,14 @@ def ended_last(connection: sqlite3.Connection, session: str | bytes) -> tuple[To
 def _call(body: bytes) -> ToolFinished | None:
     """The end of a call the model made; None for another's, and for what cannot be read."""
     with suppress(ValueError):
-        event = told_of(kind_of(ToolFinished), body)
+        event = event_from_row(kind_of(ToolFinished), body)
         return event if isinstance(event, ToolFinished) and event.use_id else None
     return None
 
 
-def _latest(connection: sqlite3.Connection, session: str | bytes, kind: type[Told]) -> Generator[Told | None]:
+def _latest(
+    connection: sqlite3.Connection, session: str | bytes, kind: type[TranscriptEvent]
+) -> Generator[TranscriptEvent | None]:
     """Events of a kind, the latest first, a few megabytes of them at most; None for one that cannot be read."""
     size = 0
     with closing(connection.execute(_LATEST, (session, kind_of(kind)))) as cursor:
@@ -173,17 +175,17 @@ def _latest(connection: sqlite3.Connection, session: str | bytes, kind: type[Tol
             if size > _MOST_READ:
                 return
             try:
-                yield told_of(kind_of(kind), body)
+                yield event_from_row(kind_of(kind), body)
             except ValueError:
                 yield None
 
 
-def _message(event: Told) -> object:
+def _message(event: TranscriptEvent) -> object:
     """Equal for pieces of one message, and for nothing else."""
     return (type(event), event.message_id) if isinstance(event, TextDelta | ThoughtDelta) else object()
 
 
-def _joined(run: list[Told]) -> Told:
+def _joined(run: list[TranscriptEvent]) -> TranscriptEvent:
     first = run[0]
     if len(run) == 1 or not isinstance(first, TextDelta | ThoughtDelta):
         return first
@@ -229,7 +231,7 @@ class StoredHistory:
         damaged: list[str] = []
         for seq, role, body in connection.execute(statement, (self._session,)):
             try:
-                messages.append(message_of(role, body))
+                messages.append(message_from_row(role, body))
             except ValueError as error:
                 damaged.append(f"{seq}: {error}")
         if damaged:

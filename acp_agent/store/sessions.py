@@ -11,12 +11,21 @@ import anyio
 
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.sessions import Change, HistoryState, Saved, SessionRecord, Tally, ToldAt
+from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.log import Log
 from acp_agent.store import session_rows
 from acp_agent.store.conversations import gone, hold, record_of, was_deleted
 from acp_agent.store.db import Database
-from acp_agent.store.record_json import Dataclass, dumped, from_column, loaded, readable, to_column, told_of, written
+from acp_agent.store.record_json import (
+    Dataclass,
+    event_from_row,
+    from_column,
+    json_bytes,
+    json_from,
+    readable_part,
+    to_column,
+    to_json,
+)
 from acp_agent.store.session_rows import StoredHistory, restore
 
 _log = Log(__name__)
@@ -31,8 +40,8 @@ _FORGOTTEN = {"title = ?": "", "knowledge = ?": 0, "tokens = ?": 0}
 T = TypeVar("T", bound=Dataclass)
 
 
-class SessionKeeper:
-    """A core.sessions.Keeper. `now` gives milliseconds since 1970.
+class SqliteSessionRepository:
+    """A core.sessions.SessionRepository. `now` gives milliseconds since 1970.
 
     It knows what messages it wrote or read last, and holds on to them: drop it with the conversation. From them and
     the row it saw last it puts the session back in a database that was made anew; what was told before is lost.
@@ -47,14 +56,17 @@ class SessionKeeper:
         self._row: tuple[Any, ...] | None = None  # as it is or was, without the id
 
     async def write(self, change: Change, *, durable: bool = True, patience: float | None = None) -> None:
-        """See core.sessions.Keeper.write. When cancelled, nothing was written."""
+        """See core.sessions.SessionRepository.write. When cancelled, nothing was written."""
         now = self._now()
-        updates, rows = dict(_updates(change, now)), session_rows.rows_of(change.told)  # conduct may change any moment
+        updates, rows = (
+            dict(_updates(change, now)),
+            session_rows.rows_of(change.events),
+        )  # conduct may change any moment
 
         def step(connection: sqlite3.Connection) -> tuple[Any, ...]:
             row = self._set(connection, updates) or self._put_back(connection, updates)
             session_rows.append(connection, self._column, rows, now)
-            session_rows.replace_messages(connection, self._column, change.instead)
+            session_rows.replace_messages(connection, self._column, change.replacements)
             if change.history is not None:
                 self._history.write(connection, change.history.messages)
             return row
@@ -86,8 +98,8 @@ class SessionKeeper:
         assert row is not None, "it was put there just now"
         return row
 
-    async def saved(self) -> Saved | None:
-        """See core.sessions.Keeper.saved. What cannot be read of conduct and tally is as in a new session."""
+    async def snapshot(self) -> SessionSnapshot | None:
+        """See SessionRepository.snapshot. Options and totals that cannot be read get their defaults."""
         return await self._database.read_at_once(self._read)
 
     async def conduct(self) -> Conduct | None:
@@ -97,8 +109,8 @@ class SessionKeeper:
         )
         return None if row is None else self._readable(Conduct(), row[0])
 
-    async def forget(self) -> None:
-        """See core.sessions.Keeper.forget. What it took stays counted, and so do its prompts: it stays listed."""
+    async def clear(self) -> None:
+        """See SessionRepository.clear. The usage and the number of prompts stay, so the session stays in the list."""
 
         def step(connection: sqlite3.Connection) -> tuple[Any, ...]:
             row = self._set(connection, _FORGOTTEN)
@@ -112,33 +124,33 @@ class SessionKeeper:
         self._history = StoredHistory(self._column)
         await self._database.empty_log()
 
-    async def told(self, after: int = 0) -> AsyncGenerator[ToldAt]:
-        """See core.sessions.Keeper.told. No transaction is open between two events; what cannot be read is left out."""
+    async def events(self, after: int = 0) -> AsyncGenerator[StoredEvent]:
+        """See SessionRepository.events. No transaction is open between two events. Unreadable events are left out."""
         complain = True
         while rows := await self._page(after):
             for seq, at, kind, body in rows:
                 try:
-                    event = told_of(kind, body)
+                    event = event_from_row(kind, body)
                 except ValueError as error:
                     if complain:
                         _log.warning("events that cannot be read", session=self._id, first=f"{seq}: {error}")
                     complain = False
                 else:
-                    yield ToldAt(seq, at, event)
+                    yield StoredEvent(seq, at, event)
             after = rows[-1][0]
 
     async def _page(self, after: int) -> Sequence[session_rows.ToldRow]:
         return await self._database.read_at_once(lambda connection: session_rows.page(connection, self._column, after))
 
-    def _read(self, connection: sqlite3.Connection) -> Saved | None:
+    def _read(self, connection: sqlite3.Connection) -> SessionSnapshot | None:
         row = connection.execute(_ROW, (self._column,)).fetchone()
         if row is None:
             return None
         self._row = row
         *record, conduct, tally, knowledge, tokens = row
         messages, lost = self._history.read(connection)
-        took = self._readable(Tally(), tally)
-        return Saved(
+        took = self._readable(UsageTotals(), tally)
+        return SessionSnapshot(
             record_of((self._column, *record)),
             self._readable(Conduct(), conduct),
             took,
@@ -151,7 +163,7 @@ class SessionKeeper:
 
     def _readable(self, default: T, body: object) -> T:
         try:
-            return readable(type(default), loaded(body))
+            return readable_part(type(default), json_from(body))
         except ValueError as error:
             _log.warning("a session's state that cannot be read", session=self._id, error=str(error))
             return default
@@ -167,11 +179,11 @@ def _updates(change: Change, now: int) -> Iterator[tuple[str, int | str | bytes]
         if text is not None:
             yield setting, to_column(text)
     if change.additional is not None:
-        yield "additional = ?", dumped(list(change.additional))
+        yield "additional = ?", json_bytes(list(change.additional))
     if change.conduct is not None:
-        yield "conduct = ?", dumped(written(change.conduct))
-    if change.tally is not None:
-        yield "tally = ?", dumped(written(change.tally))
+        yield "conduct = ?", json_bytes(to_json(change.conduct))
+    if change.usage is not None:
+        yield "tally = ?", json_bytes(to_json(change.usage))
     if change.history is not None:
         yield "knowledge = ?", change.history.knowledge
         yield "tokens = ?", change.history.tokens
@@ -252,15 +264,20 @@ class SessionStore:
         self._database = database
         self._seconds = now
 
-    def of(self, session_id: str) -> SessionKeeper:
+    def of(self, session_id: str) -> SqliteSessionRepository:
         """What is kept of one session, which need not be there yet."""
-        return SessionKeeper(self._database, session_id, self._now)
+        return SqliteSessionRepository(self._database, session_id, self._now)
 
     async def create(
-        self, record: SessionRecord, conduct: Conduct, tally: Tally | None = None, *, patience: float | None = None
+        self,
+        record: SessionRecord,
+        conduct: Conduct,
+        tally: UsageTotals | None = None,
+        *,
+        patience: float | None = None,
     ) -> None:
         """Keep a new session; one that is there stays as it is. A time of 0 is now. Never one that was deleted."""
-        row = self._row(record, conduct, tally or Tally())
+        row = self._row(record, conduct, tally or UsageTotals())
         await self._database.write_at_once(lambda connection: _insert(connection, record.id, row), patience=patience)
 
     async def find(self, session_id: str) -> SessionRecord | None:
@@ -300,7 +317,7 @@ class SessionStore:
 
     async def fork(self, source: str, target: SessionRecord, conduct: Conduct) -> bool:
         """Copy a session as it is at this moment, its tally too, to a new one; whether the source was there."""
-        row = self._row(target, conduct, Tally())
+        row = self._row(target, conduct, UsageTotals())
         keys = to_column(source), to_column(target.id)
 
         def step(connection: sqlite3.Connection) -> bool:
@@ -316,9 +333,9 @@ class SessionStore:
 
         return await self._database.write_at_once(step)
 
-    async def take_in(self, saved: Saved, told: Sequence[ToldAt]) -> None:
+    async def take_in(self, saved: SessionSnapshot, told: Sequence[StoredEvent]) -> None:
         """Keep a session from elsewhere under an id of its own, whole or not at all. A time of 0 is now."""
-        row, key = self._row(saved.record, saved.conduct, saved.tally), to_column(saved.record.id)
+        row, key = self._row(saved.record, saved.conduct, saved.usage), to_column(saved.record.id)
         history = saved.history
 
         def step(connection: sqlite3.Connection) -> None:
@@ -354,19 +371,19 @@ class SessionStore:
     def _now(self) -> int:
         return int(self._seconds() * 1000)
 
-    def _row(self, record: SessionRecord, conduct: Conduct, tally: Tally) -> tuple[object, ...]:
+    def _row(self, record: SessionRecord, conduct: Conduct, tally: UsageTotals) -> tuple[object, ...]:
         now = self._now()
         return (
             to_column(record.id),
             to_column(record.cwd),
-            dumped(list(record.additional)),
+            json_bytes(list(record.additional)),
             to_column(record.title),
             record.created_at or now,
             record.updated_at or now,
             record.prompts,
             to_column(record.model),
-            dumped(written(conduct)),
-            dumped(written(tally)),
+            json_bytes(to_json(conduct)),
+            json_bytes(to_json(tally)),
         )
 
 

@@ -12,7 +12,15 @@ import os
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from acp_agent.store.private_file import Damaged, lock, private_file, quoted, read_private, replace_private, set_aside
+from acp_agent.store.private_file import (
+    DamagedFile,
+    lock,
+    private_file,
+    quoted,
+    read_private,
+    replace_private,
+    set_aside,
+)
 
 _WORDS = {"trusted": True, "untrusted": False}
 
@@ -33,7 +41,7 @@ class TrustedFolders:
         """Whether these contents of a folder (absolute, links resolved) are trusted; None when nobody said."""
         try:
             return _read(self._path).get(folder, {}).get(digest)
-        except (OSError, Damaged) as error:
+        except (OSError, DamagedFile) as error:
             self._warn(f"{self._path}: {error}; no folder is trusted")
             return None
 
@@ -55,7 +63,7 @@ class TrustedFolders:
     def _usable(self) -> _Answers:
         try:
             return _read(self._path)
-        except Damaged as damage:
+        except DamagedFile as damage:
             aside = set_aside(self._path)
             self._warn(f"{self._path}: {damage}; it was set aside as {aside}, and you will be asked again")
             return {}

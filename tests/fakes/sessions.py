@@ -17,7 +17,7 @@ from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import Notice, Severity, TextDelta, UserMessage
 from acp_agent.core.messages import Message, Role, StopReason, TextPart
-from acp_agent.core.sessions import Change, HistoryState, Saved, Tally
+from acp_agent.core.sessions import Change, HistoryState, SessionSnapshot, UsageTotals
 from acp_agent.protocol.answer import Answer
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.commands import ALWAYS
@@ -93,12 +93,12 @@ class Editor:
 class Engine:
     """Says how many messages it knew, and whose. A prompt that begins with "wait" waits for `go_on`."""
 
-    def __init__(self, process: "Process", session: Session, saved: Saved | None) -> None:
+    def __init__(self, process: "Process", session: Session, saved: SessionSnapshot | None) -> None:
         self.process = process
         self.session = session
         self.saved = saved
         self.messages = saved.history.messages if saved else ()
-        self.calls = saved.tally.calls if saved else 0
+        self.calls = saved.usage.calls if saved else 0
         self.closed = False
 
     async def answer(self, params: Any) -> Answer:
@@ -123,8 +123,8 @@ class Engine:
         self.messages = (*self.messages, Message(role, (TextPart(text),)))
 
     def state(self) -> Change:
-        tally = Tally(len(self.messages), 1000, cost=self.calls / 100, calls=self.calls)
-        return Change(history=HistoryState(self.messages), tally=tally, model=self.session.conduct.model or "p:one")
+        tally = UsageTotals(len(self.messages), 1000, cost=self.calls / 100, calls=self.calls)
+        return Change(history=HistoryState(self.messages), usage=tally, model=self.session.conduct.model or "p:one")
 
     async def kept(self) -> Change:
         return self.state()
@@ -187,7 +187,7 @@ class Process:
         self.now += 1
         return self.now
 
-    async def _engine(self, session: Session, saved: Saved | None) -> Engine:
+    async def _engine(self, session: Session, saved: SessionSnapshot | None) -> Engine:
         self.being_made.set()
         if self.making is not None:
             await self.making.wait()

@@ -21,7 +21,7 @@ from acp_agent.cli.session_text import clipped, dollars, tokens
 from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, UsageChanged, UserMessage
 from acp_agent.core.messages import TextPart
 from acp_agent.core.plan import PlanStatus
-from acp_agent.core.sessions import Saved, ToldAt
+from acp_agent.core.sessions import SessionSnapshot, StoredEvent
 
 _POINTS = 1000
 """Points of a line. A session of more calls is thinned: every second of them, every fourth, and so on."""
@@ -158,7 +158,7 @@ _MARKS = {PlanStatus.PENDING: "to do", PlanStatus.IN_PROGRESS: "under way", Plan
 _FULL = '<p class="note">From here on the page shows less: it would grow too long. The JSON export has everything.</p>'
 
 
-async def write_page(saved: Saved, told: AsyncIterator[ToldAt], write: Callable[[str], object]) -> None:
+async def write_page(saved: SessionSnapshot, told: AsyncIterator[StoredEvent], write: Callable[[str], object]) -> None:
     """Write the whole page for a session through `write`. Raises StoreUnavailable, and what `write` raises."""
     page = _Page(saved)
     write(page.head())
@@ -170,7 +170,7 @@ async def write_page(saved: Saved, told: AsyncIterator[ToldAt], write: Callable[
 class _Page:
     """What is known of the page so far."""
 
-    def __init__(self, saved: Saved) -> None:
+    def __init__(self, saved: SessionSnapshot) -> None:
         self._saved = saved
         self._room = _MOST_CHARS
         self._pictures = Pictures()
@@ -200,7 +200,7 @@ class _Page:
         )
 
     def _figures(self) -> Iterator[str]:
-        record, tally = self._saved.record, self._saved.tally
+        record, tally = self._saved.record, self._saved.usage
         yield _figure("Begun", _time(record.created_at))
         yield _figure("Last used", _time(record.updated_at))
         yield _figure("Model", text(clipped(record.model.partition(":")[2] or record.model, 200)))

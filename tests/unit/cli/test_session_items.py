@@ -15,7 +15,15 @@ from acp_agent.cli.session_items import (
     session_items,
 )
 from acp_agent.cli.session_text import write_text
-from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, Told, ToolFinished, ToolStarted, UserMessage
+from acp_agent.core.events import (
+    PlanChanged,
+    TextDelta,
+    ThoughtDelta,
+    ToolFinished,
+    ToolStarted,
+    TranscriptEvent,
+    UserMessage,
+)
 from acp_agent.core.messages import TextPart
 from acp_agent.core.plan import PlanEntry
 from acp_agent.core.types import Diff, ToolKind, ToolResult
@@ -32,7 +40,7 @@ def finished(number: str) -> ToolFinished:
     return ToolFinished(number, "read", ToolResult(number), 1.0)
 
 
-async def items(*told: Told) -> list[SessionItem]:
+async def items(*told: TranscriptEvent) -> list[SessionItem]:
     return [item async for item in session_items(telling(at(told)))]
 
 
@@ -40,7 +48,7 @@ def _word(item: MessageItem | NoAnswerItem) -> str:
     return type(item.event if isinstance(item, MessageItem) else item).__name__
 
 
-async def told_as(*told: Told) -> list[str]:
+async def told_as(*told: TranscriptEvent) -> list[str]:
     """Each item in a word: a call's id and how it went, else what was said."""
     return [
         f"{item.started.call_id} {call_outcome(item)[0]}" if isinstance(item, CallItem) else _word(item)
@@ -112,7 +120,7 @@ async def test_what_waits_for_a_call_is_bounded():
 # ------------------------------------------------------------------------------------------ as text
 
 
-async def text_of(*told: Told, **record: object) -> str:
+async def text_of(*told: TranscriptEvent, **record: object) -> str:
     out = io.StringIO()
     await write_text(saved(**record), telling(at(told)), out)
     return out.getvalue()

@@ -20,16 +20,16 @@ from acp_agent.core.events import (
     PlanChanged,
     TextDelta,
     ThoughtDelta,
-    Told,
     ToolFinished,
     ToolStarted,
+    TranscriptEvent,
     UsageChanged,
     UserMessage,
 )
 from acp_agent.core.messages import TextPart
 from acp_agent.core.plan import PlanEntry
 from acp_agent.core.prompt import LinkPart, ResourcePart
-from acp_agent.core.sessions import Saved, Tally
+from acp_agent.core.sessions import SessionSnapshot, UsageTotals
 from acp_agent.core.types import Diff, ImagePart, ToolKind, ToolResult
 from acp_agent.tools.visible import visible
 from tests.unit.cli.told_sessions import at, call, events, picture, saved, telling
@@ -59,7 +59,7 @@ ALLOWED = {
 }
 
 
-def page_of(told: Iterable[Told], session: Saved | None = None) -> str:
+def page_of(told: Iterable[TranscriptEvent], session: SessionSnapshot | None = None) -> str:
     pieces: list[str] = []
 
     async def write() -> None:
@@ -173,7 +173,7 @@ def test_a_page_says_where_no_answer_followed():
 
 
 def test_a_cost_that_is_not_the_whole_is_said_to_be_the_least():
-    assert "at least $0.101" in page_of([], replace(saved(), tally=Tally(cost=0.101, complete=False)))
+    assert "at least $0.101" in page_of([], replace(saved(), usage=UsageTotals(cost=0.101, complete=False)))
 
 
 # --------------------------------------------------------------------------------- what it never does
@@ -241,7 +241,7 @@ def test_no_text_is_ever_markup(hostile):
     assert_harmless(page_of(everywhere(hostile), saved(hostile, cwd=hostile)))
 
 
-def everywhere(text: str) -> list[Told]:
+def everywhere(text: str) -> list[TranscriptEvent]:
     """One of each kind of event, with the text in every place that takes one."""
     failure = ToolFailure(ToolErrorCategory.TIMEOUT, text, text)
     image = ImagePart(text, text)
@@ -299,7 +299,7 @@ def test_a_page_stays_bounded_however_much_was_printed():
 
 
 def test_a_page_that_is_full_goes_on_in_short():
-    told: list[Told] = []
+    told: list[TranscriptEvent] = []
     for n in range(500):
         told.extend(call("read", f"file {n}", ToolKind.READ, {"path": "a"}, ToolResult("text\n" * 5_000), 1.0))
     pieces: list[str] = []

@@ -17,9 +17,9 @@ from acp_agent.cli.arguments import command_line
 from acp_agent.cli.sessions import sessions, short_ids
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import AgentError
-from acp_agent.core.events import TextDelta, Told, UserMessage
+from acp_agent.core.events import TextDelta, TranscriptEvent, UserMessage
 from acp_agent.core.messages import TextPart
-from acp_agent.core.sessions import Change, Saved, SessionRecord, Tally
+from acp_agent.core.sessions import Change, SessionRecord, SessionSnapshot, UsageTotals
 from acp_agent.core.types import ToolKind, ToolResult
 from acp_agent.store.db import Database
 from acp_agent.store.session_file import read_session_file
@@ -48,7 +48,7 @@ def one(data: Path) -> None:
     keep(data, saved(), events())
 
 
-def keep(data: Path, session: Saved, told: list[Told]) -> None:
+def keep(data: Path, session: SessionSnapshot, told: list[TranscriptEvent]) -> None:
     """Put a session into the database as the server does."""
     ticks = itertools.count(session.record.created_at / 1000)
 
@@ -57,17 +57,17 @@ def keep(data: Path, session: Saved, told: list[Told]) -> None:
         database = Database(str(data / "acp-agent.db"), print)
         try:
             store = SessionStore(database, lambda: next(ticks))
-            await store.create(session.record, session.conduct, session.tally)
-            await store.of(session.record.id).write(Change(told=told, history=session.history))
+            await store.create(session.record, session.conduct, session.usage)
+            await store.of(session.record.id).write(Change(events=told, history=session.history))
         finally:
             await database.aclose()
 
     anyio.run(write)
 
 
-def small(session_id: str, **record: object) -> Saved:
+def small(session_id: str, **record: object) -> SessionSnapshot:
     values = {"cwd": "/projects/site", "created_at": BEGUN, "updated_at": BEGUN, "prompts": 1} | record
-    return Saved(SessionRecord(session_id, **values), Conduct(), Tally(), saved().history)
+    return SessionSnapshot(SessionRecord(session_id, **values), Conduct(), UsageTotals(), saved().history)
 
 
 def command(action: str, **given: object) -> int:

@@ -13,16 +13,16 @@ from acp_agent.core.events import (
     PlanChanged,
     TextDelta,
     ThoughtDelta,
-    Told,
     ToolFinished,
     ToolStarted,
+    TranscriptEvent,
     UsageChanged,
     UserMessage,
 )
 from acp_agent.core.messages import Message, Role, TextPart, Usage
 from acp_agent.core.plan import PlanEntry, PlanStatus
 from acp_agent.core.prompt import LinkPart, ResourcePart
-from acp_agent.core.sessions import HistoryState, Saved, SessionRecord, Tally, ToldAt
+from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import Diff, ImagePart, JsonObject, ToolKind, ToolResult
 
 BEGUN = 1_763_709_000_000  # 21 November 2025
@@ -113,13 +113,13 @@ def picture(width: int = 320, height: int = 120) -> ImagePart:
 
 def call(
     name: str, title: str, kind: ToolKind, raw_input: JsonObject, result: ToolResult, elapsed: float
-) -> tuple[Told, Told]:
+) -> tuple[TranscriptEvent, TranscriptEvent]:
     """A whole call: two events."""
     number = f"call-{name}-{title}"
     return ToolStarted(number, name, title, kind, raw_input), ToolFinished(number, name, result, elapsed)
 
 
-def events() -> list[Told]:
+def events() -> list[TranscriptEvent]:
     """Two turns, with one of everything."""
     plan = ("Find where the total is computed", "Use decimals", "Run the tests")
 
@@ -216,7 +216,7 @@ def events() -> list[Told]:
     ]
 
 
-def saved(title: str = "Mend the rounding of the total", **record: object) -> Saved:
+def saved(title: str = "Mend the rounding of the total", **record: object) -> SessionSnapshot:
     """All but the events."""
     values = {
         "id": ID,
@@ -227,20 +227,22 @@ def saved(title: str = "Mend the rounding of the total", **record: object) -> Sa
         "prompts": 3,
         "model": "anthropic:claude-sonnet-4-5",
     } | record
-    return Saved(
+    return SessionSnapshot(
         SessionRecord(**values),
         Conduct(),
-        Tally(used=33_050, size=64_000, usage=Usage(12_400, 4_310, 118_000, 29_000), cost=0.101, calls=7, batches=5),
+        UsageTotals(
+            used=33_050, size=64_000, usage=Usage(12_400, 4_310, 118_000, 29_000), cost=0.101, calls=7, batches=5
+        ),
         HistoryState((Message(Role.USER, (TextPart("Please mend the total"),)),), tokens=33_050),
     )
 
 
-def at(told: Iterable[Told]) -> list[ToldAt]:
+def at(told: Iterable[TranscriptEvent]) -> list[StoredEvent]:
     """Events with their numbers and times, four seconds from one to the next."""
-    return [ToldAt(n, BEGUN + 4_000 * n, event) for n, event in zip(itertools.count(1), told, strict=False)]
+    return [StoredEvent(n, BEGUN + 4_000 * n, event) for n, event in zip(itertools.count(1), told, strict=False)]
 
 
-async def telling(told: Iterable[ToldAt]) -> AsyncIterator[ToldAt]:
+async def telling(told: Iterable[StoredEvent]) -> AsyncIterator[StoredEvent]:
     """The events as a store gives them."""
     for one in told:
         yield one

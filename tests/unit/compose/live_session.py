@@ -16,7 +16,7 @@ from acp_agent.config.conduct import conduct_at_start
 from acp_agent.config.files import PERMISSION_FILE, data_dir
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.core.memory import Memories
-from acp_agent.core.sessions import Saved, SessionRecord
+from acp_agent.core.sessions import SessionRecord, SessionSnapshot
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
 from acp_agent.gates.grants import GrantStore
 from acp_agent.protocol.client import Client
@@ -129,7 +129,7 @@ class LiveSession:
         new.write_text(text)
         os.replace(new, path)
 
-    def open(self, text: str | None = "", saved: Saved | None = None) -> "LiveSession":
+    def open(self, text: str | None = "", saved: SessionSnapshot | None = None) -> "LiveSession":
         """Begin, with this configuration unless it is None, or go on with what was saved."""
         if text is not None:
             self.write(text)

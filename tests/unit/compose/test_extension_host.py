@@ -25,7 +25,7 @@ from acp_agent.core.events import TextDelta, UserMessage
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
 from acp_agent.core.messages import Message, Role, StopReason, TextPart, Usage
 from acp_agent.core.prompt import LinkPart
-from acp_agent.core.sessions import Change, HistoryState, Saved, SessionRecord, Tally, ToldAt
+from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import Access, PathSubject, Subject
 from acp_agent.gates.mode import ModeGate
 from acp_agent.output.redaction import KnownSecrets, Redactor
@@ -50,15 +50,15 @@ pytestmark = pytest.mark.anyio
 NOW = 1_000_000
 SECRET = "tok-obviously-fake-4711-abcdef"
 TOLD = (
-    ToldAt(3, 10, UserMessage((), "u1")),
-    ToldAt(4, NOW * 9, TextDelta("Hi.", "m1")),
-    ToldAt(5, 30, UserMessage((LinkPart("file:///a", "a"),), "u2")),
+    StoredEvent(3, 10, UserMessage((), "u1")),
+    StoredEvent(4, NOW * 9, TextDelta("Hi.", "m1")),
+    StoredEvent(5, 30, UserMessage((LinkPart("file:///a", "a"),), "u2")),
 )
 HISTORY = HistoryState((Message(Role.USER, (TextPart("hello"),)),), 0, 7)
-FOREIGN = Saved(
+FOREIGN = SessionSnapshot(
     SessionRecord("theirs", "/elsewhere", ("/more", "less"), "A \x1b[31mtitle\n", NOW * 9, NOW * 9, 99, "a:b"),
     Conduct(Mode.CODE, AutoApprove.FULL_AUTO, model="evil:model"),
-    Tally(-1, 2**70, Usage(1, -2), float("nan"), calls=-1000, batches=3),
+    UsageTotals(-1, 2**70, Usage(1, -2), float("nan"), calls=-1000, batches=3),
     HISTORY,
 )
 
@@ -92,7 +92,7 @@ class Unnamed:
 
 class Kept:
     def state(self) -> Change:
-        return Change(tally=Tally(used=1, size=2))
+        return Change(usage=UsageTotals(used=1, size=2))
 
     async def looked_through(self) -> Change:
         return self.state()
@@ -138,7 +138,7 @@ class World:
         around = Surroundings(peer, self._engine, self.tasks.start_soon, lambda: NOW)
         return Session(around, opening.client, opening.place, opening.record, conduct, choices, saved)
 
-    async def _engine(self, session: Session, saved: Saved | None) -> SessionEngine:
+    async def _engine(self, session: Session, saved: SessionSnapshot | None) -> SessionEngine:
         del saved
         self.engines += 1
         loaded = self.configured(session.place.cwd)
@@ -219,7 +219,7 @@ async def test_a_session_from_elsewhere_brings_its_words_but_neither_its_leave_n
     assert saved.conduct == Conduct()
     assert saved.history == HISTORY
     assert saved.record == SessionRecord(taken, "/elsewhere", ("/more",), "A title", NOW, NOW, 2, "a:b")
-    assert saved.tally == Tally(0, 2**53 - 1, Usage(1, 0), None, calls=0, batches=3)
+    assert saved.usage == UsageTotals(0, 2**53 - 1, Usage(1, 0), None, calls=0, batches=3)
     told = [each async for each in world.host.told(taken, 0)]
     assert [(each.seq, each.at) for each in told] == [(1, 10), (2, NOW), (3, 30)]
     assert [each.event for each in told] == [each.event for each in TOLD]
@@ -234,7 +234,7 @@ async def test_a_session_from_elsewhere_brings_no_secret_of_this_place(world, mo
     words = f"{SECRET} stored-fake-4711-abcdef"
     history = HistoryState((Message(Role.USER, (TextPart(words),)),), 0, 7)
     foreign = replace(FOREIGN, record=replace(FOREIGN.record, title=words), history=history)
-    taken = await world.host.take_in(foreign, [ToldAt(1, 10, TextDelta(words, "m"))])
+    taken = await world.host.take_in(foreign, [StoredEvent(1, 10, TextDelta(words, "m"))])
     text = repr((await world.host.saved(taken), [each async for each in world.host.told(taken, 0)]))
     assert text.count("[REDACTED") >= 6
     assert "4711" not in text
@@ -311,7 +311,7 @@ async def test_a_status_shows_no_secret(world):
     session.redact = lambda text: text.replace(SECRET, "[hidden]")
     status = await world.host.status(session.id)
     assert status.lines == ("Key: [hidden]",)
-    assert (status.conduct, status.tally, status.busy) == (Conduct(), Tally(used=1, size=2), False)
+    assert (status.conduct, status.tally, status.busy) == (Conduct(), UsageTotals(used=1, size=2), False)
 
 
 async def test_a_session_that_rests_is_woken_and_stays_awake_for_a_while(world):

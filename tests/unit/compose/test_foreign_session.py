@@ -17,16 +17,16 @@ from acp_agent.core.events import (
     PlanChanged,
     TextDelta,
     ThoughtDelta,
-    Told,
     ToolFinished,
     ToolStarted,
+    TranscriptEvent,
     UsageChanged,
     UserMessage,
 )
 from acp_agent.core.messages import Message, OpaquePart, Role, TextPart, ThoughtPart, ToolResultPart, ToolUsePart
 from acp_agent.core.plan import PlanEntry
 from acp_agent.core.prompt import LinkPart, ResourcePart
-from acp_agent.core.sessions import HistoryState, Saved, SessionRecord, Tally, ToldAt
+from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import Diff, ImagePart, JsonObject, Location, ToolKind, ToolResult
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.paths import EditorPaths
@@ -62,14 +62,14 @@ events = st.one_of(
 @settings(max_examples=80)
 @given(st.lists(events, max_size=5), numbers, numbers)
 def test_it_can_be_listed_and_shown_and_what_is_shown_is_of_the_protocol(told, created_at, at):
-    foreign = Saved(
-        SessionRecord("x", "/p", created_at=created_at), Conduct(), Tally(created_at, at, cost=at), HistoryState()
+    foreign = SessionSnapshot(
+        SessionRecord("x", "/p", created_at=created_at), Conduct(), UsageTotals(created_at, at, cost=at), HistoryState()
     )
 
-    saved, mended = sound(foreign, [ToldAt(1, at, event) for event in told], Conduct(), NOW)
+    saved, mended = sound(foreign, [StoredEvent(1, at, event) for event in told], Conduct(), NOW)
 
     iso_time(saved.record.created_at)
-    assert 0 <= saved.tally.size < 2**53
+    assert 0 <= saved.usage.size < 2**53
     recording = Recording()
     for update in anyio.run(shown, mended):
         json.dumps(update, allow_nan=False)
@@ -87,9 +87,9 @@ PICTURE, PROGRAM, NONSENSE = (
 )
 
 
-def mended(*told: Told, messages: tuple[Message, ...] = ()) -> tuple[Saved, list[Told]]:
-    foreign = Saved(SessionRecord("x", "/p", ("/q",), EVIL), Conduct(), Tally(), HistoryState(messages))
-    at = [ToldAt(n, 1, event) for n, event in enumerate(told)]
+def mended(*told: TranscriptEvent, messages: tuple[Message, ...] = ()) -> tuple[SessionSnapshot, list[TranscriptEvent]]:
+    foreign = SessionSnapshot(SessionRecord("x", "/p", ("/q",), EVIL), Conduct(), UsageTotals(), HistoryState(messages))
+    at = [StoredEvent(n, 1, event) for n, event in enumerate(told)]
     saved, events = sound(foreign, at, Conduct(), NOW, lambda text: text.replace("secret-4711", "[gone]"))
     return saved, [each.event for each in events]
 
@@ -147,8 +147,8 @@ def test_the_model_is_given_its_words_without_what_nobody_sees_and_what_is_its_p
     assert second.parts == (ToolResultPart("1", "[gone]", images=(PICTURE,)),)
 
 
-async def shown(told: list[ToldAt]) -> list[JsonObject]:
-    async def each() -> AsyncIterator[ToldAt]:
+async def shown(told: list[StoredEvent]) -> list[JsonObject]:
+    async def each() -> AsyncIterator[StoredEvent]:
         for one in told:
             yield one
 

@@ -8,7 +8,7 @@ from acp_agent.compose.ledger import Ledger
 from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ModelEvent, ModelText, Usage
 from acp_agent.core.ports import ModelRequest
-from acp_agent.core.sessions import Tally
+from acp_agent.core.sessions import UsageTotals
 from acp_agent.llm.models import ModelRef, Price
 from acp_agent.llm.wrapper import MeteredProvider
 from tests.fakes.scripted_provider import ScriptedProvider, Step, say
@@ -57,11 +57,11 @@ def test_a_ledger_goes_on_where_a_session_that_was_kept_had_come_to():
     assert (before.cost, before.complete) == (0.1, False)
     assert (ledger().cost, ledger((A, None)).cost, ledger().complete) == (None, None, True)
     after = Ledger()
-    after.restore(Tally(usage=before.usage, cost=before.cost, complete=before.complete))
+    after.restore(UsageTotals(usage=before.usage, cost=before.cost, complete=before.complete))
     assert after.status() == before.status()
     after.add(PRICES.get, A, Usage(input=100_000))
     assert after.status() == ("Tokens: 200,000 read, 0 written; at least $0.2000",)
-    after.restore(Tally())
+    after.restore(UsageTotals())
     assert (after.status(), after.cost) == ((), None)
 
 

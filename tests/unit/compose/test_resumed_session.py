@@ -10,7 +10,7 @@ from acp_agent.compose.session_languages import languages
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.events import TextDelta, ThoughtDelta
 from acp_agent.core.messages import Message, Role, TextPart
-from acp_agent.core.sessions import HistoryState, Saved, SessionRecord, Tally
+from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot, UsageTotals
 from acp_agent.protocol.client import Client
 from tests.unit.compose.live_session import LiveSession
 
@@ -20,22 +20,22 @@ MESSAGES = (Message(Role.USER, (TextPart("go"),)), Message(Role.ASSISTANT, (Text
 TOKEN = "ghp_" + "a1B2" * 9
 
 
-def saved(history: HistoryState | None = None, **more: Any) -> Saved:
-    tally = more.pop("tally", Tally())
-    return Saved(SessionRecord("live", "/"), Conduct(), tally, history or HistoryState(MESSAGES), **more)
+def saved(history: HistoryState | None = None, **more: Any) -> SessionSnapshot:
+    tally = more.pop("tally", UsageTotals())
+    return SessionSnapshot(SessionRecord("live", "/"), Conduct(), tally, history or HistoryState(MESSAGES), **more)
 
 
 class Turns:
     """Prompts of a live session, without its model."""
 
-    def __init__(self, root: Path, before: Saved | None, config: str = "") -> None:
+    def __init__(self, root: Path, before: SessionSnapshot | None, config: str = "") -> None:
         self.live = LiveSession(root).open(config, before)
         self.session, self.engine = self.live.session, self.live.assembly.engine()
         self.history = self.live.assembly._conversation.history.messages()
 
 
 async def test_a_url_that_was_typed_before_may_be_reached(tmp_path: Path):
-    turns = Turns(tmp_path, saved(typed=("read https://e.example/page",)))
+    turns = Turns(tmp_path, saved(user_words=("read https://e.example/page",)))
     memory = turns.live.assembly._lasting.memory
     assert memory.urls.knows("https://e.example/page")
 
@@ -64,6 +64,6 @@ async def test_what_the_editor_told_of_its_languages_outlasts_an_engine(tmp_path
 async def test_the_model_goes_on_from_what_the_user_saw_of_a_turn_that_broke_off(tmp_path: Path):
     asked = HistoryState(MESSAGES[:1])
     cut = (ThoughtDelta("hm", "t"), TextDelta(f"The key is {TOKEN}, and", "a"))
-    history = Turns(tmp_path, saved(asked, cut=cut, tally=Tally(under_way=True))).history
+    history = Turns(tmp_path, saved(asked, unfinished_messages=cut, tally=UsageTotals(under_way=True))).history
     assert [message.text for message in history] == ["go", "The key is [REDACTED:token], and", notes.INTERRUPTED]
     assert Turns(tmp_path, saved(asked)).history == MESSAGES[:1], "nothing broke off"

@@ -13,7 +13,7 @@ from acp_agent.compose.session_engine import Kept
 from acp_agent.config import ToolSettings
 from acp_agent.core.events import UsageChanged
 from acp_agent.core.messages import Message, Role, TextPart, Usage
-from acp_agent.core.sessions import Tally
+from acp_agent.core.sessions import UsageTotals
 from acp_agent.core.types import CallOrigin, ToolCall
 from acp_agent.llm.models import ModelRef, Price
 from acp_agent.output.redaction import KnownSecrets, Redactor
@@ -28,7 +28,7 @@ class Models:
 
 
 class Rig:
-    def __init__(self, tally: Tally | None = None) -> None:
+    def __init__(self, tally: UsageTotals | None = None) -> None:
         self.history, self.models = History(), Models()
         self.memory = GateMemory.new(ToolSettings(max_tool_calls_per_session=10))
         models: Any = self.models
@@ -37,8 +37,8 @@ class Rig:
             self.kept.take_up(tally)
 
     @property
-    def tally(self) -> Tally:
-        tally = self.kept.state().tally
+    def tally(self) -> UsageTotals:
+        tally = self.kept.state().usage
         assert tally is not None
         return tally
 
@@ -53,14 +53,14 @@ class Rig:
 
 def test_a_session_that_begins_has_taken_nothing() -> None:
     state = Rig().kept.state()
-    assert state.tally == Tally()
+    assert state.usage == UsageTotals()
     assert state.model is None
     assert state.history is not None
     assert state.history.messages == ()
 
 
 def test_what_was_taken_is_added_to_what_was_taken_before() -> None:
-    rig = Rig(Tally(500, 1000, Usage(10, 20), 1.5, True, 4, 3))
+    rig = Rig(UsageTotals(500, 1000, Usage(10, 20), 1.5, True, 4, 3))
     rig.models.ledger.add(lambda _: Price(input=1_000_000, output=0), REF, Usage(2, 0))
     rig.models.in_use = "p:m"
     rig.history.append(Message(Role.USER, (TextPart("go"),)))
@@ -74,27 +74,27 @@ def test_what_was_taken_is_added_to_what_was_taken_before() -> None:
 
 def test_what_the_user_typed_before_is_remembered() -> None:
     rig = Rig()
-    rig.kept.take_up(Tally(), ("later read https://e.example/page, and src/made.py",))
+    rig.kept.take_up(UsageTotals(), ("later read https://e.example/page, and src/made.py",))
     assert rig.memory.urls.knows("https://e.example/page")
     assert not rig.memory.urls.knows("https://e.example/other")
     assert rig.memory.mentioned.has("made.py")
 
 
 def test_how_full_the_window_is_comes_with_what_all_of_it_cost() -> None:
-    rig = Rig(Tally(500, 1000, cost=1.5))
+    rig = Rig(UsageTotals(500, 1000, cost=1.5))
     assert rig.kept.measured(UsageChanged(600, 2000)) == UsageChanged(600, 2000, 1.5)
     assert (rig.tally.used, rig.tally.size) == (600, 2000)
 
 
 def test_the_quota_goes_on_where_it_was() -> None:
-    rig = Rig(Tally(batches=9, calls=30))
+    rig = Rig(UsageTotals(batches=9, calls=30))
     assert rig.call("b1")
     assert not rig.call("b2")
     assert (rig.tally.batches, rig.tally.calls) == (10, 31)
 
 
 def test_a_price_that_is_not_known_is_never_taken_for_nothing() -> None:
-    rig = Rig(Tally(cost=None, complete=True))
+    rig = Rig(UsageTotals(cost=None, complete=True))
     rig.models.ledger.add(lambda _: None, REF, Usage(2, 2))
     assert (rig.tally.cost, rig.tally.complete) == (None, False)
     assert (Rig(rig.tally).tally.cost, Rig(rig.tally).tally.complete) == (None, False)
@@ -102,7 +102,7 @@ def test_a_price_that_is_not_known_is_never_taken_for_nothing() -> None:
 
 @given(
     st.builds(
-        Tally,
+        UsageTotals,
         used=st.integers(0, 2**53),
         size=st.integers(0, 2**53),
         usage=st.builds(Usage, st.integers(0, 9**9), st.integers(0, 9**9)),
@@ -112,7 +112,7 @@ def test_a_price_that_is_not_known_is_never_taken_for_nothing() -> None:
         batches=st.integers(0, 9**9),
     )
 )
-def test_what_was_taken_up_and_not_used_is_kept_as_it_was(tally: Tally) -> None:
+def test_what_was_taken_up_and_not_used_is_kept_as_it_was(tally: UsageTotals) -> None:
     assert Rig(tally).tally == tally
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.web import BlockReason
-from acp_agent.net.hosts import Blocked, HostRules, canonical_host, read_address, recordable, why_forbidden
+from acp_agent.net.hosts import HostRules, RequestBlocked, canonical_host, read_address, recordable_url, why_forbidden
 from acp_agent.net.urls import _agreed
 
 PUBLIC = [
@@ -105,7 +105,7 @@ def test_deny_wins_and_a_non_empty_allow_list_is_a_whitelist(
     if block is None:
         rules.check(host, 443)
     else:
-        with pytest.raises(Blocked) as caught:
+        with pytest.raises(RequestBlocked) as caught:
             rules.check(host, 443)
         assert (caught.value.block, caught.value.host) == (block, host)
 
@@ -133,11 +133,11 @@ def test_a_domain_that_could_never_match_is_a_configuration_error_that_names_it(
     ],
 )
 def test_a_recorded_url_has_no_userinfo_and_no_fragment(url: str, recorded: str) -> None:
-    assert recordable(url) == recorded
+    assert recordable_url(url) == recorded
 
 
 def test_a_recorded_url_is_bounded() -> None:
-    assert len(recordable("https://example.com/" + "a" * 100_000)) == 8192
+    assert len(recordable_url("https://example.com/" + "a" * 100_000)) == 8192
 
 
 @pytest.mark.parametrize(
@@ -151,5 +151,5 @@ def test_a_recorded_url_is_bounded() -> None:
 )
 def test_a_url_that_two_parsers_read_differently_is_refused(ours: str, theirs: str) -> None:
     assert _agreed(urlsplit(ours), httpx.URL(ours))
-    with pytest.raises(Blocked, match="two ways"):
+    with pytest.raises(RequestBlocked, match="two ways"):
         _agreed(urlsplit(ours), httpx.URL(theirs))

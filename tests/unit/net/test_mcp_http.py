@@ -3,7 +3,7 @@
 import pytest
 
 from acp_agent.core.errors import Refused
-from acp_agent.net.mcp_http import McpHttp
+from acp_agent.net.mcp_http import McpHttpClient
 
 
 @pytest.mark.parametrize(
@@ -11,7 +11,7 @@ from acp_agent.net.mcp_http import McpHttp
 )
 def test_a_value_that_cannot_be_sent_is_refused_by_the_name_of_its_header(value):
     with pytest.raises(Refused, match="X-Token") as refused:
-        McpHttp("https://mcp.example.com/", {"X-Token": value})
+        McpHttpClient("https://mcp.example.com/", {"X-Token": value})
     assert "cannot be sent" in str(refused.value)
     assert "ke" not in str(refused.value).replace("X-Token", "")
     assert str(refused.value).isprintable()
@@ -20,10 +20,12 @@ def test_a_value_that_cannot_be_sent_is_refused_by_the_name_of_its_header(value)
 @pytest.mark.parametrize("name", ["", "two words", "größe", "a:", "a\r\nb", "x\0"])
 def test_a_name_that_is_none_is_refused(name):
     with pytest.raises(Refused, match="no name of a header") as refused:
-        McpHttp("https://mcp.example.com/", {name: "fake"})
+        McpHttpClient("https://mcp.example.com/", {name: "fake"})
     assert str(refused.value).isprintable()
     assert str(refused.value).isascii()
 
 
 def test_ordinary_headers_pass():
-    McpHttp("https://mcp.example.com/", {"Authorization": "Bearer fake=", "X-A": "", "x.b!": "two  words\tand a tab"})
+    McpHttpClient(
+        "https://mcp.example.com/", {"Authorization": "Bearer fake=", "X-A": "", "x.b!": "two  words\tand a tab"}
+    )

@@ -10,14 +10,14 @@ import pytest
 
 from acp_agent.core.errors import Refused
 from acp_agent.net.connection import PinnedBackend, system_dial
-from acp_agent.net.hosts import Judged, Target, system_resolve
+from acp_agent.net.hosts import ResolvedTarget, WebTarget, system_resolve
 from acp_agent.net.web import GuardedWeb, WebLimits
 
 pytestmark = pytest.mark.anyio
 
 
-def judged(address: str, port: int) -> Judged:
-    return Judged(Target("https://example.com/", "example.com", port, b"/"), (address,))
+def judged(address: str, port: int) -> ResolvedTarget:
+    return ResolvedTarget(WebTarget("https://example.com/", "example.com", port, b"/"), (address,))
 
 
 async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

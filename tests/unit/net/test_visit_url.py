@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.net.hosts import visitable
+from acp_agent.net.hosts import browser_url
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from acp_agent.net.hosts import visitable
     ],
 )
 def test_the_host_is_spelt_as_the_dns_has_it_and_the_rest_in_ascii(url: str, shown: str):
-    assert visitable(url) == shown
+    assert browser_url(url) == shown
 
 
 @pytest.mark.parametrize(
@@ -46,16 +46,16 @@ def test_the_host_is_spelt_as_the_dns_has_it_and_the_rest_in_ascii(url: str, sho
 )
 def test_what_may_mislead_is_refused(url: str):
     with pytest.raises(ValueError, match=r"\w"):
-        visitable(url)
+        browser_url(url)
 
 
 @given(st.text(alphabet=st.characters(), max_size=60))
 def test_any_text_is_judged_without_another_error(text: str):
     for url in (text, f"https://{text}", f"https://example.com/{text}"):
         try:
-            shown = visitable(url)
+            shown = browser_url(url)
         except ValueError:
             continue
         assert shown.isascii()
         assert shown.isprintable()
-        assert visitable(shown) == shown or len(shown) > 2048
+        assert browser_url(shown) == shown or len(shown) > 2048

@@ -18,12 +18,12 @@ from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import TextDelta
 from acp_agent.core.mcp import HttpServer, McpOrigin, McpServer, McpState
 from acp_agent.core.messages import Usage
-from acp_agent.core.sessions import HistoryState, Saved, SessionRecord, Tally, ToldAt
+from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import Access, CommandSubject, PathSubject, ToolKind, ToolSpec, UrlSubject
 from acp_agent.protocol.errors import RpcError, session_not_found
 from acp_agent.protocol.extension_host import Judged, ListedServer, SessionStatus
 from acp_agent.protocol.extensions import EXT_METHODS, Extensions
-from acp_agent.store.record_json import told_row
+from acp_agent.store.record_json import event_row
 from tests.unit.protocol.wires import connected
 
 pytestmark = [
@@ -33,9 +33,9 @@ pytestmark = [
 ]
 
 S = {"sessionId": "s-1"}
-TALLY = Tally(10, 100, Usage(1, 2, 3, 4), 0.5, complete=False, calls=6, batches=5)
+TALLY = UsageTotals(10, 100, Usage(1, 2, 3, 4), 0.5, complete=False, calls=6, batches=5)
 SERVER = McpServer("web", HttpServer("https://x.example/?key=secret", (("Authorization", "secret"),)), McpOrigin.EDITOR)
-SAVED = Saved(SessionRecord("s-1", "/p", ("/q",), "", 0, 1500, 2), Conduct(Mode.ASK), TALLY, HistoryState())
+SAVED = SessionSnapshot(SessionRecord("s-1", "/p", ("/q",), "", 0, 1500, 2), Conduct(Mode.ASK), TALLY, HistoryState())
 WIRE_CONDUCT = {
     "mode": "ask",
     "autoApprove": "suggest",
@@ -56,7 +56,7 @@ WIRE_TALLY = {
 
 def event(seq: int) -> dict[str, Any]:
     body = {"text": f"text {seq}", "message_id": f"m{seq}"}
-    return {"seq": seq, "at": 1000 * seq, "kind": told_row(TextDelta("", ""))[0], "body": body}
+    return {"seq": seq, "at": 1000 * seq, "kind": event_row(TextDelta("", ""))[0], "body": body}
 
 
 class FakeHost:
@@ -82,7 +82,7 @@ class FakeHost:
     async def told(self, session_id, after):
         await self._called("told", session_id, after)
         for seq in range(after + 1, 6):
-            yield ToldAt(seq, 1000 * seq, TextDelta(f"text {seq}", f"m{seq}"))
+            yield StoredEvent(seq, 1000 * seq, TextDelta(f"text {seq}", f"m{seq}"))
 
     async def take_in(self, saved, told):
         await self._called("take_in", saved, told)

@@ -20,17 +20,17 @@ from acp_agent.core.events import (
     Severity,
     TextDelta,
     ThoughtDelta,
-    Told,
     ToolFinished,
     ToolProgress,
     ToolStarted,
+    TranscriptEvent,
     UsageChanged,
     UserMessage,
 )
 from acp_agent.core.messages import TextPart
 from acp_agent.core.plan import PlanEntry, PlanPriority, PlanStatus
 from acp_agent.core.prompt import LinkPart, ResourcePart
-from acp_agent.core.sessions import ToldAt
+from acp_agent.core.sessions import StoredEvent
 from acp_agent.core.types import Diff, ImagePart, JsonObject, Location, OutputStats, ToolKind, ToolResult
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.paths import EditorPaths
@@ -38,7 +38,7 @@ from acp_agent.protocol.prompt_parts import content_block
 from acp_agent.protocol.replay import CHUNK_LIMIT, replayed
 from acp_agent.protocol.updates import Updates
 from acp_agent.protocol.updates_stateless import session_info
-from acp_agent.store.record_json import told_of, told_row
+from acp_agent.store.record_json import event_from_row, event_row
 from tests.fakes.fold import View
 from tests.wire import schema
 
@@ -51,13 +51,13 @@ def updates(client: Client | None = None) -> Updates:
     return Updates(client or Client(), "/w", EditorPaths("/w"))
 
 
-async def stored(events: Iterable[Told]) -> AsyncIterator[ToldAt]:
+async def stored(events: Iterable[TranscriptEvent]) -> AsyncIterator[StoredEvent]:
     """Through the words of the store and back."""
     for seq, event in enumerate(events):
-        yield ToldAt(seq, AT + 1000 * seq, told_of(*told_row(event)))
+        yield StoredEvent(seq, AT + 1000 * seq, event_from_row(*event_row(event)))
 
 
-async def replay(*events: Told, client: Client | None = None) -> list[dict[str, Any]]:
+async def replay(*events: TranscriptEvent, client: Client | None = None) -> list[dict[str, Any]]:
     return [update async for update in replayed(stored(events), updates(client))]
 
 
@@ -155,7 +155,7 @@ async def test_open_cards_of_the_live_session_are_left_alone_and_the_store_is_cl
     live, closed = updates(), list[bool]()
     live.translate(started("live"))
 
-    async def told() -> AsyncIterator[ToldAt]:
+    async def told() -> AsyncIterator[StoredEvent]:
         try:
             async for each in stored([started("then"), TextDelta("a", "m"), TextDelta("b", "m2")]):
                 yield each
@@ -266,7 +266,7 @@ def live(events: Sequence[Event | Titled], client: Client) -> View:
 async def test_what_is_loaded_looks_as_it_did_live(events: list[Event | Titled], client: Client) -> None:
     view = View(client.terminal or client.display_terminals)
     titles = [event.title for event in events if isinstance(event, Titled)]
-    for update in await replay(*(event for event in events if isinstance(event, Told)), client=client):
+    for update in await replay(*(event for event in events if isinstance(event, TranscriptEvent)), client=client):
         view.take(update)
     if titles:
         view.take(session_info(titles[-1], AT))
@@ -278,7 +278,7 @@ async def test_what_is_loaded_looks_as_it_did_live(events: list[Event | Titled],
 async def test_wherever_the_process_was_killed_no_card_spins_and_every_frame_is_valid(
     events: list[Event | Titled], client: Client, data: st.DataObject
 ) -> None:
-    told = [event for event in events if isinstance(event, Told)]
+    told = [event for event in events if isinstance(event, TranscriptEvent)]
     sent = await replay(*told[: data.draw(st.integers(0, len(told)))], client=client)
     assert violations(sent) == []
     assert all(item["type"] != "terminal" for each in sent if "toolCallId" in each for item in each.get("content", ()))

@@ -10,7 +10,7 @@ import pytest
 from acp_agent.core.conduct import AutoApprove, Conduct, Mode
 from acp_agent.core.events import TextDelta, UserMessage
 from acp_agent.core.messages import TextPart
-from acp_agent.core.sessions import Change, Tally
+from acp_agent.core.sessions import Change, UsageTotals
 from acp_agent.protocol.session_hold import SessionHold
 from tests.fakes.sessions import holding, process
 from tests.unit.protocol.test_sessions import INVALID, METHODS, NOT_FOUND, usage
@@ -139,7 +139,9 @@ async def test_a_load_of_a_session_that_was_cut_off_leaves_nothing_behind_when_i
         session = await here.new()
         await here.say(session, "one")
         await here.ask("close", session)
-        cut = Change(told=(UserMessage((TextPart("two"),), "u9"), TextDelta("ha", "a9")), tally=Tally(under_way=True))
+        cut = Change(
+            events=(UserMessage((TextPart("two"),), "u9"), TextDelta("ha", "a9")), usage=UsageTotals(under_way=True)
+        )
         assert here.store is not None
         await here.store.of(session).write(cut)
         for method in ("load", "fork"):

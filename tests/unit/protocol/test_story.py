@@ -14,15 +14,15 @@ from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import Notice, Severity, TextDelta, ToolStarted, UserMessage
 from acp_agent.core.messages import Message, Role, TextPart
-from acp_agent.core.sessions import Change, HistoryState, SessionRecord, Tally
+from acp_agent.core.sessions import Change, HistoryState, SessionRecord, UsageTotals
 from acp_agent.core.types import JsonObject, ToolKind
 from acp_agent.protocol.client import Client
-from acp_agent.protocol.late_keeper import LateKeeper
+from acp_agent.protocol.late_keeper import DeferredRepository
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.story import Story
 from acp_agent.protocol.updates import Updates
 from acp_agent.store.sessions import SessionStore
-from tests.fakes.keeper import FakeKeeper
+from tests.fakes.repository import FakeRepository
 from tests.unit.store.databases import opened, others
 
 pytestmark = pytest.mark.anyio
@@ -126,55 +126,55 @@ async def test_what_goes_on_takes_the_record_as_others_have_left_it(tmp_path: Pa
         assert (here.story.record.title, here.story.record.prompts) == ("Theirs", 1)
 
 
-async def test_another_keeper_gets_all_of_the_state_again(tmp_path: Path) -> None:
+async def test_another_repository_gets_all_of_the_state_again(tmp_path: Path) -> None:
     async with stored(tmp_path) as store, telling() as here:
         history = HistoryState((Message(Role.USER, (TextPart("go"),)),), 0, 5)
 
         async def state() -> Change:
-            return Change(history=history, tally=Tally(calls=1), model="p:m")
+            return Change(history=history, usage=UsageTotals(calls=1), model="p:m")
 
         here.story.follow(state)
         here.story.keep_with(store.of("s"))
         await here.story.settle()
-        await store.of("s").write(Change(model="other:m", tally=Tally(calls=9), history=HistoryState()))
+        await store.of("s").write(Change(model="other:m", usage=UsageTotals(calls=9), history=HistoryState()))
         here.story.keep_with(store.of("s"))
         await here.story.settle()
-        saved = await store.of("s").saved()
+        saved = await store.of("s").snapshot()
         assert saved is not None
-        assert (saved.record.model, saved.tally.calls, saved.history) == ("p:m", 1, history)
+        assert (saved.record.model, saved.usage.calls, saved.history) == ("p:m", 1, history)
 
 
 async def test_a_secret_in_a_message_that_was_cut_off_is_taken_out_of_what_is_kept_of_it(tmp_path: Path) -> None:
     async with stored(tmp_path) as store, telling() as here:
-        keeper = store.of("s")
+        repository = store.of("s")
         for piece in ("the key is pass", "word, and"):
-            await keeper.write(Change((TextDelta(piece, "a"),), tally=Tally(under_way=True)))
-        here.story.keep_with(keeper)
+            await repository.write(Change((TextDelta(piece, "a"),), usage=UsageTotals(under_way=True)))
+        here.story.keep_with(repository)
         saved = await here.story.before()
         assert saved is not None
-        await here.story.look_through(saved.cut, lambda text: text.replace("password", "***"))
-        assert [each.event async for each in keeper.told()] == [TextDelta("the key is ***, and", "a")]
+        await here.story.look_through(saved.unfinished_messages, lambda text: text.replace("password", "***"))
+        assert [each.event async for each in repository.events()] == [TextDelta("the key is ***, and", "a")]
 
 
 async def test_whether_all_is_kept_is_known() -> None:
-    keeper = FakeKeeper()
+    repository = FakeRepository()
     async with telling() as here:
         assert not here.story.kept, "nobody keeps it"
-        here.story.keep_with(keeper)
+        here.story.keep_with(repository)
         assert here.story.kept, "nothing was told"
-        keeper.broken = True
+        repository.broken = True
         await here.story.tell(ASKED)
         assert not here.story.kept
         await here.story.settle()
         assert not here.story.kept
-        keeper.broken = False
+        repository.broken = False
         await here.story.settle()
         assert here.story.kept
-        keeper.held = anyio.Event()
+        repository.held = anyio.Event()
         here.story.keep(Change(title="A name"))
-        await keeper.waiting.wait()
+        await repository.waiting.wait()
         assert not here.story.kept, "it is being written"
-        keeper.held.set()
+        repository.held.set()
         await here.story.settle()
         assert here.story.kept
 
@@ -204,20 +204,20 @@ async def test_a_session_that_was_not_written_at_first_is_written_with_what_come
         assert await store.find("s") is None
         blocker = others(tmp_path / "agent.db")
         blocker.execute("BEGIN IMMEDIATE")
-        keeper = LateKeeper(store, RECORD, Conduct())
+        repository = DeferredRepository(store, RECORD, Conduct())
         with pytest.raises(StoreUnavailable):
-            await keeper.make(patience=0)
-        here.story.keep_with(keeper)
+            await repository.make(patience=0)
+        here.story.keep_with(repository)
         await here.story.tell(ASKED)
-        assert await keeper.saved() is None
+        assert await repository.snapshot() is None
         blocker.close()
         await here.story.settle()
         found = await store.find("s")
         assert found is not None
         assert found.prompts == 1
-        assert len([each async for each in keeper.told()]) == 1
-        await keeper.forget()
-        assert [each async for each in keeper.told()] == []
+        assert len([each async for each in repository.events()]) == 1
+        await repository.clear()
+        assert [each async for each in repository.events()] == []
 
 
 async def test_a_session_that_is_not_written_yet_and_was_deleted_never_comes_to_be(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ async def test_a_session_that_is_not_written_yet_and_was_deleted_never_comes_to_
         store = SessionStore(database)
         await store.create(RECORD, Conduct())
         await store.delete("s")
-        here.story.keep_with(LateKeeper(store, RECORD, Conduct()))
+        here.story.keep_with(DeferredRepository(store, RECORD, Conduct()))
         await here.story.tell(ASKED)
         await here.story.settle()
         assert await store.find("s") is None

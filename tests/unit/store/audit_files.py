@@ -10,7 +10,7 @@ import jsonschema
 
 from acp_agent.core.types import Json
 from acp_agent.store.audit import AuditLog
-from acp_agent.store.audit_read import Report, verify
+from acp_agent.store.audit_read import AuditReport, verify
 from acp_agent.store.audit_record import Success, ToolRecord, audit_schema
 
 
@@ -48,7 +48,7 @@ def read(path: Path) -> list[Mapping[str, Any]]:
     return records
 
 
-def verified(path: Path) -> Report:
+def verified(path: Path) -> AuditReport:
     """The judgement of one file."""
     return next(verify(str(path)))
 

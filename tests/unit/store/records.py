@@ -7,7 +7,7 @@ from typing import get_args, get_origin
 
 from hypothesis import strategies as st
 
-from acp_agent.core.events import Told
+from acp_agent.core.events import TranscriptEvent
 from acp_agent.core.messages import Message
 
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=8)
@@ -35,5 +35,5 @@ def any_of(hint) -> st.SearchStrategy:
     return st.sampled_from(hint) if issubclass(hint, Enum) else _PLAIN[hint]
 
 
-EVENTS = any_of(Told)
+EVENTS = any_of(TranscriptEvent)
 MESSAGES = any_of(Message)

@@ -17,7 +17,7 @@ import anyio
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.events import TextDelta, UsageChanged
 from acp_agent.core.messages import Message, Role, TextPart
-from acp_agent.core.sessions import Change, HistoryState, Keeper, SessionRecord, Tally
+from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionRepository, UsageTotals
 from acp_agent.store.sessions import SessionStore
 from tests.unit.store.databases import integrity, opened
 
@@ -32,24 +32,24 @@ def change(number: int) -> Change:
     """The change with this number, the first being 1: two rows of told, the conversation and the tally as they are."""
     told = (TextDelta(f"{number} ", "m"), TextDelta("x" * (number % 50) * 100, "m"), UsageChanged(number, 0))
     history = HistoryState(messages(number), 0, number)
-    return Change(told, history, tally=Tally(calls=number), prompted=True, touch=True)
+    return Change(told, history, usage=UsageTotals(calls=number), prompted=True, touch=True)
 
 
-async def keep(keeper: Keeper, numbers: range, acknowledge: Callable[[int], object]) -> None:
+async def keep(repository: SessionRepository, numbers: range, acknowledge: Callable[[int], object]) -> None:
     for number in numbers:
-        await keeper.write(change(number), durable=number % 5 == 0)
+        await repository.write(change(number), durable=number % 5 == 0)
         acknowledge(number)
 
 
-async def check(keeper: Keeper, acknowledged: int) -> int:
+async def check(repository: SessionRepository, acknowledged: int) -> int:
     """How many changes there are: all that were acknowledged, each whole and once, and the one under way or not."""
-    saved = await keeper.saved()
+    saved = await repository.snapshot()
     assert saved is not None
-    count = saved.tally.calls
+    count = saved.usage.calls
     assert count in (acknowledged, acknowledged + 1)
     assert saved.record.prompts == saved.history.tokens == count
     assert saved.history.messages == (messages(count) if count else ())
-    told = [each.event async for each in keeper.told()]
+    told = [each.event async for each in repository.events()]
     assert [event.used for event in told if isinstance(event, UsageChanged)] == [*range(1, count + 1)]
     texts = [event.text for event in told if isinstance(event, TextDelta)]
     assert texts == [f"{number} " + "x" * (number % 50) * 100 for number in range(1, count + 1)]
@@ -66,9 +66,9 @@ async def write(path: str, prefix: str, count: int) -> None:
 
 async def go_on(path: str, first: int, tell: int) -> None:
     async with opened(Path(path)) as database:
-        keeper = SessionStore(database).of("killed")
-        await keeper.saved()
-        await keep(keeper, range(first, 10**9), lambda _: os.write(tell, b"x"))
+        repository = SessionStore(database).of("killed")
+        await repository.snapshot()
+        await keep(repository, range(first, 10**9), lambda _: os.write(tell, b"x"))
 
 
 def killed(path: str, first: int, seconds: float) -> int:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.store.audit_chain import BEGINNING, MAX_LINE, Broken, Link, seal, unseal
+from acp_agent.store.audit_chain import BEGINNING, MAX_LINE, BrokenLine, ChainLink, seal, unseal
 
 LEAVES = st.none() | st.booleans() | st.integers(-(2**80), 2**80) | st.text(st.characters())
 VALUES = LEAVES | st.lists(LEAVES, max_size=3) | st.dictionaries(st.text(max_size=5), LEAVES, max_size=3)
@@ -21,7 +21,7 @@ def test_any_record_is_one_line_of_plain_ascii_that_reads_back(record):
     assert line[:-1].isascii()
     assert line[:-1].decode().isprintable()
     sealed = unseal(line[:-1])
-    assert sealed.link == link == Link(1, sealed.record["hash"])
+    assert sealed.link == link == ChainLink(1, sealed.record["hash"])
     assert {name: sealed.record[name] for name in record} == record
 
 
@@ -48,7 +48,7 @@ def test_no_text_can_end_its_line_or_reach_a_terminal_as_itself(hostile):
 def test_a_record_that_is_too_long_is_cut_until_it_fits_and_says_so(call):
     others = {f"field{number}": "\U0001f600" * 1000 for number in range(20)}
     for record in ({"call": call}, {"call": call, **others}):
-        line, _ = seal(record, Link(10**17, "0" * 64), "2025-11-21T13:31:02.123Z")
+        line, _ = seal(record, ChainLink(10**17, "0" * 64), "2025-11-21T13:31:02.123Z")
         assert len(line) <= MAX_LINE
         assert b"[cut]" in line or b"[left out" in line
         assert unseal(line[:-1]).link.seq == 10**17 + 1
@@ -70,12 +70,12 @@ def test_a_record_that_is_too_long_is_cut_until_it_fits_and_says_so(call):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_is_no_record_is_told_from_one(line, why):
-    with pytest.raises(Broken, match=why):
+    with pytest.raises(BrokenLine, match=why):
         unseal(line)
 
 
 def test_a_second_seal_behind_the_first_is_no_seal():
     line, _ = seal({"tool": "bash"}, BEGINNING, "t")
     forged = line[:-2] + b"," + json.dumps({"hash": "0" * 64})[1:].encode()
-    with pytest.raises(Broken):
+    with pytest.raises(BrokenLine):
         unseal(forged)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.store.audit_chain import BEGINNING, MAX_LINE, Link, seal
+from acp_agent.store.audit_chain import BEGINNING, MAX_LINE, ChainLink, seal
 from acp_agent.store.audit_read import last_of, records, tail
 from tests.unit.store.audit_files import call, log_at
 
@@ -127,7 +127,7 @@ def test_the_last_records_of_a_file_nobody_could_read_in_full_are_found(tmp_path
 
 def sealed(number: int, size: int) -> bytes:
     """A record of a session, of so many bytes or as many as there may be."""
-    line, _ = seal({"caller_id": "mine", "call": {"n": number, "x": "x" * size}}, Link(number, "0" * 64), "t")
+    line, _ = seal({"caller_id": "mine", "call": {"n": number, "x": "x" * size}}, ChainLink(number, "0" * 64), "t")
     return line
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from acp_agent.store.audit_chain import BEGINNING, MAX_LINE, Link, seal
+from acp_agent.store.audit_chain import BEGINNING, MAX_LINE, ChainLink, seal
 from acp_agent.store.audit_read import verify
 from tests.unit.store.audit_files import call, log_at, verified, whole
 
@@ -84,7 +84,7 @@ def test_any_foreign_line_is_found(audit, at, text):
 def test_a_forged_record_with_a_right_seal_does_not_fit_between_two(audit, at):
     lines = lines_of(audit)
     before = json.loads(lines[at - 1]) if at else {"seq": 0, "hash": BEGINNING.hash}
-    forged, _ = seal(json.loads(lines[at]) | {"tool": "read"}, Link(before["seq"], before["hash"]), "t")
+    forged, _ = seal(json.loads(lines[at]) | {"tool": "read"}, ChainLink(before["seq"], before["hash"]), "t")
     # seq, ts and prev of the record itself win over what seal would put there, as they would for a forger
     assert fault_of(audit, b"".join([*lines[:at], forged, *lines[at + 1 :]]))[0] in {at + 1, at + 2}
     assert fault_of(audit, b"".join([*lines[:at], forged, *lines[at:]]))[0] in {at + 1, at + 2}
@@ -162,7 +162,7 @@ def test_a_head_that_is_gone_or_garbled_is_told(audit):
 def test_records_the_head_does_not_name_are_noted(audit):
     """As after a kill, or when somebody sealed a record of his own and forgot the head."""
     last = json.loads(lines_of(audit)[-1])
-    forged, _ = seal({"kind": "torn"} | {"kind": "lost", "count": 1, "error": ""}, Link(COUNT, last["hash"]), "t")
+    forged, _ = seal({"kind": "torn"} | {"kind": "lost", "count": 1, "error": ""}, ChainLink(COUNT, last["hash"]), "t")
     audit.write_bytes(original(audit) + forged)
     assert whole(audit) == [
         "1 records could not be written before this one",
@@ -172,7 +172,7 @@ def test_records_the_head_does_not_name_are_noted(audit):
 
 def test_a_mark_without_its_torn_line_is_a_fault(audit):
     last = json.loads(lines_of(audit)[-1])
-    mark, _ = seal({"kind": "torn", "bytes": 4, "sha256": "0" * 64}, Link(COUNT, last["hash"]), "t")
+    mark, _ = seal({"kind": "torn", "bytes": 4, "sha256": "0" * 64}, ChainLink(COUNT, last["hash"]), "t")
     assert "which is not there" in fault_of(audit, original(audit) + mark)[1]
     assert fault_of(audit, original(audit) + b"half\n" + mark)[1] == "not a record"
 

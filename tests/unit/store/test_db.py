@@ -23,7 +23,7 @@ import pytest
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.store import db_opening
 from acp_agent.store.db import Database
-from acp_agent.store.db_opening import Connection, network_file_system
+from acp_agent.store.db_opening import TransactionConnection, network_file_system
 from acp_agent.store.schema import MIGRATIONS, VERSION, migrate
 from tests.unit.store.databases import CONVERSATIONS, add, integrity, opened, others, query
 
@@ -366,14 +366,14 @@ async def test_closing_ends_what_is_under_way_and_all_that_follows_says_so(path)
 
 async def test_closing_waits_for_a_disk_that_takes_its_time(path, monkeypatch):
     begun, disk = threading.Event(), threading.Event()
-    close = Connection.close
+    close = TransactionConnection.close
 
-    def slow(connection: Connection) -> None:
+    def slow(connection: TransactionConnection) -> None:
         begun.set()
         disk.wait()
         close(connection)
 
-    monkeypatch.setattr(Connection, "close", slow)
+    monkeypatch.setattr(TransactionConnection, "close", slow)
     database = Database(str(path), print)
     await database.write(add("a"))
     closed = anyio.Event()

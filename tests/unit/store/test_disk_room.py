@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from acp_agent.store import audit as disk_room
-from acp_agent.store.audit import AuditLog, set_aside
+from acp_agent.store.audit import AuditLog, reserve_space
 from tests.unit.store.audit_files import Warnings, call, read, whole
 
 
@@ -49,12 +49,12 @@ def refusing(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_was_set_aside_can_be_written_when_the_disk_is_full(disk: Path):
     fd = os.open(disk / "file", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-    set_aside(fd, 204_800)
+    reserve_space(fd, 204_800)
     assert os.fstat(fd).st_size == 0, "nobody sees it"
     fill(disk)
     assert os.write(fd, b"x" * 204_800) == 204_800
     with pytest.raises(OSError, match="No space left"):
-        set_aside(fd, 1)
+        reserve_space(fd, 1)
     os.close(fd)
 
 
@@ -62,7 +62,7 @@ def test_what_was_set_aside_can_be_written_when_the_disk_is_full(disk: Path):
 def test_a_disk_without_room_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int):
     refusing(code, monkeypatch)
     with (tmp_path / "file").open("wb") as file, pytest.raises(OSError, match=os.strerror(code)):
-        set_aside(file.fileno(), 1)
+        reserve_space(file.fileno(), 1)
 
 
 @pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.ENOSYS])
@@ -71,10 +71,10 @@ def test_a_file_system_that_can_promise_nothing_is_asked_for_its_free_room(
 ):
     refusing(code, monkeypatch)
     with (disk / "file").open("wb") as file:
-        set_aside(file.fileno(), 204_800)
+        reserve_space(file.fileno(), 204_800)
         fill(disk)
         with pytest.raises(OSError, match="No space left"):
-            set_aside(file.fileno(), 204_800)
+            reserve_space(file.fileno(), 204_800)
 
 
 def test_a_log_has_the_record_of_a_call_during_which_the_disk_fills_up_and_lets_no_further_one_start(disk: Path):

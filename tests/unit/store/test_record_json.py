@@ -8,51 +8,51 @@ from hypothesis import strategies as st
 
 from acp_agent.core.conduct import AutoApprove, Conduct, Mode
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.events import TextDelta, Told, ToolFinished, ToolStarted
+from acp_agent.core.events import TextDelta, ToolFinished, ToolStarted, TranscriptEvent
 from acp_agent.core.messages import Message, Role, TextPart, ToolUsePart
-from acp_agent.core.sessions import Tally
+from acp_agent.core.sessions import UsageTotals
 from acp_agent.core.types import ToolKind, ToolResult
 from acp_agent.store.record_json import (
-    dumped,
-    loaded,
-    message_of,
+    event_from_row,
+    event_row,
+    from_json,
+    json_bytes,
+    json_from,
+    message_from_row,
     message_row,
-    read,
-    readable,
-    told_of,
-    told_row,
-    written,
+    readable_part,
+    to_json,
 )
 from tests.unit.store.records import EVENTS, MESSAGES, any_of
 
 
 @given(event=EVENTS)
 def test_any_event_comes_back_as_it_was(event):
-    assert told_of(*told_row(event)) == event
+    assert event_from_row(*event_row(event)) == event
 
 
 @given(message=MESSAGES)
 def test_any_message_comes_back_as_it_was(message):
-    assert message_of(*message_row(message)) == message
+    assert message_from_row(*message_row(message)) == message
 
 
-@given(state=any_of(Conduct) | any_of(Tally))
+@given(state=any_of(Conduct) | any_of(UsageTotals))
 def test_any_state_comes_back_as_it_was(state):
-    body = dumped(written(state))
-    assert read(type(state), loaded(body)) == readable(type(state), loaded(body)) == state
+    body = json_bytes(to_json(state))
+    assert from_json(type(state), json_from(body)) == readable_part(type(state), json_from(body)) == state
 
 
 def test_rows_are_small_and_people_can_read_them():
-    assert told_row(TextDelta("Grüße\0\ud800", "m")) == (
+    assert event_row(TextDelta("Grüße\0\ud800", "m")) == (
         "text",
         '{"text":"Grüße\\u0000\ud800","message_id":"m"}'.encode("utf-8", "surrogatepass"),
     )
-    finished = ToolFinished("c", "read", ToolResult("out"), 0.5)
-    assert told_row(finished) == (
+    finished = ToolFinished("c", "from_json", ToolResult("out"), 0.5)
+    assert event_row(finished) == (
         "tool_finished",
         b'{"call_id":"c","name":"read","result":{"text":"out"},"elapsed":0.5}',
     )
-    message = Message(Role.ASSISTANT, (TextPart("a"), ToolUsePart("1", "read", {"path": "x"})))
+    message = Message(Role.ASSISTANT, (TextPart("a"), ToolUsePart("1", "from_json", {"path": "x"})))
     assert message_row(message) == (
         "assistant",
         b'[{"type":"text","text":"a"},{"type":"tool_use","id":"1","name":"read","arguments":{"path":"x"}}]',
@@ -60,9 +60,9 @@ def test_rows_are_small_and_people_can_read_them():
 
 
 @settings(max_examples=1)
-@given(events=st.tuples(*map(any_of, get_args(Told))))
+@given(events=st.tuples(*map(any_of, get_args(TranscriptEvent))))
 def test_every_kind_of_event_has_a_name_that_stays(events):
-    assert sorted(told_row(event)[0] for event in events) == [
+    assert sorted(event_row(event)[0] for event in events) == [
         "plan",
         "text",
         "thought",
@@ -101,22 +101,22 @@ def test_every_kind_of_event_has_a_name_that_stays(events):
 )
 def test_what_is_damaged_or_from_a_later_version_is_one_error(kind, body):
     with pytest.raises(ValueError):  # noqa: PT011 - whatever it says, it is caught and logged
-        told_of(kind, body)
+        event_from_row(kind, body)
 
 
 def test_members_a_later_version_added_are_passed_over():
-    assert told_of("text", b'{"text":"a","message_id":"m","mood":{"x":[1]}}') == TextDelta("a", "m")
+    assert event_from_row("text", b'{"text":"a","message_id":"m","mood":{"x":[1]}}') == TextDelta("a", "m")
 
 
 def test_of_a_state_with_something_unknown_in_it_the_rest_counts():
-    body = loaded(b'{"mode":"oracle","auto_approve":"auto-edit","readonly":true,"model":7}')
-    assert readable(Conduct, body) == Conduct(Mode.CODE, AutoApprove.AUTO_EDIT, readonly=True)
+    body = json_from(b'{"mode":"oracle","auto_approve":"auto-edit","readonly":true,"model":7}')
+    assert readable_part(Conduct, body) == Conduct(Mode.CODE, AutoApprove.AUTO_EDIT, readonly=True)
 
 
 @pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])
 def test_a_number_no_reader_of_json_knows_is_not_written(number):
     with pytest.raises(StoreUnavailable, match="cannot be kept"):
-        told_row(ToolStarted("c", "n", "t", ToolKind.READ, {"x": [number]}))
+        event_row(ToolStarted("c", "n", "t", ToolKind.READ, {"x": [number]}))
 
 
 def test_what_is_no_json_is_refused_and_does_no_harm():
@@ -125,4 +125,4 @@ def test_what_is_no_json_is_refused_and_does_no_harm():
         deep = [deep]
     started = ToolStarted("c", "n", "t", ToolKind.READ, {"x": deep})
     with pytest.raises(StoreUnavailable, match="cannot be kept"):
-        told_row(started)
+        event_row(started)

@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.conduct import Conduct
-from acp_agent.core.events import TextDelta, Told, UserMessage
+from acp_agent.core.events import TextDelta, TranscriptEvent, UserMessage
 from acp_agent.core.messages import Message, OpaquePart, Role, TextPart, ThoughtPart, ToolResultPart, ToolUsePart
-from acp_agent.core.sessions import HistoryState, Saved, SessionRecord, Tally
+from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot, UsageTotals
 from acp_agent.core.types import JsonObject
 from acp_agent.store.session_file import (
     MOST_EVENTS,
     NotASessionFile,
+    event_object,
     read_session_file,
     session_object,
     session_pieces,
-    told_object,
 )
 from tests.unit.cli.told_sessions import at, events, saved, telling
 
@@ -31,15 +31,15 @@ MESSAGES = (
     ),
     Message(Role.USER, (ToolResultPart("1", "nothing", is_error=True),)),
 )
-WHOLE = Saved(
+WHOLE = SessionSnapshot(
     SessionRecord("id", "/a", ("/b",), "title", 1, 2, 3, "openai:x"),
     Conduct(thought_level="high"),
-    Tally(used=1, size=2, cost=0.5, complete=False, calls=7),
+    UsageTotals(used=1, size=2, cost=0.5, complete=False, calls=7),
     HistoryState(MESSAGES, knowledge=1, tokens=99),
 )
 
 
-async def text_of(session: Saved, told: list[Told]) -> str:
+async def text_of(session: SessionSnapshot, told: list[TranscriptEvent]) -> str:
     return "".join([piece async for piece in session_pieces(session, telling(at(told)))])
 
 
@@ -63,11 +63,11 @@ async def test_the_text_is_utf_8_whatever_was_said():
 
 def test_an_event_on_its_own_has_its_number():
     (one,) = at([TextDelta("a", "m")])
-    assert told_object(one) == {"seq": 1, "at": one.at, "kind": "text", "body": {"text": "a", "message_id": "m"}}
+    assert event_object(one) == {"seq": 1, "at": one.at, "kind": "text", "body": {"text": "a", "message_id": "m"}}
 
 
 async def test_ten_thousand_events_are_taken_and_not_one_more():
-    def told(number: int) -> list[Told]:
+    def told(number: int) -> list[TranscriptEvent]:
         return [UserMessage((), str(n)) for n in range(number)]
 
     _, taken = read_session_file(await session_object(saved(), telling(at(told(MOST_EVENTS)))))

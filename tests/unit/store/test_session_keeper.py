@@ -15,17 +15,25 @@ from hypothesis import strategies as st
 from acp_agent.agent.history import History
 from acp_agent.core.conduct import AutoApprove, Conduct, Mode
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, Told, ToolFinished, UsageChanged, UserMessage
+from acp_agent.core.events import (
+    PlanChanged,
+    TextDelta,
+    ThoughtDelta,
+    ToolFinished,
+    TranscriptEvent,
+    UsageChanged,
+    UserMessage,
+)
 from acp_agent.core.messages import Message, Role, TextPart, ToolResultPart, ToolUsePart, Usage
 from acp_agent.core.plan import PlanEntry
 from acp_agent.core.prompt import LinkPart, ResourcePart
-from acp_agent.core.sessions import Change, HistoryState, Keeper, SessionRecord, Tally
+from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionRepository, UsageTotals
 from acp_agent.core.types import ToolResult
 from acp_agent.store import session_rows
 from acp_agent.store.conversations import hold
 from acp_agent.store.db import Database
 from acp_agent.store.schema import migrate
-from acp_agent.store.sessions import SessionKeeper, SessionStore
+from acp_agent.store.sessions import SessionStore, SqliteSessionRepository
 from tests.unit.store.databases import opened, others, query
 from tests.unit.store.records import EVENTS
 
@@ -48,15 +56,15 @@ class Clock:
 
 
 @asynccontextmanager
-async def kept(path: Path, clock=lambda: 5.0) -> AsyncIterator[tuple[Database, SessionKeeper]]:
+async def kept(path: Path, clock=lambda: 5.0) -> AsyncIterator[tuple[Database, SqliteSessionRepository]]:
     async with opened(path) as database:
         store = SessionStore(database, clock)
         await store.create(RECORD, Conduct())
         yield database, store.of("s")
 
 
-async def told(keeper: Keeper) -> list[Told]:
-    return [each.event async for each in keeper.told()]
+async def told(repository: SessionRepository) -> list[TranscriptEvent]:
+    return [each.event async for each in repository.events()]
 
 
 @pytest.fixture
@@ -78,10 +86,10 @@ def log():
 async def test_every_part_of_a_change_is_there_after_a_restart(path):
     clock = Clock()
     conduct = Conduct(Mode.ASK, AutoApprove.AUTO_EDIT, True, "a:b", "on", "precise")
-    tally = Tally(5, 100, Usage(1, 2, 3, 4), 0.25, False, 7, 8)
+    tally = UsageTotals(5, 100, Usage(1, 2, 3, 4), 0.25, False, 7, 8)
     messages = (Message(Role.USER, (TextPart("hi"),)), Message(Role.ASSISTANT, (TextPart("half \ud800"),)))
     history = HistoryState(messages, 1, 77)
-    async with kept(path, clock) as (_, keeper):
+    async with kept(path, clock) as (_, repository):
         change = Change(
             (UserMessage((TextPart("hi"),), "m"), TextDelta("he", "n")),
             history,
@@ -94,51 +102,53 @@ async def test_every_part_of_a_change_is_there_after_a_restart(path):
             cwd="/elsewhere",
             additional=("/x", "/\ud800"),
         )
-        await keeper.write(change)
+        await repository.write(change)
         conduct.mode = Mode.CODE
-    async with kept(path) as (_, keeper):
-        saved = await keeper.saved()
+    async with kept(path) as (_, repository):
+        saved = await repository.snapshot()
         assert saved is not None
         assert saved.record == SessionRecord("s", "/elsewhere", ("/x", "/\ud800"), "new \udc80", 1_000, 5_000, 1, "a:b")
-        assert (saved.conduct, saved.tally, saved.history) == (replace(conduct, mode=Mode.ASK), tally, history)
-        assert [each.at async for each in keeper.told()] == [5_000, 5_000]
-        assert await told(keeper) == list(change.told)
+        assert (saved.conduct, saved.usage, saved.history) == (replace(conduct, mode=Mode.ASK), tally, history)
+        assert [each.at async for each in repository.events()] == [5_000, 5_000]
+        assert await told(repository) == list(change.events)
 
 
 async def test_what_a_change_does_not_name_stays_as_it_is(path):
-    async with kept(path) as (_, keeper):
-        await keeper.write(Change(history=HistoryState((Message(Role.USER, (TextPart("hi"),)),), 0, 5), prompted=True))
-        before = await keeper.saved()
-        await keeper.write(Change((TextDelta("a", "m"),)), durable=False, patience=0)
-        assert await keeper.saved() == before
+    async with kept(path) as (_, repository):
+        await repository.write(
+            Change(history=HistoryState((Message(Role.USER, (TextPart("hi"),)),), 0, 5), prompted=True)
+        )
+        before = await repository.snapshot()
+        await repository.write(Change((TextDelta("a", "m"),)), durable=False, patience=0)
+        assert await repository.snapshot() == before
 
 
 async def test_a_session_used_when_the_clock_was_set_back_does_not_move_down_the_list(path):
     clock = Clock()
-    async with kept(path, clock) as (_, keeper):
+    async with kept(path, clock) as (_, repository):
         clock.seconds = 1.0
-        await keeper.write(Change(touch=True))
-        saved = await keeper.saved()
+        await repository.write(Change(touch=True))
+        saved = await repository.snapshot()
         assert saved is not None
         assert saved.record.updated_at == 2_000
 
 
 async def test_a_state_that_cannot_be_read_is_that_of_a_new_session_and_logged(path, log):
-    async with kept(path) as (database, keeper):
+    async with kept(path) as (database, repository):
         await database.write(query("UPDATE conversations SET conduct = '{', tally = x'ff', additional = '7'"))
-        saved = await keeper.saved()
+        saved = await repository.snapshot()
         assert saved is not None
-        assert (saved.conduct, saved.tally, saved.record.additional) == (Conduct(), Tally(), ())
+        assert (saved.conduct, saved.usage, saved.record.additional) == (Conduct(), UsageTotals(), ())
         assert [line["level"] for line in log] == ["warning", "warning"]
 
 
 async def test_a_session_that_is_not_there_is_said_not_to_be(path):
     async with opened(path) as database:
-        keeper = SessionStore(database).of("nobody")
-        assert await keeper.saved() is None
-        assert await told(keeper) == []
+        repository = SessionStore(database).of("nobody")
+        assert await repository.snapshot() is None
+        assert await told(repository) == []
         with pytest.raises(StoreUnavailable, match="this session is not in the database"):
-            await keeper.write(Change((TextDelta("a", "m"),)))
+            await repository.write(Change((TextDelta("a", "m"),)))
 
 
 # ---------------------------------------------------------------------------------------------- told
@@ -153,10 +163,10 @@ async def test_pieces_of_one_message_that_come_together_are_one_row(path):
         TextDelta("e", "n"),
     ]
     usage = UsageChanged(1, 2)
-    async with kept(path) as (_, keeper):
-        await keeper.write(Change((*pieces, usage, usage)))
-        await keeper.write(Change((TextDelta("f", "n"),)))
-        rows = [each async for each in keeper.told()]
+    async with kept(path) as (_, repository):
+        await repository.write(Change((*pieces, usage, usage)))
+        await repository.write(Change((TextDelta("f", "n"),)))
+        rows = [each async for each in repository.events()]
     joined = [TextDelta("ab", "m"), ThoughtDelta("c", "m"), TextDelta("d", "m"), TextDelta("e", "n")]
     assert [row.event for row in rows] == [*joined, usage, usage, TextDelta("f", "n")]
     assert [row.seq for row in rows] == [1, 2, 3, 4, 5, 6, 7]
@@ -166,50 +176,50 @@ async def test_pieces_of_one_message_that_come_together_are_one_row(path):
 @given(changes=st.lists(st.lists(EVENTS, max_size=4), max_size=4))
 def test_whatever_is_told_comes_back_in_order(tmp_path_factory, changes):
     async def run() -> None:
-        async with kept(tmp_path_factory.mktemp("told") / "agent.db") as (_, keeper):
+        async with kept(tmp_path_factory.mktemp("told") / "agent.db") as (_, repository):
             for change in changes:
-                await keeper.write(Change(change), durable=False)
+                await repository.write(Change(change), durable=False)
             events = [
                 event for change in changes for event in change if not isinstance(event, TextDelta | ThoughtDelta)
             ]
-            back = await told(keeper)
+            back = await told(repository)
             assert [event for event in back if not isinstance(event, TextDelta | ThoughtDelta)] == events
             assert _words(back) == _words([event for change in changes for event in change])
 
     anyio.run(run)
 
 
-def _words(events: list[Told]) -> str:
+def _words(events: list[TranscriptEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta | ThoughtDelta))
 
 
 async def test_rows_that_cannot_be_read_are_passed_over_with_one_warning(path, log):
-    async with kept(path) as (database, keeper):
-        await keeper.write(Change([UsageChanged(number, 9) for number in range(6)]))
+    async with kept(path) as (database, repository):
+        await repository.write(Change([UsageChanged(number, 9) for number in range(6)]))
         await database.write(query("UPDATE told SET kind = 'hologram' WHERE seq = 2"))
         await database.write(query("UPDATE told SET body = x'ff7b' WHERE seq = 4"))
         await database.write(query("UPDATE told SET body = 5 WHERE seq = 6"))
-        assert [event.used for event in await told(keeper) if isinstance(event, UsageChanged)] == [0, 2, 4]
+        assert [event.used for event in await told(repository) if isinstance(event, UsageChanged)] == [0, 2, 4]
     (line,) = log
     assert line["level"] == "warning"
     assert line["first"].startswith("2: unknown kind")
 
 
 async def test_a_long_session_is_read_piece_by_piece_while_others_write(path):
-    async with kept(path) as (database, keeper):
-        await keeper.write(Change([UsageChanged(number, 0) for number in range(600)]))
-        await keeper.write(Change([UserMessage((TextPart("x" * 600_000),), f"{number}") for number in range(5)]))
+    async with kept(path) as (database, repository):
+        await repository.write(Change([UsageChanged(number, 0) for number in range(600)]))
+        await repository.write(Change([UserMessage((TextPart("x" * 600_000),), f"{number}") for number in range(5)]))
         largest: list[int] = []
-        page = keeper._page
+        page = repository._page
 
         async def watched(after: int):
             rows = await page(after)
             largest.append(sum(len(row[3]) for row in rows))
             return rows
 
-        keeper._page = watched
+        repository._page = watched
         seen = 0
-        async for _ in keeper.told():
+        async for _ in repository.events():
             seen += 1
             if seen == 10:
                 await database.write(query("INSERT INTO conversations (id, created_at) VALUES ('other', 0)"))
@@ -222,20 +232,20 @@ async def test_a_long_session_is_read_piece_by_piece_while_others_write(path):
 
 
 async def test_a_change_that_cannot_be_written_whole_is_not_written_at_all(path):
-    async with kept(path) as (_, keeper):
+    async with kept(path) as (_, repository):
         deep: list = []
         for _ in range(100_000):
             deep = [deep]
         message = Message(Role.ASSISTANT, (ToolUsePart("1", "x", {"deep": deep}),))
         with pytest.raises(StoreUnavailable, match="cannot be kept"):
-            await keeper.write(Change((UsageChanged(1, 2),), HistoryState((message,)), touch=True))
-        assert await told(keeper) == []
+            await repository.write(Change((UsageChanged(1, 2),), HistoryState((message,)), touch=True))
+        assert await told(repository) == []
         with closing(others(path)) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreUnavailable, match="another process keeps it locked"):
-                await keeper.write(Change((UsageChanged(1, 2),)), patience=0)
-        await keeper.write(Change((UsageChanged(3, 4),)))
-        assert await told(keeper) == [UsageChanged(3, 4)]
+                await repository.write(Change((UsageChanged(1, 2),)), patience=0)
+        await repository.write(Change((UsageChanged(3, 4),)))
+        assert await told(repository) == [UsageChanged(3, 4)]
 
 
 # ------------------------------------------------------------------------------------------- history
@@ -249,35 +259,35 @@ def answer(text: str) -> Message:
     return Message(Role.ASSISTANT, (TextPart(text),))
 
 
-async def stored(keeper: Keeper) -> tuple[Message, ...]:
-    saved = await keeper.saved()
+async def stored(repository: SessionRepository) -> tuple[Message, ...]:
+    saved = await repository.snapshot()
     assert saved is not None
     return saved.history.messages
 
 
-async def writes(path: Path, keeper: Keeper, messages: tuple[Message, ...]) -> list[int]:
+async def writes(path: Path, repository: SessionRepository, messages: tuple[Message, ...]) -> list[int]:
     """Numbers of the messages that a write of these writes."""
     with closing(others(path)) as other:
         other.execute("UPDATE messages SET role = 'user' || role")  # what is not written stays so
-        await keeper.write(Change(history=HistoryState(messages)))
+        await repository.write(Change(history=HistoryState(messages)))
         rows = other.execute("SELECT seq FROM messages WHERE role NOT LIKE 'user_%' ORDER BY seq").fetchall()
         other.execute("UPDATE messages SET role = substr(role, 5) WHERE role LIKE 'user_%'")
         return [row[0] for row in rows]
 
 
 async def test_of_a_history_only_what_is_new_or_changed_is_written(path):
-    async with kept(path) as (_, keeper):
+    async with kept(path) as (_, repository):
         messages = (user("a"), answer("b"), user("c"))
-        assert await writes(path, keeper, messages) == [0, 1, 2]
-        assert await writes(path, keeper, messages) == []
+        assert await writes(path, repository, messages) == [0, 1, 2]
+        assert await writes(path, repository, messages) == []
         longer = (*messages[:2], user("c and d"), answer("e"))
-        assert await writes(path, keeper, longer) == [2, 3]
-        assert await writes(path, keeper, longer[:1]) == []
-        assert await stored(keeper) == longer[:1]
-        assert await writes(path, keeper, (user("summary"), answer("f"))) == [0, 1]
-        assert await stored(keeper) == (user("summary"), answer("f"))
-        assert await writes(path, keeper, ()) == []
-        assert await stored(keeper) == ()
+        assert await writes(path, repository, longer) == [2, 3]
+        assert await writes(path, repository, longer[:1]) == []
+        assert await stored(repository) == longer[:1]
+        assert await writes(path, repository, (user("summary"), answer("f"))) == [0, 1]
+        assert await stored(repository) == (user("summary"), answer("f"))
+        assert await writes(path, repository, ()) == []
+        assert await stored(repository) == ()
 
 
 async def test_what_was_loaded_is_not_written_again_by_a_conversation_that_goes_on_from_it(path):
@@ -285,39 +295,39 @@ async def test_what_was_loaded_is_not_written_again_by_a_conversation_that_goes_
         calls = Message(Role.ASSISTANT, (ToolUsePart("1", "read", {"path": "a"}),))
         messages = (user("a"), calls, Message(Role.USER, (ToolResultPart("1", "text"),)), answer("b"))
         await first.write(Change(history=HistoryState(messages)))
-        keeper = SessionStore(database).of("s")
-        history = History(await stored(keeper))
+        repository = SessionStore(database).of("s")
+        history = History(await stored(repository))
         history.append(user("c"))
-        assert await writes(path, keeper, history.messages()) == [4]
+        assert await writes(path, repository, history.messages()) == [4]
         blind = SessionStore(database).of("s")  # one that knows nothing writes all
         assert await writes(path, blind, history.messages()) == [0, 1, 2, 3, 4]
         assert await stored(first) == history.messages()
 
 
 async def test_a_message_that_cannot_be_read_is_left_out_and_written_over(path, log):
-    async with kept(path) as (database, keeper):
-        await keeper.write(Change(history=HistoryState((user("a"), answer("b"), user("c")))))
+    async with kept(path) as (database, repository):
+        await repository.write(Change(history=HistoryState((user("a"), answer("b"), user("c")))))
         await database.write(query('UPDATE messages SET body = \'[{"type":"hologram"}]\' WHERE seq = 1'))
-        left = await stored(keeper)
+        left = await stored(repository)
         assert left == (user("a"), user("c"))
         assert [line["level"] for line in log] == ["warning"]
-        await keeper.write(Change(history=HistoryState((*left, answer("d")))))
-        assert await stored(keeper) == (user("a"), user("c"), answer("d"))
+        await repository.write(Change(history=HistoryState((*left, answer("d")))))
+        assert await stored(repository) == (user("a"), user("c"), answer("d"))
 
 
 async def test_a_cancelled_write_wrote_nothing_or_came_back(path):
-    async with kept(path) as (_, keeper):
+    async with kept(path) as (_, repository):
         done = []
         with closing(others(path)) as other:
             for number in range(20):
                 if locked := number % 4 == 0:
                     other.execute("BEGIN IMMEDIATE")
                 with anyio.move_on_after(number / 10_000):
-                    await keeper.write(Change((UsageChanged(number, 0),)), durable=False)
+                    await repository.write(Change((UsageChanged(number, 0),)), durable=False)
                     done.append(number)
                 if locked:
                     other.execute("ROLLBACK")
-        assert [event.used for event in await told(keeper) if isinstance(event, UsageChanged)] == done
+        assert [event.used for event in await told(repository) if isinstance(event, UsageChanged)] == done
 
 
 def test_rows_of_one_session_are_found_by_the_key():
@@ -328,11 +338,13 @@ def test_rows_of_one_session_are_found_by_the_key():
 
 
 async def test_a_message_told_again_as_a_whole_takes_the_place_of_its_pieces(path):
-    async with kept(path) as (_, keeper):
-        await keeper.write(Change((TextDelta("other", "m0"), TextDelta("a", "m"))))
-        await keeper.write(Change((TextDelta("b", "m"),)))
-        await keeper.write(Change((ThoughtDelta("c", "m"),), instead=(TextDelta("whole", "m"), TextDelta("x", "none"))))
-        assert await told(keeper) == [TextDelta("other", "m0"), TextDelta("whole", "m"), ThoughtDelta("c", "m")]
+    async with kept(path) as (_, repository):
+        await repository.write(Change((TextDelta("other", "m0"), TextDelta("a", "m"))))
+        await repository.write(Change((TextDelta("b", "m"),)))
+        await repository.write(
+            Change((ThoughtDelta("c", "m"),), replacements=(TextDelta("whole", "m"), TextDelta("x", "none")))
+        )
+        assert await told(repository) == [TextDelta("other", "m0"), TextDelta("whole", "m"), ThoughtDelta("c", "m")]
 
 
 # --------------------------------------------------------------------------- what goes on with it
@@ -340,46 +352,50 @@ async def test_a_message_told_again_as_a_whole_takes_the_place_of_its_pieces(pat
 
 async def test_the_plan_the_user_saw_last_is_there_after_a_restart(path):
     entries = (PlanEntry("do A"), PlanEntry("do B"))
-    async with kept(path) as (_, keeper):
-        await keeper.write(Change(told=[PlanChanged(entries[:1]), PlanChanged(entries), TextDelta("x", "1")]))
-        saved = await keeper.saved()
+    async with kept(path) as (_, repository):
+        await repository.write(Change(events=[PlanChanged(entries[:1]), PlanChanged(entries), TextDelta("x", "1")]))
+        saved = await repository.snapshot()
         assert saved is not None
         assert saved.plan == entries
-        await keeper.forget()
-        saved = await keeper.saved()
+        await repository.clear()
+        saved = await repository.snapshot()
         assert saved is not None
-        assert (saved.plan, saved.typed) == ((), ())
+        assert (saved.plan, saved.user_words) == ((), ())
 
 
 async def test_what_the_user_typed_is_there_and_nothing_others_said(path):
     first = (TextPart("read https://a.example"), ResourcePart("file:///r", "https://evil.example"))
     second = (LinkPart("https://b.example", "b"),)
-    async with kept(path) as (_, keeper):
-        said: list[Told] = [UserMessage(first, "1"), TextDelta("https://evil.example", "2"), UserMessage(second, "3")]
-        await keeper.write(Change(told=said))
-        saved = await keeper.saved()
+    async with kept(path) as (_, repository):
+        said: list[TranscriptEvent] = [
+            UserMessage(first, "1"),
+            TextDelta("https://evil.example", "2"),
+            UserMessage(second, "3"),
+        ]
+        await repository.write(Change(events=said))
+        saved = await repository.snapshot()
         assert saved is not None
-        assert saved.typed == ("read https://a.example", "https://b.example")
+        assert saved.user_words == ("read https://a.example", "https://b.example")
 
 
 async def test_what_was_being_told_when_a_turn_was_cut_off_is_found_whole(path):
     before = (UserMessage((TextPart("go"),), "u"), TextDelta("Well.", "a"), UsageChanged(1, 2))
-    async with kept(path) as (_, keeper):
+    async with kept(path) as (_, repository):
         for event in (*before, ThoughtDelta("h", "t"), TextDelta("I w", "b"), ThoughtDelta("m", "t")):
-            await keeper.write(Change((event,), tally=Tally(under_way=True)))
-        await keeper.write(Change((TextDelta("ill ", "b"), TextDelta("lo", "b"))))
-        saved = await keeper.saved()
+            await repository.write(Change((event,), usage=UsageTotals(under_way=True)))
+        await repository.write(Change((TextDelta("ill ", "b"), TextDelta("lo", "b"))))
+        saved = await repository.snapshot()
         assert saved is not None
-        assert saved.tally.under_way
-        assert saved.cut == (ThoughtDelta("hm", "t"), TextDelta("I will lo", "b"))
-        await keeper.write(Change((UsageChanged(2, 2),)))
-        saved = await keeper.saved()
+        assert saved.usage.under_way
+        assert saved.unfinished_messages == (ThoughtDelta("hm", "t"), TextDelta("I will lo", "b"))
+        await repository.write(Change((UsageChanged(2, 2),)))
+        saved = await repository.snapshot()
         assert saved is not None
-        assert saved.cut == (), "the answer was whole, and is in the history"
-        await keeper.write(Change((TextDelta("The end.", "c"),), tally=Tally()))
-        saved = await keeper.saved()
+        assert saved.unfinished_messages == (), "the answer was whole, and is in the history"
+        await repository.write(Change((TextDelta("The end.", "c"),), usage=UsageTotals()))
+        saved = await repository.snapshot()
         assert saved is not None
-        assert saved.cut == (), "the turn came to its end"
+        assert saved.unfinished_messages == (), "the turn came to its end"
 
 
 def ended(call_id: str, use_id: str) -> ToolFinished:
@@ -389,35 +405,35 @@ def ended(call_id: str, use_id: str) -> ToolFinished:
 async def test_the_calls_of_a_turn_that_was_cut_off_are_found_and_none_of_an_earlier_one_with_the_same_id(path):
     prompt = UserMessage((TextPart("go"),), "u")
     earlier, mine, one, two = (ended("a", "call_0"), ended("b", ""), ended("c", "call_0"), ended("d", "call_1"))
-    async with kept(path) as (_, keeper):
-        told: list[Told] = [prompt, earlier, prompt, one, mine, two, TextDelta("I ", "a")]
-        await keeper.write(Change(told, tally=Tally(under_way=True)))
-        saved = await keeper.saved()
+    async with kept(path) as (_, repository):
+        told: list[TranscriptEvent] = [prompt, earlier, prompt, one, mine, two, TextDelta("I ", "a")]
+        await repository.write(Change(told, usage=UsageTotals(under_way=True)))
+        saved = await repository.snapshot()
         assert saved is not None
-        assert saved.ended == (one, two)
-        await keeper.write(Change(tally=Tally()))
-        saved = await keeper.saved()
+        assert saved.finished_calls == (one, two)
+        await repository.write(Change(usage=UsageTotals()))
+        saved = await repository.snapshot()
         assert saved is not None
-        assert saved.ended == ()
+        assert saved.finished_calls == ()
 
 
 async def test_of_much_that_was_typed_the_latest_is_there(path):
-    async with kept(path) as (_, keeper):
+    async with kept(path) as (_, repository):
         told = [UserMessage((TextPart(f"{n} " + "x" * 100_000),), str(n)) for n in range(9)]
-        await keeper.write(Change(told=told))
-        saved = await keeper.saved()
+        await repository.write(Change(events=told))
+        saved = await repository.snapshot()
         assert saved is not None
-        assert [text.split()[0] for text in saved.typed] == ["6", "7", "8"]
+        assert [text.split()[0] for text in saved.user_words] == ["6", "7", "8"]
 
 
 async def test_messages_that_cannot_be_read_are_counted(path):
     messages = (Message(Role.USER, (TextPart("go"),)), Message(Role.ASSISTANT, (TextPart("Done."),)))
-    async with kept(path) as (_, keeper):
-        await keeper.write(Change(history=HistoryState(messages)))
+    async with kept(path) as (_, repository):
+        await repository.write(Change(history=HistoryState(messages)))
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE messages SET body = 'x' WHERE seq = 0")
     async with opened(path) as database:
-        saved = await SessionStore(database).of("s").saved()
+        saved = await SessionStore(database).of("s").snapshot()
         assert saved is not None
         assert saved.history == HistoryState(messages[1:], lost=1)
 
@@ -435,50 +451,50 @@ SAID = (Message(Role.USER, (TextPart("hi"),)), Message(Role.ASSISTANT, (TextPart
 
 @pytest.mark.parametrize("others_were_faster", [False, True])
 async def test_a_session_whose_database_was_removed_is_put_back_with_all_but_what_was_told(path, others_were_faster):
-    conduct, tally = Conduct(Mode.ASK), Tally(5, 100, Usage(1, 2))
+    conduct, tally = Conduct(Mode.ASK), UsageTotals(5, 100, Usage(1, 2))
     async with opened(path) as database:
         store = SessionStore(database)
         await store.create(RECORD, Conduct())
-        keeper = store.of("s")
+        repository = store.of("s")
         told_before = (UserMessage((TextPart("before"),), "u1"),)
-        await keeper.write(Change(told_before, HistoryState(SAID, 0, 7), conduct, tally, "T", "a:b", prompted=True))
+        await repository.write(Change(told_before, HistoryState(SAID, 0, 7), conduct, tally, "T", "a:b", prompted=True))
         conduct.mode = Mode.CODE  # the session's own, and it goes on
         removed(path)
         if others_were_faster:
             await database.write_at_once(lambda connection: hold(connection, "s", 1))
         event = UserMessage((TextPart("after"),), "u2")
         more = (*SAID, Message(Role.USER, (TextPart("more"),)))
-        await keeper.write(Change((event,), HistoryState(more, 0, 9), prompted=True))
-        await keeper.write(Change(title="U"))
-        saved = await store.of("s").saved()
+        await repository.write(Change((event,), HistoryState(more, 0, 9), prompted=True))
+        await repository.write(Change(title="U"))
+        saved = await store.of("s").snapshot()
         assert saved is not None
         assert saved.record == replace(RECORD, title="U", model="a:b", prompts=2)
-        assert (saved.conduct, saved.tally) == (Conduct(Mode.ASK), tally)
+        assert (saved.conduct, saved.usage) == (Conduct(Mode.ASK), tally)
         assert saved.history == HistoryState(more, 0, 9)
-        assert await told(keeper) == [event]
+        assert await told(repository) == [event]
 
 
 async def test_a_session_that_was_only_read_is_put_back_too_also_by_a_change_of_something_else(path):
-    async with kept(path) as (database, keeper):
-        await keeper.write(Change(history=HistoryState(SAID, 0, 7), title="T"))
+    async with kept(path) as (database, repository):
+        await repository.write(Change(history=HistoryState(SAID, 0, 7), title="T"))
         other = SessionStore(database).of("s")
-        before = await other.saved()
+        before = await other.snapshot()
         removed(path)
         await other.write(Change())
-        assert await other.saved() == before
+        assert await other.snapshot() == before
 
 
 async def test_neither_a_deleted_session_nor_what_was_forgotten_is_put_back(path):
-    async with kept(path) as (database, keeper):
-        await keeper.write(Change(history=HistoryState(SAID, 0, 7), title="T"))
-        await keeper.forget()
+    async with kept(path) as (database, repository):
+        await repository.write(Change(history=HistoryState(SAID, 0, 7), title="T"))
+        await repository.clear()
         removed(path)
-        await keeper.write(Change(model="a:b"))
-        saved = await keeper.saved()
+        await repository.write(Change(model="a:b"))
+        saved = await repository.snapshot()
         assert saved is not None
         assert (saved.record.title, saved.record.model, saved.history) == ("", "a:b", HistoryState())
         await SessionStore(database).delete("s")
         for _ in range(2):
             with pytest.raises(StoreUnavailable, match=r"deleted|not in the database"):
-                await keeper.write(Change(title="X"))
+                await repository.write(Change(title="X"))
             removed(path)

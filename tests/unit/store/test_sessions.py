@@ -12,7 +12,7 @@ from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import TextDelta, ToolStarted, UsageChanged
 from acp_agent.core.memory import Compaction, Summary
 from acp_agent.core.messages import Message, Role, TextPart, Usage
-from acp_agent.core.sessions import Change, HistoryState, Saved, SessionRecord, Tally, ToldAt
+from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import JsonObject, ToolKind
 from acp_agent.store import sessions as statements
 from acp_agent.store.conversations import OverflowStore, SummaryStore
@@ -61,12 +61,12 @@ async def test_a_session_is_found_as_it_was_created(path, text):
     async with opened(path) as database:
         store = SessionStore(database, lambda: 7.5)
         given = SessionRecord(f"s{text}", f"/{text}", (text, "/b"), text, 1, 2, 3, text)
-        await store.create(given, Conduct(Mode.ASK), Tally(calls=5))
+        await store.create(given, Conduct(Mode.ASK), UsageTotals(calls=5))
         assert await store.find(given.id) == given
         assert await store.page(cwd=given.cwd) == (given,)
-        saved = await store.of(given.id).saved()
+        saved = await store.of(given.id).snapshot()
         assert saved is not None
-        assert (saved.record, saved.conduct, saved.tally) == (given, Conduct(Mode.ASK), Tally(calls=5))
+        assert (saved.record, saved.conduct, saved.usage) == (given, Conduct(Mode.ASK), UsageTotals(calls=5))
         await store.create(SessionRecord("now", "/"), Conduct())
         assert await store.find("now") == SessionRecord("now", "/", created_at=7_500, updated_at=7_500)
         assert await store.find(f"other{text}") is None
@@ -163,7 +163,7 @@ async def test_what_was_said_is_in_no_file_once_it_is_deleted_or_forgotten(path)
         for name in ("s", "t"):
             await store.create(record(name), Conduct())
             await store.of(name).write(Change((TextDelta("a", "m"),), HISTORY))
-        for removing in (store.of("s").forget, lambda: store.delete("t")):
+        for removing in (store.of("s").clear, lambda: store.delete("t")):
             await removing()
             assert path.with_name("agent.db-wal").stat().st_size == 0
 
@@ -176,7 +176,7 @@ async def test_a_deleted_session_takes_all_of_its_own_along_and_nobody_brings_it
             await store.of(name).write(Change((TextDelta("a", "m"),), HISTORY))
             await overflow_of(database, name).put("text")
             await SummaryStore(database).of(name).add(Summary("x", Compaction.MANUAL, 1, 1))
-        keeper, overflow, summaries = (
+        repository, overflow, summaries = (
             SessionStore(elsewhere).of("s"),
             overflow_of(elsewhere, "s"),
             SummaryStore(elsewhere).of("s"),
@@ -185,14 +185,14 @@ async def test_a_deleted_session_takes_all_of_its_own_along_and_nobody_brings_it
         assert not await store.delete("s")
         assert not await store.delete("never")
         for writing in (
-            lambda: keeper.write(Change((TextDelta("b", "m"),))),
+            lambda: repository.write(Change((TextDelta("b", "m"),))),
             lambda: overflow.put("more"),
             lambda: summaries.add(Summary("y", Compaction.MANUAL, 1, 1)),
             lambda: store.create(record("s"), Conduct()),
         ):
             with pytest.raises(StoreUnavailable, match=r"^this session was deleted$"):
                 await writing()
-        assert await keeper.saved() is None
+        assert await repository.snapshot() is None
         assert await store.find("s") is None
         for table in ("told", "messages", "tool_overflow", "summaries"):
             assert await database.read(query(f"SELECT conversation_id FROM {table}")) == [("t",)]
@@ -205,7 +205,7 @@ async def test_a_deleted_session_takes_all_of_its_own_along_and_nobody_brings_it
 async def test_a_fork_has_all_of_its_source_and_goes_its_own_way(path):
     async with opened(path) as database:
         store = SessionStore(database)
-        tally = Tally(5, 6, Usage(1, 2, 3, 4), 0.5, calls=7)
+        tally = UsageTotals(5, 6, Usage(1, 2, 3, 4), 0.5, calls=7)
         await store.create(record("s", prompts=3), Conduct(), tally)
         await store.of("s").write(Change((TextDelta("a", "m"), UsageChanged(1, 2)), HISTORY))
         references = [await overflow_of(database, "s").put(text) for text in ("one", "two")]
@@ -214,17 +214,17 @@ async def test_a_fork_has_all_of_its_source_and_goes_its_own_way(path):
         target = SessionRecord("t", "/other", ("/x",), "copy", 5_000, 6_000, model="a:b")
         assert await store.fork("s", target, conduct)
         fork = store.of("t")
-        saved, source = await fork.saved(), await store.of("s").saved()
+        saved, source = await fork.snapshot(), await store.of("s").snapshot()
         assert saved is not None
         assert source is not None
         assert saved.record == SessionRecord("t", "/other", ("/x",), "copy", 5_000, 6_000, 3, "a:b")
-        assert (saved.conduct, saved.tally, saved.history) == (conduct, tally, HISTORY)
-        assert [each async for each in fork.told()] == [each async for each in store.of("s").told()]
+        assert (saved.conduct, saved.usage, saved.history) == (conduct, tally, HISTORY)
+        assert [each async for each in fork.events()] == [each async for each in store.of("s").events()]
         assert [await overflow_of(database, "t").get(each) for each in references] == ["one", "two"]
         assert await database.read(query("SELECT text FROM summaries WHERE conversation_id = 't'")) == [("x",)]
         await fork.write(Change((UsageChanged(3, 4),), HistoryState()))
-        assert await store.of("s").saved() == source
-        assert len([each async for each in store.of("s").told()]) == 2
+        assert await store.of("s").snapshot() == source
+        assert len([each async for each in store.of("s").events()]) == 2
         assert await store.delete("s")
         assert [await overflow_of(database, "t").get(each) for each in references] == ["one", "two"]
 
@@ -305,7 +305,7 @@ async def test_a_file_of_version_2_keeps_what_it_has(path):
         assert await database.read(query("SELECT id, created_at FROM conversations")) == [("s", 1_234_000)]
         assert await store.page(prompted=False) == ()
         await store.create(record("s"), Conduct())
-        saved = await store.of("s").saved()
+        saved = await store.of("s").snapshot()
         assert saved is not None
         assert (saved.record, saved.history) == (record("s"), HistoryState())
         assert await store.delete("s")
@@ -330,16 +330,20 @@ async def test_an_id_of_an_output_is_one_conversations_only(path):
 
 
 async def test_a_session_from_elsewhere_is_kept_with_all_that_is_its_own(path):
-    told = [ToldAt(7, 10, TextDelta("a", "m")), ToldAt(9, 20, TextDelta("b", "m")), ToldAt(10, 30, UsageChanged(1, 2))]
-    saved = Saved(record("here", prompts=2), Conduct(Mode.ASK), Tally(used=5, calls=3), HISTORY)
+    told = [
+        StoredEvent(7, 10, TextDelta("a", "m")),
+        StoredEvent(9, 20, TextDelta("b", "m")),
+        StoredEvent(10, 30, UsageChanged(1, 2)),
+    ]
+    saved = SessionSnapshot(record("here", prompts=2), Conduct(Mode.ASK), UsageTotals(used=5, calls=3), HISTORY)
     async with opened(path) as database:
         store = SessionStore(database)
         await store.take_in(saved, told)
-        assert await store.of("here").saved() == saved
-        kept = [each async for each in store.of("here").told()]
+        assert await store.of("here").snapshot() == saved
+        kept = [each async for each in store.of("here").events()]
         assert kept == [replace(each, seq=seq) for seq, each in enumerate(told, 1)]
-        await store.of("here").write(Change(told=(TextDelta("c", "n"),)))
-        assert [each.seq async for each in store.of("here").told()] == [1, 2, 3, 4]
+        await store.of("here").write(Change(events=(TextDelta("c", "n"),)))
+        assert [each.seq async for each in store.of("here").events()] == [1, 2, 3, 4]
 
 
 async def test_of_a_session_from_elsewhere_that_cannot_be_kept_nothing_is(path):
@@ -347,12 +351,12 @@ async def test_of_a_session_from_elsewhere_that_cannot_be_kept_nothing_is(path):
     for _ in range(100_000):
         nested = {"x": nested}
     told = [
-        ToldAt(1, 1, TextDelta("a", "m")),
-        ToldAt(2, 2, ToolStarted("c", "read", "Read", ToolKind.READ, nested)),
+        StoredEvent(1, 1, TextDelta("a", "m")),
+        StoredEvent(2, 2, ToolStarted("c", "read", "Read", ToolKind.READ, nested)),
     ]
     async with opened(path) as database:
         store = SessionStore(database)
         with pytest.raises(StoreUnavailable, match="cannot be kept"):
-            await store.take_in(Saved(record("here"), Conduct(), Tally(), HISTORY), told)
+            await store.take_in(SessionSnapshot(record("here"), Conduct(), UsageTotals(), HISTORY), told)
         assert await store.find("here") is None
         assert await store.page() == ()

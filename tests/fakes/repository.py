@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 import anyio
 
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.events import Told
-from acp_agent.core.sessions import Change, Saved, ToldAt
+from acp_agent.core.events import TranscriptEvent
+from acp_agent.core.sessions import Change, SessionSnapshot, StoredEvent
 
 
-class FakeKeeper:
+class FakeRepository:
     """Keeps changes in memory. `broken` refuses them; `held` lets them wait for it; `wrote` is set by the first."""
 
     def __init__(self) -> None:
@@ -23,9 +23,9 @@ class FakeKeeper:
         self.wrote = anyio.Event()
 
     @property
-    def kept(self) -> list[Told]:
-        """All that was told and kept, in order."""
-        return [event for change in self.changes for event in change.told]
+    def kept(self) -> list[TranscriptEvent]:
+        """All events that were stored, in order."""
+        return [event for change in self.changes for event in change.events]
 
     async def write(self, change: Change, *, durable: bool = True, patience: float | None = None) -> None:
         self.patience.append(patience)
@@ -39,9 +39,9 @@ class FakeKeeper:
         self.wrote.set()
         self.durable.append(durable)
 
-    async def saved(self) -> Saved | None:
+    async def snapshot(self) -> SessionSnapshot | None:
         return None
 
-    async def told(self) -> AsyncIterator[ToldAt]:
+    async def events(self) -> AsyncIterator[StoredEvent]:
         for seq, event in enumerate(self.kept):
-            yield ToldAt(seq, seq, event)
+            yield StoredEvent(seq, seq, event)
