@@ -1,4 +1,4 @@
-"""HTTP: to model APIs, as the user set the network up, and to web pages a model asks for, past every guard.
+"""HTTP to model APIs, to MCP servers and to the web pages that a model asks for.
 
-httpx and its errors stay in this folder.
+No other package imports httpx or httpcore. Their errors do not leave this package.
 """

@@ -1,4 +1,4 @@
-"""An answer's body: bounded before and after unpacking, and a text (T5.6, T5.17)."""
+"""The body of an answer: unpacked, decoded to text, and limited in size before and after unpacking."""
 
 import codecs
 import re
@@ -10,15 +10,18 @@ from typing import Final, Self
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 
 _MAGIC: Final = b"\x1f\x8b"
-"""What every member of a gzip file begins with (RFC 1952, 2.3.1)."""
+"""The first bytes of every member of a gzip file (RFC 1952, 2.3.1)."""
 
 
 class WrongPackingError(ValueError):
-    """A content-encoding that was not asked for, or a body that is not what it says."""
+    """The body does not have its content-encoding, or the content-encoding was not asked for."""
 
 
 def unpacker_of(encoding: str) -> "Unpacker | None":
-    """The unpacker for a Content-Encoding header; None for what is not packed. Raises WrongPackingError."""
+    """Return the unpacker for a Content-Encoding header, or None if the body is not packed.
+
+    Raises WrongPackingError.
+    """
     match encoding.strip().lower():
         case "" | "identity":
             return None
@@ -31,10 +34,10 @@ def unpacker_of(encoding: str) -> "Unpacker | None":
 
 
 class Unpacker:
-    """gzip of any number of members, zlib, or bare deflate.
+    """An unpacker of gzip with any number of members, of zlib, or of bare deflate.
 
-    ended     what may still come means nothing
-    complete  it may end here: before the beginning, or after an end
+    ended     True after the end of the packed data; later bytes are ignored
+    complete  True if the body may end here: before the first byte or after an end
     """
 
     def __init__(self, *, gzip: bool) -> None:
@@ -45,7 +48,7 @@ class Unpacker:
         self.complete = True
 
     def unpack(self, chunk: bytes, room: int) -> bytes:
-        """What a chunk unpacks to: `room` bytes of it at most, one or more. Raises WrongPackingError."""
+        """Return what a chunk unpacks to, at most `room` bytes. `room` is at least 1. Raises WrongPackingError."""
         unpacked = bytearray()
         packed, self._held = self._held + chunk, b""
         while packed and not self.ended and len(unpacked) < room:  # to zlib, no room would mean no limit
@@ -64,7 +67,7 @@ class Unpacker:
         return bytes(unpacked)
 
     def _begun(self, packed: bytes) -> bytes:
-        """Begin a member, or deflate; gives what is to be unpacked now: nothing, where nothing begins."""
+        """Begin a member, or deflate. Return the bytes to unpack now; none if nothing begins."""
         if self._gzip:
             packed = packed.lstrip(b"\0")  # padding
         if len(packed) < 2:
@@ -80,7 +83,7 @@ class Unpacker:
 
 
 def _is_zlib(start: bytes) -> bool:
-    """Whether it has zlib's header, as "deflate" should; some servers leave it out (RFC 9110, 8.4.1.2)."""
+    """Return whether data begins with the zlib header of "deflate". Some servers omit it (RFC 9110, 8.4.1.2)."""
     return start[0] & 0x0F == 8 and int.from_bytes(start[:2], "big") % 31 == 0
 
 
@@ -94,21 +97,24 @@ _CHARSETS: Final = frozenset(
     )
 )
 _MEANT: Final = {"utf-16": "utf-16-le", "iso8859-1": "cp1252"}
-"""What browsers take two names for (WHATWG Encoding, 4.2): pages in "Latin 1" have Windows' quotation marks."""
+"""Names that browsers read as another encoding (WHATWG Encoding, 4.2): "Latin 1" pages use Windows quotation marks."""
 _MARKS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _STRAY: Final = 100
-"""One bad character in more than so many is a slip, and the rest worth reading."""
+"""A text is accepted if fewer than one character in this many is malformed."""
 
 
 class NoTextError(ValueError):
-    """Bytes that are no text; the message says why, as what follows a subject: "is binary"."""
+    """Bytes that are not text. The message is the rest of a sentence: "is binary"."""
 
 
 def decoded(data: bytes, charset: str, *, cut: bool) -> str:
-    """Bytes by their byte order mark, else by the charset if it is one of the web's, else as UTF-8.
+    """Return bytes as text: by their byte order mark, else by the charset if it is one of the web's, else as UTF-8.
 
-    A stray byte becomes U+FFFD. Of a `cut` text, the character it was cut in is left out. Raises NoTextError when
-    too much is no character, or it holds a zero byte's.
+    A stray malformed byte becomes U+FFFD. If the text is `cut`, its last incomplete character is left out.
+
+    Raises:
+        NoTextError: Too many bytes are malformed, or the text contains a zero byte.
+
     """
     mark, name = next((known for known in _MARKS if data.startswith(known[0])), (b"", ""))
     name = name or _codec(charset)
@@ -125,7 +131,7 @@ def decoded(data: bytes, charset: str, *, cut: bool) -> str:
 
 
 def _codec(charset: str) -> str:
-    """Python's name of a charset of the web; UTF-8 for ASCII, which is part of it, and for everything unknown."""
+    """Return Python's name of a charset of the web. Unknown charsets, and ASCII, which is a subset, give UTF-8."""
     try:
         name = codecs.lookup(charset[:40]).name if charset.isascii() else ""
     except (LookupError, ValueError):
@@ -145,7 +151,7 @@ _TEXT_SUFFIXES: Final = ("+json", "+xml", "+yaml")
 _HTML_TYPES: Final = frozenset({"text/html", "application/xhtml+xml"})
 
 _DECLARED_WITHIN: Final = 1024
-"""Bytes of a page in which it must name its character set (HTML, "specifying the document's character encoding")."""
+"""The first bytes of an HTML page, in which it must declare its character set (HTML, 4.2.5.4)."""
 _COMMENT: Final = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _META: Final = re.compile(r"""<meta[\s/]((?:[^>"']|"[^"]*"|'[^']*')*)>""")
 _ATTRIBUTE: Final = re.compile(r"""([^\s=/"']+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"']+))""")
@@ -153,14 +159,14 @@ _ATTRIBUTE: Final = re.compile(r"""([^\s=/"']+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^
 
 @dataclass(frozen=True, slots=True)
 class ContentType:
-    """A Content-Type header, in lower case; both empty when there was none."""
+    """A Content-Type header in lower case. Both members are empty if there was none."""
 
     mime: str
     charset: str
 
     @classmethod
     def read(cls, header: str) -> Self:
-        """Never fails: what cannot be understood is empty."""
+        """Return the content type of a header. What cannot be understood is empty."""
         mime, *parameters = (part.strip().lower() for part in header.partition(",")[0].split(";"))
         named = (parameter.partition("=") for parameter in parameters)
         charset = next((value.strip(" \"'") for name, _, value in named if name.strip() == "charset"), "")
@@ -168,19 +174,19 @@ class ContentType:
 
     @property
     def is_text(self) -> bool:
-        """Whether it names a text type, or nothing, which only the body can tell then."""
+        """Return whether it names a text type, or no type at all. Then only the body can tell."""
         known = self.mime.startswith("text/") or self.mime in _TEXT_TYPES or self.mime.endswith(_TEXT_SUFFIXES)
         return known or not self.mime
 
     def charset_of(self, body: bytes) -> str:
-        """The character set named for a body: by the header, else by a page of HTML in its own first bytes."""
+        """Return the character set of a body: from the header, or else from the first bytes of an HTML page."""
         if self.charset or self.mime not in _HTML_TYPES:
             return self.charset
         return _declared(body[:_DECLARED_WITHIN].decode("latin-1").lower())
 
 
 def _declared(start: str) -> str:
-    """What the first `<meta charset=...>`, or `<meta http-equiv=content-type ...>` with one, says; else ""."""
+    """Return the charset of the first `<meta charset>`, or `<meta http-equiv=content-type>` that has one, or ""."""
     for tag in _META.finditer(_COMMENT.sub("", start)):
         attributes = {name: double or single or bare for name, double, single, bare in _ATTRIBUTE.findall(tag[1])}
         charset = attributes.get("charset", "").strip()
@@ -193,16 +199,22 @@ def _declared(start: str) -> str:
 
 
 class Body:
-    """A body as it comes in.
+    """A body while it is received.
 
-    data       unpacked, and never longer than the limit, whatever is sent
-    truncated  whether there was more, which only happens to those who asked for that
+    data       the unpacked bytes, never more than the limit
+    truncated  True if the body was cut at the limit, which only happens if the caller asked for that
     """
 
     def __init__(self, host: str, encoding: str, limit: int, *, announced: int = 0, truncate: bool = False) -> None:
-        """`limit` and `announced`, the Content-Length, are bytes; `truncate` is whether a beginning will do.
+        """Prepare to receive a body.
 
-        Raises ToolError for a content-encoding that was not asked for, and for a length that is too large.
+        limit      the most bytes, packed and unpacked
+        announced  the Content-Length in bytes
+        truncate   True if the caller accepts the beginning of a larger body
+
+        Raises:
+            ToolError: The content-encoding was not asked for, or the announced length is above the limit.
+
         """
         self._host = host
         self._limit = limit
@@ -219,7 +231,10 @@ class Body:
             raise self._too_large()
 
     async def read(self, chunks: AsyncIterable[bytes]) -> None:
-        """Take it in, up to the limit. Raises ToolError when it is too large, or packed otherwise than it says."""
+        """Receive the body up to the limit.
+
+        Raises ToolError if it is too large or does not match its content-encoding.
+        """
         async for chunk in chunks:
             self._take(chunk)
             if self._is_over():
@@ -243,7 +258,7 @@ class Body:
         self._received += len(chunk)
 
     def text(self, content_type: ContentType) -> str:
-        """The body as text, by the charset its header or the page names. Raises ToolError when it is none."""
+        """Return the body as text in the charset of its header or page. Raises ToolError if it is not text."""
         try:
             data = bytes(self.data)
             return decoded(data, content_type.charset_of(data), cut=self.truncated)
@@ -252,7 +267,10 @@ class Body:
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message) from None
 
     def _is_over(self) -> bool:
-        """Whether there is more than the limit: of what was packed too, or it could go on for ever as nothing."""
+        """Return whether the body exceeds the limit.
+
+        Packed bytes count too, or an endless body could unpack to nothing.
+        """
         if len(self.data) == self._limit < self._announced:
             return True  # no need to wait for it
         return max(len(self.data), self._received) > self._limit

@@ -1,7 +1,7 @@
-"""The one HTTP client, made on first use; httpx and its errors stay in this file.
+"""The HTTP client for model APIs. It is created at the first use.
 
-A model answers slowly and in pieces, so there is no total timeout: `CONNECT_TIMEOUT` bounds the way in and
-the request's `read_timeout` bounds the silence between two pieces (dependencies.md, condition 5).
+A model answers slowly and in pieces, so there is no total timeout. `CONNECT_TIMEOUT` limits connecting, and the
+request's `read_timeout` limits the silence between two pieces.
 """
 
 import os
@@ -26,9 +26,9 @@ _LOOPBACK: Final = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """One POST. `peer` is the provider's name, for messages; `read_timeout` is in seconds.
+    """A POST request. `peer` is the provider's name, for messages; `read_timeout` is in seconds.
 
-    Headers and body never show in a repr: they hold the key and the conversation.
+    Headers and body are not in the repr, since they hold the key and the conversation.
     """
 
     peer: str
@@ -40,7 +40,7 @@ class Post:
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """One GET, with the fields of `Post` but the body."""
+    """A GET request, with the members of `Post` except the body."""
 
     peer: str
     url: str
@@ -49,7 +49,7 @@ class Get:
 
 
 class StreamedResponse:
-    """A response whose body still comes in. Lives inside `HttpClient.post` and `HttpClient.get`."""
+    """A response whose body is still being received. It is valid inside `HttpClient.post` and `HttpClient.get`."""
 
     def __init__(self, request: Post | Get, response: httpx.Response) -> None:
         self._request = request
@@ -58,13 +58,13 @@ class StreamedResponse:
         self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
 
     async def chunks(self) -> AsyncGenerator[bytes]:
-        """The decoded body, piece by piece as the network gives it. Raises ProviderError."""
+        """Yield the decoded body piece by piece as the network delivers it. Raises ProviderError."""
         with _translated(self._request):
             async for piece in self._response.aiter_bytes():
                 yield piece
 
     async def body(self, limit: int) -> bytes:
-        """The whole decoded body. Raises ProviderError: PROTOCOL when it is longer than `limit` bytes."""
+        """Return the whole decoded body. Raises ProviderError, of kind PROTOCOL if it is longer than `limit` bytes."""
         body = bytearray()
         async with aclosing(self.chunks()) as chunks:
             async for chunk in chunks:
@@ -75,7 +75,7 @@ class StreamedResponse:
         return bytes(body)
 
     async def excerpt(self, limit: int = ERROR_BODY_LIMIT) -> bytes:
-        """At most `limit` bytes of the body, for an error message; what came within 5 s. Never raises."""
+        """Return at most `limit` bytes of the body that arrive within 5 s, for an error message. Never raises."""
         body = bytearray()
         with anyio.move_on_after(ERROR_BODY_PATIENCE):
             try:
@@ -90,9 +90,10 @@ class StreamedResponse:
 
 
 class HttpClient:
-    """Speaks HTTP for every model API. Proxies and certificates come from the environment, as users set them.
+    """The HTTP client of all model APIs. Proxies and certificates come from the environment.
 
-    One instance a process; the connection pool is made with the first request and belongs to its event loop.
+    There is one instance per process. The connection pool is created by the first request and belongs to its event
+    loop.
     """
 
     def __init__(self) -> None:
@@ -100,7 +101,10 @@ class HttpClient:
         self._headers: Mapping[str, str] = {}
 
     def with_headers(self, headers: Mapping[str, str]) -> "HttpClient":
-        """The same connections, with these headers on every request; closing either closes them all."""
+        """Return a client that shares the connections and adds these headers to every request.
+
+        Closing either closes both.
+        """
         client = HttpClient()
         client._clients = self._clients
         client._headers = {**self._headers, **{name.lower(): value for name, value in headers.items()}}
@@ -108,22 +112,25 @@ class HttpClient:
 
     @asynccontextmanager
     async def post(self, post: Post) -> AsyncGenerator[StreamedResponse]:
-        """Send a request and hold the answer open. Leaving, on every path, closes the response.
+        """Send a request and hold its response open. The response is closed when the body is left, on every path.
 
-        Raises ProviderError (NETWORK, TIMEOUT, PROTOCOL; NOT_CONFIGURED for unusable proxy or TLS settings).
-        A status is never an error here. Redirects are not followed: a key must not travel on.
+        A status is never an error here. Redirects are not followed, since the key must not be sent to another host.
+
+        Raises:
+            ProviderError: Of kind NETWORK, TIMEOUT or PROTOCOL; NOT_CONFIGURED for unusable proxy or TLS settings.
+
         """
         async with self._answer("POST", post, post.body) as answer:
             yield answer
 
     @asynccontextmanager
     async def get(self, get: Get) -> AsyncGenerator[StreamedResponse]:
-        """Ask for a document, with the guards of `post`. Raises as it does."""
+        """Request a document, with the guards of `post`. Raises as `post` does."""
         async with self._answer("GET", get, None) as answer:
             yield answer
 
     async def aclose(self) -> None:
-        """Close every connection. A later request starts afresh."""
+        """Close every connection. A later request opens new ones."""
         clients = list(self._clients.values())
         self._clients.clear()
         for client in clients:
@@ -192,7 +199,7 @@ _TRANSLATIONS: Final[tuple[tuple[type[Exception], ProviderErrorKind, str], ...]]
 
 @contextmanager
 def _translated(request: Post | Get) -> Generator[None]:
-    """Every error of httpx becomes a ProviderError here, by the table above."""
+    """Raise every error of httpx as a ProviderError, by the table above."""
     try:
         yield
     except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -207,7 +214,7 @@ def _translation(request: Post | Get, error: Exception) -> ProviderError:
 
 
 def _origin(url: str) -> str:
-    """Scheme, host and port: no user, path or query, which may hold secrets."""
+    """Return scheme, host and port of a URL. User, path and query may hold secrets."""
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL:
@@ -217,7 +224,7 @@ def _origin(url: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """What the operating system or TLS said, as " (Connection refused)", or nothing."""
+    """Return the reason that the operating system or TLS gave, as " (Connection refused)", or ""."""
     said = ""
     cause: BaseException | None = error
     while cause is not None:

@@ -1,7 +1,7 @@
-"""The only way to a web host: connections to addresses that were judged, and to no other (security.md 2.5).
+"""Connections that go only to judged addresses, and the errors for statuses of their answers.
 
-httpcore is handed a network backend that cannot look a name up. The name stays what TLS and the Host header are
-about; the URL is never rewritten to an address.
+httpcore gets a network backend that cannot look up a name. TLS and the Host header keep the name; the URL is never
+rewritten to an address.
 """
 
 import ssl
@@ -19,13 +19,15 @@ from acp_agent.net.hosts import RequestBlocked, ResolvedTarget, read_address
 from acp_agent.net.lean_httpx import httpx
 
 Dial: TypeAlias = Callable[[str, int], Awaitable[httpcore.AsyncNetworkStream]]
-"""Opens a TCP connection to an IP address. Raises OSError or httpcore's ConnectError. The stream's extra info
-`server_addr` is where it really leads (getpeername)."""
+"""A function that opens a TCP connection to an IP address. It raises OSError or httpcore's ConnectError.
+
+The stream's extra info `server_addr` is the address that it is really connected to (getpeername).
+"""
 
 CONNECT_TIMEOUT: Final = 4.0
-"""Seconds for one address, so that a dead one leaves time for the next."""
+"""Seconds for one address, so that an unreachable one leaves time for the next."""
 HEAD_LIMIT: Final = 64 * 1024
-"""Bytes an answer may have before its body, interim answers included."""
+"""The most bytes of an answer before its body, interim answers included."""
 
 _SocketOption: TypeAlias = (
     tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
@@ -33,13 +35,13 @@ _SocketOption: TypeAlias = (
 
 
 async def system_dial(address: str, port: int) -> httpcore.AsyncNetworkStream:
-    """A plain TCP connection."""
+    """Open a plain TCP connection."""
     backend = cast("httpcore.AsyncNetworkBackend", httpcore.AnyIOBackend())  # typed as if anyio were missing
     return await backend.connect_tcp(address, port)
 
 
 def system_trust() -> ssl.SSLContext:
-    """Whom the model APIs are trusted by: certifi's list, or SSL_CERT_FILE's. Reads files. Raises ToolError."""
+    """Return a context that trusts the certificates of certifi, or of SSL_CERT_FILE. Reads files. Raises ToolError."""
     try:
         return httpx.create_ssl_context()
     except OSError as error:
@@ -49,7 +51,10 @@ def system_trust() -> ssl.SSLContext:
 
 
 class PinnedBackend(httpcore.AsyncNetworkBackend):
-    """Opens one connection, for one judged target. Close it on every path: a cancelled handshake leaves it open."""
+    """A network backend that opens one connection to one judged target.
+
+    Close it on every path: a cancelled TLS handshake leaves the connection open.
+    """
 
     def __init__(self, judged: ResolvedTarget, dial: Dial) -> None:
         self._judged = judged
@@ -66,7 +71,7 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[_SocketOption] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Try the judged addresses in order. Raises Blocked, or the error of the last one."""
+        """Try the judged addresses in order. Raises RequestBlocked, or the error of the last address."""
         del timeout, local_address, socket_options  # all asked with httpcore's defaults; the deadline is the caller's
         target = self._judged.target
         if (host, port) != (target.host, target.port):
@@ -90,30 +95,30 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
     async def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Iterable[_SocketOption] | None = None
     ) -> httpcore.AsyncNetworkStream:
-        """Never: raises Blocked."""
+        """Raise RequestBlocked."""
         del path, timeout, socket_options
         raise _elsewhere(self._judged.target.host)
 
     def head_received(self) -> None:
-        """From now on it is the body that comes in, which has a limit of its own."""
+        """End the limit on header bytes. The body has a limit of its own."""
         self._head.left = None
 
     async def aclose(self) -> None:
-        """Close the connection, also while being cancelled."""
+        """Close the connection, also during a cancellation."""
         if self._stream is not None:
             with anyio.CancelScope(shield=True):
                 await self._stream.aclose()
 
 
 class HeaderBudget:
-    """How many bytes may still come before the body; None once it is there."""
+    """The number of bytes that may still arrive before the body, or None once the headers are complete."""
 
     def __init__(self, host: str) -> None:
         self.host = host
         self.left: int | None = HEAD_LIMIT
 
     def room(self, wanted: int) -> int:
-        """Bytes to read next. Raises ToolError when the head should have ended long ago."""
+        """Return how many bytes to read next. Raises ToolError if the headers exceed the limit."""
         if self.left is None:
             return wanted
         if self.left == 0:
@@ -122,13 +127,13 @@ class HeaderBudget:
         return min(wanted, self.left)
 
     def count(self, read: int) -> None:
-        """Note what was read."""
+        """Count bytes that were read."""
         if self.left is not None:
             self.left -= read
 
 
 class _HeadStream(httpcore.AsyncNetworkStream):
-    """Passes everything on and counts what is read, so that headers end (httpcore's own limit is 100 KiB each)."""
+    """A stream that counts what is read, to limit the headers. httpcore's own limit is 100 KiB for each header."""
 
     def __init__(self, inner: httpcore.AsyncNetworkStream, head: HeaderBudget) -> None:
         self._inner = inner
@@ -155,7 +160,7 @@ class _HeadStream(httpcore.AsyncNetworkStream):
 
 
 def _leads_to(stream: httpcore.AsyncNetworkStream, address: str) -> bool:
-    """Whether the other end is the address that was dialled."""
+    """Return whether the other end of a connection is the dialled address."""
     peer = cast("tuple[str, int] | None", stream.get_extra_info("server_addr"))
     try:
         return peer is not None and read_address(peer[0]) == read_address(address)
@@ -180,14 +185,14 @@ _PATIENT: Final = frozenset({429, 503})
 
 
 def category_of(status: int) -> ToolErrorCategory:
-    """The category of a status that is neither success nor a redirect."""
+    """Return the category of a status that is neither success nor a redirect."""
     if 500 <= status <= 599:
         return ToolErrorCategory.SERVER_ERROR
     return _CATEGORIES.get(status, ToolErrorCategory.PERMANENT_FAILURE)
 
 
 def status_error(host: str, status: int, retry_after: str = "") -> ToolError:
-    """The error for such a status. Names host and status in our words: the server's own may be anything."""
+    """Return the error for such a status. It contains no words of the server, which may be anything."""
     wait = _wait(retry_after) if status in _PATIENT else ""
     return ToolError(category_of(status), f"{host} answered {status}{_phrase(status)}{wait}")
 
@@ -200,7 +205,7 @@ def _phrase(status: int) -> str:
 
 
 def _wait(retry_after: str) -> str:
-    """What a Retry-After header asks for: seconds, or a date; nothing for what is neither."""
+    """Return the wait that a Retry-After header asks for, in seconds or as a date, or "" if it is neither."""
     value = retry_after.strip()
     if value.isascii() and value.isdigit() and len(value) <= 9:
         return f"; try again after {int(value)} s"

@@ -1,4 +1,4 @@
-"""One request to a judged target, and what its answer comes to: a page, or where to go on.
+"""One request to a judged target and its answer: a page, or the URL to continue at.
 
 httpcore's errors end here.
 """
@@ -21,7 +21,7 @@ from acp_agent.net.hosts import ResolvedTarget, WebTarget
 from acp_agent.net.urls import redirected
 
 _HEADERS: Final = (
-    # No cookies, no credentials, no referrer (T5.8); one connection a request.
+    # No cookies, no credentials, no referrer ; one connection a request.
     (b"User-Agent", f"acp-agent/{__version__}".encode()),
     (b"Accept", b"text/html, application/json, text/*;q=0.9, application/xml;q=0.9, */*;q=0.1"),
     (b"Accept-Encoding", b"gzip, deflate"),
@@ -31,7 +31,7 @@ _HEADERS: Final = (
 
 @dataclass(slots=True)
 class Hop:
-    """What is known of one request so far. Becomes its egress record however it ends (T5.11)."""
+    """What is known of one request so far. It becomes the request's audit record, however the request ends."""
 
     number: int
     url: str
@@ -44,7 +44,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """The answer was to ask elsewhere: a URL nobody has judged yet."""
+    """The answer redirects to a URL that was not judged yet."""
 
     url: str
 
@@ -54,7 +54,7 @@ PageOrRedirect: TypeAlias = WebPage | Redirect
 
 @dataclass(frozen=True, slots=True)
 class BodyLimit:
-    """Bytes a body may have, packed or not, and whether a larger one is cut there; else it is an error."""
+    """The most bytes of a body, packed or not. A larger body is cut if `truncate`, else it is an error."""
 
     bytes: int
     truncate: bool
@@ -63,9 +63,12 @@ class BodyLimit:
 async def ask(
     judged: ResolvedTarget, hop: Hop, *, dial: Dial, trust: ssl.SSLContext, limit: BodyLimit
 ) -> PageOrRedirect:
-    """GET it, over a connection of its own.
+    """Send a GET request over a connection of its own and return the answer.
 
-    Raises Blocked when the connection leads elsewhere, ToolError for everything else that is no answer.
+    Raises:
+        RequestBlocked: The connection led to another address.
+        ToolError: There was no usable answer for another reason.
+
     """
     target = judged.target
     url = httpcore.URL(scheme=b"https", host=target.host.encode(), port=target.port, target=target.resource)
@@ -84,7 +87,7 @@ async def ask(
 
 
 async def _answer(target: WebTarget, response: httpcore.Response, hop: Hop, limit: BodyLimit) -> PageOrRedirect:
-    """What the answer means. Its body is read only when it is the page that was wanted."""
+    """Return what the answer means. The body is read only if the answer is the wanted page."""
     headers = _joined(response.headers)
     if response.status in REDIRECTS:
         return Redirect(redirected(target.url, _location(target, response.status, headers)))
@@ -106,7 +109,7 @@ async def _answer(target: WebTarget, response: httpcore.Response, hop: Hop, limi
 
 
 def _joined(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:
-    """By lower-case name; a header that came twice is one with a comma (RFC 9110, 5.3)."""
+    """Return the headers by lower-case name. Repeated headers are joined with a comma (RFC 9110, 5.3)."""
     joined: dict[str, str] = {}
     for name, value in headers:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
@@ -127,7 +130,7 @@ def _location(target: WebTarget, status: int, headers: dict[str, str]) -> str:
 
 @contextmanager
 def _translated(host: str) -> Generator[None]:
-    """What goes wrong between us and the server, as a ToolError. Only the system's own words are told."""
+    """Raise network errors as a ToolError that quotes only the operating system."""
     try:
         yield
     except httpcore.TimeoutException as error:

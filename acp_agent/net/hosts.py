@@ -1,4 +1,9 @@
-"""Host names: their one canonical form, those that never mean a public host, and the user's lists (T5.2, T5.7)."""
+"""The hosts that may be reached: canonical names, public addresses, the user's lists of domains, and DNS look-ups.
+
+A model chooses the URLs of web tools, so a host is refused unless its name and all its addresses are public. The table
+of addresses is our own and `ipaddress` only parses: `ipaddress.is_global` changes between versions of Python, and calls
+multicast, NAT64, 6to4 and some twenty other special-purpose networks global. Nothing here imports httpx.
+"""
 
 import asyncio
 import re
@@ -18,8 +23,7 @@ from acp_agent.core.web import BlockReason
 Address: TypeAlias = IPv4Address | IPv6Address
 
 _PUBLIC_V6: Final = IPv6Network("2000::/3")
-"""All of IPv6 that is given out to networks. Everything else (loopback, fc00::/7, fe80::/10, fec0::/10, ff00::/8,
-5f00::/16, NAT64, v4-compatible, ...) is refused without having to be known."""
+"""The part of IPv6 that is assigned to networks. All other addresses are refused, also those that no table lists."""
 
 _FORBIDDEN: Final = tuple(
     (ip_network(block), what)
@@ -59,9 +63,11 @@ _FORBIDDEN: Final = tuple(
 
 
 def read_address(text: str) -> Address:
-    """The address a canonical text means; `::ffff:1.2.3.4` means the IPv4 address in it.
+    """Return the address that a canonical text means. `::ffff:1.2.3.4` means the IPv4 address in it.
 
-    Raises ValueError for everything else: octal, hex, short and decimal forms, and zone ids (T5.15).
+    Raises:
+        ValueError: The text is anything else, such as an octal, hexadecimal, short or decimal form, or has a zone id.
+
     """
     if "%" in text:
         raise ValueError("an address with a zone id is of this network only")
@@ -72,7 +78,7 @@ def read_address(text: str) -> Address:
 
 
 def why_forbidden(address: Address) -> str | None:
-    """What makes an address no public one, in words; None when it is public."""
+    """Return the reason why an address is not public, in words, or None if it is public."""
     for block, what in _FORBIDDEN:
         if address in block:
             return what
@@ -82,18 +88,18 @@ def why_forbidden(address: Address) -> str | None:
 
 
 def first_forbidden(addresses: Sequence[Address]) -> tuple[Address, str] | None:
-    """The first address that is not public, and why; None when all are."""
+    """Return the first address that is not public and the reason, or None if all are public."""
     return next(((address, why) for address in addresses if (why := why_forbidden(address))), None)
 
 
 MAX_URL: Final = 8192
-"""Characters a URL may have; what common servers take."""
+"""The most characters of a URL. Common servers accept no more."""
 
 _USERINFO: Final = re.compile(r"^((?:(?:[^/\\?#@]*:)?[/\\]+)?)[^/\\?#]*@")
 
 
 class RequestBlocked(Refused):
-    """A request that must not be made. `host` is empty when the URL names none that can be understood."""
+    """A request that must not be made. `host` is empty if the URL has no readable host."""
 
     def __init__(self, block: BlockReason, reason: str, *, host: str = "", suggestion: str = "") -> None:
         super().__init__(reason, suggestion)
@@ -103,10 +109,10 @@ class RequestBlocked(Refused):
 
 @dataclass(frozen=True, slots=True)
 class WebTarget:
-    """A URL that passed every rule that needs no look-up.
+    """A URL that keeps every rule that can be checked without a DNS look-up.
 
-    url       normalised, without fragment; it never has userinfo
-    host      lower-case ASCII name without a trailing dot, or a canonical IP address without brackets
+    url       normalised, without a fragment and without user information
+    host      a lower-case ASCII name without a trailing dot, or a canonical IP address without brackets
     resource  path and query as they are sent
     """
 
@@ -117,22 +123,23 @@ class WebTarget:
 
     @property
     def authority(self) -> str:
-        """The host as the Host header names it."""
+        """Return the value of the Host header."""
         name = f"[{self.host}]" if ":" in self.host else self.host
         return name if self.port == 443 else f"{name}:{self.port}"
 
 
 class ResolvedTarget(NamedTuple):
-    """A URL that may be asked for, and the only addresses a connection may go to, in the order to try them."""
+    """A URL that may be requested, and the only addresses that a connection may go to, in the order to try them."""
 
     target: WebTarget
     addresses: tuple[str, ...]
 
 
 def recordable_url(url: str) -> str:
-    """A URL as the egress record names it: no userinfo, no fragment, bounded. Also for what no parser takes.
+    """Return a URL for the audit: without user information and fragment, and cut to MAX_URL characters.
 
-    The query stays: it is what left this machine, and the audit redacts what it writes.
+    Any text is accepted, since URLs that no parser reads are recorded too. The query stays because it left this
+    machine; the audit redacts what it writes.
     """
     return _USERINFO.sub(r"\1", url[:MAX_URL].partition("#")[0])
 
@@ -153,15 +160,19 @@ _LOCAL_ZONES: Final = (
     # Cloud metadata under names of their own; the others are in .internal or have a single label.
     *("metadata.goog", "metadata.tencentyun.com", "metadata.packet.net", "metadata.platformequinix.com"),
 )
-# .test, .example and .invalid are not here: the public DNS has none, so they fail at the look-up (T5.4), and where
+# .test, .example and .invalid are not here: the public DNS has none, so they fail at the look-up, and where
 # somebody's resolver does answer for them, the address decides as for every other name.
 
 
 def canonical_host(text: str) -> str:
-    """A host as it is compared, looked up and shown to the server: lower-case ASCII, or an IP address.
+    """Return a host as it is compared, looked up and sent to the server: lower-case ASCII, or an IP address.
 
-    Takes IPv6 addresses without brackets. Raises ValueError, with the reason, for what is neither a name that can
-    be looked up nor an address in its ordinary spelling (`127.1`, `0x7f.0.0.1`, `017700000001`, zone ids).
+    IPv6 addresses are given without brackets.
+
+    Raises:
+        ValueError: The text is neither a name that can be looked up nor an address in its ordinary spelling, such as
+            `127.1`, `0x7f.0.0.1`, `017700000001` or an address with a zone id. The message says why.
+
     """
     if ":" in text:
         return str(read_address(text))
@@ -189,7 +200,7 @@ def _ascii_name(text: str) -> str:
 
 
 def why_local(host: str) -> str | None:
-    """Why a canonical host name means no public host, in words; None for public names and all addresses."""
+    """Return the reason why a canonical host name is not public, or None for public names and all addresses."""
     if ":" in host:
         return None
     if "." not in host:
@@ -200,14 +211,14 @@ def why_local(host: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class HostPattern:
-    """A line of `allowed_domains` or `denied_domains`: a host, or `*.` and a host for exactly one label before it."""
+    """An entry of `allowed_domains` or `denied_domains`: a host, or `*.` and a host for exactly one more label."""
 
     host: str
     wildcard: bool
 
     @classmethod
     def read(cls, text: str, setting: str) -> Self:
-        """Raises ConfigError for what could never match."""
+        """Return the pattern that a text means. Raises ConfigError for a pattern that could never match."""
         host = text.strip().removeprefix("*.")
         wildcard = host != text.strip()
         try:
@@ -217,12 +228,12 @@ class HostPattern:
             raise ConfigError("[tools.scrape]", setting, repr(text), expected) from None
 
     def matches(self, host: str) -> bool:
-        """Whether it is about this canonical host."""
+        """Return whether the pattern matches a canonical host."""
         return (host.partition(".")[2] if self.wildcard else host) == self.host
 
 
 class HostRules:
-    """What the user's settings say about hosts and ports. Deny wins; a non-empty allow list is a whitelist (T5.7)."""
+    """The user's settings for hosts and ports. A denied host wins; if any host is allowed, only allowed hosts match."""
 
     def __init__(self, allowed: Sequence[str], denied: Sequence[str], ports: Sequence[int]) -> None:
         self._allowed = tuple(HostPattern.read(text, "allowed_domains") for text in allowed)
@@ -230,7 +241,7 @@ class HostRules:
         self._ports = frozenset(ports)
 
     def check(self, host: str, port: int) -> None:
-        """Raises Blocked for a canonical host, or a port, that the settings or its very name rule out."""
+        """Raise RequestBlocked if the settings, or the name itself, forbid a canonical host or a port."""
         if port not in self._ports:
             listed = ", ".join(map(str, sorted(self._ports)))
             raise RequestBlocked(
@@ -245,24 +256,28 @@ class HostRules:
 
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Host and port to IP addresses, best first. Raises OSError when there are none."""
+"""A function that returns the IP addresses of a host and port, best first. It raises OSError if there are none."""
 
 LOOKUP_TIMEOUT: Final = 5.0
 MAX_ANSWERS: Final = 16
 
 
 async def system_resolve(host: str, port: int) -> Sequence[str]:
-    """What this machine's resolver says. Raises OSError."""
+    """Return the addresses that this machine's resolver finds. Raises OSError."""
     loop = asyncio.get_running_loop()
     answers = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     return [str(address[0]) for *_, address in answers]
 
 
 async def addresses_of(target: WebTarget, resolve: Resolve) -> tuple[str, ...]:
-    """The addresses a connection for the target may go to, in the resolver's order; an IP address needs no look-up.
+    """Return the addresses that a connection to the target may go to, in the resolver's order.
 
-    Raises Blocked when the host has no address, too many, or one that is not public: a name that answers with both
-    kinds is an attack or a mistake, and either way nobody's web page.
+    A host that is an IP address is not looked up.
+
+    Raises:
+        RequestBlocked: The host has no address, too many, or one that is not public. A name that has public and private
+            addresses is an attack or a mistake.
+
     """
     addresses = _literal(target.host) or await _looked_up(target, resolve)
     _refuse_forbidden(target, addresses)
@@ -270,7 +285,7 @@ async def addresses_of(target: WebTarget, resolve: Resolve) -> tuple[str, ...]:
 
 
 def refuse_literal(target: WebTarget) -> None:
-    """Raise Blocked when the host is itself an address that is not public."""
+    """Raise RequestBlocked if the host is itself an address that is not public."""
     _refuse_forbidden(target, _literal(target.host))
 
 
@@ -315,10 +330,15 @@ _PLAIN: Final = "%/:?#[]@!$&'()*+,;=-._~"
 
 
 def browser_url(url: str) -> str:
-    """The URL in ASCII: its host as the DNS has it (`xn--…`), the rest percent-encoded.
+    """Return a URL that the user is asked to open in their browser, as ASCII: `xn--...` for names, `%..` for the rest.
 
-    Raises ValueError, with the reason, for anything but https (http on this machine), user names, and what browsers
-    read in a way of their own.
+    Nothing is fetched, so private addresses are allowed. The URL must not look like another one (ACP, "Elicitation":
+    show the whole URL, and do not let the look of a host deceive the user).
+
+    Raises:
+        ValueError: The URL is neither https nor http on this machine, has a user name, or browsers may read it in
+            different ways. The message says why.
+
     """
     if len(url) > _LONGEST:
         raise ValueError(f"the URL has {len(url)} characters, and {_LONGEST} is the most")

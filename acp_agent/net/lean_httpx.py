@@ -1,7 +1,7 @@
 """httpx without its command line.
 
-Where click, rich and pygments happen to be installed - and `mcp` brings click - httpx loads all three for a command
-nobody calls here: up to 60 ms and 4 MB of a first prompt.
+If click, rich and pygments are installed, httpx loads all three for a command that is never run here. `mcp` installs
+click. That would cost the first prompt up to 60 ms and 4 MB.
 """
 
 from acp_agent.core.lean_import import without

@@ -1,7 +1,7 @@
-"""HTTP to one MCP server: guarded like the web tools, with bodies that may go on for long (security.md 2.5, 2.8).
+"""HTTP to one MCP server, with the guards of the web tools and bodies that may be long streams.
 
-The `mcp` package's own transport follows redirects, unpacks what it is sent and reads bodies of any size, over
-whatever addresses the resolver gives at that moment; here nothing of that happens. One connection a request.
+The transport of the `mcp` package follows redirects, unpacks bodies, reads bodies of any size and connects to whatever
+address the resolver returns. This client does none of that. It opens one connection per request.
 """
 
 import os
@@ -23,14 +23,17 @@ from acp_agent.net.urls import judge_endpoint, locate
 _OURS: Final = frozenset(
     ("host", "content-length", "transfer-encoding", "connection", "accept-encoding", "user-agent", "te", "upgrade")
 )
-"""Headers nobody else sets: they say how the request is framed and where it goes."""
+"""Headers that only this client sets: they say how the request is framed and where it goes."""
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE: Final = re.compile(r"([!-~]([ \t!-~]*[!-~])?)?")
-"""What everybody understands (RFC 9110, 5.5): printable ASCII, no blank at either end."""
+"""Header values that every server understands (RFC 9110, 5.5): printable ASCII without a blank at either end."""
 
 
 class McpResponse:
-    """An answer whose body still comes in. Lives inside `McpHttp.ask`. Header names are lower-case."""
+    """A response whose body is still being received.
+
+    It is valid inside `McpHttpClient.ask`. Header names are lower-case.
+    """
 
     def __init__(self, host: str, response: httpcore.Response) -> None:
         self._host = host
@@ -42,11 +45,14 @@ class McpResponse:
 
     @property
     def mime(self) -> str:
-        """The body's MIME type in lower case, without parameters."""
+        """Return the MIME type of the body in lower case, without parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def failure(self) -> ToolError | None:
-        """What a status means that is no success. Redirects are not followed: a token must not travel on."""
+        """Return the error of an unsuccessful status, or None.
+
+        Redirects are not followed, since a token must not be sent on.
+        """
         if 200 <= self.status <= 299:
             return None
         if self.status in REDIRECTS:
@@ -58,7 +64,7 @@ class McpResponse:
         return error
 
     async def chunks(self) -> AsyncGenerator[bytes]:
-        """The body as it comes. Raises ToolError; so does one that is packed, since nobody asked for that."""
+        """Yield the body as it arrives. Raises ToolError, also for a packed body, since none was asked for."""
         if self.headers.get("content-encoding", "identity").strip().lower() != "identity":
             message = f"{self._host} sent a packed answer without being asked to"
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
@@ -67,7 +73,7 @@ class McpResponse:
                 yield chunk
 
     async def body(self, limit: int) -> bytes:
-        """All of it. Raises ToolError when it has more than `limit` bytes."""
+        """Return the whole body. Raises ToolError if it has more than `limit` bytes."""
         body = bytearray()
         async for chunk in self.chunks():
             body += chunk
@@ -78,12 +84,13 @@ class McpResponse:
 
 
 class McpHttpClient:
-    """Requests to one URL. No proxies, no cookies, no redirects; addresses are judged, and pinned, for each request.
+    """A client for one URL. It judges and pins the addresses for each request and follows no redirects.
 
-    headers        sent with every request, but for those that frame it
-    allow_private  the user's word that the server may be on this machine or a private network
+    headers        sent with every request, except those that frame it
+    allow_private  True if the user allowed the server to be on this machine or a private network
 
-    Raises Blocked, a Refused, for a URL that may not be used, and Refused for a header that cannot be sent.
+    It uses no proxies and no cookies. Raises RequestBlocked for a URL that may not be used, and Refused for a header
+    that cannot be sent.
     """
 
     def __init__(
@@ -106,9 +113,14 @@ class McpHttpClient:
 
     @asynccontextmanager
     async def ask(self, method: str, headers: Mapping[str, str], body: bytes = b"") -> AsyncGenerator[McpResponse]:
-        """Send one request and hold its answer open; `headers` win over the server's own. No time limit but connecting.
+        """Send a request and hold its response open. `headers` override the server's own.
 
-        Raises Blocked when it may not be reached, ToolError for everything else that is no answer.
+        Only connecting has a time limit.
+
+        Raises:
+            RequestBlocked: The server may not be reached.
+            ToolError: There was no usable answer for another reason.
+
         """
         target = self._endpoint.target
         judged = await locate(self._endpoint, self._resolve)
@@ -147,7 +159,7 @@ class McpHttpClient:
 
 
 def _check_header(name: str, value: str) -> None:
-    """Raises Refused with the name; the value is nobody's business."""
+    """Raise Refused with the name of a header that cannot be sent. The value may be secret."""
     if not _NAME.fullmatch(name):
         raise Refused(f"{name[:60]!a} is no name of a header and cannot be sent")
     if not _VALUE.fullmatch(value):
@@ -157,7 +169,7 @@ def _check_header(name: str, value: str) -> None:
 
 @contextmanager
 def _translated(host: str) -> Generator[None]:
-    """What goes wrong between us and the server, as a ToolError. Only the system's own words are told."""
+    """Raise network errors as a ToolError that quotes only the operating system."""
     try:
         yield
     except httpcore.TimeoutException as error:

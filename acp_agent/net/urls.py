@@ -1,6 +1,10 @@
-"""A URL judged by its text alone, before any look-up (T5.1, T5.2, T5.15; security.md 2.5).
+"""URLs judged by their text, before any look-up: those of web tools, and those of servers that the user named.
 
-Two parsers read it and must agree, so that no spelling means one host to us and another to whoever connects.
+Two parsers read each URL and must agree, so that no spelling means one host to us and another to the connection.
+
+The URL of a web tool must be https to a public host on an allowed port. The URL of a server that the user or their
+editor named may have any port. With `allow_private` it may be on this machine or a private network, there also with
+plain http. Link-local addresses, where clouds serve their metadata, are always refused.
 """
 
 from collections.abc import Sequence
@@ -35,7 +39,10 @@ _HTTPS: Final = 443
 
 
 def judge_url(url: str, rules: HostRules) -> WebTarget:
-    """The target a URL means. Raises Blocked when it is malformed, ambiguous or against the rules."""
+    """Return the target of a web tool's URL.
+
+    Raises RequestBlocked if it is malformed, ambiguous or against the rules.
+    """
     _check_text(url)
     split, parsed = _parsed_twice(url)
     if split.scheme != "https" or parsed.scheme != "https":
@@ -49,7 +56,7 @@ def judge_url(url: str, rules: HostRules) -> WebTarget:
 
 
 def redirected(base: str, location: str) -> str:
-    """The URL a Location header means, not judged yet: what cannot be read is left for `judge_url` to refuse."""
+    """Return the URL that a Location header means. It is not judged: `judge_url` refuses what cannot be read."""
     try:
         _check_text(location)
         return str(httpx.URL(base).join(location))
@@ -58,7 +65,7 @@ def redirected(base: str, location: str) -> str:
 
 
 def _check_text(url: str) -> None:
-    """Refuse what parsers repair, each in its own way: blanks, control and invisible characters, backslashes."""
+    """Refuse blanks, backslashes, and control and invisible characters: each parser repairs them in its own way."""
     if len(url) > MAX_URL:
         raise _malformed(f"it has {len(url)} characters, and {MAX_URL} is the most")
     if not url.isprintable() or " " in url or "\\" in url:
@@ -73,7 +80,7 @@ def _parsed_twice(url: str) -> tuple[SplitResult, httpx.URL]:
 
 
 def _agreed(split: SplitResult, parsed: httpx.URL) -> tuple[str, int]:
-    """Host and port, the same by both parsers."""
+    """Return the host and the port, which must be the same for both parsers."""
     theirs = parsed.raw_host.decode("ascii")
     if not split.hostname or not theirs:
         raise _malformed("it names no host")
@@ -88,7 +95,7 @@ def _agreed(split: SplitResult, parsed: httpx.URL) -> tuple[str, int]:
 
 
 def _host_or_nothing(split: SplitResult) -> str:
-    """For the record of a URL that is refused anyway."""
+    """Return the host for the record of a URL that is refused anyway, or ""."""
     try:
         return canonical_host(split.hostname or "")
     except ValueError:
@@ -107,13 +114,13 @@ _PRIVATE: Final = (
     *map(IPv6Network, ("::1/128", "fc00::/7")),
 )
 _METADATA: Final = frozenset(map(read_address, ("100.100.100.200", "fd00:ec2::254", "fd20:ce::254")))
-"""Cloud metadata inside private networks: Alibaba's, Amazon's and Google's. Whoever reads it has the machine's keys."""
+"""Cloud metadata services inside private networks: Alibaba, Amazon and Google. They hand out the machine's keys."""
 _ALLOW: Final = "To reach a server on this machine or a private network, set `allow_private` for it."
 
 
 @dataclass(frozen=True, slots=True)
 class ServerEndpoint:
-    """Where a server is, as far as its URL tells. `private`: it may be on this machine or a private network."""
+    """The location of a server, as its URL gives it. If `private`, it may be on this machine or a private network."""
 
     target: WebTarget
     tls: bool
@@ -121,7 +128,10 @@ class ServerEndpoint:
 
 
 def judge_endpoint(url: str, *, allow_private: bool) -> ServerEndpoint:
-    """The endpoint a URL means; touches no network. Raises Blocked for one that may not, or cannot, be used."""
+    """Return the endpoint that a URL means, without touching the network.
+
+    Raises RequestBlocked if it may not be used.
+    """
     if len(url) > MAX_URL or not url.isprintable() or " " in url or "\\" in url:
         raise _unusable("it is too long, or holds a blank, a backslash or a character that cannot be seen")
     try:
@@ -146,9 +156,12 @@ def judge_endpoint(url: str, *, allow_private: bool) -> ServerEndpoint:
 
 
 async def locate(endpoint: ServerEndpoint, resolve: Resolve) -> ResolvedTarget:
-    """The endpoint with the only addresses a connection may go to, by at most one look-up.
+    """Return the endpoint with the only addresses that a connection may go to. Looks the host up at most once.
 
-    Raises Blocked for addresses that may not be reached, ToolError (network_error) when there are none.
+    Raises:
+        RequestBlocked: An address may not be reached.
+        ToolError: The host has no address (network_error).
+
     """
     target = endpoint.target
     addresses = await _addresses(target, resolve)
@@ -170,7 +183,7 @@ def _is_private(address: Address) -> bool:
 
 
 def _may_be_allowed(host: str) -> bool:
-    """Whether a host, as far as its name tells, is one that only the user's word makes reachable."""
+    """Return whether `allow_private` would make the host reachable, as far as its name tells."""
     with suppress(ValueError):
         return _is_private(read_address(host))
     return why_local(host) is not None

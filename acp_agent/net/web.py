@@ -1,8 +1,7 @@
-"""GuardedWeb: the Web port (T5). Follows redirects by hand, judging each hop as if it were the first.
+"""GuardedWeb, the client behind the web tools. It follows redirects itself and judges each hop like the first.
 
-What a request may cost and where it may go is decided here; the parts are
-    web_url   the URL by its text       lookup    its addresses, all of them
-    pinned    the connection            exchange  one request and its answer
+A request passes these modules: `urls` judges the URL by its text, `hosts` looks up and judges the addresses,
+`connection` connects to one of them, and `exchange` sends the request and reads the answer.
 """
 
 import ssl
@@ -32,22 +31,22 @@ if TYPE_CHECKING:
 
 
 class WebLimits(NamedTuple):
-    """What a request may cost: seconds over all hops, bytes of the body, packed or decoded."""
+    """The limits of a request: seconds over all hops, and bytes of the body, packed or decoded."""
 
     timeout: float = 15.0
     max_body_bytes: int = 1024 * 1024
 
 
 class GuardedWeb:
-    """Reads pages of public hosts over https, and reaches nothing else, whoever chose the URL (security.md 2.5).
+    """A client that reads pages of public hosts over https and reaches nothing else, whoever chose the URL.
 
-    record       is told of every request, made or refused, when it is over; also when it failed or was cancelled
-    resolve      host and port to addresses; the machine's resolver by default
+    record       called with every request, made or refused, once it is over; also if it failed or was cancelled
+    resolve      returns the addresses of a host and port; by default those of the machine's resolver
     dial         opens a TCP connection to an address; by default a plain one
-    ssl_context  whom to trust; by default who the model APIs are trusted by: certifi's list, or SSL_CERT_FILE's
+    ssl_context  the certificates to trust; by default those of certifi, or of SSL_CERT_FILE
 
-    Keeps nothing between calls: no cookies, no connections, no addresses. Raises ConfigError for a domain that
-    could never match.
+    It stores nothing between calls: no cookies, connections or addresses. Raises ConfigError for a domain that could
+    never match.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class GuardedWeb:
         self._trust = ssl_context
 
     def refusal(self, url: str) -> str | None:
-        """Why a URL is refused whatever a look-up would say; None when only that can tell. Touches no network."""
+        """Return why a URL is refused without a look-up, or None if only a look-up can tell. Touches no network."""
         from acp_agent.net.urls import judge_url  # noqa: PLC0415 - httpx takes 0.1 s to load
 
         try:
@@ -80,9 +79,11 @@ class GuardedWeb:
         return None
 
     async def judge(self, url: str) -> ResolvedTarget:
-        """Whether a URL may be asked for, and at which addresses, by at most one look-up; connects to nothing.
+        """Return the target and addresses of a URL that may be requested. Looks up at most once.
 
-        Raises Blocked, which is a Refused that also tells the host and the kind of reason.
+        Raises:
+            RequestBlocked: The URL may not be requested. The error has the host and the kind of reason.
+
         """
         # httpx takes 0.1 s to load, which no session should wait for that reads no page.
         from acp_agent.net.urls import judge_url  # noqa: PLC0415 - see above
@@ -93,7 +94,7 @@ class GuardedWeb:
     async def get(
         self, url: str, caller: WebCaller, *, redirects: int = 3, leave_site: bool = False, truncate: bool = False
     ) -> WebPage:
-        """See core.web.Web. All of it, look-ups and redirects included, takes at most the limit's seconds."""
+        """See core.web.Web. The limit on seconds covers all look-ups and redirects."""
         from acp_agent.net.exchange import BodyLimit, Hop, Redirect  # noqa: PLC0415 - as above
 
         hop, first = Hop(0, url), ""
@@ -115,7 +116,7 @@ class GuardedWeb:
         raise ToolError(ToolErrorCategory.TIMEOUT, message)
 
     async def _visit(self, hop: "Hop", first: str, limit: "BodyLimit") -> "PageOrRedirect":
-        """One hop. `first` is the host whose site it must stay on, empty when it need not."""
+        """Request one hop. `first` is the host whose site it must stay on, or "" if it may leave."""
         from acp_agent.net import connection, exchange, urls  # noqa: PLC0415 - as above
 
         target = urls.judge_url(hop.url, self._rules)
@@ -156,7 +157,7 @@ class GuardedWeb:
 
 
 def _site(host: str) -> str:
-    """What hosts have in common that one owner is known to answer for; other subdomains may be anybody's."""
+    """Return the part of a host that has one known owner. Other subdomains may belong to anyone."""
     return host.removeprefix("www.")
 
 

@@ -1,18 +1,18 @@
-"""The audit: what was called, by whom, on whose word and how it ended, a line each, in a file that only grows (L9).
+"""The audit: a file that only grows and holds one line for each tool call.
 
-Each record holds the hash of the one before (audit_line), and a small file holds the last one's (audit_head). So
-`verify` finds every line that was changed, removed, put in or moved, and lines missing at the end. What none of this
-can show: somebody who may write both files can make the whole audit anew, or take lines off its end and mend the
-head. Who must rule that out copies the head elsewhere from time to time.
+Each record contains the hash of the record before it, and a small head file holds the hash of the last one (see
+audit_chain). So `verify` finds every line that was changed, removed, inserted or moved, and lines that are missing at
+the end. It cannot find changes by someone who may write both files: they can rewrite the whole audit, or remove lines
+at the end and adjust the head. To detect that, copy the head file to another machine from time to time.
 
-A record is in the kernel's hands before the result is handed on, so it survives our death by any signal. It is not
-synced to the disk: after a power cut the last seconds may be missing, and `verify` says so.
+A record is handed to the kernel before the result of the call is handed on, so it survives the death of this process.
+It is not synced to the disk: a power cut may lose the last seconds, and `verify` reports that.
 
-A line somebody could not finish (killed, disk full) stays as it is; the next record is put behind it on a line of its
-own, after one that says how long the unfinished one is. Nothing is ever taken away.
+A line that a process could not finish, because it was killed or the disk was full, stays. The next record goes on a
+line of its own, after a record that gives the length of the unfinished line. Nothing is ever removed.
 
-A call that changes something must not go unrecorded because the disk is full when it ends, or because it fills the disk
-itself: room for its record is set aside before it starts.
+A call that changes something must not go unrecorded because the disk is full when the call ends. Space for its record
+is reserved before the call starts.
 """
 
 import ctypes
@@ -53,9 +53,9 @@ _UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EP
 
 
 def reserve_space(fd: int, size: int) -> None:
-    """Have the next `size` bytes behind the end of an open file on its disk, whatever else fills it meanwhile.
+    """Reserve the next `size` bytes on the disk after the end of an open file.
 
-    Where the file system cannot promise that, look whether there is as much room now. Raises OSError when there is not.
+    If the file system cannot reserve space, check that there is as much free space now. Raises OSError if there is not.
     """
     end = os.fstat(fd).st_size
     call = _fallocate()
@@ -86,20 +86,20 @@ def _fallocate() -> _Fallocate | None:
 
 
 _ROOM = 4 * MAX_LINE
-"""Bytes set aside for the record of a call: also for those of calls that run beside it."""
+"""Bytes reserved for the record of a call and for those of calls that run beside it."""
 
 _HEAD_ROOM = 4096
 _WINDOW = 4 * MAX_LINE
-"""Bytes at the end of a file among which its last whole record is looked for."""
+"""Bytes at the end of a file in which its last complete record is searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where a file goes on.
+    """The end of a file, where the next record goes.
 
-    link   the record the next one follows
-    lead   what has to stand in front of it: a line end, where the last line has none
-    torn   the bytes of a line that was not finished
+    link   the record that the next one follows
+    lead   what must be written in front of it: a line end if the last line has none
+    torn   the bytes of an unfinished line
     """
 
     link: ChainLink
@@ -112,13 +112,13 @@ def _utc() -> datetime:
 
 
 class AuditLog:
-    """The audit file of this process. Writing takes less than 0.1 ms and is done where it is asked for.
+    """The audit file of this process. Writing takes less than 0.1 ms and happens in the caller's thread.
 
-    Any number of processes write one file, and one chain. A file is opened for each record, so that one that was
-    renamed or removed meanwhile is not written to unseen.
+    Any number of processes write one file and one chain. The file is opened for each record, so that a renamed or
+    removed file is noticed.
 
-    warn        told in one line that records cannot be written; once, until they can be again
-    max_bytes   a file larger than this when we first write gets another name; never later in our life
+    warn        called with one line when records cannot be written; again only after they could be written
+    max_bytes   a file above this size is renamed at this process's first write, and never later
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class AuditLog:
         self._lost: LostRecord | None = None
 
     def append(self, record: Record) -> bool:
-        """Write a record; False when that was not possible, which `warn` was told and the next record will tell."""
+        """Write a record. Return False if that was not possible; `warn` was called, and the next record will say so."""
         error = self._try(record)
         if error is None:
             return True
@@ -149,9 +149,9 @@ class AuditLog:
         return False
 
     def trouble(self) -> str:
-        """Why the record of a call that starts now could not be written; empty when it could.
+        """Return why the record of a call that starts now could not be written, or "" if it could.
 
-        Room for it is set aside. After a failure, writes that records are lost.
+        Space for the record is reserved. After a failure, a record of the lost records is written.
         """
         error = (self._try() if self._lost else None) or self._without_room()
         return "" if error is None else _words(error)
@@ -178,7 +178,7 @@ class AuditLog:
             return error
 
     def _write(self, records: list[Record]) -> None:
-        """Put records behind the last, torn lines marked, and move the head. Raises OSError."""
+        """Append records, mark unfinished lines, and move the head. Raises OSError."""
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         with locked_head(self.path) as head_fd:
             head = _known(head_fd)
@@ -205,9 +205,9 @@ class AuditLog:
         return self._now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
     def _rotated(self, head_fd: int, head: ChainHead | None) -> ChainHead | None:
-        """Give a file that has grown large another name, and put one in its place whose first record names it.
+        """Rename a large file and start a new one whose first record names the old file. Return the head.
 
-        There is never a moment without a file. One that cannot be renamed is written on. Returns the head.
+        There is always a file at the path. A file that cannot be renamed is continued.
         """
         with suppress(OSError):
             if os.lstat(self.path).st_size <= self._max_bytes:
@@ -234,7 +234,7 @@ class AuditLog:
 
 
 def _known(head_fd: int) -> ChainHead | None:
-    """The head; None where nothing can be made of it, which a new one then mends."""
+    """Return the head, or None if it is unreadable. A new head then replaces it."""
     try:
         return read_head(head_fd)
     except UnreadableHead:
@@ -242,9 +242,9 @@ def _known(head_fd: int) -> ChainHead | None:
 
 
 def _end(fd: int, size: int, head: ChainHead | None) -> _End:
-    """Where a file goes on. It is read only when the head does not say, as after somebody's sudden death.
+    """Return where a file continues. It is read only if the head does not match, for example after a sudden death.
 
-    The head's word counts where the file has less than it names: then the next record shows that some are missing.
+    If the file has less than the head names, the head counts: the next record then shows that records are missing.
     """
     if head is not None and head.size == size:
         return _End(head.link)
@@ -272,7 +272,7 @@ def _unsealed(line: bytes) -> SealedRecord | None:
 
 
 def _write_whole(fd: int, data: bytes) -> None:
-    """One write, which must take everything. Raises OSError."""
+    """Write data with one call. Raises OSError if it was not written completely."""
     written = os.write(fd, data)
     if written < len(data):
         raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes of a record could be written")

@@ -1,8 +1,12 @@
-"""One line of the audit file: a JSON object in ASCII that names the record before it and seals itself.
+"""The chain of the audit: a sealed line for each record, and the head file that names the last one.
 
-    {"seq":12,"ts":"2025-11-21T13:31:02.123Z","prev":"<hash of 11>", … ,"hash":"<SHA-256 of all bytes before this>"}
+A line is a JSON object in ASCII that contains the hash of the record before it and its own:
 
-`seq` counts from 1, on through all files of a rotated audit; the first record's `prev` is 64 zeros.
+    {"seq":12,"ts":"2025-11-21T13:31:02.123Z","prev":"<hash of 11>", ... ,"hash":"<SHA-256 of all bytes before this>"}
+
+`seq` counts from 1 through all files of a rotated audit. The `prev` of the first record is 64 zeros.
+
+The chain alone cannot show that its last lines were removed; the head file can. It is also the lock of all writers.
 """
 
 import fcntl
@@ -20,7 +24,7 @@ from acp_agent.core.types import Json, JsonObject
 from acp_agent.store.private_file import lock, private_file
 
 MAX_LINE = 64 * 1024
-"""Bytes of the longest line, its end included."""
+"""The most bytes of a line, its line end included."""
 
 LEFT_OUT = "[left out: the record would be too long]"
 _SHORT = 128  # characters of each string in a record that would be too long: twenty such strings always fit
@@ -29,7 +33,7 @@ _SEAL = len(',"hash":""}') + 64
 
 @dataclass(frozen=True, slots=True)
 class ChainLink:
-    """A place in the chain: a record's number and its hash."""
+    """A position in the chain: the number of a record and its hash."""
 
     seq: int
     hash: str
@@ -39,12 +43,12 @@ BEGINNING = ChainLink(0, "0" * 64)
 
 
 class BrokenLine(ValueError):
-    """A line that is no whole, unchanged record; the message says what is wrong with it."""
+    """A line that is not a complete, unchanged record. The message says what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SealedRecord:
-    """A record as it was read: its place, the hash of the record before, and everything in it."""
+    """A record that was read: its position, the hash of the record before it, and its members."""
 
     link: ChainLink
     prev: str
@@ -52,7 +56,10 @@ class SealedRecord:
 
 
 def seal(record: Mapping[str, Json], after: ChainLink, ts: str) -> tuple[bytes, ChainLink]:
-    """The line for a record behind `after`, its end included, and its place. Too long a record is cut to fit."""
+    """Return the line for a record after `after`, with its line end, and its position.
+
+    A record that is too long is cut.
+    """
     head: JsonObject = {"seq": after.seq + 1, "ts": ts, "prev": after.hash}
     body = _fitting({**head, **record})
     digest = hashlib.sha256(body).hexdigest()
@@ -60,7 +67,7 @@ def seal(record: Mapping[str, Json], after: ChainLink, ts: str) -> tuple[bytes, 
 
 
 def unseal(line: bytes) -> SealedRecord:
-    """The record on a line (without its end). Raises Broken. Whether it stands in its place is not judged here."""
+    """Return the record on a line without its line end. Raises BrokenLine. The position in the chain is not checked."""
     if len(line) >= MAX_LINE:
         raise BrokenLine(f"longer than {MAX_LINE} bytes")
     try:
@@ -80,7 +87,10 @@ def unseal(line: bytes) -> SealedRecord:
 
 
 def _fitting(record: JsonObject) -> bytes:
-    """A record as JSON without its last bracket, cut until it fits: all strings, then the whole call."""
+    """Return a record as JSON without its last bracket.
+
+    It is cut until it fits: first all strings, then the whole call.
+    """
     limit = MAX_LINE - _SEAL - 1
     body = _json(record)
     if len(body) > limit:
@@ -92,7 +102,7 @@ def _fitting(record: JsonObject) -> bytes:
 
 
 def _json(record: JsonObject) -> bytes:
-    """Escaped to ASCII: no line end, control or invisible character of anybody's is in the file as itself."""
+    """Return JSON escaped to ASCII, so that no line end, control or invisible character is in the file."""
     return json.dumps(record, separators=(",", ":"), allow_nan=False)[:-1].encode("ascii")
 
 
@@ -115,24 +125,24 @@ _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe in the place of a f
 
 @dataclass(frozen=True, slots=True)
 class ChainHead:
-    """The last record that was written whole, and the size of the audit file then, in bytes."""
+    """The last complete record, and the size of the audit file in bytes when it was written."""
 
     link: ChainLink
     size: int
 
 
 class UnreadableHead(ValueError):
-    """There is a head file, but nothing can be made of what it holds."""
+    """There is a head file whose content is not a head."""
 
 
 def head_file(path: str) -> str:
-    """Where the head of an audit file is."""
+    """Return the path of an audit file's head."""
     return f"{path}.head"
 
 
 @contextmanager
 def locked_head(path: str) -> Generator[int]:
-    """The head of the audit file `path`, open and ours alone. Raises OSError."""
+    """Open and lock the head of the audit file `path`. Raises OSError."""
     with private_file(head_file(path)) as fd:
         lock(fd)
         yield fd
@@ -140,7 +150,7 @@ def locked_head(path: str) -> Generator[int]:
 
 @dataclass(frozen=True, slots=True)
 class AuditSnapshot:
-    """An audit file as it was at one moment: open, so many bytes long, and its head where it had one."""
+    """An audit file at one moment: open, with its size in bytes and its head, if it had one."""
 
     file: BinaryIO
     size: int
@@ -148,9 +158,10 @@ class AuditSnapshot:
 
 
 def snapshot(path: str) -> AuditSnapshot:
-    """The audit file for a reader, who needs no right to write, and who closes `file`.
+    """Return the audit file for a reader, who needs no write permission and must close `file`.
 
-    Empty where there is only a head. Raises NoHead, and OSError when there is neither or one cannot be read.
+    The file is empty if there is only a head. Raises UnreadableHead, and OSError if there is neither or one is
+    unreadable.
     """
     try:
         fd = os.open(head_file(path), _READ | os.O_NOFOLLOW)
@@ -173,7 +184,7 @@ def _opened(path: str, head: ChainHead | None) -> AuditSnapshot:
 
 
 def read_head(fd: int) -> ChainHead | None:
-    """What the head says; None while the file is new. Raises NoHead."""
+    """Return the head, or None while the file is new. Raises UnreadableHead."""
     data = os.pread(fd, _LENGTH + 1, 0)
     found = _FORM.fullmatch(data)
     if data and not found:
@@ -182,7 +193,7 @@ def read_head(fd: int) -> ChainHead | None:
 
 
 def write_head(fd: int, head: ChainHead) -> None:
-    """Keep the head, in one write over the old one. Raises OSError."""
+    """Write the head over the old one with one call. Raises OSError."""
     text = f"{head.link.seq:020d} {head.size:020d} {head.link.hash}\n".encode()
     if os.pwrite(fd, text, 0) < len(text):
         raise OSError("the head file could not be written")

@@ -1,4 +1,4 @@
-"""Reading the audit, for people: its last lines, its next ones, one record."""
+"""Reading the audit: its last records, new ones as they are written, and whether it is complete."""
 
 import hashlib
 import json
@@ -26,10 +26,10 @@ _CONTINUES = b'"kind":"continues"'
 
 
 def tail(path: str, count: int, wait: Callable[[], None] | None = None) -> Iterator[bytes]:
-    """The last `count` lines of a file, without their ends; with `wait`, then every further one, for ever.
+    """Yield the last `count` lines of a file without their line ends.
 
-    `wait` is called when there is none yet. A file that takes the place of this one is read from its beginning.
-    Raises OSError.
+    With `wait`, continue with every new line, for ever; `wait` is called while there is no new line. A file that
+    replaces this one is read from its beginning. Raises OSError.
     """
     began = False
     while True:
@@ -53,16 +53,16 @@ def tail(path: str, count: int, wait: Callable[[], None] | None = None) -> Itera
 
 
 def last_of(path: str, caller_id: str, count: int) -> tuple[JsonObject, ...]:
-    """The last `count` records of one session, oldest first, also of files this one continues; () without a file.
+    """Return the last `count` records of a session, oldest first, also from files that this one continues.
 
-    Of a file only as much is read as it takes, from its end. Raises OSError.
+    Only the needed end of each file is read. Return () if there is no file. Raises OSError.
     """
     newest_first = (each for each in _backwards(path, caller_id) if each.get("caller_id") == caller_id)
     return tuple(islice(newest_first, count))[::-1]
 
 
 def _backwards(path: str, caller_id: str) -> Iterator[JsonObject]:
-    """The records of a file and of those it continues that can be of a session, the last first."""
+    """Yield the records of a file and of those it continues that may be of a session, the last first."""
     mark = f'"caller_id":{json.dumps(caller_id)}'.encode()
     seen: set[str] = set()
     while path not in seen and os.path.isfile(path):
@@ -80,7 +80,7 @@ def _backwards(path: str, caller_id: str) -> Iterator[JsonObject]:
 
 
 def _lines_backwards(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file without their ends, the last first; none that is too long for a record."""
+    """Yield the lines of a file without their line ends, the last first. Lines too long for a record are left out."""
     at, rest, too_long = file.seek(0, os.SEEK_END), b"", False
     while at > 0:
         start = max(0, at - _BLOCK)
@@ -98,7 +98,7 @@ def _lines_backwards(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _whole(line: bytes) -> JsonObject:
-    """A record; nothing in place of one that is damaged."""
+    """Return a record, or an empty one if the line is damaged."""
     try:
         return unseal(line.removesuffix(b"\n")).record
     except BrokenLine:
@@ -106,12 +106,15 @@ def _whole(line: bytes) -> JsonObject:
 
 
 def _older(path: str, record: JsonObject) -> str:
-    """The file that a file continues, by its record of that."""
+    """Return the path of the file that a file continues."""
     return os.path.join(os.path.dirname(path), os.path.basename(str(record.get("file"))))
 
 
 def records(path: str) -> Iterator[SealedRecord]:
-    """Every whole record of a file, in order, then of the files it continues. Raises OSError when there is no file."""
+    """Yield every complete record of a file in order, then those of the files it continues.
+
+    Raises OSError without a file.
+    """
     seen: set[str] = set()
     while path not in seen:
         seen.add(path)
@@ -130,7 +133,7 @@ def records(path: str) -> Iterator[SealedRecord]:
 
 
 def _start_of_last(file: BinaryIO, count: int) -> int:
-    """Where the last `count` lines begin."""
+    """Return the offset at which the last `count` lines begin."""
     at = file.seek(0, os.SEEK_END)
     file.seek(max(0, at - 1))
     wanted = count + (file.read(1) == b"\n")  # line ends: the last line's own where it has one
@@ -148,7 +151,7 @@ def _start_of_last(file: BinaryIO, count: int) -> int:
 
 
 def _replaced(file: BinaryIO, path: str) -> bool:
-    """Whether another file has this one's name now."""
+    """Return whether another file has this file's name now."""
     try:
         return not os.path.samestat(os.stat(path), os.fstat(file.fileno()))
     except FileNotFoundError:
@@ -160,7 +163,7 @@ _MOST_NOTES = 100
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """Something about a line; `line` counts from 1, and is 0 for the file itself."""
+    """A remark about a line. `line` counts from 1 and is 0 for the file as a whole."""
 
     line: int
     text: str
@@ -168,14 +171,14 @@ class AuditFinding:
 
 @dataclass(slots=True)
 class AuditReport:
-    """What became of one file.
+    """The result of checking one file.
 
-    records     records that stand as they were written
+    records     the number of unchanged records
     first       what the first record follows: the end of an older file, else BEGINNING
     last        the last good record
-    older       the name of the file this one continues, in the same folder; else empty
-    notes       what is worth knowing and no fault, a hundred at most
-    fault       the first thing that is wrong, or None; nothing behind it was judged
+    older       the name of the file that this one continues, in the same folder, or ""
+    notes       remarks that are not faults, at most a hundred
+    fault       the first fault, or None. Lines after it were not checked
     """
 
     file: str
@@ -188,9 +191,10 @@ class AuditReport:
 
 
 def verify(path: str) -> Iterator[AuditReport]:
-    """A report for the audit file and for each older one it continues, as long as they are there and nothing is wrong.
+    """Yield a report for the audit file and for each older file that it continues, until one is missing or has a fault.
 
-    Raises OSError when the first cannot be read.
+    The files are checked as they were at one moment, so agents may write meanwhile. Memory is constant for any size.
+    Raises OSError if the first file cannot be read.
     """
     try:
         now = snapshot(path)
@@ -221,7 +225,7 @@ def verify(path: str) -> Iterator[AuditReport]:
 
 
 class _Fault(Exception):
-    """The judgement ends here."""
+    """A fault that ends the check of a file."""
 
     def __init__(self, line: int, text: str) -> None:
         super().__init__(text)
@@ -229,7 +233,7 @@ class _Fault(Exception):
 
 
 class _Stray:
-    """Lines that are no records, one after the other: their bytes but for the last line end, as a mark counts them."""
+    """Consecutive lines that are not records. Their last line end is not counted, as in the record that marks them."""
 
     def __init__(self, line: int, text: str) -> None:
         self.finding = AuditFinding(line, text)
@@ -251,10 +255,10 @@ class _Stray:
 
 
 class _File:
-    """The judgement of one file, record by record.
+    """The check of one file, record by record.
 
-    now   the file; its head says what has to be in it at least. Is closed when it is judged
-    end   the record it has to end with
+    now   the file, which is closed at the end. Its head names what the file must at least contain
+    end   the record with which the file must end
     """
 
     def __init__(self, path: str, now: AuditSnapshot, end: ChainLink | None = None) -> None:
@@ -267,7 +271,7 @@ class _File:
         self._stray: _Stray | None = None
 
     def judged(self) -> AuditReport:
-        """Raises OSError."""
+        """Check the file and return the report. Raises OSError."""
         try:
             for piece in self._pieces():
                 self._take(piece)
@@ -277,7 +281,7 @@ class _File:
         return self._report
 
     def _pieces(self) -> Iterator[bytes]:
-        """The lines; one that is too long in several pieces."""
+        """Yield the lines. A line that is too long comes in several pieces."""
         left, whole = self._size, True
         with self._file as file:
             while left and (piece := file.readline(min(left, MAX_LINE))):
@@ -297,7 +301,7 @@ class _File:
         self._follow(sealed)
 
     def _settle(self, record: JsonObject) -> None:
-        """What stands in front of a record: nothing but an unfinished line that the record tells of."""
+        """Check what stands in front of a record: nothing, or an unfinished line that the record describes."""
         stray, self._stray = self._stray, None
         torn = record.get("kind") == "torn"
         if stray is not None and not (torn and stray.told_by(record)):
@@ -310,7 +314,7 @@ class _File:
             self._note(AuditFinding(self._line, f"{record.get('count')} records could not be written before this one"))
 
     def _follow(self, sealed: SealedRecord) -> None:
-        """Whether a record stands in its place."""
+        """Check that a record stands in its place."""
         report, last, seq = self._report, self._report.last, sealed.link.seq
         if report.records == 0 and sealed.record.get("kind") == "continues":
             report.older = str(sealed.record.get("file"))

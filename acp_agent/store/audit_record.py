@@ -1,7 +1,9 @@
-"""What is recorded. `schemas/audit.schema.json` is made from these classes and from what stands below their fields.
+"""The records of the audit, and how the arguments of a call are redacted and cut for them.
 
-On disk None is left out, and so is what is false, with two exceptions: `exit_code` is there for every tool (null where
-there is no such thing), and `truncated` for every command that ran (requirements L9, section 4 rows 29 and 30).
+`schemas/audit.schema.json` is generated from these classes and from the texts below their fields.
+
+Members that are None or false are not written, with two exceptions: `exit_code` is written for every tool (null for
+tools that have none), and `truncated` for every command that ran.
 """
 
 import math
@@ -17,11 +19,11 @@ from acp_agent.core.web import BlockReason
 
 _DESCRIBED: Mapping[str, object] = {"use_attribute_docstrings": True}
 KEPT = frozenset({"exit_code"})
-"""Fields that are written also when they are None."""
+"""Fields that are written even if they are None."""
 
 
 class ClaimSource(StrEnum):
-    """What kind of thing a result comes from (L9)."""
+    """The kind of source that a result comes from."""
 
     SHELL = "shell"
     FILE_SYSTEM = "file_system"
@@ -78,7 +80,7 @@ Outcome: TypeAlias = Success | Blocked | Failed | TimedOut
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRecord:
-    """One tool call, written when it was over and before anybody saw its result (L9)."""
+    """One tool call, written when it was over and before its result was shown."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = _DESCRIBED
     kind: Literal["tool"] = "tool"
@@ -136,7 +138,7 @@ class ToolRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EgressRecord:
-    """One request a web tool made or was kept from making (T5.11)."""
+    """One request that a web tool made, or that was refused."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = _DESCRIBED
     kind: Literal["egress"] = "egress"
@@ -205,7 +207,7 @@ Record: TypeAlias = ToolRecord | EgressRecord | ContinuesRecord | TornRecord | L
 
 
 def members(record: Record | Outcome) -> JsonObject:
-    """A record as JSON."""
+    """Return a record as JSON."""
     named = ((field.name, getattr(record, field.name)) for field in fields(record))
     return {name: _plain(value) for name, value in named if value is not None or name in KEPT}
 
@@ -217,10 +219,10 @@ def _plain(value: object) -> Json:
 
 
 Redact: TypeAlias = Callable[[str], str]
-"""Takes secrets out of a text."""
+"""A function that removes secrets from a text."""
 
 LONGEST = 4096
-"""Characters of one string that are kept."""
+"""The most characters of one string that are recorded."""
 
 _MARGIN = 16 * 1024  # characters redacted beyond those, so that no secret is cut in two before it is seen
 _MOST = 256  # values of one call, those inside others counted
@@ -229,7 +231,7 @@ _WIDEST_NUMBER = 256  # bits; Python writes no number of any size, and nobody re
 
 
 def without(secrets: Iterable[str]) -> Redact:
-    """A Redact for values known to be secret."""
+    """Return a function that replaces known secrets."""
     known = sorted(filter(None, secrets), key=len, reverse=True)  # one may be a part of another
 
     def redact(text: str) -> str:
@@ -241,7 +243,7 @@ def without(secrets: Iterable[str]) -> Redact:
 
 
 def redacted(text: str, redact: Redact, longest: int = LONGEST) -> str:
-    """A text without secrets, cut with a mark. Of a text of any length only the beginning is looked at."""
+    """Return a text without secrets, cut with a mark. Only the beginning of a long text is read."""
     seen = text[: longest + _MARGIN]
     clean = redact(seen)
     if len(seen) < len(text):
@@ -252,12 +254,12 @@ def redacted(text: str, redact: Redact, longest: int = LONGEST) -> str:
 
 
 def recordable(arguments: JsonObject, redact: Redact) -> JsonObject:
-    """Arguments as they may be recorded: valid JSON, names included, whatever a model has sent."""
+    """Return arguments, names included, as they may be recorded: valid JSON, whatever a model has sent."""
     return _Budget(redact).table(arguments, 0)
 
 
 class _Budget:
-    """Copies values until there are enough."""
+    """A copier of values with a limit on their number."""
 
     def __init__(self, redact: Redact) -> None:
         self._redact = redact
@@ -305,7 +307,7 @@ _HASH: JsonObject = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 
 
 def audit_schema() -> JsonObject:
-    """What `acp-agent schema audit` prints and `schemas/audit.schema.json` keeps: JSON Schema 2020-12."""
+    """Return the JSON Schema (2020-12) of a line of the audit file, which `acp-agent schema audit` prints."""
     from pydantic import TypeAdapter  # noqa: PLC0415 - only this command needs it, and it is slow to load
 
     made = cast("JsonObject", TypeAdapter[Record](Record).json_schema(mode="serialization"))
@@ -328,7 +330,7 @@ def audit_schema() -> JsonObject:
 
 
 def _as_on_disk(definition: JsonObject) -> None:
-    """What is None is not written, and what tells one kind of record from another always is."""
+    """Describe what is written: None is left out, and the member that names the kind of a record is always there."""
     required = cast("list[str]", definition.get("required", []))
     properties = cast("dict[str, JsonObject]", definition.get("properties", {}))
     for name, schema in properties.items():

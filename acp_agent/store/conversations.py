@@ -1,7 +1,7 @@
-"""Rows of conversations, which all that belongs to one hangs on and goes with.
+"""Rows that belong to a conversation: the conversation itself, summaries of older messages, and long outputs.
 
-A row may be there before its session: outputs and summaries need one, too, and a session's own may have to wait. But
-once a session was deleted, nobody who still writes to it brings it back.
+A conversation's row may be stored before its session, since outputs and summaries need a row to refer to. After a
+session was deleted, a process that still writes to it cannot bring it back.
 """
 
 import re
@@ -22,9 +22,10 @@ from acp_agent.store.record_json import from_column, json_from, to_column
 
 
 def record_of(row: Sequence[Any]) -> SessionRecord:
-    """The session of id, cwd, additional, title, created_at, updated_at, prompts and model, the columns in this order.
+    """Return the session of a row.
 
-    A list of folders that cannot be read is taken to be empty.
+    The columns are id, cwd, additional, title, created_at, updated_at, prompts and model, in this order. A list of
+    folders that cannot be read counts as empty.
     """
     identity, cwd, additional, title, created_at, updated_at, prompts, model = row
     return SessionRecord(
@@ -40,19 +41,19 @@ def record_of(row: Sequence[Any]) -> SessionRecord:
 
 
 def was_deleted(connection: sqlite3.Connection, conversation_id: str) -> bool:
-    """Whether there was such a session once."""
+    """Return whether there was such a session once."""
     found = "SELECT 1 FROM deleted_conversations WHERE id = ?"
     return connection.execute(found, (to_column(conversation_id),)).fetchone() is not None
 
 
 def gone(connection: sqlite3.Connection, conversation_id: str) -> StoreUnavailable:
-    """What to raise when a session is not there."""
+    """Return the error to raise if a session is not stored."""
     deleted = was_deleted(connection, conversation_id)
     return StoreUnavailable("this session was deleted" if deleted else "this session is not in the database")
 
 
 def hold(connection: sqlite3.Connection, conversation_id: str, now: int) -> None:
-    """See to it that a conversation has a row; `now` is in milliseconds. Raises StoreUnavailable for a deleted one."""
+    """Make sure that a conversation has a row. `now` is in milliseconds. Raises StoreUnavailable for a deleted one."""
     if was_deleted(connection, conversation_id):
         raise gone(connection, conversation_id)
     connection.execute(
@@ -70,7 +71,7 @@ def _folders(body: bytes) -> tuple[str, ...]:
 
 
 _KEPT = 50
-"""Summaries of one conversation, the newest: each sums up the one before it, too."""
+"""The newest summaries of a conversation that are stored. Each one covers the one before it too."""
 
 _INSERT = """
     INSERT INTO summaries (conversation_id, created_at, compaction_method, messages, tokens, text)
@@ -84,26 +85,26 @@ _DROP_OLDEST_SUMMARIES = """
 
 
 class SummaryStore:
-    """The summaries of all conversations. `now` gives seconds since 1970."""
+    """The summaries of all conversations. `now` returns seconds since 1970."""
 
     def __init__(self, database: Database, now: Callable[[], float] = time.time) -> None:
         self.database = database
         self.now = now
 
     def of(self, conversation_id: str) -> "ConversationSummaries":
-        """Those of one conversation: a core.memory.Summaries. Its session need not be in the database yet."""
+        """Return the summaries of one conversation (core.memory.Summaries). Its session need not be stored yet."""
         return ConversationSummaries(self, conversation_id)
 
 
 class ConversationSummaries:
-    """The summaries of one conversation. They go when it goes."""
+    """The summaries of one conversation. They are deleted with it."""
 
     def __init__(self, store: SummaryStore, conversation_id: str) -> None:
         self._store = store
         self._conversation = conversation_id
 
     async def add(self, summary: Summary) -> None:
-        """Keep one; see core.memory.Summaries.add. Half surrogate pairs become question marks."""
+        """Store a summary; see core.memory.Summaries.add. Unpaired surrogates become question marks."""
         now = self._store.now()
         text = summary.text.encode("utf-8", "replace").decode()
         row = (self._conversation, int(now), summary.method.value, summary.messages, summary.tokens, text)
@@ -122,7 +123,7 @@ _DAY = 24 * 60 * 60
 _BATCH_ROWS = 200
 _BATCH_BYTES = 16 * 1024 * 1024
 _BREATH = 0.02
-"""Seconds between two batches, in which other processes get the lock: SQLite's waiters look every few milliseconds."""
+"""Seconds between two batches in which other processes get the lock. SQLite retries every few milliseconds."""
 
 _ENCODING, _ERRORS = "utf-8", "surrogatepass"
 """A text comes back as it was, lone surrogates of somebody's JSON too."""
@@ -152,11 +153,14 @@ _PURGE = """
 
 
 class OverflowStore:
-    """The texts of all conversations.
+    """The long outputs of all conversations.
 
-    max_bytes            most bytes of UTF-8 one text may have; 0 = any number
-    conversation_bytes   most bytes one conversation may keep; its oldest texts make room for a new one; 0 = any number
-    now                  seconds since 1970
+    An output is read and written as a whole: SQLite reads a whole value to cut a piece from it, so a piece of 10 MB
+    takes 5 ms and the whole 7 ms.
+
+    max_bytes            the most bytes of UTF-8 of one text; 0 = no limit
+    conversation_bytes   the most bytes of one conversation; its oldest texts make room for a new one; 0 = no limit
+    now                  returns seconds since 1970
     """
 
     def __init__(
@@ -173,14 +177,14 @@ class OverflowStore:
         self.now = now
 
     def of(self, conversation_id: str) -> "ConversationOverflow":
-        """What one conversation keeps: a core.overflow.Overflow. Its session need not be in the database yet."""
+        """Return the outputs of one conversation (core.overflow.Overflow). Its session need not be stored yet."""
         return ConversationOverflow(self, conversation_id)
 
     async def purge(self, days: int) -> int:
-        """Remove what is older than so many days; returns how many texts went (O5.9).
+        """Delete texts older than so many days and return how many were deleted.
 
-        For the background: it works in small transactions, and others get their turn between any two. The space goes
-        back to the disk. Raises StoreUnavailable; what went until then is gone.
+        It works in small transactions for use in the background; other processes get the lock between two. The disk
+        space is freed. Raises StoreUnavailable; what was deleted before stays deleted.
         """
         before = int(self.now()) - days * _DAY
         total = 0
@@ -193,14 +197,14 @@ class OverflowStore:
 
 
 class ConversationOverflow:
-    """What one conversation keeps."""
+    """The long outputs of one conversation."""
 
     def __init__(self, store: OverflowStore, conversation_id: str) -> None:
         self._store = store
         self._conversation = conversation_id
 
     async def put(self, text: str) -> str:
-        """Keep a text; see core.overflow.Overflow.put."""
+        """Store a text; see core.overflow.Overflow.put."""
         content = text.encode(_ENCODING, _ERRORS)
         for limit, whose in (
             (self._store.max_bytes, "one output may have"),
@@ -213,7 +217,7 @@ class ConversationOverflow:
         return PREFIX + key
 
     async def get(self, reference: str) -> str | None:
-        """The text under a reference; see core.overflow.Overflow.get."""
+        """Return the text of a reference; see core.overflow.Overflow.get."""
         key = _key(reference)
         found = (key, self._conversation)
         row = await self._store.database.read_at_once(lambda connection: connection.execute(_GET, found).fetchone())

@@ -1,7 +1,7 @@
-"""Keys of model providers that `acp-agent login` stored: in the system's keyring, else in a private file.
+"""Keys of model providers that `acp-agent login` stored in the system's keyring, or else in a private file.
 
-What the file says is described in `config/credentials.py`. A variable or the configuration goes first: nothing here is
-asked for a provider that has its key from there.
+The content of the file is described in `config/credentials.py`. A key from a variable or the configuration comes first;
+nothing here is read for a provider that has such a key.
 """
 
 import os
@@ -33,17 +33,21 @@ _T = TypeVar("_T")
 
 
 class KeyringError(Exception):
-    """The keyring cannot be used; the message says why, in one line."""
+    """The keyring cannot be used. The message says why, in one line."""
 
 
 class OsKeyring:
-    """Secrets by name. `patience` is in seconds: a dialog that unlocks it needs some. Blocks."""
+    """Secrets by name in the system's keyring. Blocks for at most `patience` seconds.
+
+    The keyring may be a program that hangs, a dialog that nobody answers, or missing, and its backends raise errors of
+    any type. So it is called in a thread of its own.
+    """
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
 
     def store(self, name: str, secret: str) -> str:
-        """Keep a secret and see that it is kept; returns what the keyring calls itself. Raises KeyringTrouble."""
+        """Store a secret, check that it is stored, and return the keyring's name. Raises KeyringError."""
 
         def call() -> tuple[str, str | None]:
             import keyring  # noqa: PLC0415 - it looks for backends, and few people log in
@@ -57,7 +61,7 @@ class OsKeyring:
         return called
 
     def find(self, name: str) -> str | None:
-        """A secret; None when it has none of that name. Raises KeyringTrouble."""
+        """Return a secret, or None if there is none of that name. Raises KeyringError."""
 
         def call() -> str | None:
             import keyring  # noqa: PLC0415 - see above
@@ -67,7 +71,7 @@ class OsKeyring:
         return self._within(call)
 
     def remove(self, name: str) -> None:
-        """Forget a secret; one that is not there counts as forgotten. Raises KeyringTrouble."""
+        """Delete a secret. A missing one counts as deleted. Raises KeyringError."""
 
         def call() -> None:
             import keyring  # noqa: PLC0415 - see above
@@ -89,7 +93,7 @@ class OsKeyring:
 
 
 class _Asked(threading.Thread, Generic[_T]):
-    """One question. A daemon: whoever ends the process does not wait for it either."""
+    """A call of the keyring in a daemon thread, so that the end of the process does not wait for it."""
 
     def __init__(self, call: Callable[[], _T]) -> None:
         super().__init__(daemon=True, name="keyring")
@@ -112,14 +116,14 @@ def _reason(error: Exception) -> str:
 
 
 _PATIENCE = 20.0
-"""Seconds the keyring may take: it may ask its owner for a password first."""
+"""Seconds the keyring may take. It may ask the user for a password first."""
 _KEY = re.compile(r"""\bkey["']?[ \t]*=[ \t]*["']+([^"'\r\n]+)""")
-"""A key in what is left of a file, whether its quotation mark is there or not."""
+"""A key in a damaged file, with or without its quotation marks."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyLocation:
-    """Where a key went: the keyring's name or the file's path; and what is to be told besides, if anything."""
+    """Where a key was stored: the keyring's name or the file's path. `remark` is for the user and may be ""."""
 
     where: str
     remark: str = ""
@@ -127,7 +131,7 @@ class KeyLocation:
 
 @dataclass(frozen=True, slots=True)
 class RemovedKeys:
-    """The providers whose keys are no longer used; and what the keyring still holds, if anything."""
+    """The providers whose keys were removed. `remark` names keys that the keyring still holds, or is ""."""
 
     providers: tuple[str, ...]
     remark: str = ""
@@ -136,7 +140,7 @@ class RemovedKeys:
 class CredentialStore:
     """The stored keys of this user. Blocks; may be used from any thread.
 
-    tell       hears of every key before anybody else does: it must be taken out of what is shown (S9.4)
+    tell       called with every key before anything else gets it, so that the key can be redacted
     patience   seconds the keyring may take
     """
 
@@ -153,14 +157,14 @@ class CredentialStore:
         self._from_keyring: dict[Credential, str] = {}
 
     def all(self) -> tuple[Credential, ...]:
-        """What is stored. Reads a small file. Raises ConfigError for one that cannot be read."""
+        """Return the stored credentials. Reads a small file. Raises ConfigError if it cannot be read."""
         found = read_credentials(credentials_file(self._environ))
         if self._tell is not None:
             self._tell(credential.key for credential in found)
         return found
 
     def introduce(self) -> None:
-        """Tell the keys in the file, before anything else could show them; and those in files that were set aside."""
+        """Pass the keys in the file, and in damaged copies of it, to `tell` before anything could show them."""
         with suppress(ConfigError):  # whoever loads the configuration tells what is wrong
             path = credentials_file(self._environ)
             try:
@@ -171,13 +175,14 @@ class CredentialStore:
                 self._tell_rest(aside)
 
     def has(self, provider: str, base_url: str) -> bool:
-        """Whether a key for this provider at this address is stored. Asks no keyring."""
+        """Return whether a key for this provider at this address is stored. Does not use the keyring."""
         return self._credential(provider, base_url) is not None
 
     def key(self, provider: str, base_url: str) -> str:
-        """The key for this provider at this address, as it is stored now; empty when none is.
+        """Return the stored key for this provider at this address, or "".
 
-        May wait for the keyring, where `has` says yes: not from the event loop then. Raises ConfigError.
+        If `has` returns True this may wait for the keyring, so do not call it in the event loop then. Raises
+        ConfigError.
         """
         credential = self._credential(provider, base_url)
         if credential is None or credential.key:
@@ -188,7 +193,7 @@ class CredentialStore:
             return self._from_keyring[credential]
 
     def keep(self, provider: str, base_url: str | None, key: str) -> KeyLocation:
-        """Store a key in the place of the provider's former one. Raises ConfigError when nothing can be kept."""
+        """Store a key in place of the provider's former one. Raises ConfigError if it cannot be stored."""
         if self._tell is not None:
             self._tell([key])
         address = plain_address(base_url)
@@ -205,9 +210,9 @@ class CredentialStore:
         return KeyLocation(where, "; ".join(filter(None, (remark, damage))))
 
     def forget(self, provider: str | None = None) -> RemovedKeys:
-        """Remove the stored key of a provider, or all of them. Raises ConfigError.
+        """Remove the stored key of a provider, or all keys. Raises ConfigError.
 
-        What the keyring does not let go is used no more all the same, and told.
+        A key that the keyring does not delete is no longer used, and the remark names it.
         """
         doomed = [each for each in self.all() if provider in (None, each.provider)]
         if not doomed:
@@ -230,7 +235,7 @@ class CredentialStore:
         return None
 
     def _asked(self, provider: str) -> str:
-        """What the keyring holds. Raises ConfigError."""
+        """Return the key that the keyring holds. Raises ConfigError."""
         where = f"provider {provider!r}"
         try:
             key = self._keyring.find(provider)
@@ -243,13 +248,13 @@ class CredentialStore:
         return key
 
     def _tell_rest(self, path: str) -> None:
-        """Tell the keys in a file that cannot be read as TOML."""
+        """Pass the keys in a file that is not valid TOML to `tell`."""
         if self._tell is not None:
             text = readable_text(path)
             self._tell(found[1] for found in _KEY.finditer(text))
 
     def _change(self, change: Callable[[tuple[Credential, ...]], list[Credential]]) -> str:
-        """Write the file anew, whole. Returns what became of one that was damaged. Raises ConfigError."""
+        """Rewrite the whole file. Return a remark about a damaged one, or "". Raises ConfigError."""
         path, damage = os.path.join(data_dir(self._environ), "credentials.toml"), ""
         try:
             with private_file(f"{path}.lock") as fd:
