@@ -30,6 +30,8 @@ DAMAGED = "is damaged"
 _STANDARD_FOLDERS = frozenset(
     ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin")
 )
+_INSTALLED = ("bin", ".bin", "Scripts")
+_PROJECT_TOOLS = ("gradlew", "mvnw")
 _HARMLESS_FILES = ("/dev/null", "/dev/stdout", "/dev/stderr")
 
 
@@ -93,6 +95,13 @@ class Command:
         """Whether the program is looked up on the PATH or lies in a folder of the system's own."""
         folder, slash, _ = (self.argv[0] if self.argv else "").rpartition("/")
         return not slash or folder in _STANDARD_FOLDERS
+
+    @property
+    def tool(self) -> str:
+        """The name by which tables know the program; empty for a script of a project that is only called like one."""
+        folder, slash, _ = (self.argv[0] if self.argv else "").rpartition("/")
+        installed = not slash or folder in _STANDARD_FOLDERS or folder.rpartition("/")[2] in _INSTALLED
+        return self.name if installed or self.name in _PROJECT_TOOLS else ""
 
     @property
     def own(self) -> tuple[str, ...]:

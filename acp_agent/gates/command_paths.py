@@ -113,11 +113,11 @@ def path_words(command: Command) -> Iterator[str]:
     for redirection in command.redirections:
         if not redirection.harmless and not _UNKNOWN.search(redirection.target):
             yield redirection.target
-    if command.name in _PRINTERS:
+    if command.tool in _PRINTERS:
         return
     if command.argv and not command.standard:
         yield command.argv[0]
-    grammar = grammar_of(command.name)
+    grammar = grammar_of(command.tool)
     found = _as_read(grammar.parse(command.own)) if grammar is not None else _as_text(command)
     yield from (each for each in found if each and len(each) <= _MAX_WORD and _is_path(each))
 
@@ -127,10 +127,10 @@ def odd_words(command: Command) -> Iterator[str]:
 
     A link may be called so. Only a look at the files tells.
     """
-    if command.name in _PRINTERS:
+    if command.tool in _PRINTERS:
         return
     yield from (each.target for each in command.redirections if not each.harmless and not _is_path(each.target))
-    grammar = grammar_of(command.name)
+    grammar = grammar_of(command.tool)
     if grammar is not None:
         words = [each.word for each in grammar.parse(command.own).arguments if each.kind.path]
     else:

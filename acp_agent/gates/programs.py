@@ -43,7 +43,7 @@ class Programs:
             yield Doubt(f"{name}: {script} may run, read or write more")
         if name not in self.table.harmless and any(_ELSEWHERE.fullmatch(word) for word in args):
             yield Doubt(f"{name} reaches the network", URL)
-        known, grammar = self._known(name) or Program(), grammar_of(name)
+        known, grammar = self._known(name) or Program(), grammar_of(command.tool)
         if known.asks:
             yield Doubt(f"{name} can do more than its arguments show")
         if grammar is None:

@@ -159,7 +159,7 @@ def _copied(command: Command, *, moves: bool) -> Words:
 
 def _parsed(command: Command) -> Parsed:
     """Return a command as its grammar reads it; nothing at all for a program without one."""
-    grammar = grammar_of(command.name)
+    grammar = grammar_of(command.tool)
     return grammar.parse(command.own) if grammar is not None else Parsed()
 
 
@@ -170,7 +170,7 @@ def _certain(parsed: Parsed) -> bool:
 
 def _kept(command: Command) -> list[str]:
     """Return the words of a program that may change whatever it names, without those it is told to leave out."""
-    args, parsed, grammar = command.own, _parsed(command), grammar_of(command.name)
+    args, parsed, grammar = command.own, _parsed(command), grammar_of(command.tool)
     if grammar is not None and Kind.WRITE in grammar.operands and _certain(parsed):
         return [each.word for each in parsed.arguments if each.kind.path]
     return [word for at, word in enumerate(args) if not (at and _SKIPPED.fullmatch(args[at - 1]))]
@@ -257,7 +257,7 @@ def _outputs(command: Command) -> Words:
     """The files that options of a program that else only reads make it write."""
     args = command.argv[1:]
     yield from (Written(word.partition("=")[2]) for word in args if word.startswith("--out") and "=" in word)
-    grammar = grammar_of(command.name)
+    grammar = grammar_of(command.tool)
     if grammar is not None:
         parsed = grammar.parse(command.own).arguments
         yield from (Written(each.word) for each in parsed if each.word and each.kind is Kind.WRITE)

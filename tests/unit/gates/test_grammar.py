@@ -168,6 +168,19 @@ def test_git_looks_at_patches_and_notes_unasked(text: str):
     assert allowed(text, "git *")
 
 
+def test_a_script_of_the_project_is_not_read_as_the_tool_of_that_name():
+    assert allowed("./test --all x", "./test *")
+    assert "x" in words("./echo x")
+    assert allowed("node_modules/.bin/eslint src", "node_modules/.bin/eslint *")
+    assert not allowed("node_modules/.bin/eslint --rulesdir x src", "node_modules/.bin/eslint *")
+
+
+def test_what_a_package_runner_starts_is_read_as_that_program():
+    assert allowed("npx tsc --noEmit", "npx tsc *")
+    assert not allowed("npx jest --globalSetup=x", "npx jest *")
+    assert not allowed("npx -c 'touch x'", "npx *")
+
+
 def test_a_rule_that_names_an_option_outright_has_thought_of_it():
     assert allowed("git -c color.ui=always log", "git -c *")
     assert not allowed("git -c color.ui=always log", "git *")
