@@ -1,4 +1,4 @@
-"""`acp-agent audit tail|show|verify`: what was called, for people, and whether the record of it is whole."""
+"""`acp-agent audit tail|show|verify`: print the audit file for the user, and check that it is unchanged."""
 
 import argparse
 import json
@@ -16,24 +16,24 @@ from acp_agent.store.audit_chain import BrokenLine, unseal
 from acp_agent.store.audit_read import AuditFinding, AuditReport, records, tail, verify
 from acp_agent.tools.visible import title, visible
 
-_POLL = 0.25  # seconds between two looks at a file that is followed
-_SHORTEST_ID = 8  # characters that are enough of a call's UUID
+_POLL = 0.25  # seconds between two reads of a file that is followed
+_SHORTEST_ID = 8  # characters of a call's id that the user must give at least
 
 
 def audit(args: argparse.Namespace) -> int:
-    """Do what `args.action` says. Exit codes: 0 done, found, whole; 1 not. Raises AgentError."""
+    """Do what `args.action` says. Return 1 if a record is not found or the file is broken. Raises AgentError."""
     path = _path(args)
     try:
         match args.action:
             case "tail":
                 for line in tail(path, args.lines, _wait if args.follow else None):
-                    print(told(line), flush=args.follow)
+                    print(summary(line), flush=args.follow)
                 return 0
             case "show":
                 return _show(path, args.record)
             case _:
                 return _verify(path)
-    except BrokenPipeError:  # of the one who reads what is printed
+    except BrokenPipeError:  # from stdout, not from the file
         raise
     except FileNotFoundError:
         raise AgentError(f"{visible(path)}: there is no audit file") from None
@@ -42,7 +42,7 @@ def audit(args: argparse.Namespace) -> int:
 
 
 def _path(args: argparse.Namespace) -> str:
-    """The file that is named, else the configuration's."""
+    """Return the path of the named audit file, else of the configured one."""
     if args.file is not None:
         return os.path.abspath(os.path.expanduser(args.file))
     loaded = load(Flags(config=args.config), os.environ)
@@ -52,14 +52,14 @@ def _path(args: argparse.Namespace) -> str:
 
 
 def _wait() -> None:
-    time.sleep(_POLL)  # the standard library waits for no file to grow
+    time.sleep(_POLL)  # the standard library cannot wait for a file to grow
 
 
 # ------------------------------------------------------------------------------------------- tail
 
 
-def told(line: bytes) -> str:
-    """A line of the file as one for a terminal: number, time, verdict, tool, milliseconds, what it was about."""
+def summary(line: bytes) -> str:
+    """Return a record as one line: its number, time, verdict, tool, milliseconds, and what the call was about."""
     try:
         record = unseal(line).record
     except BrokenLine as broken:
@@ -94,7 +94,7 @@ def _verdict(record: JsonObject) -> str:
 
 
 def _about(record: JsonObject) -> str:
-    """What a call was about, and why it did not run or failed."""
+    """Return what a record is about, and the reason if a call failed or did not run."""
     match record.get("kind"):
         case "tool":
             call = record.get("call")
@@ -129,7 +129,7 @@ def _show(path: str, wanted: str) -> int:
 
 
 def _matching(path: str, wanted: str) -> Iterator[JsonObject]:
-    """The record of that number, or those of the call of that id, which may be its beginning."""
+    """Yield the record of this number, or all records of the call whose id is or starts with `wanted`."""
     for sealed in records(path):
         name = text_at(sealed.record, "correlation_id")
         if str(sealed.link.seq) == wanted or (name.startswith(wanted) and len(wanted) >= min(_SHORTEST_ID, len(name))):
@@ -137,7 +137,7 @@ def _matching(path: str, wanted: str) -> Iterator[JsonObject]:
 
 
 def pretty(value: Json) -> str:
-    """JSON on several lines, nothing in it that a terminal acts on or hides."""
+    """Return JSON on several lines, with escapes for characters that a terminal interprets or hides."""
     return "\n".join(visible(line) for line in json.dumps(value, indent=2, ensure_ascii=False).split("\n"))
 
 
@@ -159,7 +159,7 @@ def _report_lines(report: AuditReport) -> Iterator[str]:
     if report.fault is not None:
         yield f"{_place(file, report.fault)}: BROKEN: {visible(report.fault.text)}"
         if report.records:
-            yield f"{file}: in front of that, {_counted(report)} as written"
+            yield f"{file}: before that, {_counted(report)} unchanged"
     elif report.records or not report.notes:
         yield f"{file}: whole: {_counted(report)}"
 

@@ -1,4 +1,7 @@
-"""`acp-agent check`: what a session in this folder would say to a path, a URL or a command, and why."""
+"""`acp-agent check`: whether a session in this folder would allow a path, a URL or a command, and why.
+
+With `--stdin` it reads one JSON object on each line and prints one verdict on each line.
+"""
 
 import argparse
 import json
@@ -22,28 +25,29 @@ from acp_agent.workspace.roots import Roots
 if TYPE_CHECKING:
     from acp_agent.cli.check_command import CommandJudge
 
-_LONGEST = 10_000  # characters of one field; two paths and a word
+_LONGEST = 10_000  # characters of one field, which may hold two paths and a word
 _WORDS = {"allow": "allowed", "deny": "denied", "ask": "asked"}
 _EXIT_CODES = {"allow": 0, "deny": 1, "blocked": 1, "ask": 3}
 
 
 def check(args: argparse.Namespace) -> int:
-    """Exit codes: 0 allowed or all lines judged, 1 denied or blocked, 2 wrong usage, 3 asked. Raises ConfigError.
+    """Print the verdict and return the exit code. No model is needed.
 
-    Needs no model. A configuration that no session could run with is an error here, too.
+    Exit codes: 0 allowed or all lines judged, 1 denied or blocked, 2 wrong usage, 3 the user would be asked.
+
+    Raises:
+        ConfigError: No session could run with the configuration.
+
     """
     _refuse_misuse(args)
-    try:
-        cwd = os.getcwd()
-    except OSError as error:
-        raise ConfigError("session", "directory", ".", f"a folder that exists ({error.strerror})") from error
+    cwd = _current_folder()
     loaded = load(Flags(config=args.config), os.environ, cwd)
     for problem in loaded.problems:
         print(f"acp-agent: {problem}", file=sys.stderr)
     scrape = loaded.settings.tools.scrape
     if args.kind == "url" and not args.stdin:
         return _tell(anyio.run(url_verdict, args.target, scrape, _answers(args)))
-    from acp_agent.compose.session_roots import session_roots  # noqa: PLC0415 - all of a session is behind it
+    from acp_agent.compose.session_roots import session_roots  # noqa: PLC0415 - it loads most of the agent
 
     loaded = _sound(loaded, cwd)
     with session_roots(loaded, cwd) as roots, session_roots(loaded, cwd, for_shell=True) as shell:
@@ -67,6 +71,13 @@ def check(args: argparse.Namespace) -> int:
         return _tell(path_verdict(args.target, roots, write=args.write, gates=gates()))
 
 
+def _current_folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise ConfigError("session", "directory", ".", f"a folder that exists ({error.strerror})") from error
+
+
 def _command_judge(file: str | None, loaded: Loaded, roots: Roots, shell: Roots) -> "CommandJudge":
     from acp_agent.cli.check_command import CommandJudge, rules_in  # noqa: PLC0415 - the gates are slow to load
 
@@ -75,8 +86,8 @@ def _command_judge(file: str | None, loaded: Loaded, roots: Roots, shell: Roots)
 
 
 def _sound(loaded: Loaded, cwd: str) -> Loaded:
-    """Return the configuration without the project's faulty patterns, which are told."""
-    from acp_agent.compose.project_patterns import without_faulty_patterns  # noqa: PLC0415 - all of a session, too
+    """Return the configuration without the project's faulty patterns. Print a warning for each of them."""
+    from acp_agent.compose.project_patterns import without_faulty_patterns  # noqa: PLC0415 - it loads most of the agent
 
     loaded, faults = without_faulty_patterns(loaded, (cwd,))
     for fault in faults:
@@ -91,7 +102,7 @@ def _warn(problem: str) -> None:
 def _refuse_misuse(args: argparse.Namespace) -> None:
     if args.stdin:
         if args.target is not None or args.write or args.resolve:
-            args.misused("argument --stdin: what to check stands in the lines, with nothing beside it here")
+            args.misused("argument --stdin: the lines say what to check, so no other argument may follow")
     elif args.target is None:
         args.misused(f"expected {args.kind or 'path or url or command'} and what to check, or --stdin")
     elif args.kind != "path" and args.write:
@@ -103,7 +114,7 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
 
 
 def _answers(args: argparse.Namespace) -> dict[str, list[list[str]]] | None:
-    """The look-ups the command line scripts, in order."""
+    """Return the answers of DNS look-ups that the command line sets, in order."""
     if args.resolve is None:
         return None
     answers: dict[str, list[list[str]]] = {}
@@ -113,7 +124,7 @@ def _answers(args: argparse.Namespace) -> dict[str, list[list[str]]] | None:
 
 
 def _tell(found: JsonObject) -> int:
-    """Print a verdict for a person, who gave the path or URL and is told what became of it."""
+    """Print a verdict for the user and return its exit code."""
     word = str(found["verdict"])
     subject = found.get("path", found.get("url"))
     lines = [(_WORDS[word], f"{found.get('access', 'get')} {subject}")]
@@ -131,10 +142,10 @@ def _print(lines: Iterable[tuple[str, str]]) -> None:
 
 
 Commands: TypeAlias = Callable[[], "CommandJudge"]
-"""Gives what judges commands; called at the first one, since the parser is slow to load."""
+"""Return the judge of commands. It is called at the first command, since the parser is slow to load."""
 
 Gates: TypeAlias = Callable[[], Sequence[Gate]]
-"""Gives what judges paths beside the directories; called at the first one."""
+"""Return the gates that judge paths. It is called at the first path."""
 
 
 def _none() -> Sequence[Gate]:
@@ -151,13 +162,14 @@ def judge_lines(
     *,
     only_commands: bool = False,
 ) -> None:
-    """Print a verdict for each line as it comes, flushed. A line that asks nothing sensible gets a reason.
+    """Print a verdict for each line as it arrives, and flush it. The verdict of an invalid line has the reason.
 
-    {"path": ..., "write": true} is judged as `path_verdict` does, {"url": ..., "dns": {HOST: [[IP, ...], ...]}}
-    as `url_verdict` does, {"command": ..., "rules": [{"pattern": ..., "action": ...}, ...]} as
-    `CommandJudge` does, by the configured rules where it names none; other members are ignored.
+    `path_verdict` judges {"path": ..., "write": true}, `url_verdict` judges
+    {"url": ..., "dns": {HOST: [[IP, ...], ...]}}, and `CommandJudge` judges
+    {"command": ..., "rules": [{"pattern": ..., "action": ...}, ...]}, with the configured rules if the line has none.
+    Other members are ignored.
 
-    only_commands   a line that asks nothing sensible is an error, as it is when it names a command; else it is denied
+    only_commands   the verdict of an invalid line is "error", as for a line with a command. Otherwise it is "deny"
     """
     for number, line in enumerate(lines, start=1):
         about_command = only_commands
@@ -183,7 +195,7 @@ def _judged(
         if not isinstance(write, bool):
             raise _mismatch(f'"write": expected true or false, got {_kind(write)}')
         return path_verdict(asked["path"], roots, write=write, gates=gates())
-    # A loop a line: between lines nothing runs, and Ctrl-C ends the wait for the next one.
+    # One event loop for each line, so that Ctrl-C ends the wait for the next line.
     return anyio.run(url_verdict, asked["url"], scrape, _dns(asked.get("dns")))
 
 
@@ -208,7 +220,7 @@ def _object(line: bytes) -> JsonObject:
 
 
 def _dns(value: Json) -> dict[str, list[list[str]]] | None:
-    """Scripted look-ups, or None for real ones."""
+    """Return the scripted DNS answers, or None for real look-ups. Raises ToolError."""
     if value is None:
         return None
     lookups = list(value.values()) if isinstance(value, dict) else [None]

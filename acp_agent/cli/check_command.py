@@ -1,4 +1,4 @@
-"""`acp-agent check command`: what would become of a command line, and why. The gates of a session, not a copy."""
+"""`acp-agent check command`: the verdict on a command line, from the same gates that a session has."""
 
 import json
 import os
@@ -28,17 +28,17 @@ from acp_agent.tools.bash import Bash
 from acp_agent.workspace.roots import Roots
 
 _LONGEST_FILE = 1024 * 1024  # bytes
-_KEPT = 256  # sets of rules
+_KEPT = 256  # sets of rules that are cached
 
 
 @dataclass(frozen=True, slots=True)
 class CommandVerdict:
-    """What would become of a command line.
+    """The verdict on a command line.
 
-    word       blocked (nothing lifts it), deny, ask or allow
-    rule       the patterns that decided, in their author's words; empty when nothing of the kind did
-    reasons    why, one line each
-    analysis   the commands in it, or why that cannot be told
+    word       blocked (no rule or approval lifts it), deny, ask or allow
+    rule       the patterns that decided, as they were written; empty if no pattern did
+    reasons    the reasons, one line each
+    analysis   the commands in the line, or the reason why they are unknown
     """
 
     command: str
@@ -48,7 +48,7 @@ class CommandVerdict:
     analysis: Analysis
 
     def to_json(self) -> JsonObject:
-        """The line `--stdin` prints: {"command", "verdict", "rule", "reasons", "commands", "opaque"}."""
+        """Return the object that `--stdin` prints: command, verdict, rule, reasons, commands, opaque."""
         match self.analysis:
             case Plain(commands):
                 listed: list[Json] | None = [list(command.argv) for command in commands]
@@ -65,7 +65,7 @@ class CommandVerdict:
         }
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """The same for a person: a word and a text each."""
+        """Yield the verdict for the user as pairs of a label and a text."""
         yield {"allow": "allowed", "deny": "denied", "ask": "asked"}.get(self.word, self.word), self.command
         if self.rule:
             yield "rule", self.rule
@@ -86,12 +86,12 @@ def _told(command: Command, joined: str) -> Iterator[tuple[str, str]]:
 
 
 class CommandJudge:
-    """Judges command lines as sessions in a folder do. Reads the configuration once; runs and asks nothing.
+    """Judges command lines as a session in this folder would. It runs no command and asks no question.
 
     files, shell    the directories of a session, for its file tools and for its commands
-    rules           for bash, in place of the configured ones: the user's "always" answers do not count then
+    rules           rules for bash instead of the configured ones; the user's "always" answers do not count then
 
-    A file of "always" answers that is damaged is set aside, as a session would do.
+    A damaged file of "always" answers is renamed, as in a session.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class CommandJudge:
         ground = Ground(conduct_at_start(loaded), files.resolve, shell)
         self._spec = Bash().spec()
         innermost = RunTool(_nowhere)
-        # What counts calls is left out, and so is the gate that asks: it takes other rules line by line.
+        # The gates that count calls are left out. The permission gate is separate: its rules may differ in each line.
         chain = build_chain(innermost, dict[Place, Link].fromkeys(Place, absent) | judges(loaded, ground, warn))
         self._gates = gates_of(chain)
 
@@ -117,7 +117,7 @@ class CommandJudge:
             self._configured = asking(permission_rules(loaded, warn), answers)
 
     def verdict(self, text: str, rules: tuple[Rule, ...] | None = None) -> CommandVerdict:
-        """Judge one text; by `rules`, where there are any, instead of those in force."""
+        """Judge one command line, by `rules` if they are given, else by those in force."""
         permission = self._configured
         if rules is not None:
             permission = self._supposed
@@ -128,7 +128,7 @@ class CommandJudge:
         return CommandVerdict(text, found.word, found.rule, found.reasons, analyse(text))
 
     def rules_of(self, given: Json) -> tuple[Rule, ...]:
-        """Rules for bash as a line of `--stdin` has them; kept, since lines share them. Raises ConfigError."""
+        """Return the rules for bash of a line of `--stdin`. They are cached. Raises ConfigError."""
         text = json.dumps(given)
         if text not in self._compiled:
             if len(self._compiled) >= _KEPT:
@@ -138,7 +138,7 @@ class CommandJudge:
 
 
 def rules_in(path: str) -> tuple[Rule, ...]:
-    """The rules for bash in a file: TOML with [[tools.permissions.bash]], or a JSON list. Raises ConfigError."""
+    """Return the rules for bash in a file: TOML with [[tools.permissions.bash]], or a JSON list. Raises ConfigError."""
     try:
         with open(path, "rb") as file:
             data = file.read(_LONGEST_FILE + 1)

@@ -1,4 +1,7 @@
-"""`acp-agent check path`: what a file tool would meet at a path. Reads no content and changes nothing."""
+"""`acp-agent check path` and `check url`: whether the tools of a session would allow a path or a URL, and why.
+
+No content is read, nothing is changed, and no connection is opened.
+"""
 
 import errno
 import os
@@ -42,7 +45,7 @@ _SPECIAL = {
 
 
 def path_gates(loaded: "Loaded", files: Roots, shell: Roots, warn: Callable[[str], None]) -> tuple[Gate, ...]:
-    """The gates of a session that judge paths: the policy, the verifiers, the protected paths. Raises ConfigError.
+    """Return the gates that judge paths: the policy, the verifiers, the protected paths. Raises ConfigError.
 
     files, shell   the directories of a session, for its file tools and for its commands
     """
@@ -57,13 +60,13 @@ def path_gates(loaded: "Loaded", files: Roots, shell: Roots, warn: Callable[[str
 
 
 def path_verdict(path: object, roots: Roots, *, write: bool, gates: Sequence[Gate] = ()) -> JsonObject:
-    """Judge one path as `read` or `write` of a session with these roots would.
+    """Judge one path as the tools `read` or `write` of a session with these roots would.
 
-    path    anything; what is no string is denied as type_mismatch
-    gates   of `path_gates`
+    path    any value; one that is no string is denied as type_mismatch
+    gates   the result of `path_gates`
 
-    Gives path, verdict ("allow", "ask" or "deny"), resolved (null when it leads nowhere), access ("read" or "write"),
-    reason and category (null when not denied).
+    Return path, verdict ("allow", "ask" or "deny"), resolved (null if it cannot be resolved), access ("read" or
+    "write"), reason and category (null unless denied).
     """
     category: str | None = None
     asks: list[str] = []
@@ -85,7 +88,7 @@ def path_verdict(path: object, roots: Roots, *, write: bool, gates: Sequence[Gat
 
 
 def _asked(given: str, gates: Sequence[Gate], *, write: bool) -> list[str]:
-    """What the user would be asked, one reason a gate. Raises ToolError where a gate refuses."""
+    """Return the reasons of the gates that would ask the user. Raises ToolError if a gate refuses."""
     spec, access = (_WRITE, Access.WRITE) if write else (_READ, Access.READ)
     call = ToolCall("check", spec.name, {"path": given})
     invocation = Invocation(call, spec, given, _never, (PathSubject(given, access),))
@@ -108,7 +111,7 @@ async def _never(_: ToolContext) -> ToolResult:
 
 
 def _read(roots: Roots, given: str) -> str:
-    """What would be read. Raises ToolError or Refused as opening it does."""
+    """Return a description of the file that would be read. Raises ToolError or Refused as opening it does."""
     place = roots.place(given, Access.READ)
     _refuse_special(place)
     os.close(place.open_regular())
@@ -116,9 +119,9 @@ def _read(roots: Roots, given: str) -> str:
 
 
 def _written(roots: Roots, given: str) -> str:
-    """What would be written. Raises ToolError or Refused.
+    """Return a description of the file that would be written. Raises ToolError or Refused.
 
-    The old text counts as read: a tool shows what it would replace.
+    The file must be readable as well, because a tool shows the text that it would replace.
     """
     place = roots.place(given, Access.WRITE)
     roots.place(given, Access.LIST)
@@ -135,7 +138,7 @@ def _written(roots: Roots, given: str) -> str:
 
 
 def _refuse_special(place: Place) -> bool:
-    """Whether there is something, which then is a regular file: nothing else gets opened, to disturb no device."""
+    """Return True for a regular file, False if nothing exists. Raises ToolError otherwise, so no device is opened."""
     status = place.status()
     if status is None:
         return False
@@ -146,7 +149,7 @@ def _refuse_special(place: Place) -> bool:
 
 
 def _missing_parents(place: Place) -> int:
-    """How many directories would have to be made. ToolError when the nearest one there is takes no new entry."""
+    """Return how many directories are missing. Raises ToolError if the nearest existing one is not writable."""
     folder, missing = place.parent, 0
     with told_as(place.given):
         while True:
@@ -164,7 +167,7 @@ def _missing_parents(place: Place) -> int:
 
 
 def _resolved(path: object, cwd: str) -> str | None:
-    """Where a path leads whether or not it may: for a person at a terminal, who may look anywhere."""
+    """Return the resolved path even if it is not allowed: the user at the terminal may see every path."""
     try:
         given = check_text(path)
         if expansion_wanted(given) is not None:
@@ -176,17 +179,17 @@ def _resolved(path: object, cwd: str) -> str | None:
 
 
 Dns = Mapping[str, Sequence[Sequence[str]]]
-"""Answers by host: the n-th look-up takes the n-th list, and the last one is repeated."""
+"""DNS answers by host. The n-th look-up gets the n-th list, and the last list is repeated."""
 
 
 async def url_verdict(url: object, settings: ScrapeSettings, dns: Dns | None) -> JsonObject:
-    """Judge one URL, as the first request of a web tool would be judged, by at most one look-up.
+    """Judge one URL as the first request of a web tool would be judged, with at most one DNS look-up.
 
-    url     anything; what is no string is denied as type_mismatch
-    dns     answers to use in place of the machine's resolver; a host it does not name cannot be resolved
+    url     any value; one that is no string is denied as type_mismatch
+    dns     answers that replace the machine's resolver; hosts without an answer cannot be resolved
 
-    Gives url, verdict ("allow" or "deny"), reason, category (null when allowed), host ("" when there is none) and
-    addresses (the only ones that would be dialled, in order). Raises ConfigError for unusable settings.
+    Return url, verdict ("allow" or "deny"), reason, category (null if allowed), host ("" if there is none) and
+    addresses (those that the tool would connect to, in order). Raises ConfigError for unusable settings.
     """
     if not isinstance(url, str):
         reason = f"a URL is a string, not {type(url).__name__}"
@@ -199,7 +202,7 @@ async def url_verdict(url: object, settings: ScrapeSettings, dns: Dns | None) ->
         allowed_domains=settings.allowed_domains,
         denied_domains=settings.denied_domains,
         ports=settings.ports,
-        record=lambda _: None,  # nothing leaves this machine but a look-up
+        record=lambda _: None,  # nothing is sent except the look-up
         resolve=system_resolve if dns is None else _scripted(dns),
     )
     try:
@@ -224,7 +227,7 @@ def _url_answer(
 
 
 def _scripted(dns: Dns) -> "Resolve":
-    """A resolver that knows these hosts only. Names are compared as they are looked up: case and final dot aside."""
+    """Return a resolver that knows these hosts only. Case and a final dot of names are ignored."""
     answers = {_name(host): list(lists) for host, lists in dns.items()}
 
     async def resolve(host: str, port: int) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""From arguments to the subcommand, and from whatever goes wrong in it to one line and an exit code."""
+"""The dispatch of the command line: it runs a subcommand and turns its errors into one line and an exit code."""
 
 import argparse
 import importlib
@@ -23,21 +23,24 @@ _SUBCOMMANDS = {
     "login": ("login", "login"),
     "logout": ("login", "logout"),
 }
-"""Where each is: its module here, and its function there."""
+"""The module and the function of each subcommand."""
 _BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports it
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command. Exit codes: 0 done, 1 failed, 2 wrong usage (SystemExit), 141 nobody reads stdout any more."""
+    """Run one command and return its exit code.
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage (raised as SystemExit), 141 the reader of stdout is gone.
+    """
     parser = command_line()
     args = parser.parse_args(arguments)
     if args.config is not None and args.command != "config" and not _is_file(os.path.expanduser(args.config)):
         parser.error(f"argument --config: there is no file {args.config!r}")
     try:
         code = _run(args)
-        print(end="", flush=True)  # also where there is no stdout at all
+        print(end="", flush=True)  # fails here, not at exit, if stdout is closed
     except BrokenPipeError:
-        # Python flushes stdout once more on its way out, and would complain.
+        # Python flushes stdout at exit, which would print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except AgentError as error:
@@ -51,7 +54,7 @@ def _is_file(path: str) -> bool:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """The subcommand, imported only now."""
+    """Import and run the subcommand. The others are not imported, which keeps the start fast."""
     command = "login" if getattr(args, "login", None) else args.command
     if command not in _SUBCOMMANDS:  # acp, or no command at all
         from acp_agent import boot
@@ -62,7 +65,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _server_flags(args: argparse.Namespace) -> list[str]:
-    """The flags given, as the `--name value` pairs the server reads (`Flags.from_argv`)."""
+    """Return the given flags as the `--name value` pairs that `Flags.from_argv` reads."""
     given: dict[str, str | None] = {
         "--config": args.config and os.path.abspath(os.path.expanduser(args.config)),
         "--model": getattr(args, "model", None),

@@ -1,4 +1,4 @@
-"""`acp-agent config show|path|init`."""
+"""`acp-agent config show|path|init`: the settings in force as TOML, the path of the file, and a commented new file."""
 
 import argparse
 import json
@@ -24,7 +24,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def toml_value(value: object) -> str:
-    """A text, yes or no, number, list or table as TOML on one line."""
+    """Return a text, boolean, number, list or table as TOML on one line."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -46,12 +46,12 @@ def toml_value(value: object) -> str:
 
 
 def toml_key(name: str) -> str:
-    """A key, in quotes where it needs them."""
+    """Return a TOML key, quoted if necessary."""
     return name if _BARE_KEY.fullmatch(name) else _text(name)
 
 
 def _text(value: str) -> str:
-    """Quoted; what cannot be printed is written as its code point, so that it can be seen and does nothing."""
+    """Return a quoted TOML string. Unprintable characters are written as escapes, so that a terminal shows them."""
     quoted = json.dumps(value, ensure_ascii=False)
     return "".join(character if character.isprintable() else f"\\U{ord(character):08X}" for character in quoted)
 
@@ -59,16 +59,16 @@ def _text(value: str) -> str:
 _HEAD = """\
 # Configuration of acp-agent.
 #
-# Every setting is here with its default or an example; take the # off to set it. Each can also be set by an
-# environment variable ACP_AGENT_<SECTION>__<KEY>, such as ACP_AGENT_TOOLS__SHELL__TIMEOUT. A project's own
-# .acp-agent/config.toml can make what is said here stricter, never looser. `acp-agent config show` prints what
-# is in force.
+# This file lists every setting with its default or an example. Remove the # in front of a setting to set it. An
+# environment variable ACP_AGENT_<SECTION>__<KEY>, such as ACP_AGENT_TOOLS__SHELL__TIMEOUT, sets it as well. A
+# project's own .acp-agent/config.toml can make these settings stricter, never looser. `acp-agent config show`
+# prints the settings in force.
 """
 _WIDTH = 110
 
 
 def template() -> str:
-    """The file's text. Lines that start with `#` and no blank are settings, the other comments explain."""
+    """Return the text of a new file. `#` without a blank starts a setting, `# ` an explanation."""
     lines, table = [_HEAD.rstrip()], ""
     for key in (key for key in keys().values() if key.name not in (PROVIDERS, SERVERS, RULES)):
         parent, _, field = key.name.rpartition(".")
@@ -87,7 +87,7 @@ def template() -> str:
 
 
 def _example(key: SettingKey) -> object:
-    """The default, where there is one to show, else an example."""
+    """Return the default, or an example if the default is empty."""
     return key.default or next(iter(key.info.examples or []), key.default)
 
 
@@ -104,11 +104,11 @@ def _tables(name: str, entries: list[dict[str, object]]) -> list[str]:
     return lines
 
 
-_LONGEST_ORIGIN = 2000  # characters; two paths and a word
+_LONGEST_ORIGIN = 2000  # characters; an origin may hold two paths
 
 
 def config(args: argparse.Namespace) -> int:
-    """Do what `args.action` says. Raises ConfigError when a file cannot be written."""
+    """Do what `args.action` says. Return 1 if the configuration has problems. Raises ConfigError."""
     match args.action:
         case "path":
             print(config_file(args.config, os.environ))
@@ -127,7 +127,7 @@ def config(args: argparse.Namespace) -> int:
 
 
 def shown_lines(loaded: Loaded) -> list[str]:
-    """The settings in force as TOML, each with where it comes from. Keys of models are named, never shown."""
+    """Return the settings in force as TOML, each with its origin. API keys are not shown, only their variables."""
     there = "" if os.path.exists(loaded.file) else " (does not exist)"
     lines = [f"# file: {one_line(loaded.file, longest=_LONGEST_ORIGIN)}{there}"]
     for name in keys():
@@ -158,7 +158,7 @@ def _origin(loaded: Loaded, name: str) -> str:
 
 
 def _value(settings: Settings, name: str) -> object:
-    """The value of a dotted name."""
+    """Return the value of a dotted name."""
     value: object = settings
     for step in name.split("."):
         value = getattr(value, step)
@@ -170,7 +170,7 @@ def _provider(provider: ProviderSettings) -> str:
 
 
 def write_new(path: str, text: str) -> None:
-    """Create a file, mode 0600, whole or not at all. Raises ConfigError when there is one already."""
+    """Create a file with mode 0600 atomically. Raises ConfigError if it exists or cannot be written."""
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -180,11 +180,15 @@ def write_new(path: str, text: str) -> None:
             os.fsync(draft.fileno())
             _publish(draft.name, path)
     except OSError as error:
-        raise ConfigError(path, "", "", f"expected a place to write to: {error.strerror}") from error
+        raise ConfigError(
+            path, "", "", f"expected a folder in which the file can be written: {error.strerror}"
+        ) from error
 
 
 def _publish(draft: str, path: str) -> None:
     try:
-        os.link(draft, path)  # unlike a rename, this never replaces anything
+        os.link(draft, path)  # unlike a rename, a link never replaces a file
     except FileExistsError as error:
-        raise ConfigError(path, "", "", "exists already; edit it, or name another file with --config") from error
+        raise ConfigError(
+            path, "", "", "the file exists already; edit it, or name another file with --config"
+        ) from error

@@ -1,4 +1,7 @@
-"""The story: a project with a failing test, an agent that mends it, and an editor where one can watch."""
+"""`acp-agent demo`: an editor drives the real agent over pipes, and the agent repairs a small project.
+
+Only the model is a script. The steps are checked against the recorded messages and the files of the project.
+"""
 
 import argparse
 import os
@@ -82,7 +85,7 @@ _FILES = {
 
 
 def make_project(folder: Path) -> bool:
-    """Write the project into an empty folder; whether it is a git repository too. Raises OSError."""
+    """Write the project into an empty folder. Return True if it is a git repository, too. Raises OSError."""
     for name, text in _FILES.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,20 +98,20 @@ def make_project(folder: Path) -> bool:
 
 
 def changes(folder: Path) -> str:
-    """What git says has changed, as a patch without context."""
+    """Return the output of `git diff` without context lines."""
     patch = _git(folder, "--no-pager", "diff", "--no-color", "--no-ext-diff", "--unified=0").stdout
     return patch[max(patch.find("---"), 0) :]
 
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Git without the user's configuration: no hooks, no signing, no other repository from the environment."""
+    """Run git without the user's configuration and environment, so without their hooks, signing and repository."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     plain |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     return subprocess.run(["git", *arguments], cwd=folder, check=False, capture_output=True, text=True, env=plain)
 
 
 class Evidence:
-    """What happened: the recording and the project it was about. `stop_reason` is empty when no turn ended."""
+    """The recorded messages, and the project after the turn. `stop_reason` is empty if no turn ended."""
 
     def __init__(self, recording: Recording, project: Path, stop_reason: str) -> None:
         self.recording = recording
@@ -117,7 +120,7 @@ class Evidence:
         self.calls = seen_calls(recording)
 
     def requests(self, method: str) -> list[int]:
-        """Where the agent asked the editor for something; indexes of the recording."""
+        """Return the indexes in the recording of the agent's requests with this method."""
         return [
             index
             for index, frame in enumerate(self.recording.frames)
@@ -125,7 +128,7 @@ class Evidence:
         ]
 
     def runs(self) -> list[SeenCall]:
-        """The commands that ran in a terminal of the editor."""
+        """Return the commands that ran in a terminal of the editor."""
         return [call for call in self.calls if call.kind == "execute" and call.terminals]
 
 
@@ -188,31 +191,31 @@ STEPS: tuple[tuple[str, Callable[[Evidence], bool]], ...] = (
     ("the edit is on the disk", _edited),
     ("the test ran again and passed", _passed_last),
     ("every tool call ended before the turn did", _all_finished),
-    ("every terminal was given back after its last update", _all_released),
+    ("every terminal was released after its last update", _all_released),
 )
-"""What must have happened, in words for the reader, in the order of the story."""
+"""The steps that must have happened, in order, each with its description and its check."""
 
 
 PROMPT = "A test of this inventory fails. Find out why, mend it, and show me that it passes."
 MODEL = "scripted:demo"
 
-_LIMIT = 60.0  # seconds; something hangs
+_LIMIT = 60.0  # seconds after which the demo is given up
 _PASSED_ON = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "VIRTUAL_ENV")
 
 
 def demo(args: argparse.Namespace) -> int:
-    """Play the whole story on stdout; 0 when every step happened, else 1 with the missing ones named on stderr."""
+    """Run the demo on stdout. Return 0 if every step happened, else 1 after naming the missing ones on stderr."""
     del args  # it has no options
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if callable(reconfigure):
-        reconfigure(errors="replace")  # a terminal without ✔ still shows the story
+        reconfigure(errors="replace")  # a terminal that lacks ✔ shows another character
     with tempfile.TemporaryDirectory(prefix="acp-agent-demo-") as folder:
         base = Path(os.path.realpath(folder))
         return _play(base / "home", base / "project")
 
 
-class Performance:
-    """One editor session with somebody watching. `problem` says why it broke off, if it did."""
+class DemoSession:
+    """One editor session that is drawn on the screen. `problem` is the reason if it broke off, else empty."""
 
     def __init__(self, screen: Screen, home: Path, project: Path) -> None:
         self.problem = ""
@@ -229,7 +232,7 @@ class Performance:
         )
 
     async def play(self) -> str:
-        """Start the agent and let it answer one prompt; the stop reason, empty when it came to none."""
+        """Start the agent and send it one prompt. Return the stop reason, or "" if the turn did not end."""
         stop_reason = ""
         try:
             with anyio.fail_after(_LIMIT):
@@ -258,27 +261,27 @@ def _play(home: Path, project: Path) -> int:
     screen = Screen(sys.stdout, str(project))
     screen.heading("acp-agent demo")
     screen.note("An editor starts the agent and talks to it over pipes. Only the model is a script.")
-    performance = Performance(screen, home, project)
-    harden_process()  # the agent's commands are our grandchildren: our environment is not theirs to read
-    stop_reason = anyio.run(performance.play)
+    demo_session = DemoSession(screen, home, project)
+    harden_process()  # the agent's commands must not read our environment
+    stop_reason = anyio.run(demo_session.play)
     if has_git:
         screen.heading("\n$ git diff")
         screen.patch(changes(project))
     screen.heading("\nWhat happened")
-    seen = Evidence(performance.editor.recording, project, stop_reason)
+    seen = Evidence(demo_session.editor.recording, project, stop_reason)
     missing = [name for name, happened in STEPS if not screen.check(name, passed=happened(seen))]
     screen.note(f"\n{len(seen.recording.frames)} messages, {time.monotonic() - began:.1f} s")
     if missing:
-        why = performance.problem or "the turn ended without it"
-        print(f"{performance.editor.log}acp-agent demo: did not happen: {'; '.join(missing)}: {why}", file=sys.stderr)
+        why = demo_session.problem or "the turn ended before it"
+        print(f"{demo_session.editor.log}acp-agent demo: did not happen: {'; '.join(missing)}: {why}", file=sys.stderr)
     return 1 if missing else 0
 
 
 def server_start(first: str, home: str) -> tuple[list[str], str]:
-    """The command that starts this very package, and the folder to start it in: `home`, which is the demo's own.
+    """Return the command that starts this package, and the folder to start it in, normally the demo's own `home`.
 
-    No folder may hold modules that stand in for others, unless it is the package's own and `first`, where this Python
-    looks first: then it was started there, and may find the package nowhere else.
+    Python must not import modules from the start folder. The exception is the package's own folder, if it is the
+    `first` entry of the module path: then the package may not be found anywhere else.
     """
     own = str(Path(acp_agent.__file__).parents[1])
     if first in ("", own):
@@ -287,7 +290,7 @@ def server_start(first: str, home: str) -> tuple[list[str], str]:
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """The errors themselves, without the task groups they passed."""
+    """Yield the single errors in a tree of exception groups."""
     if not isinstance(error, BaseExceptionGroup):
         yield error
         return
@@ -296,7 +299,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _environment(home: Path) -> dict[str, str]:
-    """A small one: nothing of the user's configuration, keys or history takes part."""
+    """Return a small environment without the user's configuration, keys and history."""
     passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     return passed_on | {
         "HOME": str(home),

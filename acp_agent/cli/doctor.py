@@ -1,4 +1,4 @@
-"""All checks in order."""
+"""`acp-agent doctor`: check the configuration, the model, the data folder and the programs, and give advice."""
 
 import argparse
 import os
@@ -35,7 +35,7 @@ from acp_agent.workspace.processes.terminal import LocalTerminal
 
 
 class CheckLevel(StrEnum):
-    """How bad it is. Only FAIL makes the doctor's exit code 1."""
+    """The severity of a result. Only FAIL makes the exit code 1."""
 
     OK = "ok"
     WARN = "warn"
@@ -44,7 +44,7 @@ class CheckLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One line of the report. `advice` says what to do, for all that is not OK."""
+    """One line of the report. `advice` says what the user can do; it is empty for OK."""
 
     level: CheckLevel
     subject: str
@@ -52,7 +52,7 @@ class CheckResult:
     advice: str = ""
 
     def line(self) -> str:
-        """As it is printed: safe whatever a path or a server put into it."""
+        """Return the line as it is printed. Text of paths and servers is made safe for a terminal."""
         advice = f" -> {self.advice}" if self.advice else ""
         return f"{self.level:<5} {self.subject:<9} {one_line(self.text + advice, longest=500)}"
 
@@ -62,7 +62,10 @@ _MOUNTS = "/proc/self/mounts"
 
 
 def check_data_folder(environ: Mapping[str, str], mounts: str = _MOUNTS) -> list[CheckResult]:
-    """Make it as the server would and try it. `mounts` is the kernel's table; where there is none, local is assumed."""
+    """Create the data folder as the server would and write in it.
+
+    mounts   the kernel's table of mounts; without it the folder counts as local
+    """
     elsewhere = f"choose another folder with {DATA_VARIABLE}"
     try:
         path = data_dir(environ)
@@ -84,10 +87,10 @@ def check_data_folder(environ: Mapping[str, str], mounts: str = _MOUNTS) -> list
 
 
 def _database_trouble(path: str) -> str:
-    """Why the database there cannot be used; empty where it can, or none is there yet. Changes nothing in it."""
+    """Return why the database cannot be used, or "" if it can or does not exist. It is not changed."""
     if not os.path.lexists(path):
         return ""
-    how = "mode=ro" if os.path.lexists(f"{path}-wal") else "mode=ro&immutable=1"  # or SQLite would make a log
+    how = "mode=ro" if os.path.lexists(f"{path}-wal") else "mode=ro&immutable=1"  # otherwise SQLite would create a log
     try:
         with closing(sqlite3.connect(f"file:{quote(os.fsencode(path))}?{how}", uri=True)) as connection:
             version = version_of(connection)
@@ -99,7 +102,7 @@ def _database_trouble(path: str) -> str:
 
 
 def file_system(path: str, mounts: str) -> str:
-    """The type of the file system a path is on, empty when this machine does not tell."""
+    """Return the type of the file system of a path, or "" if it is unknown."""
     try:
         with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
             table = [line.split(" ")[:3] for line in file]
@@ -111,12 +114,12 @@ def file_system(path: str, mounts: str) -> str:
     return holding[[length for length, _ in holding].index(max(holding)[0])][1] if holding else ""
 
 
-_MODEL_PATIENCE = 20.0  # seconds for the server to say something
+_MODEL_PATIENCE = 20.0  # seconds for the server's first answer
 _LATER = (ProviderErrorKind.RATE_LIMITED, ProviderErrorKind.OVERLOADED)
 
 
 async def check_model(loaded: Loaded, environ: Mapping[str, str]) -> list[CheckResult]:
-    """Whether a prompt would be answered."""
+    """Check that a model is chosen, that its key is present and that its server answers. This costs nothing."""
     llm = loaded.settings.llm
     if llm.model is None:
         return [CheckResult(CheckLevel.FAIL, "model", "none is chosen", model_advice(llm.providers, loaded.file))]
@@ -135,10 +138,10 @@ async def check_model(loaded: Loaded, environ: Mapping[str, str]) -> list[CheckR
 
 
 async def _asked(model: Provider, name: str) -> CheckResult:
-    """Send a conversation without a word, to the very address a prompt would go to.
+    """Send an empty conversation to the address that a prompt would go to.
 
-    A server looks at the key and mostly at the model's name, and then refuses it before anything is computed. One
-    that takes it is held to one token.
+    The server checks the key, and usually the model's name, and refuses the request before it computes anything. A
+    server that accepts it may answer with one token.
     """
     try:
         with anyio.fail_after(_MODEL_PATIENCE):
@@ -152,17 +155,15 @@ async def _asked(model: Provider, name: str) -> CheckResult:
     except ProviderError as error:
         if error.status in (400, 422) and "credit" not in str(error):
             return CheckResult(
-                CheckLevel.OK, "model", f"{name}: the server answers (to a conversation without a word: {error})"
+                CheckLevel.OK, "model", f"{name}: the server answers (an empty conversation got: {error})"
             )
         if error.kind in _LATER:
             return CheckResult(CheckLevel.WARN, "model", str(error), "try again later")
-        return CheckResult(
-            CheckLevel.FAIL, "model", str(error), "see above; `acp-agent config show` prints what is in force"
-        )
+        return CheckResult(CheckLevel.FAIL, "model", str(error), "`acp-agent config show` prints the settings in force")
     return CheckResult(CheckLevel.OK, "model", f"{name}: answers")
 
 
-_PROGRAM_PATIENCE = 10.0  # seconds a program may take to say its version
+_PROGRAM_PATIENCE = 10.0  # seconds a program may take to print its version
 _PROGRAMS = (
     ("rg", CheckLevel.WARN, "install ripgrep; until then searches are slower"),
     ("git", CheckLevel.WARN, "install git; most projects need it"),
@@ -171,7 +172,7 @@ _PROGRAMS = (
 
 
 async def check_programs(path: str | None = None) -> list[CheckResult]:
-    """rg, git and bash: on PATH (or `path`), and able to start."""
+    """Check that rg, git and bash are on PATH (or `path`) and start."""
     findings: list[CheckResult] = []
     for name, level, advice in _PROGRAMS:
         found = shutil.which(name, path=path)
@@ -184,7 +185,7 @@ async def check_programs(path: str | None = None) -> list[CheckResult]:
 
 
 async def _version(program: str) -> str:
-    """The first line of `PROGRAM --version`; empty when it cannot be had."""
+    """Return the first line of `PROGRAM --version`, or "" if the program does not start."""
     try:
         with anyio.fail_after(_PROGRAM_PATIENCE):
             done = await anyio.run_process([program, "--version"], check=False, stderr=subprocess.DEVNULL)
@@ -194,7 +195,7 @@ async def _version(program: str) -> str:
 
 
 async def check_terminal(env_allow: Iterable[str]) -> list[CheckResult]:
-    """Run a real command the way the bash tool does when the editor has no terminal of its own."""
+    """Run a real command as the bash tool does if the editor has no terminals."""
     advice = "commands work only in editors with a terminal of their own; check that this machine can start processes"
     try:
         running = await LocalTerminal(env_allow, default_timeout=_PROGRAM_PATIENCE).start(
@@ -213,11 +214,11 @@ async def check_terminal(env_allow: Iterable[str]) -> list[CheckResult]:
 
 
 async def _ignore(_output: str) -> None:
-    """The output counts as a whole."""
+    """Ignore the partial output; the result has all of it."""
 
 
 def doctor(args: argparse.Namespace) -> int:
-    """Print one line a check; 0 when nothing failed, else 1."""
+    """Print one line for each result. Return 0 if nothing failed, else 1."""
     loaded = load(Flags(config=args.config), os.environ, os.getcwd())
     return anyio.run(_examine, loaded)
 
@@ -238,11 +239,16 @@ async def _examine(loaded: Loaded) -> int:
 
 
 def check_config(loaded: Loaded) -> list[CheckResult]:
-    """The configuration file, and everything in any source that could not be used."""
+    """Report every problem of the configuration, or its file if there is none."""
     problems = [
-        CheckResult(CheckLevel.WARN, "config", str(problem), "nothing to do, unless you meant it: then set it yourself")
+        CheckResult(
+            CheckLevel.WARN,
+            "config",
+            str(problem),
+            "nothing to do; if you want this value, set it in your own configuration",
+        )
         if isinstance(problem, ProjectLoosens)
-        else CheckResult(CheckLevel.FAIL, "config", str(problem), "mend it; until then the default holds")
+        else CheckResult(CheckLevel.FAIL, "config", str(problem), "correct it; until then the default is used")
         for problem in loaded.problems
     ]
     if problems:

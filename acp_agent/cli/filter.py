@@ -1,4 +1,7 @@
-"""`acp-agent filter --command CMD < OUTPUT`: what a model would read of a command's output."""
+"""`acp-agent filter --command CMD < OUTPUT` and `acp-agent redact < TEXT`.
+
+`filter` prints the part of a command's output that a model would read. `redact` prints the text without secrets.
+"""
 
 import argparse
 import codecs
@@ -16,7 +19,7 @@ from acp_agent.output.sanitize import sanitize
 
 
 def loaded_for(args: argparse.Namespace) -> Loaded:
-    """The configuration of this folder; its problems go to stderr."""
+    """Load the configuration of this folder. Print its problems on stderr."""
     loaded = load(Flags(config=args.config), os.environ, os.getcwd())
     for each in loaded.problems:
         problem(str(each))
@@ -24,14 +27,14 @@ def loaded_for(args: argparse.Namespace) -> Loaded:
 
 
 def problem(text: str) -> None:
-    """Say what is wrong, without stopping."""
+    """Print a problem on stderr."""
     print(f"acp-agent: {text}", file=sys.stderr)
 
 
 def filtered(args: argparse.Namespace) -> int:
-    """Print the text, sanitized, redacted and filtered but never cut; on stderr what was done to it.
+    """Print the text sanitized, redacted and filtered, but never cut. Print on stderr what was changed.
 
-    Filters work on the whole text, so stdin is read to its end first.
+    The filters need the whole text, so stdin is read to its end first.
     """
     loaded = loaded_for(args)
     raw = sys.stdin.buffer.read().decode("utf-8", "replace")
@@ -52,12 +55,12 @@ def filtered(args: argparse.Namespace) -> int:
 
 
 def _off() -> FilterEngine:
-    raise SystemExit("acp-agent: tools.filters.enabled is false in the configuration")
+    raise SystemExit("acp-agent: the filters are off; set tools.filters.enabled = true in the configuration")
 
 
 def _told(stats: OutputStats, found: Filtered | None) -> str:
     if found is None:
-        return "[filter] no rule is for this command"
+        return "[filter] no filter rule matches this command"
     rules = "+".join(found.rules)
     line = stats_line(stats, rules) or f"[{rules}] {stats.raw_lines} lines, none removed"
     saved = 1 - stats.shown_chars / stats.raw_chars if stats.raw_chars else 0.0
@@ -69,7 +72,7 @@ _CHUNK = 1 << 16
 
 
 def redact(args: argparse.Namespace) -> int:
-    """Copy stdin to stdout as it comes, in constant memory. What is no UTF-8 stays as it is, and so do colours."""
+    """Copy stdin to stdout without secrets, in constant memory. Colours and bytes that are not UTF-8 are unchanged."""
     loaded = loaded_for(args)
     stream = redactor(loaded, known_secrets(os.environ, loaded.settings.llm.providers), problem).stream()
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")

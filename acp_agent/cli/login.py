@@ -1,6 +1,7 @@
-"""`acp-agent login`: asks for a provider's API key and stores it; `--list` says who has one.
+"""`acp-agent login` and `acp-agent logout`: store, list and remove the API keys of providers.
 
-Editors run it in a terminal of theirs and go by its exit code: 0 = a key is stored (ACP "Terminal authentication").
+Editors run `login` in a terminal of their own. Its exit code 0 tells them that a key is stored (ACP "Terminal
+authentication").
 """
 
 import argparse
@@ -27,7 +28,7 @@ _KEYRING_PATIENCE = 120.0  # seconds for the owner to unlock the keyring
 
 
 def logout(args: argparse.Namespace) -> int:
-    """Remove stored keys: of `args.provider`, or all. 0 when none is left. Raises ConfigError."""
+    """Remove the stored key of `args.provider`, or all. Return 0 if all of them are removed. Raises ConfigError."""
     store = CredentialStore(os.environ, patience=_KEYRING_PATIENCE)
     there = [credential.provider for credential in store.all()]
     if args.provider is not None and args.provider not in there:
@@ -46,7 +47,7 @@ def logout(args: argparse.Namespace) -> int:
 def key_lines(
     providers: Mapping[str, ProviderSettings], stored: Sequence[Credential], environ: Mapping[str, str]
 ) -> list[str]:
-    """A line for each provider: its key's source, the one in use first. Never a key."""
+    """Return a line for each provider with the sources of its key, the one in use first. No line holds a key."""
     lines: list[str] = []
     for name, provider in providers.items():
         sources = [f"env {provider.api_key_env}"] if provider.api_key(environ) else []
@@ -66,13 +67,13 @@ def _place(credential: Credential) -> str:
 
 
 _PATIENCE = 20.0  # seconds for the server to list its models
-_LONGEST_KEY = 4096  # characters; also of the line read from stdin
+_LONGEST_KEY = 4096  # characters
 
 
 def login(args: argparse.Namespace) -> int:
-    """Ask, check, store; or list. 0 when a key is stored, 1 when not. Raises ConfigError."""
+    """Ask for a key, check it and store it; or list the keys. Return 1 if no key was stored. Raises ConfigError."""
     store = CredentialStore(os.environ, patience=_KEYRING_PATIENCE)
-    providers = _takers(load(Flags(config=args.config), os.environ))
+    providers = _providers_with_keys(load(Flags(config=args.config), os.environ))
     if args.list:
         print("\n".join(key_lines(providers, store.all(), os.environ)))
         return 0
@@ -88,8 +89,8 @@ def login(args: argparse.Namespace) -> int:
     return 0
 
 
-def _takers(loaded: Loaded) -> dict[str, ProviderSettings]:
-    """The providers that take a key, by name: those configured, and the vendors that take one."""
+def _providers_with_keys(loaded: Loaded) -> dict[str, ProviderSettings]:
+    """Return the configured providers, and the vendors that need a key, by name."""
     configured = {each.name: each for each in loaded.settings.llm.providers if each.type is not ProviderType.SCRIPTED}
     vendors = (
         ProviderSettings(name=kind.value, type=kind, api_key_env=vendor.key)
@@ -100,7 +101,7 @@ def _takers(loaded: Loaded) -> dict[str, ProviderSettings]:
 
 
 def _provider(wanted: str | None, providers: Mapping[str, ProviderSettings]) -> ProviderSettings:
-    """The one named, or the one chosen from a list. Raises ConfigError."""
+    """Return the provider that is named, or that the user chooses from a list. Raises ConfigError."""
     if wanted is None:
         if not sys.stdin.isatty():
             names = ", ".join(providers)
@@ -129,7 +130,7 @@ def _answer(question: str) -> str:
 
 
 def _key(provider: ProviderSettings, *, from_stdin: bool) -> str:
-    """The key, read without showing it. Raises ConfigError: none, or one no server could be sent."""
+    """Read the key without showing it. Raises ConfigError if it is empty or cannot be in a header."""
     if from_stdin:
         key = sys.stdin.readline(_LONGEST_KEY + 2)
     elif not sys.stdin.isatty():
@@ -147,7 +148,7 @@ def _key(provider: ProviderSettings, *, from_stdin: bool) -> str:
 
 
 def _accepted(provider: ProviderSettings, key: str) -> bool:
-    """Whether the server takes the key, as far as it says: one that cannot be asked refuses nothing."""
+    """Return False if the server refuses the key. If it cannot be asked, print a warning and return True."""
     config = replace(ProviderConfig.of(provider, os.environ), api_key=key)
     try:
         count = anyio.run(_count_models, config)
@@ -156,14 +157,17 @@ def _accepted(provider: ProviderSettings, key: str) -> bool:
         if error.kind is not ProviderErrorKind.AUTH:
             print(f"acp-agent: the key could not be checked: {said}", file=sys.stderr)
             return True
-        print(f"acp-agent: {said}; nothing is stored (--no-check stores it all the same)", file=sys.stderr)
+        print(
+            f"acp-agent: {said}; nothing is stored (--no-check stores the key without asking the server)",
+            file=sys.stderr,
+        )
         return False
-    print(f"The server takes the key and offers {count} models")
+    print(f"The server accepts the key and offers {count} models")
     return True
 
 
 async def _count_models(config: ProviderConfig) -> int:
-    """How many models the server lists. Raises ProviderError, ConfigError."""
+    """Return the number of models that the server lists. Raises ProviderError or ConfigError."""
     catalog = Catalog([config])
     try:
         with anyio.fail_after(_PATIENCE):
@@ -175,13 +179,13 @@ async def _count_models(config: ProviderConfig) -> int:
 
 
 def _hint(provider: ProviderSettings, loaded: Loaded) -> None:
-    """What still stands between the key and its use, by the configuration as it is with the key."""
+    """Print what else the user must do before the key is used."""
     for problem in loaded.problems:
         print(f"acp-agent: {problem}", file=sys.stderr)
     if provider.api_key(os.environ):
-        print(f"{provider.api_key_env} is set, too, and goes first")
+        print(f"The variable {provider.api_key_env} is set and takes precedence over the stored key")
     model = loaded.settings.llm.model
     if model is None:
         print(model_advice([provider], loaded.file))
     elif model.partition(":")[0] != provider.name:
-        print(f"The model that is set is {model}: this key is not for it")
+        print(f"The configured model is {model}, which does not use this key")

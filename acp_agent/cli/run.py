@@ -1,6 +1,6 @@
-"""`acp-agent run "PROMPT"`: one turn in this folder. A small editor without files and terminals of its own.
+"""`acp-agent run "PROMPT"`: one turn in this folder, driven by a small editor without files and terminals of its own.
 
-It drives the real server over real pipes, so that what is seen here is what every editor sees.
+It starts the real server and speaks to it over pipes, so it shows what every editor shows.
 """
 
 import argparse
@@ -20,43 +20,43 @@ from acp_agent.cli.screen import Screen, plain
 from acp_agent.core.types import JsonObject
 from acp_agent.workspace.processes.tree import harden_process
 
-_SETTLE = 0.3  # seconds in which nobody reads a question and answers it; what is typed in them was under way before
+_SETTLE = 0.3  # seconds after a question in which keys are ignored: nobody reads and answers that fast
 
 
-def is_somebody_there() -> bool:
-    """Return whether a user sees what is printed and can answer it: stdin and stdout are terminals.
+def is_interactive() -> bool:
+    """Return True if stdin and stdout are terminals, so that a user can read a question and answer it.
 
-    What a pipe holds was written before the question, so it is never an answer. A stream that was closed is None.
+    The content of a pipe was written before the question, so it is never an answer. A closed stream is None.
     """
     streams = (getattr(sys, "stdin", None), getattr(sys, "stdout", None))
     return all(stream is not None and stream.isatty() for stream in streams)
 
 
 async def forget_early_keys() -> None:
-    """Drop what was typed until a moment after the question was drawn."""
+    """Discard the keys typed before the question and in the first moment after it."""
     await anyio.sleep(_SETTLE)
     forget_typed()
 
 
 def forget_typed() -> None:
-    """Drop what was typed on stdin and not read yet, a part of a line too."""
+    """Discard the unread input of the terminal, including an unfinished line."""
     try:
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-    except termios.error:  # it hung up: reading will tell
+    except termios.error:  # the terminal is gone, which the next read reports
         return
 
 
 async def read_line() -> str:
-    """Return what is typed up to the next line end; less, or nothing, at the end of the input.
+    """Return the next line that is typed. At the end of the input it is incomplete or empty.
 
-    Without a thread: one that waits for a key would keep the process alive after Ctrl-C.
+    No thread reads the line, because it would keep the process alive after Ctrl-C.
     """
     fd, line = sys.stdin.fileno(), b""
     while not line.endswith(b"\n"):
         await anyio.wait_readable(fd)
         try:
-            typed = os.read(fd, 4096)  # a terminal hands out one line at most
-        except OSError:  # it hung up
+            typed = os.read(fd, 4096)  # a terminal returns at most one line
+        except OSError:  # the terminal is gone
             return ""
         if not typed:
             break
@@ -69,25 +69,25 @@ _CANCELLED = 130
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit codes: 0 the turn ended as it should, 1 it did not, 130 cancelled with Ctrl-C."""
+    """Run one turn. Exit codes: 0 the turn ended normally, 1 it did not, 130 the user cancelled it with Ctrl-C."""
     try:
         cwd = os.getcwd()
     except OSError as error:
         print(f"acp-agent: the current folder cannot be used, go to one that exists: {error.strerror}", file=sys.stderr)
         return 1
-    harden_process()  # the agent's commands are our grandchildren: our environment is not theirs to read
+    harden_process()  # the agent's commands must not read our environment
     return anyio.run(_Headless(args, cwd).run)
 
 
 class _Headless:
-    """One editor session with a person at a terminal, or nobody."""
+    """One editor session with a user at a terminal, or without one."""
 
     def __init__(self, args: argparse.Namespace, cwd: str) -> None:
         self._args = args
         self._cwd = cwd
         self._screen = Screen(sys.stdout, cwd)
         self._cancelled = False
-        self._asking = anyio.Lock()  # one question at a time: there is one keyboard
+        self._asking = anyio.Lock()  # one question at a time
         self._editor = Editor(
             _server_command(args, cwd),
             os.environ,
@@ -126,7 +126,7 @@ class _Headless:
     async def _heed_interrupts(self, session: str) -> None:
         with anyio.open_signal_receiver(signal.SIGINT) as interrupts:
             async for _ in interrupts:
-                if self._cancelled:  # a second one means it
+                if self._cancelled:  # the second Ctrl-C ends the process at once
                     os._exit(_CANCELLED)
                 self._cancelled = True
                 await self._editor.cancel(session)
@@ -134,9 +134,11 @@ class _Headless:
     async def _decide(self, params: JsonObject) -> str | None:
         options = {text_at(option, "kind"): text_at(option, "optionId") for option in objects_at(params, "options")}
         async with self._asking:
-            if not is_somebody_there():
+            if not is_interactive():
                 self._screen.question(params, options["reject_once"])
-                self._screen.note("    nobody to ask: stdin or stdout is not a terminal; --yes allows without asking")
+                self._screen.note(
+                    "    refused: stdin or stdout is no terminal, so nobody can be asked; --yes allows without asking"
+                )
                 return options["reject_once"]
             self._screen.question(params, "")
             await forget_early_keys()
@@ -145,14 +147,14 @@ class _Headless:
 
 
 def _server_command(args: argparse.Namespace, cwd: str) -> list[str]:
-    """How to start the server: this Python, and the choices where nothing overrules them, on the command line."""
-    # A module in the user's folder must not stand in for one of ours, unless Python was told to look there.
+    """Return the command that starts the server with this Python. Its flags take precedence over all other sources."""
+    # Python must not import modules from the user's folder, unless it was started to look there.
     safe = [] if cwd in sys.path or "" in sys.path else ["-P"]
     given = {
         "--config": args.config and os.path.abspath(os.path.expanduser(args.config)),
         "--model": args.model,
         "--mode": args.mode,
-        # Not chosen in the session, which would keep it: whoever loads it later has not said --yes.
+        # A session option would be stored and hold for the next user of the session, who may not want --yes.
         "--auto-approve": "full-auto" if args.yes else None,
     }
     flags = [f"{name}={value}" for name, value in given.items() if value is not None]
@@ -160,7 +162,7 @@ def _server_command(args: argparse.Namespace, cwd: str) -> list[str]:
 
 
 async def _read_key() -> str:
-    """Return the kind of the option the user chose; empty at the end of the input."""
+    """Return the kind of the option that the user chose, or "" at the end of the input."""
     while True:
         print("    [y]es once, [a]lways, [n]o, ne[v]er: ", end="", flush=True)
         line = await read_line()
@@ -172,7 +174,7 @@ async def _read_key() -> str:
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """The errors themselves, without the task groups they passed."""
+    """Yield the single errors in a tree of exception groups."""
     if not isinstance(error, BaseExceptionGroup):
         yield error
         return

@@ -1,4 +1,4 @@
-"""`acp-agent schema NAME`: a JSON schema on stdout, the same text that `schemas/` keeps."""
+"""`acp-agent schema NAME`: print a JSON schema, with the same text as the file in `schemas/`."""
 
 import argparse
 import json
@@ -11,7 +11,7 @@ from acp_agent.tools.registry import catalogue
 
 
 def schema(args: argparse.Namespace) -> int:
-    """Print the schema of the configuration, of filter rules or of an audit line, or the tools with their own."""
+    """Print the schema of the configuration, the filter rules or an audit line, or the tools with their schemas."""
     print(schema_text(_document(args.name)), end="")
     return 0
 
@@ -29,5 +29,5 @@ def _document(name: str) -> JsonObject:
 
 
 def schema_text(document: JsonObject) -> str:
-    """A schema as its file holds it."""
+    """Return a schema as the text of its file."""
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

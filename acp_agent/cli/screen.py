@@ -1,4 +1,4 @@
-"""The demo on a terminal: the conversation as an editor would draw it, in plain lines."""
+"""The conversation on a terminal for `demo` and `run`, drawn from the messages of the protocol."""
 
 import difflib
 import os
@@ -14,9 +14,9 @@ from acp_agent.output.pipeline import stats_line
 
 
 class Paragraph:
-    """One message on the screen: `width` columns wide, later lines indented by `indent`.
+    """A message on the screen, wrapped at `width` columns. Later lines are indented by `indent`.
 
-    The caller has already written something of the indent's width in front of the first line.
+    The caller has written the first `indent` columns of the first line.
     """
 
     def __init__(self, out: TextIO, indent: int, width: int) -> None:
@@ -25,10 +25,10 @@ class Paragraph:
         self._width = width
         self._column = indent
         self._word = ""
-        self._gap = False  # a space is due before the next word
+        self._gap = False  # a space must precede the next word
 
     def write(self, text: str) -> None:
-        """Take in the next piece; its last word shows once it is known to be whole."""
+        """Write the next piece of the message. Its last word is shown once it is complete."""
         for character in text:
             if not character.isspace():
                 self._word += character
@@ -40,7 +40,7 @@ class Paragraph:
         self._out.flush()
 
     def end(self) -> None:
-        """The message is over."""
+        """End the message."""
         self._finish_word()
         self._out.write("\n")
 
@@ -62,62 +62,62 @@ class Paragraph:
 
 
 _BOLD, _DIM, _RED, _GREEN, _YELLOW, _BLUE = "1", "2", "31", "32", "33", "36"
-_SHOWN_LINES = 8  # of a tool's text; what it ran in a terminal is shown whole
+_SHOWN_LINES = 8  # lines of a tool's text; the output of a terminal is shown whole
 _DEFAULT_WIDTH = 88
-_INDENT = 8  # columns in front of what somebody says
-_OF_LINES = {"text"}  # members of a frame that may have several lines
-_OF_FILES = {"oldText", "newText"}  # of which every character counts
+_INDENT = 8  # columns before a message
+_OF_LINES = {"text"}  # members of a message that may have several lines
+_OF_FILES = {"oldText", "newText"}  # members of which every character is shown
 
 
 class Screen:
-    """Draws frames as they pass. `root` is the session's folder, left out of the paths shown.
+    """Draws messages as they pass. `root` is the session's folder, which is left out of paths.
 
-    Models and files may say anything, so whatever comes from outside is made plain where it comes in, whole:
-    `frame`, `question` and `terminal_output` never look at the original.
+    Models and files may contain any characters. Therefore `frame`, `question` and `terminal_output` first remove those
+    that a terminal interprets.
     """
 
     def __init__(self, out: TextIO, root: str) -> None:
         self._out = out
-        folder = re.escape(_one_line(root).rstrip("/"))  # never a part of a longer path
+        folder = re.escape(_one_line(root).rstrip("/"))  # it must not match a part of a longer path
         self._root = re.compile(rf"(?<![\w./~-]){folder}(?:(/)|(?![\w.-]))") if folder else None
         self._colour = out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         columns = shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns if out.isatty() else _DEFAULT_WIDTH
         self._width = min(max(columns, 60), 100)
-        self._speaker = ""  # whose message is being written
+        self._speaker = ""  # the author of the open message
         self._message: Paragraph | None = None
         self._titles: dict[str, str] = {}
         self._started: dict[str, float] = {}
-        self._diffed: set[str] = set()  # tool calls whose change was shown
-        self._last_drawn: list[JsonObject] = []  # the changes that stand at the end of the screen
-        self._in_terminal: set[str] = set()  # tool calls whose output was seen live
+        self._diffed: set[str] = set()  # tool calls whose diff was shown
+        self._last_drawn: list[JsonObject] = []  # the diffs at the end of the screen
+        self._in_terminal: set[str] = set()  # tool calls whose output was shown live
         self._partial: dict[str, str] = {}  # the unfinished last line of each terminal
 
     def heading(self, text: str) -> None:
-        """A title above a part."""
+        """Draw a heading."""
         self._line(self._paint(text, _BOLD))
 
     def note(self, text: str) -> None:
-        """Something about the demo itself."""
+        """Draw a remark in dim text."""
         self._line(self._paint(text, _DIM))
 
     def check(self, text: str, *, passed: bool) -> bool:
-        """One step of the story, verified; hands the verdict on."""
+        """Draw the result of a checked step, and return it."""
         mark = self._paint("✔", _GREEN) if passed else self._paint("✘", _RED)
         self._line(f"  {mark} {text}")
         return passed
 
     def patch(self, text: str) -> None:
-        """A unified diff."""
+        """Draw a unified diff."""
         for line in text.splitlines():
             style = {"+": _GREEN, "-": _RED, "@": _BLUE}.get(line[:1], _DIM)
             self._wrapped("    ", plain(line), style)
 
     def user(self, text: str) -> None:
-        """What the user of the editor types."""
+        """Draw the user's prompt."""
         self._line(f"\n{self._paint('you'.ljust(_INDENT), _BOLD)}{text}")
 
     def frame(self, frame: RecordedFrame) -> None:
-        """Draw what a frame shows the user, if anything."""
+        """Draw a message if an editor would show it."""
         if frame.direction is Direction.TO_AGENT:
             return
         update, params = _plain_object(frame.update), _plain_object(frame.params)
@@ -135,16 +135,16 @@ class Screen:
             case "terminal/create":
                 self._request(frame.method, "runs in the editor's terminal")
             case _:
-                pass  # bookkeeping an editor shows elsewhere
+                pass  # an editor shows the others elsewhere
 
     def terminal_output(self, terminal_id: str, text: str) -> None:
-        """What a terminal prints, line by line."""
+        """Draw the output of a terminal line by line."""
         *lines, self._partial[terminal_id] = (self._partial.get(terminal_id, "") + plain(text)).split("\n")
         for line in lines:
             self._bar(line)
 
     def question(self, params: JsonObject, chosen: str) -> None:
-        """Draw a permission question, all of it, with the answer given: the id of an option, or nothing yet."""
+        """Draw a whole permission question. `chosen` is the id of the chosen option, or "" before the answer."""
         params, chosen = _plain_object(params), _one_line(chosen)
         content = objects_at(params, "toolCall", "content")
         diffs = [item for item in content if item.get("type") == "diff"]
@@ -193,15 +193,15 @@ class Screen:
 
     def _texts(self, content: list[JsonObject]) -> None:
         lines = [line for item in content for line in text_at(item, "content", "text").splitlines()]
-        lines = [line for line in lines if not line.startswith("```")]  # what fences it for a markdown view
-        if len(lines) > _SHOWN_LINES:  # the beginning says what it is, the end how it went
+        lines = [line for line in lines if not line.startswith("```")]  # the fence is for editors that draw Markdown
+        if len(lines) > _SHOWN_LINES:  # show the beginning and the end
             half = _SHOWN_LINES // 2
             lines = [*lines[:half], f"… {len(lines) - 2 * half} more lines", *lines[-half:]]
         for line in lines:
             self._bar(line)
 
     def _diffs(self, call_id: str, content: list[JsonObject]) -> None:
-        """A call's change, once: it comes with the call and with the question about it."""
+        """Draw the diffs of a call once, although both the call and the question about it carry them."""
         diffs = [item for item in content if item.get("type") == "diff" and call_id not in self._diffed]
         for diff in diffs:
             self._diff(diff)
@@ -212,7 +212,7 @@ class Screen:
         old, new = (text_at(diff, side).split("\n") for side in ("oldText", "newText"))
         if diff.get("oldText") is None:
             old = [""]
-        if old[-1] == new[-1] == "":  # behind the last line end; where only one side has it, that is a change
+        if old[-1] == new[-1] == "":  # both texts end with a line end; if only one does, that is a change
             old, new = old[:-1], new[:-1]
         changed = list(difflib.unified_diff(old, new, n=2, lineterm=""))[2:]
         self.patch("\n".join(changed))
@@ -232,7 +232,7 @@ class Screen:
             self._message.write(text)
 
     def end(self) -> None:
-        """Finish the line somebody was saying."""
+        """End the open message."""
         self._end_message()
         self._out.flush()
 
@@ -242,7 +242,7 @@ class Screen:
         self._speaker, self._message = "", None
 
     def _wrapped(self, prefix: str, line: str, style: str) -> None:
-        """Draw a line on as many lines as it takes."""
+        """Draw a line, wrapped onto several if necessary."""
         sign = prefix
         for piece in pieces(line, self._width - 6):
             self._line(sign + (self._paint(piece, style) if style else piece))
@@ -267,17 +267,17 @@ class Screen:
 
 
 def plain(text: str) -> str:
-    """Without what could move a terminal's cursor or hide what is there; line ends and tabs stay."""
+    """Return the text without characters that move the cursor or hide text. Line ends and tabs stay."""
     return "".join(c for c in text if c.isprintable() or c in "\n\t")
 
 
 def marked(text: str) -> str:
-    """Return text with every character that shows nothing as `<U+202E>`; line ends and tabs stay."""
+    """Return the text with invisible characters written as `<U+202E>`. Line ends and tabs stay."""
     return "".join(c if (c.isprintable() and not BLANK.match(c)) or c in "\n\t" else f"<U+{ord(c):04X}>" for c in text)
 
 
 def _unfenced(content: list[JsonObject]) -> list[str]:
-    """Return the texts' lines unfolded, without the fence of a markdown view, which is longer than all inside it."""
+    """Return the lines of the texts unfolded and without the Markdown fence, which is the longest fence in them."""
     texts = (text_at(item, "content", "text") for item in content if item.get("type") == "content")
     texts = (text.replace(f"\n{CONTINUED}", "") for text in texts)
     lines = [line for text in texts for line in text.split("\n")]
@@ -294,7 +294,7 @@ def _plain_object(message: JsonObject) -> JsonObject:
 
 
 def _plain_value(name: str, value: Json) -> Json:
-    """The value of a member with every string in it plain, and on one line unless such a member may have more."""
+    """Return a member's value with safe strings, each on one line unless the member may have several."""
     if isinstance(value, str):
         if name in _OF_FILES:
             return marked(value)

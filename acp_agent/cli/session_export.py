@@ -1,6 +1,7 @@
-"""`acp-agent sessions export`: a session as a file, which takes its name when it is whole.
+"""`acp-agent sessions export`: a session as a file, which gets its name when it is complete.
 
-An HTML page is for others too: secrets are taken out. JSON is to be imported again: nothing is.
+An HTML page may be shown to others, so secrets are removed from it. JSON is meant to be imported again, so
+it is unchanged.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from acp_agent.workspace.beneath import holding
 
 
 async def without_secrets(told: AsyncIterator[StoredEvent], redact: Redact) -> AsyncIterator[StoredEvent]:
-    """The events with every text in them redacted. Messages are joined first: a secret may come in two pieces."""
+    """Yield the events with every text redacted. Messages are joined first, since a secret may be in two pieces."""
     async for one in joined_events(told):
         yield redacted(one, redact)
 
@@ -34,7 +35,7 @@ _STDOUT = "-"
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a session goes: a file, or `-` for standard output."""
+    """The target of an export: a file, or `-` for standard output."""
 
     path: str
     json: bool
@@ -42,9 +43,9 @@ class Destination:
 
 
 def find_id(args: argparse.Namespace) -> None:
-    """Put the id where it belongs: `--html` may stand without a file's name, also in front of it.
+    """Correct the arguments if the id was taken for the file name of `--html`.
 
-    `args.html` is False where it does. Exits with 2 where there is no id.
+    `args.html` is False if `--html` has no file name. Exits with 2 if there is no id.
     """
     if args.id in (None, _STDOUT) and args.html:
         args.to, args.id, args.html = args.id, args.html, False
@@ -53,17 +54,22 @@ def find_id(args: argparse.Namespace) -> None:
 
 
 def destination(args: argparse.Namespace, session_id: str) -> Destination:
-    """What the arguments say; a page in this folder where they do not."""
+    """Return the destination that the arguments name. The default is a page in this folder."""
     chosen = _STDOUT if args.to == _STDOUT else args.html or args.json
-    name = "".join(c for c in session_id[:8] if c.isalnum() or c in "-_") or "session"  # an id may be anything
+    name = (
+        "".join(c for c in session_id[:8] if c.isalnum() or c in "-_") or "session"
+    )  # an imported id may hold any characters
     path = os.path.expanduser(chosen) if chosen else f"acp-agent-{name}.html"
     return Destination(path, json=args.json is not None, force=args.force)
 
 
 async def export(to: Destination, saved: SessionSnapshot, repository: SessionRepository, redact: Redact) -> None:
-    """Write the session there, as a page without secrets, and print the file's name.
+    """Write the session as JSON or as a page without secrets, and print the file's name.
 
-    Raises AgentError, BrokenPipeError.
+    Raises:
+        AgentError: The file cannot be written.
+        BrokenPipeError: The reader of standard output is gone.
+
     """
     try:
         with _stdout() if to.path == _STDOUT else _new_file(to.path, force=to.force) as file:
@@ -76,7 +82,7 @@ async def export(to: Destination, saved: SessionSnapshot, repository: SessionRep
     except BrokenPipeError:
         raise
     except FileExistsError:
-        hint = "it is no file" if to.force else "it is there already; --force writes over it"
+        hint = "it is not a regular file" if to.force else "the file exists already; --force overwrites it"
         raise AgentError(f"{visible(to.path)}: {hint}") from None
     except OSError as error:
         raise AgentError(f"{visible(to.path)}: {error.strerror or error}") from error
@@ -85,7 +91,7 @@ async def export(to: Destination, saved: SessionSnapshot, repository: SessionRep
 
 
 async def _write_json(saved: SessionSnapshot, repository: SessionRepository, file: TextIO) -> None:
-    events = -2  # the pieces around them
+    events = -2  # the first and the last piece are no events
     async for piece in session_pieces(saved, repository.events()):
         file.write(piece)
         events += 1
@@ -98,16 +104,19 @@ async def _write_json(saved: SessionSnapshot, repository: SessionRepository, fil
 
 @contextmanager
 def _stdout() -> Generator[TextIO]:
-    """Standard output in UTF-8, whatever the terminal's is: the page says that it is."""
+    """Open standard output in UTF-8, the encoding that the page declares, whatever the terminal uses."""
     with open(sys.stdout.fileno(), "w", encoding="utf-8", newline="\n", closefd=False) as file:
         yield file
 
 
 @contextmanager
 def _new_file(path: str, *, force: bool) -> Generator[TextIO]:
-    """A file only its owner may read, which has its name once the body is over, or is gone if that fails.
+    """Create a file with mode 0600. It gets its name after the body, and is removed if the body fails.
 
-    Raises OSError; FileExistsError for a name that is taken, and with `force` for one that is no file's.
+    Raises:
+        FileExistsError: The name is taken; with `force`, by something that is no regular file.
+        OSError: The file cannot be written.
+
     """
     path = os.path.realpath(path) if force else os.path.abspath(path)
     folder, name = os.path.split(path)

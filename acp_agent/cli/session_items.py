@@ -1,4 +1,4 @@
-"""A session as a person follows it: what was told, with the pieces of a message joined and each tool call in one."""
+"""The items of a stored session for a reader: whole messages, and tool calls together with their results."""
 
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
@@ -20,12 +20,12 @@ from acp_agent.core.types import ToolKind
 from acp_agent.store.session_file import joined_events
 
 _WAITING = 500
-"""Events behind a call that has not ended. No batch of calls is that long: the call never will."""
+"""Events that wait for a call to end. No batch of calls is longer, so after that many the call never ends."""
 
 
 @dataclass(slots=True, eq=False)
 class CallItem:
-    """A tool call from beginning to end. `finished` is None when the agent died, or was cut off, before it ended."""
+    """A tool call. `finished` is None if the agent was killed before the call ended."""
 
     at: int
     started: ToolStarted
@@ -34,7 +34,7 @@ class CallItem:
 
 @dataclass(frozen=True, slots=True)
 class MessageItem:
-    """Anything but a call. A message is whole. `at` is in milliseconds since 1970, as in `CallItem`."""
+    """A whole message, a plan or a report of usage. `at` is in milliseconds since 1970, as in `CallItem`."""
 
     at: int
     event: UserMessage | TextDelta | ThoughtDelta | PlanChanged | UsageChanged
@@ -42,19 +42,19 @@ class MessageItem:
 
 @dataclass(frozen=True, slots=True)
 class NoAnswerItem:
-    """The end of a turn in which nothing was said last: it was cancelled or broke off, or it runs still.
+    """The end of a turn without a final answer: it was cancelled or interrupted, or it is still running.
 
-    Which of it is not kept. Every other turn ends with words, be it those of an error.
+    The store does not say which. Every other turn ends with a text, which may be that of an error.
     """
 
 
-NO_ANSWER_TEXT = "No answer followed: the turn was cancelled or broke off, or it still runs."
+NO_ANSWER_TEXT = "No answer followed: the turn was cancelled or interrupted, or it is still running."
 
 SessionItem: TypeAlias = MessageItem | CallItem | NoAnswerItem
 
 
 class CallOutcome(StrEnum):
-    """How a call went; LOST is one that nobody knows the end of."""
+    """How a call ended. LOST means that its end is unknown."""
 
     DONE = "done"
     FAILED = "failed"
@@ -62,7 +62,7 @@ class CallOutcome(StrEnum):
 
 
 def call_outcome(call: CallItem) -> tuple[CallOutcome, str]:
-    """How it went, and that in a word or two. A command that ended with another code than 0 has failed, too."""
+    """Return how a call ended, and a phrase for it. A command with an exit code other than 0 has failed, too."""
     if call.finished is None:
         return CallOutcome.LOST, "did not end"
     result = call.finished.result
@@ -75,7 +75,7 @@ def call_outcome(call: CallItem) -> tuple[CallOutcome, str]:
 
 
 async def session_items(told: AsyncIterator[StoredEvent]) -> AsyncIterator[SessionItem]:
-    """The session in order, calls where they began. Holds no more than one message and the calls under way."""
+    """Yield the items in order, with each call where it began. At most one message and the open calls are in memory."""
     begun = answered = False
     async for item in _in_order(told):
         match item:
@@ -106,7 +106,7 @@ async def _in_order(told: AsyncIterator[StoredEvent]) -> AsyncIterator[MessageIt
 
 
 class _ItemBuilder:
-    """Keeps what was told behind a call until that has ended."""
+    """Builds items from events. Items after an open call wait until the call has ended."""
 
     def __init__(self) -> None:
         self._waiting: deque[MessageItem | CallItem] = deque()
@@ -119,7 +119,7 @@ class _ItemBuilder:
                 self._waiting.append(call)
             case ToolFinished() as event:
                 self._finish(one.at, event)
-            case UserMessage() as event:  # a new turn begins when the calls of the last have ended
+            case UserMessage() as event:  # a new turn: no call of the last one is still running
                 self.give_up()
                 self._waiting.append(MessageItem(one.at, event))
             case TextDelta() | ThoughtDelta() | PlanChanged() | UsageChanged() as event:
@@ -134,12 +134,12 @@ class _ItemBuilder:
             yield self._waiting.popleft()
 
     def give_up(self) -> None:
-        """Nothing under way will end any more."""
+        """Stop waiting for the end of the open calls."""
         self._open.clear()
 
     def _finish(self, at: int, event: ToolFinished) -> None:
         call = self._open.pop(event.call_id, None)
-        if call is None:  # what began it was not kept, or it was given up
+        if call is None:  # its start was not stored, or it was given up
             call = CallItem(at, ToolStarted(event.call_id, event.name, event.name, ToolKind.OTHER, {}))
             self._waiting.append(call)
         call.finished = event

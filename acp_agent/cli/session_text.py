@@ -1,4 +1,7 @@
-"""A session as text for a terminal or a pager: all that was said and done, nothing in it that a terminal acts on."""
+"""A session as text for a terminal or a pager, without characters that a terminal interprets.
+
+The functions for diffs, times, amounts and shortened texts also serve the HTML page.
+"""
 
 import difflib
 import os
@@ -30,7 +33,7 @@ from acp_agent.tools.visible import title, visible
 
 _CONTEXT = 3
 _COMPARED = 1_000_000
-"""Pairs of lines: of two texts with more, one is shown for the other. Comparing would take seconds."""
+"""The most pairs of lines that are compared. More would take seconds, so all lines are then removed and added."""
 
 
 class LineChange(StrEnum):
@@ -47,7 +50,7 @@ SIGNS = {LineChange.ADDED: "+", LineChange.REMOVED: "-", LineChange.UNCHANGED: "
 
 @dataclass(frozen=True, slots=True)
 class DiffLine:
-    """A line without its end. `number` counts from 1, in the old file for one that went, else in the new one."""
+    """A line without its line end. `number` starts at 1, in the old file for a removed line, else in the new one."""
 
     fate: LineChange
     number: int
@@ -55,7 +58,7 @@ class DiffLine:
 
 
 def changed_lines(diff: Diff) -> Iterator[DiffLine]:
-    """The lines worth showing, in order. Takes time linear in the files' length and that of what changed."""
+    """Yield the changed lines with three lines of context, in order. The time is linear in the length of the files."""
     old, new = _lines(diff.old_text or ""), _lines(diff.new_text)
     start, end = _same_ends(old, new)
     yield from _around(new, max(start - _CONTEXT, 0), start)
@@ -74,7 +77,7 @@ def _lines(value: str) -> list[str]:
 
 
 def _same_ends(old: list[str], new: list[str]) -> tuple[int, int]:
-    """How many lines are the same at the beginning and at the end: most of a file, and no work to find."""
+    """Return how many lines are equal at the beginning and at the end. They need no comparison."""
     most = min(len(old), len(new))
     start = next((n for n in range(most) if old[n] != new[n]), most)
     end = next((n for n in range(most - start) if old[-1 - n] != new[-1 - n]), most - start)
@@ -104,9 +107,9 @@ def _around(new: list[str], first: int, end: int) -> Iterator[DiffLine]:
 
 
 def shown(value: str) -> str:
-    """The text with what is invisible, or changes the direction of what follows, as its JSON escape.
+    """Return the text with JSON escapes for invisible characters and those that change the text direction.
 
-    DiffLine ends and tabs stay.
+    Line ends and tabs stay.
     """
     value = value.replace("\r\n", "\n")
     flat = value.replace("\n", " ").replace("\t", " ")
@@ -116,7 +119,7 @@ def shown(value: str) -> str:
 
 
 def clipped(value: str, limit: int) -> str:
-    """At most about `limit` characters of a text: its beginning and its end, and how much is missing between."""
+    """Return a text of about `limit` characters: the beginning, the number of omitted characters, and the end."""
     if len(value) <= limit:
         return value
     head, tail = limit * 2 // 3, limit // 3
@@ -124,28 +127,28 @@ def clipped(value: str, limit: int) -> str:
 
 
 def seconds(elapsed: float) -> str:
-    """A duration, in two or three digits."""
+    """Return a duration in seconds with two or three digits and its unit."""
     if elapsed < 0.9995:
         return f"{max(elapsed, 0) * 1000:.0f} ms"
     return f"{elapsed:.1f} s" if elapsed < 60 else f"{elapsed // 60:.0f} min {elapsed % 60:.0f} s"
 
 
 def dollars(cost: float) -> str:
-    """An amount, with as many digits as say something."""
+    """Return an amount in US dollars with its significant digits."""
     if cost == 0 or cost >= 1:
         return f"${cost:,.2f}"
     return f"${cost:.3f}".removesuffix("0") if cost >= 0.01 else f"${cost:.5f}".rstrip("0").rstrip(".")
 
 
 def tokens(count: float) -> str:
-    """A number of tokens, in three digits or so."""
+    """Return a number of tokens with about three digits."""
     if count < 10_000:
         return f"{count:,.0f}"
     return f"{count / 1000:,.0f}k" if count < 1_000_000 else f"{count / 1e6:,.3g}M"
 
 
 def counted(number: int, thing: str) -> str:
-    """So many of a thing: "1 prompt", "2 prompts"."""
+    """Return a number with its noun, such as "1 prompt" or "2 prompts"."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
@@ -157,7 +160,7 @@ _YEAR_10000 = 253_402_300_800_000
 
 
 async def write_text(saved: SessionSnapshot, told: AsyncIterator[StoredEvent], out: TextIO) -> None:
-    """Write the whole session. Raises StoreUnavailable, and what `out` raises."""
+    """Write the whole session. Raises StoreUnavailable and the errors of `out`."""
     text = _Text(out)
     text.head(saved)
     async for item in session_items(told):
@@ -165,14 +168,14 @@ async def write_text(saved: SessionSnapshot, told: AsyncIterator[StoredEvent], o
 
 
 def when(at: int) -> str:
-    """A time of this place, `at` milliseconds since 1970; a question mark where that is no time."""
+    """Return the local time of `at`, in milliseconds since 1970, or "?" if it is out of range."""
     if not 0 < at < _YEAR_10000:
         return "?".ljust(16)
     return f"{datetime.fromtimestamp(at / 1000).astimezone():%Y-%m-%d %H:%M}"
 
 
 class _Text:
-    """Writes one item after the other."""
+    """Writes the items of a session as text."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -223,7 +226,7 @@ class _Text:
                 assert_never(item.event)
 
     def _say(self, who: str, words: str, style: str) -> None:
-        """Words beside the name of who says them, broken where they are too long."""
+        """Write a message beside the name of its author. Long lines are wrapped."""
         lines = [row for line in shown(words.strip()).split("\n") for row in _wrapped(line)]
         rest = (f"{' ' * 8}{line}".rstrip() for line in lines[1:])
         self._line("\n".join(("", self._paint(who.ljust(8), style) + lines[0], *rest)))
@@ -277,7 +280,7 @@ def _output(kind: ToolKind, result: ToolResult | None) -> Iterator[str]:
 
 
 def _wrapped(line: str) -> list[str]:
-    """A line as several that are not too long; its own blanks stay where it need not be broken."""
+    """Return a line wrapped to the width. A line that is short enough keeps its blanks."""
     line = line.expandtabs(4)
     if len(line) <= _WIDTH - 8:
         return [line]

@@ -1,4 +1,4 @@
-"""`acp-agent sessions list|show|export|delete`: what is kept of conversations, for the people who had them."""
+"""`acp-agent sessions list|show|export|delete`: the stored sessions of the user."""
 
 import argparse
 import json
@@ -32,12 +32,12 @@ from acp_agent.tools.visible import title, visible
 
 _SHORTEST_ID = 8
 _TITLE, _FOLDER, _MODEL = 48, 36, 28
-"""Most columns."""
+"""The most characters of a column."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """What is told of one session. `words` are the first of its first prompt, where it has no title."""
+class SessionRow:
+    """One session of the list. `words` is the beginning of its first prompt if it has no title."""
 
     record: SessionRecord
     tally: UsageTotals
@@ -45,7 +45,7 @@ class Row:
 
 
 async def first_words(told: AsyncIterator[StoredEvent]) -> str:
-    """What the user said first, commands left out as for a title; empty where that was no words."""
+    """Return the text of the first prompt that is no slash command, or "" if it has no text."""
     async for one in told:
         if isinstance(one.event, UserMessage):
             texts = [part.text for part in one.event.parts if isinstance(part, TextPart)]
@@ -55,7 +55,7 @@ async def first_words(told: AsyncIterator[StoredEvent]) -> str:
 
 
 def short_ids(identities: Iterable[str]) -> dict[str, str]:
-    """The beginning of each id that no other has: 8 characters, or more."""
+    """Return the shortest unique beginning of each id, of at least 8 characters."""
     ordered = sorted(set(identities))
     shared = dict.fromkeys(ordered, 0)
     for one, other in pairwise(ordered):
@@ -64,16 +64,16 @@ def short_ids(identities: Iterable[str]) -> dict[str, str]:
     return {one: one[: max(_SHORTEST_ID, shared[one] + 1)] for one in ordered}
 
 
-def table(rows: list[Row], short: dict[str, str], home: str) -> Iterator[str]:
-    """The lines, in columns: id, when it was last used, title, folder, prompts, model, cost."""
+def table(rows: list[SessionRow], short: dict[str, str], home: str) -> Iterator[str]:
+    """Yield the lines of the table: id, last use, title, folder, prompts, model, cost."""
     cells = [_cells(row, short, home) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
         yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
 
 
-def json_row(row: Row) -> JsonObject:
-    """The same for programs: all of the record, and of the tally what it cost and how full the window is."""
+def json_row(row: SessionRow) -> JsonObject:
+    """Return a row for programs: the whole record, the cost, and the tokens in the context window."""
     record, tally = row.record, row.tally
     return {
         **{name: value for name, value in asdict(record).items() if name != "additional"},
@@ -85,7 +85,7 @@ def json_row(row: Row) -> JsonObject:
     }
 
 
-def _cells(row: Row, short: dict[str, str], home: str) -> tuple[str, ...]:
+def _cells(row: SessionRow, short: dict[str, str], home: str) -> tuple[str, ...]:
     record, tally = row.record, row.tally
     return (
         title(short[record.id]),
@@ -111,29 +111,29 @@ def _end(text: str, length: int) -> str:
 
 
 _PAGE = 500
-_SHORTEST = 4  # characters of an id that may stand for it
+_SHORTEST = 4  # characters of an id that the user must give at least
 
 
 def sessions(args: argparse.Namespace) -> int:
-    """Do what `args.action` says. Exit codes: 0 done; 1 no such session, or one in use. Raises AgentError."""
+    """Do what `args.action` says. Return 1 if a session was not deleted. Raises AgentError."""
     if args.action == "export":
         find_id(args)
     path = database_file(os.environ)
     if os.path.exists(path):
         return anyio.run(_run, args, path)
     _look_for(os.path.dirname(path))
-    if args.action == "list":  # looking makes no database
+    if args.action == "list":  # `list` creates no database
         return 0
     raise _unknown(args.ids[0] if args.action == "delete" else args.id)
 
 
 def _look_for(folder: str) -> None:
-    """Raises ConfigError for a data folder that is none, and for one somebody named that is not there."""
+    """Raise ConfigError if the data folder is no folder, or if the user named it and it does not exist."""
     try:
         os.stat(os.path.join(folder, ""))
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not os.environ.get(DATA_VARIABLE):
-            return  # nothing was ever kept
+            return  # nothing was ever stored
         where = f"environment variable {DATA_VARIABLE}"
         raise ConfigError(where, "", "", f"expected a folder for data: {folder}: {error.strerror}") from error
 
@@ -176,21 +176,21 @@ def _folder(given: str | None) -> str | None:
     return None if given is None else os.path.abspath(os.path.expanduser(given))
 
 
-async def _row(store: SessionStore, record: SessionRecord) -> Row:
+async def _row(store: SessionStore, record: SessionRecord) -> SessionRow:
     repository = store.of(record.id)
     saved = await repository.snapshot()
     tally = UsageTotals() if saved is None else saved.usage  # deleted meanwhile
     if record.title:
-        return Row(record, tally)
+        return SessionRow(record, tally)
     async with aclosing(repository.events()) as told:
-        return Row(record, tally, await first_words(told))
+        return SessionRow(record, tally, await first_words(told))
 
 
 # -------------------------------------------------------------------------------- show and export
 
 
 async def _show(args: argparse.Namespace, store: SessionStore) -> None:
-    """Print one session; what is read on a screen is without secrets, also of an answer that a kill cut off."""
+    """Print one session. As text it is shown without secrets, even where a killed process cut an answer."""
     saved = await _saved(store, args.id)
     told = store.of(saved.record.id).events()
     if not args.json:
@@ -217,7 +217,7 @@ def _redactor(args: argparse.Namespace) -> Redact:
 
 
 async def _delete(args: argparse.Namespace, store: SessionStore) -> int:
-    """Delete sessions, all of which must be there. One that another process has open stays."""
+    """Delete sessions, all of which must exist. A session that another process has open is not deleted."""
     records = {record.id: record for record in [await _named(store, wanted) for wanted in args.ids]}
     if not args.yes and not _agreed(list(records.values())):
         return 1
@@ -225,7 +225,10 @@ async def _delete(args: argparse.Namespace, store: SessionStore) -> int:
     try:
         for each in records:
             if not locks.take(each):
-                print(f"acp-agent: session {title(each)} is open in another process: close it there", file=sys.stderr)
+                print(
+                    f"acp-agent: session {title(each)} is open in another process; close it there first",
+                    file=sys.stderr,
+                )
                 code = 1
             elif await store.delete(each):
                 print(f"deleted {title(each)}")
@@ -235,14 +238,14 @@ async def _delete(args: argparse.Namespace, store: SessionStore) -> int:
 
 
 def _agreed(records: Sequence[SessionRecord]) -> bool:
-    """Whether whoever sits at the terminal wants them deleted. Raises AgentError where nobody does."""
+    """Return True if the user at the terminal agrees. Raises AgentError if there is no terminal."""
     if not sys.stdin.isatty():
-        raise AgentError("nobody can be asked whether to delete: say --yes")
+        raise AgentError("stdin is not a terminal, so nobody can be asked; use --yes to delete without asking")
     for record in records:
         print(f"{title(record.id)}  {title(record.title) or 'no title'}  {title(record.cwd)}")
     what = "this session" if len(records) == 1 else f"these {len(records)} sessions"
     try:
-        return input(f"Delete {what} for good? [y/N] ").strip().lower() in {"y", "yes"}
+        return input(f"Delete {what} permanently? [y/N] ").strip().lower() in {"y", "yes"}
     except EOFError:
         print()
         return False
@@ -259,7 +262,7 @@ async def _saved(store: SessionStore, wanted: str) -> SessionSnapshot:
 
 
 async def _named(store: SessionStore, wanted: str) -> SessionRecord:
-    """The session of this id, or the only one that begins so. Raises AgentError."""
+    """Return the session with this id, or the only one whose id starts with it. Raises AgentError."""
     if (exact := await store.find(wanted)) is not None:
         return exact
     if len(wanted) < _SHORTEST:
@@ -274,7 +277,7 @@ async def _named(store: SessionStore, wanted: str) -> SessionRecord:
 
 
 async def _every(store: SessionStore) -> AsyncIterator[SessionRecord]:
-    """All sessions, also those without a prompt."""
+    """Yield all sessions, including those without a prompt."""
     after: tuple[int, str] | None = None
     while records := await store.page(after=after, limit=_PAGE, prompted=False):
         for record in records:
@@ -283,7 +286,7 @@ async def _every(store: SessionStore) -> AsyncIterator[SessionRecord]:
 
 
 def _print_json(value: JsonObject) -> None:
-    """A line, in ASCII where a terminal would act on what is in it."""
+    """Print one line of JSON, in ASCII on a terminal, which would interpret other characters."""
     print(json.dumps(value).replace("\x7f", "\\u007f") if sys.stdout.isatty() else json_text(value))
 
 

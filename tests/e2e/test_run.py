@@ -232,7 +232,7 @@ async def test_a_question_nobody_can_see_is_not_answered_from_the_keyboard(folde
     finally:
         os.close(ours)
         os.close(theirs)
-    assert b"nobody to ask" in stdout
+    assert b"nobody can be asked" in stdout
     assert not (folder.work / "touched").exists()
 
 
@@ -240,7 +240,7 @@ def test_an_answer_in_a_pipe_is_no_consent(folder):
     folder.model([uses(("bash", {"command": "touch touched"})), says("the end")])
     with folder.started("do it", stdin=subprocess.PIPE) as process:
         stdout, _ = process.communicate(b"y\ny\n", timeout=LIMIT)
-    assert b"nobody to ask" in stdout
+    assert b"nobody can be asked" in stdout
     assert not (folder.work / "touched").exists()
 
 

@@ -1,1 +1,1 @@
-"""A small editor: the client side of ACP v1 over a child process's pipes. The demo and the tests play it."""
+"""A small editor: the client side of ACP v1 over the pipes of a child process, for `demo`, `run` and the tests."""

@@ -1,4 +1,4 @@
-"""The editor itself: serves what it said it can, asks its user, and drives the agent."""
+"""The editor: it drives the agent, serves the file and terminal methods, and asks its user for permissions."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -20,7 +20,7 @@ from acp_agent.core.types import Json, JsonObject
 
 
 async def read_text_file(params: JsonObject) -> Json:
-    """The result of `fs/read_text_file`: the text from the 1-based `line` on, `limit` lines. Raises JsonRpcError."""
+    """Return the result of `fs/read_text_file`: `limit` lines from the 1-based `line` on. Raises JsonRpcError."""
     path = _absolute(params)
     try:
         text = (await path.read_bytes()).decode("utf-8")
@@ -35,7 +35,7 @@ async def read_text_file(params: JsonObject) -> Json:
 
 
 async def write_text_file(params: JsonObject) -> Json:
-    """The result of `fs/write_text_file`; makes the file and its folders when missing. Raises JsonRpcError."""
+    """Serve `fs/write_text_file`. A missing file and its folders are created. Raises JsonRpcError."""
     path = _absolute(params)
     try:
         await path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,24 +53,24 @@ def _absolute(params: JsonObject) -> Path:
 
 
 Decide = Callable[[JsonObject], Awaitable[str | None]]
-"""The user: given the parameters of `session/request_permission`, an optionId, or None to dismiss the question."""
+"""The user's answer to the parameters of `session/request_permission`: an optionId, or None to cancel the question."""
 
 EVERYTHING: JsonObject = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
-"""The capabilities of an editor that can do all this one can."""
+"""The capabilities of an editor with files and terminals."""
 
 
 def ignore_output(terminal_id: str, text: str) -> None:
-    """For an editor nobody looks at."""
+    """Ignore the output of a terminal."""
 
 
 class Editor:
-    """An ACP client. `capabilities` is what it tells the agent; what it does not offer it refuses (-32601).
+    """An ACP client. Methods that its `capabilities` do not offer get the error -32601.
 
-    command       how to start the agent
-    environment   of the agent and of the terminals
-    cwd           where the agent starts, which need not be a session's cwd
+    command       the command that starts the agent
+    environment   the environment of the agent and of the terminals
+    cwd           the folder in which the agent starts, which need not be a session's cwd
     decide        answers permission questions
-    on_output     sees what terminals print, while they print it
+    on_output     is called with the output of terminals as it is printed
     """
 
     def __init__(
@@ -96,18 +96,18 @@ class Editor:
 
     @property
     def agent(self) -> AgentConnection:
-        """The agent, while it runs."""
+        """The connection to the running agent."""
         assert self._connection is not None, "the editor is not running"
         return self._connection
 
     @property
     def log(self) -> str:
-        """The last part of what the agent wrote to stderr."""
+        """The end of the agent's stderr."""
         return "" if self._connection is None else self._connection.stderr
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Start the agent; on the way out end it and every terminal."""
+        """Start the agent. End it and every terminal on exit."""
         async with anyio.create_task_group() as self._terminal_tasks:
             process = await self.open_agent()
             async with connected(process, self.recording, self.answer) as self._connection:
@@ -115,11 +115,11 @@ class Editor:
             self._terminal_tasks.cancel_scope.cancel()
 
     async def open_agent(self) -> Process:
-        """Start the agent. Raises OSError when that cannot be."""
+        """Start the agent. Raises OSError if it cannot be started."""
         return await open_agent(self.command, self.environment, self.cwd)
 
     async def initialize(self) -> Json:
-        """Open the connection; the agent's answer."""
+        """Send `initialize` and return the agent's answer."""
         return await self.agent.request(
             "initialize",
             {
@@ -130,17 +130,17 @@ class Editor:
         )
 
     async def new_session(self, cwd: str) -> str:
-        """Open a session in a folder; its id."""
+        """Create a session in a folder and return its id."""
         return text_at(await self.agent.request("session/new", {"cwd": cwd, "mcpServers": []}), "sessionId")
 
     async def prompt(self, session_id: str, text: str) -> str:
-        """Send one message and wait for the end of the turn; the stop reason."""
+        """Send a prompt, wait for the end of the turn and return the stop reason."""
         block: JsonObject = {"type": "text", "text": text}
         answer = await self.agent.request("session/prompt", {"sessionId": session_id, "prompt": [block]})
         return text_at(answer, "stopReason")
 
     async def cancel(self, session_id: str) -> None:
-        """Stop the turn; questions still open are answered `cancelled`, as the protocol asks of clients."""
+        """Cancel the turn and answer its open questions with `cancelled`, as the protocol demands of clients."""
         await self.agent.notify("session/cancel", {"sessionId": session_id})
         for scope in self._asking.get(session_id, ()):
             scope.cancel()
@@ -155,10 +155,10 @@ class Editor:
         try:
             await self.agent.send(message)
         except AgentGone:
-            return  # nobody left to tell
+            return  # there is no agent to send it to
 
     async def serve(self, method: str, params: JsonObject) -> Json:
-        """The result of one request of the agent. Raises JsonRpcError."""
+        """Return the result of one request of the agent. Raises JsonRpcError."""
         if not self.offers(method):
             raise JsonRpcError(-32601, f"this editor does not offer {method}")
         match method:
@@ -173,7 +173,7 @@ class Editor:
                 return await self.terminals.serve(method, params, self._terminal_tasks)
 
     def offers(self, method: str) -> bool:
-        """Whether the capabilities sent cover a method."""
+        """Return True if the capabilities include a method."""
         files = self.capabilities.get("fs")
         match method:
             case "session/request_permission":

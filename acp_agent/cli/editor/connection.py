@@ -1,4 +1,4 @@
-"""JSON-RPC over the pipes of a child process: one UTF-8 object a line (ACP "Transports")."""
+"""JSON-RPC over the pipes of a child process, one UTF-8 object on each line (ACP "Transports")."""
 
 import json
 import os
@@ -15,12 +15,12 @@ from anyio.abc import Process
 from acp_agent.cli.editor.frames import Direction, JsonRpcError, RecordedFrame, Recording, at, text_at
 from acp_agent.core.types import Json, JsonObject
 
-_STDERR_KEPT = 64 * 1024  # bytes of the agent's log shown when something went wrong
+_STDERR_KEPT = 64 * 1024  # bytes of the agent's log, shown after a failure
 _END_GRACE = 2.0  # seconds between closing its stdin, SIGTERM and SIGKILL
 
 
 class AgentGone(Exception):
-    """The agent closed its end, or wrote something that is not the protocol."""
+    """The agent ended, or it wrote something that is not ACP."""
 
 
 @dataclass(slots=True)
@@ -30,11 +30,11 @@ class _Pending:
 
 
 OnRequest = Callable[[RecordedFrame], Coroutine[None, None, None]]
-"""Must answer the agent's request. Runs in a task of its own."""
+"""A handler that answers a request of the agent. It runs in a task of its own."""
 
 
 class AgentConnection:
-    """A running agent. Everything said, either way, is in `recording`."""
+    """The connection to a running agent. `recording` holds the messages of both directions."""
 
     def __init__(self, process: Process, recording: Recording, on_request: OnRequest) -> None:
         self.pid = process.pid
@@ -49,16 +49,16 @@ class AgentConnection:
 
     @property
     def returncode(self) -> int | None:
-        """How the agent ended; negative is a signal, None is still running."""
+        """The agent's exit code. It is negative for a signal, and None while the agent runs."""
         return self._process.returncode
 
     @property
     def stderr(self) -> str:
-        """The last part of what the agent logged."""
+        """The end of the agent's log."""
         return self._stderr.decode("utf-8", "replace")
 
     async def request(self, method: str, params: Json) -> Json:
-        """Ask and wait for the result. Raises JsonRpcError or AgentGone."""
+        """Send a request and return its result. Raises JsonRpcError or AgentGone."""
         if self.gone.is_set():
             raise AgentGone(f"the agent ended before {method}")
         self._requests += 1
@@ -78,7 +78,7 @@ class AgentConnection:
         return pending.message["result"]
 
     async def notify(self, method: str, params: Json) -> None:
-        """Tell without wanting an answer. Raises AgentGone."""
+        """Send a notification. Raises AgentGone."""
         await self.send({"jsonrpc": "2.0", "method": method, "params": params})
 
     async def send(self, message: JsonObject) -> None:
@@ -88,21 +88,21 @@ class AgentConnection:
             await self._write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     async def send_bytes(self, data: bytes) -> None:
-        """Write anything at all, unrecorded. Raises AgentGone."""
+        """Write any bytes, which are not recorded. Raises AgentGone."""
         async with self._sending:
             await self._write(data)
 
     async def close_stdin(self) -> None:
-        """Say that nothing more will come."""
+        """Close the agent's stdin."""
         assert self._process.stdin is not None
         await self._process.stdin.aclose()
 
     async def wait(self) -> int:
-        """Wait for the agent's end; its return code."""
+        """Wait for the agent's end and return its exit code."""
         return await self._process.wait()
 
     async def read(self) -> None:
-        """Take in the agent's messages until it closes stdout. Raises AgentGone for a line that is no message."""
+        """Read the agent's messages until it closes stdout. Raises AgentGone for a line that is no message."""
         assert self._process.stdout is not None
         try:
             async with anyio.create_task_group() as answering:
@@ -123,14 +123,14 @@ class AgentConnection:
                 pending.answered.set()
 
     async def read_stderr(self) -> None:
-        """Keep the end of the agent's log."""
+        """Read the agent's log and keep its end."""
         assert self._process.stderr is not None
         async for chunk in self._process.stderr:
             self._stderr += chunk
             del self._stderr[:-_STDERR_KEPT]
 
     async def end(self) -> None:
-        """End the agent the way editors do: close its stdin, then SIGTERM, then SIGKILL with all its group."""
+        """End the agent as editors do: close its stdin, then send SIGTERM, then SIGKILL to its process group."""
         with anyio.CancelScope(shield=True):
             await self.close_stdin()
             for number in (signal.SIGTERM, signal.SIGKILL):
@@ -163,7 +163,7 @@ class AgentConnection:
 
 
 async def open_agent(command: Sequence[str], environment: Mapping[str, str], cwd: str) -> Process:
-    """An agent, the leader of its own session. Raises OSError when it cannot be started."""
+    """Start an agent as the leader of its own process session. Raises OSError if it cannot be started."""
     return await anyio.open_process(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         cwd=cwd, env=environment, start_new_session=True,
@@ -172,9 +172,9 @@ async def open_agent(command: Sequence[str], environment: Mapping[str, str], cwd
 
 @asynccontextmanager
 async def connected(process: Process, recording: Recording, on_request: OnRequest) -> AsyncGenerator[AgentConnection]:
-    """Talk to an agent that was opened, and end it on the way out, whatever happens.
+    """Connect to a started agent, and end it on exit in every case.
 
-    Raises AgentGone (in a group) when it breaks the protocol.
+    Raises AgentGone in an exception group if the agent breaks the protocol.
     """
     async with process, anyio.create_task_group() as tasks:
         connection = AgentConnection(process, recording, on_request)

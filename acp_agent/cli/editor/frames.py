@@ -1,4 +1,4 @@
-"""What went over the wire, in order, and how to read and await it."""
+"""The recorded messages of a connection, and the tool calls that they show."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,14 +10,14 @@ from acp_agent.core.types import Json, JsonObject
 
 
 class Direction(StrEnum):
-    """Who sent a frame."""
+    """The direction of a message."""
 
     TO_AGENT = "to_agent"
     FROM_AGENT = "from_agent"
 
 
 class JsonRpcError(Exception):
-    """An `error` member: received by a request of ours, or raised to be sent as the answer to one of theirs."""
+    """A JSON-RPC error: the answer to a request of ours, or raised as the answer to a request of the agent."""
 
     def __init__(self, code: int, message: str, data: Json = None) -> None:
         super().__init__(f"{message} ({code})" if data is None else f"{message} ({code}): {data}")
@@ -27,7 +27,7 @@ class JsonRpcError(Exception):
 
 
 def at(value: Json, *path: str | int) -> Json:
-    """The value below `value` at `path` (member names, list indexes); None where there is none."""
+    """Return the value at `path` (member names and list indexes) in `value`, or None."""
     for step in path:
         if isinstance(value, dict) and isinstance(step, str):
             value = value.get(step)
@@ -39,20 +39,20 @@ def at(value: Json, *path: str | int) -> Json:
 
 
 def text_at(value: Json, *path: str | int) -> str:
-    """The string at `path`, or an empty one."""
+    """Return the string at `path`, or ""."""
     found = at(value, *path)
     return found if isinstance(found, str) else ""
 
 
 def objects_at(value: Json, *path: str | int) -> list[JsonObject]:
-    """The objects of the list at `path`, or an empty list."""
+    """Return the objects of the list at `path`, or an empty list."""
     found = at(value, *path)
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedFrame:
-    """One JSON-RPC message. `time` is on the monotonic clock, in seconds, when it was written or read whole."""
+    """One JSON-RPC message. `time` is when it was written or read, in seconds of the monotonic clock."""
 
     direction: Direction
     message: JsonObject
@@ -65,29 +65,29 @@ class RecordedFrame:
 
     @property
     def params(self) -> JsonObject:
-        """The parameters of a request or notification; empty when there are none."""
+        """The parameters of a request or notification, or an empty object."""
         params = self.message.get("params")
         return params if isinstance(params, dict) else {}
 
     @property
     def update(self) -> JsonObject:
-        """What a `session/update` of the agent says; empty for any other frame."""
+        """The update of a `session/update`, or an empty object for any other message."""
         update = at(self.message, "params", "update")
         return update if self.method == "session/update" and isinstance(update, dict) else {}
 
     @property
     def is_request(self) -> bool:
-        """Whether the sender waits for an answer."""
+        """True for a request, which needs an answer."""
         return "method" in self.message and "id" in self.message
 
     @property
     def is_response(self) -> bool:
-        """Whether this answers a request."""
+        """True for the answer to a request."""
         return "method" not in self.message
 
 
 class Recording:
-    """Every frame of a connection in the order it passed, both directions. `watch` sees each as it passes."""
+    """The messages of a connection in both directions, in order. `watch` is called with each of them."""
 
     def __init__(self, watch: Callable[[RecordedFrame], None] | None = None) -> None:
         self.frames: list[RecordedFrame] = []
@@ -95,7 +95,7 @@ class Recording:
         self._grown = anyio.Event()
 
     def add(self, frame: RecordedFrame) -> None:
-        """Append a frame and wake everybody who waits for one."""
+        """Append a message and wake the tasks that wait for one."""
         self.frames.append(frame)
         if self._watch is not None:
             self._watch(frame)
@@ -103,7 +103,7 @@ class Recording:
         self._grown = anyio.Event()
 
     async def until(self, wanted: Callable[[RecordedFrame], bool], start: int = 0) -> int:
-        """The index of the first frame from `start` on that is wanted, waiting for it as long as it takes."""
+        """Wait for the first message from index `start` on that `wanted` accepts, and return its index."""
         while True:
             for index in range(start, len(self.frames)):
                 if wanted(self.frames[index]):
@@ -112,7 +112,7 @@ class Recording:
             await self._grown.wait()
 
     def updates(self, kind: str = "") -> list[JsonObject]:
-        """The agent's session updates in order, all or those whose `sessionUpdate` is `kind`."""
+        """Return the agent's session updates in order, all of them or those of one `kind`."""
         found = [frame.update for frame in self.frames if frame.update]
         return [update for update in found if not kind or update.get("sessionUpdate") == kind]
 
@@ -122,9 +122,9 @@ _FINAL = frozenset({"completed", "failed"})
 
 @dataclass(slots=True)
 class SeenCall:
-    """One tool call as the editor saw it: its `tool_call` and every `tool_call_update`, in order.
+    """A tool call as the editor saw it: its `tool_call` and every `tool_call_update`, in order.
 
-    `start` and `end` are indexes of the recording; `end` is -1 while no final update has come.
+    `start` and `end` are indexes of the recording. `end` is -1 until the final update.
     """
 
     start: int
@@ -139,12 +139,12 @@ class SeenCall:
 
     @property
     def kind(self) -> str:
-        """How an editor draws it."""
+        """The call's kind."""
         return text_at(self.first, "kind")
 
     @property
     def final(self) -> JsonObject:
-        """The update that ended it; empty while there is none."""
+        """The final update, or an empty object before it."""
         return self.updates[-1] if self.end >= 0 else {}
 
     @property
@@ -154,25 +154,25 @@ class SeenCall:
 
     @property
     def terminals(self) -> list[str]:
-        """The ids of the editor's terminals embedded in it, in order of appearance."""
+        """The ids of the editor's terminals in its content, in order of appearance."""
         content = [item for update in (self.first, *self.updates) for item in objects_at(update, "content")]
         found = [text_at(item, "terminalId") for item in content if item.get("type") == "terminal"]
         return list(dict.fromkeys(found))
 
     @property
     def diffs(self) -> list[JsonObject]:
-        """The diffs shown with it, in order."""
+        """The diffs in its content, in order."""
         content = [item for update in (self.first, *self.updates) for item in objects_at(update, "content")]
         return [item for item in content if item.get("type") == "diff"]
 
     @property
     def text(self) -> str:
-        """The text its final update shows."""
+        """The text of its final update."""
         return "\n".join(text_at(item, "content", "text") for item in objects_at(self.final, "content"))
 
 
 def seen_calls(recording: Recording) -> list[SeenCall]:
-    """All tool calls in the order they began. An update without its `tool_call` is left out."""
+    """Return all tool calls in the order of their start. Updates without a `tool_call` are ignored."""
     calls: dict[str, SeenCall] = {}
     for index, frame in enumerate(recording.frames):
         call_id = text_at(frame.update, "toolCallId")

@@ -1,4 +1,4 @@
-"""The editor's terminals: `terminal/*` served with real processes (ACP "Terminals")."""
+"""The editor's terminals: it serves `terminal/*` with real processes (ACP "Terminals")."""
 
 import codecs
 import os
@@ -17,15 +17,15 @@ INTERNAL_ERROR = -32603
 RESOURCE_NOT_FOUND = -32002
 
 OnTerminalOutput = Callable[[str, str], None]
-"""Called with a terminal's id and the text it just printed."""
+"""A function that gets a terminal's id and the text that it just printed."""
 
-_OUTPUT_GRACE = 0.2  # seconds a finished command's last output may still be under way in the pipe
+_OUTPUT_GRACE = 0.2  # seconds to read the rest of the pipe after a command has ended
 
 
 class EditorTerminal:
-    """One command, the leader of its own session, so that it ends together with everything it started.
+    """A command in its own process session, so that it is killed together with its children.
 
-    Keeps the last `limit` bytes of output, or all of it when `limit` is None.
+    The last `limit` bytes of its output are kept, or all of it if `limit` is None.
     """
 
     def __init__(self, terminal_id: str, process: Process, limit: int | None, on_output: OnTerminalOutput) -> None:
@@ -41,7 +41,7 @@ class EditorTerminal:
         self._drained = anyio.Event()
 
     async def run(self) -> None:
-        """Collect output until the command has ended, however long its pipe stays open behind it."""
+        """Collect output until the command has ended, even if a child keeps the pipe open."""
         async with self._process, anyio.create_task_group() as tasks:
             tasks.start_soon(self._collect)
             try:
@@ -55,7 +55,7 @@ class EditorTerminal:
                 self.kill()
 
     def output(self) -> JsonObject:
-        """The result of `terminal/output`."""
+        """Return the result of `terminal/output`."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         shown: JsonObject = {
             "output": decoder.decode(bytes(self._buffer), final=self.exited.is_set()),
@@ -66,12 +66,12 @@ class EditorTerminal:
         return shown
 
     def kill(self) -> None:
-        """Kill the command with all its children, if it still runs."""
+        """Kill the command and all its children if it is still running."""
         if self._process.returncode is None:
             try:
                 os.killpg(self.pid, signal.SIGKILL)
             except ProcessLookupError:
-                return  # it ended this very moment
+                return  # it has just ended
 
     async def _collect(self) -> None:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -87,12 +87,12 @@ class EditorTerminal:
             return
         self._truncated = True
         del self._buffer[: len(self._buffer) - self._limit]
-        while self._buffer and self._buffer[0] & 0xC0 == 0x80:  # never begin inside a character
+        while self._buffer and self._buffer[0] & 0xC0 == 0x80:  # the output must start with a whole character
             del self._buffer[0]
 
 
 class EditorTerminals:
-    """All terminals of an editor, by id. `environment` is what its commands start with."""
+    """All terminals of an editor by id. Their commands start with `environment`."""
 
     def __init__(self, environment: Mapping[str, str], on_output: OnTerminalOutput) -> None:
         self.open: dict[str, EditorTerminal] = {}

@@ -1,4 +1,7 @@
-"""A tool call as a card that folds: its name, what it was about, how it went and how long it took; inside, all else."""
+"""The parts of the page: tool calls as folding cards, diffs, pictures, and the user's messages.
+
+The headline of a card has the tool's name, the title, the outcome and the duration; the rest is inside.
+"""
 
 import json
 import re
@@ -16,11 +19,11 @@ from acp_agent.output.sanitize import sanitize
 
 _LINES = 400
 _LINE = 600
-"""Characters of a line that are shown."""
+"""The characters of a line that are shown."""
 
 
 def diff_html(diff: Diff) -> str:
-    """The path, how many lines came and went, and the first 400 lines of it."""
+    """Return a diff as HTML: the path, the numbers of added and removed lines, and the first 400 lines."""
     rows, more, counts = list[str](), 0, dict.fromkeys(LineChange, 0)
     for line in changed_lines(diff):
         counts[line.fate] += 1
@@ -45,21 +48,21 @@ def _row(line: DiffLine) -> str:
     return f'<tr class="{line.fate.value}"><td>{number}</td><td>{SIGNS[line.fate]}{shown}</td></tr>'
 
 
-_TYPES = {"image/png", "image/jpeg", "image/gif", "image/webp"}  # no SVG: that is a program
+_TYPES = {"image/png", "image/jpeg", "image/gif", "image/webp"}  # no SVG, which may hold scripts
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _ROOM = 48 * 1024 * 1024
-"""Base64 characters of all pictures of a page."""
+"""The Base64 characters that all pictures of a page may have together."""
 _SMALLEST = 16
 
 
 class Pictures:
-    """Makes elements of pictures as long as the page has room for them: `room` in characters."""
+    """Turns pictures into HTML. `room` is the number of characters that are left for them on the page."""
 
     def __init__(self) -> None:
         self.room = _ROOM
 
     def html(self, picture: ImagePart) -> str:
-        """An image of one of the four types; of anything else, and of what is too much, only the word."""
+        """Return an image element, or a note for a picture of another type or one that is too large."""
         if picture.mime_type not in _TYPES or len(picture.data) < _SMALLEST or not _BASE64.fullmatch(picture.data):
             return f'<p class="note">a picture that cannot be shown ({text(clipped(picture.mime_type, 60))})</p>'
         if len(picture.data) > self.room:
@@ -70,17 +73,17 @@ class Pictures:
 
 _TITLE = 400
 _OUTPUT = 24_000
-"""Characters of a tool's output that are shown."""
+"""The characters of a tool's output that are shown."""
 _INPUT = 6_000
 _DIFFS = 20
 _ARGUMENTS = 100
-_SHORT = 14  # lines of output a card is open for
+_SHORT = 14  # lines of output with which a card is open
 _IN_DIFF = {"path", "content", "old_text", "new_text"}
-"""Arguments that a diff shows better."""
+"""Arguments that are not shown if there is a diff."""
 
 
 def card_html(call: CallItem, pictures: Pictures, *, brief: bool = False) -> str:
-    """The whole card, or its headline where it is to be brief. Open where there is something to look at."""
+    """Return a card as HTML, with its headline only if `brief`. It is open if its content is short or important."""
     result = call.finished.result if call.finished is not None else None
     state, word = call_outcome(call)
     body, unfolded = ("", False) if brief else _body(call, result, state, pictures)
@@ -94,7 +97,7 @@ def card_html(call: CallItem, pictures: Pictures, *, brief: bool = False) -> str
 
 
 def _body(call: CallItem, result: ToolResult | None, state: CallOutcome, pictures: Pictures) -> tuple[str, bool]:
-    """All below the headline, and whether it is to be seen at once: a change, a failure, a short output."""
+    """Return the content of a card, and True if the card is open: for a change, a failure or a short output."""
     started = call.started
     diffs = (result.diffs if result is not None else ()) or started.diffs
     output = _output(started.kind, result)
@@ -109,7 +112,7 @@ def _body(call: CallItem, result: ToolResult | None, state: CallOutcome, picture
 
 
 def _output(kind: ToolKind, result: ToolResult | None) -> str:
-    """What the user was shown, of a command as a terminal would leave it, and not too much of it."""
+    """Return the output as the user saw it, shortened. Terminal control characters of commands are applied."""
     if result is None:
         return ""
     clean = sanitize(clipped(result.shown, 4 * _OUTPUT), terminal=kind is ToolKind.EXECUTE)
@@ -121,7 +124,7 @@ def _is_short(call: CallItem, output: str) -> bool:
 
 
 def _screen(call: CallItem, output: str) -> str:
-    """What ran in a terminal, with the command in front."""
+    """Return the output of a terminal as HTML, after its command."""
     command = call.started.raw_input.get("command")
     prompt = f'<b class="prompt">$ {text(clipped(command, _INPUT))}</b>\n' if isinstance(command, str) else ""
     return f'<pre class="screen">{prompt}{text(output)}</pre>' if prompt or output else ""
@@ -132,7 +135,7 @@ def _text(output: str, state: CallOutcome) -> str:
 
 
 def _input(started: ToolStarted, hide: set[str]) -> str:
-    """The arguments, but for those that are shown in a better way, or are the title already."""
+    """Return the arguments as HTML, without those that the diff, the title or the command already shows."""
     if started.kind is ToolKind.EXECUTE and isinstance(started.raw_input.get("command"), str):
         hide = {*hide, "command"}
     rows = [
@@ -153,12 +156,12 @@ def _more(count: int, what: str) -> str:
 
 
 _ATTACHED = 4_000
-"""Characters of an attached text that are shown."""
+"""The characters of an attached text that are shown."""
 _PARTS = 200
 
 
 def user_html(parts: Sequence[PromptPart], pictures: Pictures, limit: int) -> str:
-    """The message; each text of it in at most `limit` characters."""
+    """Return a user's message as HTML. Each of its texts has at most `limit` characters."""
     rest = f'<p class="note">and {len(parts) - _PARTS} more parts</p>' if len(parts) > _PARTS else ""
     return "".join(_part(part, pictures, limit) for part in parts[:_PARTS]) + rest
 
@@ -186,5 +189,5 @@ def _named(label: str, uri: str) -> str:
 
 
 def _last(uri: str) -> str:
-    """The end of a path: the name of a file."""
+    """Return the last part of a path, the file's name."""
     return clipped(uri.rstrip("/").rpartition("/")[2] or uri, 300)

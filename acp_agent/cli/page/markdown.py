@@ -1,6 +1,8 @@
-"""What a model writes, as HTML: the part of Markdown that answers are made of. HTML in it is text like any other.
+"""Markdown of models as safe HTML.
 
-Paragraphs, headings, lists, quotes, fenced code, tables and rules; `inline` has what stands in a line.
+`markdown` knows paragraphs, headings, lists, quotes, fenced code, tables and rules. `inline` knows code, bold, italics,
+struck text and links. HTML in the Markdown is shown as text. Every piece is escaped where it enters the page, and links
+lead to the web only. Each repetition in the patterns is bounded, so a hostile text costs time linear in its length.
 """
 
 import html
@@ -10,16 +12,16 @@ from urllib.parse import urlsplit
 
 from acp_agent.cli.session_text import clipped, shown
 
-_URL = re.compile(r"https?://[!-~]{1,2000}", re.IGNORECASE)  # no blank, no control, nothing that looks like another
+_URL = re.compile(r"https?://[!-~]{1,2000}", re.IGNORECASE)  # only ASCII, which excludes lookalike letters
 
 
 def text(value: str) -> str:
-    """HTML text, and as good between the quotes of an attribute. Line ends and tabs stay as they are."""
+    """Return escaped HTML text, which is also safe in a quoted attribute. Line ends and tabs stay."""
     return html.escape(shown(value))
 
 
 def is_web(url: str) -> bool:
-    """Whether a link may lead there: http or https, to a host by its name alone, in ASCII."""
+    """Return True for an ASCII http or https URL without user and password."""
     if not _URL.fullmatch(url):
         return False
     try:
@@ -30,14 +32,14 @@ def is_web(url: str) -> bool:
 
 
 def link(url: str, label: str) -> str:
-    """A link for a person to follow; `label` is HTML. What leads elsewhere than to the web is told, not linked."""
+    """Return a link as HTML. `label` is HTML. A URL that does not lead to the web is shown as text."""
     if not is_web(url):
         return f'{label} <span class="target">({text(clipped(url, 500))})</span>'
     return f'<a href="{text(url)}" rel="noopener noreferrer nofollow">{label}</a>'
 
 
 def _target(name: str) -> str:
-    """The pattern of what stands in a link's parentheses: a URL, which may have pairs of them, and a title."""
+    """Return the pattern of a link's target: a URL, which may contain pairs of parentheses, and a title."""
     return rf"<?(?P<{name}>(?:[^\s()<>]|\([^\s()<>]{{0,500}}\)){{1,2000}})>?(?:\s+[\"'][^\"'\n]{{0,300}}[\"'])?\s?"
 
 
@@ -57,11 +59,11 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _ELEMENTS = {"bold": "strong", "bold_": "strong", "gone": "s", "italic": "em", "italic_": "em"}
-_DEPTH = 4  # of what stands in one another
+_DEPTH = 4  # levels of nested emphasis
 
 
 def inline(words: str, depth: int = _DEPTH, *, links: bool = True) -> str:
-    """HTML for a run of Markdown. Pictures become links: a page loads nothing from elsewhere."""
+    """Return HTML for Markdown without blocks. Pictures become links, since the page must load nothing."""
     pieces, at = list[str](), 0
     for found in _TOKEN.finditer(words):
         pieces += text(words[at : found.start()]), _element(found, depth, links=links)
@@ -86,7 +88,7 @@ def _element(found: re.Match[str], depth: int, *, links: bool) -> str:
 
 
 def _label(found: re.Match[str], kind: str) -> str:
-    """What is read of a link. A label that is an address itself must not tell another than the link's."""
+    """Return the label of a link. A label that is a URL is shown as text, so that it cannot hide another target."""
     match kind:
         case "picture":
             return f'<span class="picture">{text(found["alt"] or "picture")}</span>'
@@ -97,7 +99,7 @@ def _label(found: re.Match[str], kind: str) -> str:
 
 
 def _trimmed(code: str) -> str:
-    """One blank at each end belongs to the ticks, unless there is nothing else."""
+    """Return code without one blank at each end, unless it consists of blanks only."""
     code = code.replace("\n", " ")
     return code[1:-1] if code[:1] == code[-1:] == " " and code.strip() else code
 
@@ -109,16 +111,16 @@ _QUOTE = re.compile(r" {0,3}> ?")
 _ITEM = re.compile(r"(?P<before> {0,3}(?:[-*+]|(?P<number>\d{1,9})[.)]))(?P<gap>[ \t]{1,4}|$)")
 _DELIMITER = re.compile(r" {0,3}\|?(?: *:?-{1,40}:? *\|){1,40}(?: *:?-{1,40}:? *)?")
 _CELL_END = re.compile(r"(?<!\\)\|")
-_BLOCK_DEPTH = 6  # of lists and quotes in one another; what is deeper is a paragraph
+_BLOCK_DEPTH = 6  # levels of nested lists and quotes; deeper ones are paragraphs
 
 
 def markdown(source: str, depth: int = _BLOCK_DEPTH) -> str:
-    """HTML for a whole text. Never raises; what is no Markdown is a paragraph."""
+    """Return HTML for a whole text. It never raises; text that is no Markdown is a paragraph."""
     return _Blocks(source.replace("\r\n", "\n").split("\n"), depth).html()
 
 
 class _Blocks:
-    """Takes lines from the front, a block at a time."""
+    """Converts lines to HTML, one block after the other."""
 
     def __init__(self, lines: list[str], depth: int) -> None:
         self._lines = [line.replace("\t", "    ") for line in lines]
@@ -144,7 +146,7 @@ class _Blocks:
         return "\n".join(blocks)
 
     def _block(self, line: str) -> str | None:
-        """What is no paragraph, taken; None, and nothing is taken, when the line begins none."""
+        """Convert the block that begins here. Return None and consume nothing if it is a paragraph."""
         return next((html for read in self._readers if (html := read(line)) is not None), None)
 
     def _paragraph(self) -> str:
@@ -175,7 +177,7 @@ class _Blocks:
         if found is None:
             return None
         self._at += 1
-        level = min(len(found["marks"]) + 2, 6)  # the page has the first two
+        level = min(len(found["marks"]) + 2, 6)  # the page itself uses the first two levels
         return f"<h{level}>{inline(found['words'])}</h{level}>"
 
     def _rule(self, line: str) -> str | None:
@@ -205,7 +207,7 @@ class _Blocks:
         return f'<ol start="{int(first["number"])}">{"".join(items)}</ol>'
 
     def _item(self, *, numbered: bool) -> str | None:
-        """What is in the item that begins here, if one does: its line, and what is indented as far behind it."""
+        """Convert the list item that begins here, with the indented lines after it. Return None if there is none."""
         found = _ITEM.match(self._lines[self._at]) if self._at < len(self._lines) else None
         if found is None or (found["number"] is not None) != numbered or _RULE.fullmatch(found.string):
             return None
@@ -215,7 +217,7 @@ class _Blocks:
             inside.append(self._lines[self._at][min(width, _indent(self._lines[self._at])) :])
             self._at += 1
         html = _Blocks(inside, self._depth - 1).html()
-        tight = html.removeprefix("<p>")  # one paragraph in an item is none
+        tight = html.removeprefix("<p>")  # an item with one paragraph needs no <p>
         return tight.replace("</p>", "", 1) if html.startswith("<p>") and html.count("<p>") == 1 else html
 
     def _belongs(self, line: str, width: int) -> bool:
@@ -254,7 +256,7 @@ def _closes(line: str, mark: str) -> bool:
 
 
 def _joined(lines: list[str]) -> str:
-    """A paragraph's lines without their indentation; blanks at an end stay, they may break the line."""
+    """Return a paragraph's lines without indentation. Blanks at their ends stay, since they may mean a line break."""
     return "\n".join(line.lstrip() for line in lines).rstrip()
 
 

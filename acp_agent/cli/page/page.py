@@ -1,7 +1,8 @@
-"""The page: what the session was, the conversation, what it took. Written piece by piece, in one pass.
+"""The HTML page of a session: its figures, the conversation, and charts of usage. It is written in one pass.
 
-Nothing in it runs and nothing is loaded from elsewhere; a Content-Security-Policy says so to the browser as well.
-What is at the end of the file, since it is known only then, CSS puts in front: the charts, the list of prompts.
+The page has no scripts and loads nothing; a Content-Security-Policy enforces both. The charts and the list of prompts
+are known only at the end of the file, and CSS moves them to the top. The charts are inline SVG: the shapes are in a box
+that is stretched to the page's width, and the texts are outside the box, so that they keep their size on every screen.
 """
 
 import base64
@@ -24,15 +25,15 @@ from acp_agent.core.plan import PlanStatus
 from acp_agent.core.sessions import SessionSnapshot, StoredEvent
 
 _POINTS = 1000
-"""Points of a line. A session of more calls is thinned: every second of them, every fourth, and so on."""
-_WIDTH, _HEIGHT = 1000, 120  # of the box, the width in units of its own, the height in pixels
-_ABOVE, _BELOW = 18, 24  # pixels for words
-_HEADROOM = 1.08  # what the scale reaches to, seen from the highest value
-_NEAR = 5  # a window that is further above all values, this many times, would leave nothing of them
+"""The most points of a line. For more calls only every second point is kept, then every fourth, and so on."""
+_WIDTH, _HEIGHT = 1000, 120  # of the box: the width in its own units, the height in pixels
+_ABOVE, _BELOW = 18, 24  # pixels for texts
+_HEADROOM = 1.08  # the end of the scale, as a multiple of the highest value
+_NEAR = 5  # a window above this multiple of the highest value is not drawn, since it would flatten the line
 
 
 class UsageChart:
-    """Collects what was told of usage, and draws it. Holds at most 1,000 readings, and the last."""
+    """Collects the reports of usage and draws them. It holds at most 1,000 readings and the last one."""
 
     def __init__(self) -> None:
         self._calls = 0
@@ -41,7 +42,7 @@ class UsageChart:
         self._last: tuple[int, UsageChanged] | None = None
 
     def add(self, usage: UsageChanged) -> None:
-        """After one more model call."""
+        """Add the usage after one more model call."""
         self._calls += 1
         if usage.cost is not None and not 0 <= usage.cost < math.inf:
             usage = replace(usage, cost=None)
@@ -53,7 +54,7 @@ class UsageChart:
             self._readings, self._every = self._readings[::2], 2 * self._every
 
     def html(self) -> str:
-        """Both charts; nothing where no model was called."""
+        """Return both charts as HTML, or "" if no model was called."""
         if self._last is None:
             return ""
         readings = self._readings if self._readings[-1] is self._last else [*self._readings, self._last]
@@ -73,7 +74,7 @@ def _context(readings: list[tuple[int, UsageChanged]]) -> str:
 
 
 class _Chart:
-    """A line over the calls. `points` are a call's number, growing, and a value of 0 or more."""
+    """A chart of a value over the model calls. `points` are pairs of an increasing call number and a value from 0."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class _Chart:
 
     def html(self) -> str:
         line = " ".join(f"{self._x(call):g},{self._y(value):.1f}" for call, value in self.points)
-        if len(self.points) == 1:  # one call is a level
+        if len(self.points) == 1:  # a single call is drawn as a level line
             line = f"{line} {_WIDTH},{self._y(self.points[0][1]):.1f}"
         end = self._y(self.points[-1][1]) + _ABOVE
         return (
@@ -117,7 +118,7 @@ class _Chart:
         return _HEIGHT * (1 - value / self._top)
 
     def _scale(self) -> Iterator[str]:
-        """A line and its value at each round number, and one for the window."""
+        """Yield a grid line with a label for each round number, and one for the window."""
         window = self.window if 0 < self.window <= self._top else 0
         step = _round_step(self._top / 4)
         for n in range(int(self._top / step) + 1):
@@ -131,7 +132,7 @@ class _Chart:
             yield f'<text class="tick window" y="{y - 4:.1f}">window {self.label(window)}</text>'
 
     def _calls(self) -> str:
-        """The axis below: calls of the model."""
+        """Return the labels of the axis of model calls."""
         y, first, last = _ABOVE + _HEIGHT + 17, self.points[0][0], self.points[-1][0]
         if first == last:
             return f'<text class="tick" y="{y}">model call {first}</text>'
@@ -142,16 +143,16 @@ class _Chart:
 
 
 def _round_step(size: float) -> float:
-    """1, 2 or 5 times a power of ten, not below `size`."""
+    """Return 1, 2 or 5 times a power of ten, at least `size`."""
     power = 10.0 ** math.floor(math.log10(size))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= size * 0.999)
 
 
 _MOST_CHARS = 8 * 1024 * 1024
-"""Characters, pictures aside, after which cards are headlines only and messages are cut short."""
-_MESSAGE, _BRIEF = 100_000, 2_000  # characters of a message: ordinarily, and when the page is full
-_PROMPTS = 200  # in the list of them
-_STEPS = 200  # of a plan
+"""Characters without pictures after which cards have only headlines and messages are shortened."""
+_MESSAGE, _BRIEF = 100_000, 2_000  # characters of a message, normally and after _MOST_CHARS
+_PROMPTS = 200  # prompts in the list
+_STEPS = 200  # steps of a plan
 _LABEL = 72  # characters of a prompt in the list
 _END_OF_TIME = 253_402_300_800_000  # milliseconds: the year 10,000
 _MARKS = {PlanStatus.PENDING: "to do", PlanStatus.IN_PROGRESS: "under way", PlanStatus.COMPLETED: "done"}
@@ -159,7 +160,7 @@ _FULL = '<p class="note">From here on the page shows less: it would grow too lon
 
 
 async def write_page(saved: SessionSnapshot, told: AsyncIterator[StoredEvent], write: Callable[[str], object]) -> None:
-    """Write the whole page for a session through `write`. Raises StoreUnavailable, and what `write` raises."""
+    """Write the whole page of a session with `write`. Raises StoreUnavailable and the errors of `write`."""
     page = _Page(saved)
     write(page.head())
     async for item in session_items(told):
@@ -168,7 +169,7 @@ async def write_page(saved: SessionSnapshot, told: AsyncIterator[StoredEvent], w
 
 
 class _Page:
-    """What is known of the page so far."""
+    """The state of the page while it is written."""
 
     def __init__(self, saved: SessionSnapshot) -> None:
         self._saved = saved
@@ -183,7 +184,7 @@ class _Page:
         return self._room < 0
 
     def head(self) -> str:
-        """Everything up to the conversation."""
+        """Return the page up to the conversation."""
         record, style = self._saved.record, files("acp_agent.cli.page").joinpath("style.css").read_text("utf-8")
         digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
         name = text(clipped(record.title or "A session", 300))
@@ -213,7 +214,7 @@ class _Page:
             yield _figure("Cost", ("" if tally.complete else "at least ") + dollars(tally.cost))
 
     def piece(self, item: SessionItem) -> str:
-        """The next part of the conversation."""
+        """Return the next item of the conversation as HTML."""
         pictures, had_room = self._pictures.room, not self._brief
         html = self._html(item)
         self._room -= len(html) - (pictures - self._pictures.room)
@@ -246,7 +247,7 @@ class _Page:
                 return ""
 
     def _turn(self, message: UserMessage, at: int, limit: int) -> str:
-        """The section before ends, and the one that the user's message begins."""
+        """Return the end of the last section and the begin of a new one with the user's message."""
         self._asked += 1
         if self._asked <= _PROMPTS:
             first = next((part.text for part in message.parts if isinstance(part, TextPart) and part.text.strip()), "")
@@ -258,7 +259,7 @@ class _Page:
         )
 
     def end(self) -> str:
-        """What is known only now: the charts, the list of prompts."""
+        """Return the end of the page with the charts and the list of prompts."""
         record = self._saved.record
         prompts = (
             f'<nav aria-label="Prompts"><h2>Prompts</h2><ol>{"".join(self._prompts)}</ol></nav>'
@@ -294,7 +295,7 @@ def _figure(name: str, value: str) -> str:
 
 
 def _time(at: int) -> str:
-    """A time, `at` milliseconds since 1970; nothing where that is no time."""
+    """Return the UTC time of `at`, in milliseconds since 1970, or "" if it is out of range."""
     if not 0 < at < _END_OF_TIME:
         return ""
     when = datetime.fromtimestamp(at / 1000, UTC)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.cli.audit import audit, pretty, told
+from acp_agent.cli.audit import audit, pretty, summary
 from acp_agent.core.errors import AgentError, ToolErrorCategory
 from acp_agent.core.web import BlockReason
 from acp_agent.store.audit_chain import BEGINNING, seal
@@ -64,7 +64,7 @@ def line(record: object) -> bytes:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_record_is_one_line_that_says_what_became_of_a_call(record, words):
-    assert told(line(record)).startswith(f"     1  2025-11-21 13:31:02  {words}")
+    assert summary(line(record)).startswith(f"     1  2025-11-21 13:31:02  {words}")
 
 
 def test_a_request_that_was_not_made_says_why():
@@ -79,17 +79,22 @@ def test_a_request_that_was_not_made_says_why():
         blocked=True,
         block_reason=BlockReason.SCHEME,
     )
-    assert "blocked    fetch" in told(line(refused))
-    assert told(line(refused)).endswith("http://x  (scheme)")
+    assert "blocked    fetch" in summary(line(refused))
+    assert summary(line(refused)).endswith("http://x  (scheme)")
 
 
 def test_nothing_hostile_reaches_a_terminal():
     everywhere = tool(Blocked(HOSTILE), tool=HOSTILE, call={"command": HOSTILE, HOSTILE: [HOSTILE]})
-    for text in (told(line(everywhere)), told(HOSTILE.encode()), told(b"{}"), *pretty(members(everywhere)).split("\n")):
+    for text in (
+        summary(line(everywhere)),
+        summary(HOSTILE.encode()),
+        summary(b"{}"),
+        *pretty(members(everywhere)).split("\n"),
+    ):
         assert text.isprintable()
     assert json.loads(pretty(members(everywhere))) == members(everywhere)
     forged, _ = seal({"kind": HOSTILE, "result": {"type": HOSTILE}, "status": HOSTILE}, BEGINNING, HOSTILE)
-    assert told(forged[:-1]).isprintable()
+    assert summary(forged[:-1]).isprintable()
 
 
 @pytest.fixture
@@ -136,7 +141,7 @@ def test_verify_judges_every_file_and_says_where_it_is_broken(file, capsys):
     assert run("verify", file) == 1
     assert capsys.readouterr().out.splitlines()[1:] == [
         f"{older}:2: BROKEN: was changed: its hash does not fit",
-        f"{older}: in front of that, 1 record (1 to 1) as written",
+        f"{older}: before that, 1 record (1 to 1) unchanged",
     ]
 
 

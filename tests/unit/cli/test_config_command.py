@@ -48,7 +48,7 @@ def test_init_writes_a_private_file_once(in_process, home):
     file.write_text("# mine\n")
     again = in_process("config", "init")
     assert again.returncode == 1
-    assert again.stderr == f"acp-agent: {file}: exists already; edit it, or name another file with --config\n"
+    assert again.stderr == f"acp-agent: {file}: the file exists already; edit it, or name another file with --config\n"
     assert file.read_text() == "# mine\n"
 
 
@@ -56,7 +56,9 @@ def test_init_tells_when_it_cannot_write(in_process, home):
     (home / "file").touch()
     done = in_process("config", "init", "--config", "file/config.toml")
     assert done.returncode == 1
-    assert done.stderr.startswith(f"acp-agent: {home}/file/config.toml: expected a place to write to: ")
+    assert done.stderr.startswith(
+        f"acp-agent: {home}/file/config.toml: expected a folder in which the file can be written: "
+    )
 
 
 def test_the_file_init_writes_loads_without_problems(in_process, home):

@@ -83,7 +83,10 @@ def test_without_a_keyring_one_line_says_so_and_the_file_is_private(run, tmp_pat
     done = run(login, KEY, provider="openai", stdin=True, no_check=True)
     file = tmp_path / "data" / "credentials.toml"
     assert done.err == "acp-agent: this system has no keyring\n"
-    assert done.out[:2] == [f"Stored the key of openai in {file}", "OPENAI_API_KEY is set, too, and goes first"]
+    assert done.out[:2] == [
+        f"Stored the key of openai in {file}",
+        "The variable OPENAI_API_KEY is set and takes precedence over the stored key",
+    ]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "openai       env OPENAI_API_KEY, file" in run(login, list=True).out
     monkeypatch.delenv("OPENAI_API_KEY")
@@ -102,7 +105,7 @@ def test_a_model_that_waited_for_its_key_is_no_problem_any_more(run, monkeypatch
 def test_a_key_that_is_not_for_the_model_that_is_set_is_told(run, monkeypatch):
     monkeypatch.setenv("ACP_AGENT_MODEL", "openai:m")
     done = run(login, KEY, provider="anthropic", stdin=True, no_check=True)
-    assert done.out[1:] == ["The model that is set is openai:m: this key is not for it"]
+    assert done.out[1:] == ["The configured model is openai:m, which does not use this key"]
 
 
 def test_a_keyring_that_lets_nothing_go_makes_logout_fail(run):
@@ -154,7 +157,7 @@ async def test_the_server_is_asked_whether_it_takes_the_key(run, ring, tmp_path)
 
         taken = await asked()
         assert taken.code == 0
-        assert taken.out[0] == "The server takes the key and offers 2 models"
+        assert taken.out[0] == "The server accepts the key and offers 2 models"
         assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
         ring.entries.clear()
         refused = await asked()

@@ -242,13 +242,13 @@ def test_a_page_has_no_secrets_and_json_has_all(data, capfd):
 
 def test_nothing_is_written_over_unless_forced(one, capsys):
     Path("mine.html").write_text("mine")
-    with pytest.raises(AgentError, match=r"^mine\.html: it is there already; --force writes over it$"):
+    with pytest.raises(AgentError, match=r"^mine\.html: the file exists already; --force overwrites it$"):
         command("export", id=ID, html="mine.html")
     assert Path("mine.html").read_text() == "mine"
     command("export", id=ID, html="mine.html", force=True)
     assert Path("mine.html").read_text("utf-8").startswith("<!doctype html>")
     Path("pipe").symlink_to(os.devnull)
-    with pytest.raises(AgentError, match=r"^pipe: it is no file$"):
+    with pytest.raises(AgentError, match=r"^pipe: it is not a regular file$"):
         command("export", id=ID, html="pipe", force=True)
     assert sorted(path.name for path in Path().iterdir()) == ["mine.html", "pipe"], "and nothing half-written is left"
     with pytest.raises(AgentError, match=r"^nowhere/a\.html: No such file or directory$"):
@@ -292,7 +292,12 @@ def test_deleted_is_deleted_and_what_is_unknown_deletes_nothing(one, data, capsy
 
 def test_nothing_is_deleted_unless_somebody_says_so(one, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", open(os.devnull))  # noqa: SIM115 - closed below
-    with sys.stdin, pytest.raises(AgentError, match=r"^nobody can be asked whether to delete: say --yes$"):
+    with (
+        sys.stdin,
+        pytest.raises(
+            AgentError, match=r"^stdin is not a terminal, so nobody can be asked; use --yes to delete without asking$"
+        ),
+    ):
         command("delete", ids=[ID], yes=False)
 
 
@@ -304,7 +309,7 @@ def test_at_a_terminal_the_user_is_asked(one, capsys, monkeypatch, answer, code)
         monkeypatch.setattr(sys, "stdin", stdin)
         assert command("delete", ids=[ID], yes=False) == code
     out = printed(capsys)
-    assert f"{ID}  Mend the rounding of the total  /projects/shop\nDelete this session for good? [y/N] " in out
+    assert f"{ID}  Mend the rounding of the total  /projects/shop\nDelete this session permanently? [y/N] " in out
     assert ("deleted" in out) == (code == 0)
 
 
@@ -328,4 +333,4 @@ def test_a_session_that_is_open_elsewhere_is_not_deleted(one, data, holder, caps
     assert command("delete", ids=[ID, OTHER], yes=True) == 1
     out, err = capsys.readouterr()
     assert out == f"deleted {OTHER}\n"
-    assert err == f"acp-agent: session {ID} is open in another process: close it there\n"
+    assert err == f"acp-agent: session {ID} is open in another process; close it there first\n"
