@@ -8,7 +8,7 @@ from acp_agent.config.provider_settings import LlmSettings, ProviderType
 from acp_agent.core.choices import Levels, ModelChoice, model_in_force
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.llm import model_info as abilities
+from acp_agent.llm import model_info
 from acp_agent.llm.model_info import ModelInfo
 from acp_agent.llm.models import Price
 from acp_agent.llm.provider_config import ProviderConfig
@@ -77,13 +77,13 @@ class ModelChoices:
         config = self._asked(model)
         if config is None:
             return None
-        return abilities.thinking(config, ref_of(model).model, self._known.table(), self._known.said(model))
+        return model_info.thinking_levels(config, ref_of(model).model, self._known.table(), self._known.said(model))
 
     def temperature(self, model: str) -> Levels | None:
         config = self._asked(model)
         if config is None:
             return None
-        return abilities.temperature(config, ref_of(model).model, self._known.table(), self._known.said(model))
+        return model_info.temperature_levels(config, ref_of(model).model, self._known.table(), self._known.said(model))
 
     def _asked(self, model: str) -> ProviderConfig | None:
         """The provider of a model that is really asked: a script has no abilities, and needs no table read."""

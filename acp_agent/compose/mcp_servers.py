@@ -191,6 +191,6 @@ def _at_home(server: McpServer) -> McpServer:
 def _connection(
     elicitor: Callable[[], Elicitor | None], server: McpServer, changed: Callable[[], None]
 ) -> RunningConnection:
-    from acp_agent.mcp.connection import Connection  # noqa: PLC0415 - only sessions with servers pay for it
+    from acp_agent.mcp.connection import ServerConnection  # noqa: PLC0415 - only sessions with servers pay for it
 
-    return Connection(server, changed=changed, environment=os.environ, elicitor=elicitor)
+    return ServerConnection(server, changed=changed, environment=os.environ, elicitor=elicitor)

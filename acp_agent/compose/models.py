@@ -16,7 +16,7 @@ from acp_agent.core.ports import Embedder, Provider
 from acp_agent.core.redaction import Redact
 from acp_agent.llm.catalog import Catalog, ModelRef, parse_model
 from acp_agent.llm.retry import FallbackProvider, RetryingProvider, RetryPolicy
-from acp_agent.llm.wrapper import MeteredProvider, PresentableProvider
+from acp_agent.llm.wrapper import MeteredProvider, SanitizingProvider
 
 _IMPATIENT = RetryPolicy(longest_asked=10.0)
 """For a model behind which another one stands ready: nobody waits a minute for it."""
@@ -74,7 +74,7 @@ class SessionModels:
         if answers is None:
             answers = await self._asked(to_ask.refs, to_ask.options)
             self._built = to_ask, answers
-        return PresentableProvider(answers, self._redact)
+        return SanitizingProvider(answers, self._redact)
 
     async def for_chores(self, name: str = "") -> Provider:
         """A model by name, else those that run turns, the one now in use first. Raises AgentError.
@@ -95,7 +95,7 @@ class SessionModels:
         catalog = self._configured()
         if catalog.find(ref).type is ProviderType.SCRIPTED:
             return None
-        build = partial(catalog.build, ref, catalog.thoughtless(ref))
+        build = partial(catalog.build, ref, catalog.least_thinking(ref))
         return self._counted(catalog, await anyio.to_thread.run_sync(build, abandon_on_cancel=True))
 
     def embedder(self, settings: LlmSettings) -> Embedder | None:
@@ -146,7 +146,7 @@ class SessionModels:
     def _options(self, catalog: Catalog, ref: ModelRef) -> ModelOptions:
         """What the session has chosen, as far as this model takes it."""
         chosen = self._chosen(str(ref))
-        return catalog.chosen(ref, chosen.thought_level, chosen.temperature)
+        return catalog.options_for(ref, chosen.thought_level, chosen.temperature)
 
     @property
     def _answers(self) -> Provider | None:

@@ -1,1 +1,1 @@
-"""Models; one wire format a file."""
+"""The models: one file a wire format, the catalog that builds providers, retries and fallbacks."""

@@ -1,4 +1,12 @@
-"""Anthropic's Messages API, streamed. Source: platform.claude.com, "Messages", "Streaming", "Errors"."""
+"""Anthropic's Messages API, streamed. Source: platform.claude.com, "Messages", "Streaming", "Errors".
+
+The same conversation always gives the same bytes, and a longer conversation starts with the bytes of the shorter one.
+Prompt caching works on prefixes, and newer models tie a thinking block to everything before it. Only the
+`cache_control` marks move, and they count for neither.
+
+A reply skips unknown events, unknown deltas and pings. It keeps a block of unknown type whole and sends it back with
+the history.
+"""
 
 import re
 import uuid
@@ -27,8 +35,8 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import Json, JsonObject, ToolSpec
-from acp_agent.llm.endpoint import ModelEndpoint, thoughts, without_thoughts
-from acp_agent.llm.exchange import ServerEvent, event_object, event_stream, posted, rest
+from acp_agent.llm.endpoint import ModelEndpoint, thought_digests, without_thoughts
+from acp_agent.llm.exchange import ServerEvent, open_event_stream, parse_event, post_json, read_rest
 from acp_agent.llm.failure import broken_stream, stream_failure
 from acp_agent.llm.json_wire import as_count, as_object, as_text, read_arguments
 from acp_agent.log import Log
@@ -36,7 +44,7 @@ from acp_agent.net.client import HttpClient
 
 _log = Log(__name__)
 
-# Delta type -> the key that holds its piece.
+# Delta type -> the key that holds its text.
 _PIECES: Final = {
     "text_delta": "text",
     "thinking_delta": "thinking",
@@ -57,7 +65,7 @@ _COUNTS: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "c
 
 @dataclass(slots=True)
 class _Block:
-    """A content block under way: as it started, and the pieces that came since, by key."""
+    """A content block in progress: its start, and the pieces that followed, by key."""
 
     start: JsonObject
     pieces: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
@@ -66,7 +74,7 @@ class _Block:
         return "".join(self.pieces.get(key, ()))
 
     def whole(self) -> JsonObject:
-        """The block as the API would have sent it unstreamed. A tool's input is left to the reader."""
+        """Return the block as the API would have sent it without streaming. A tool's input stays in pieces."""
         grown: JsonObject = {
             key: as_text(self.start.get(key)) + self.joined(key) for key in self.pieces if key != "partial_json"
         }
@@ -74,7 +82,7 @@ class _Block:
 
 
 class AnthropicReply:
-    """One assistant message in the making. `maker` is whose thoughts they are."""
+    """One assistant message in progress. `maker` names the model that its thoughts belong to."""
 
     def __init__(self, maker: str) -> None:
         self._maker = maker
@@ -84,7 +92,7 @@ class AnthropicReply:
         self.complete = False
 
     def feed(self, event: JsonObject) -> ModelText | ModelThought | None:
-        """Take one event; what the user should see of it at once, if anything."""
+        """Read one event. Return the delta to show now, if there is one."""
         kind = as_text(event.get("type"))
         match kind:
             case "content_block_start":
@@ -105,7 +113,7 @@ class AnthropicReply:
         return None
 
     def done(self) -> ModelDone:
-        """The whole message. Call it once, after `complete`."""
+        """Return the whole message. Call it once, after `complete`."""
         seen: dict[str, list[ToolUsePart]] = {}
         parts: list[Part] = []
         for index in sorted(self._blocks):
@@ -144,7 +152,7 @@ class AnthropicReply:
                 return OpaquePart(self._maker, whole)
 
     def _count(self, usage: JsonObject) -> None:
-        """Counts are cumulative, and some servers send 0 for what they already told: the largest is right."""
+        """Keep the largest count of each kind: counts are cumulative, and some servers later send 0."""
         for name in _COUNTS:
             self._counts[name] = max(self._counts[name], as_count(usage.get(name)))
 
@@ -173,11 +181,11 @@ def _shown(key: str, text: str) -> ModelText | ModelThought | None:
 
 
 def _tool_use(block: _Block, seen: dict[str, list[ToolUsePart]]) -> ToolUsePart | None:
-    """The call; its id is made unique within the message, for a result must find its call.
+    """Return the call with an id that is unique within the message, since a result must find its call.
 
-    None for one equal to an earlier one, the id included: it is one call, sent twice.
+    Return None for a call that equals an earlier one, id included: the server has sent one call twice.
 
-    seen   the calls of the message so far as they were sent, by their ids
+    seen   the calls of the message so far as they were sent, by id
     """
     raw = block.joined("partial_json")
     arguments = as_object(block.start.get("input")) if not raw.strip() else read_arguments(raw)
@@ -196,7 +204,10 @@ _NOT_AN_ID: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def request_body(endpoint: ModelEndpoint, request: ModelRequest, default_max_tokens: int) -> JsonObject:
-    """The body of POST /v1/messages, streaming. Cache marks: system, last tool, last block (3 of 4 allowed)."""
+    """Return the body of POST /v1/messages, streaming.
+
+    Cache marks stand on the system prompt, the last tool and the last block; the API allows four.
+    """
     body: JsonObject = {
         "model": endpoint.model,
         "max_tokens": request.max_tokens or endpoint.max_tokens or default_max_tokens,
@@ -209,7 +220,7 @@ def request_body(endpoint: ModelEndpoint, request: ModelRequest, default_max_tok
         body["system"] = [{"type": "text", "text": request.system, "cache_control": _CACHE}]
     if request.tools:
         body["tools"] = _tools(request.tools)
-    messages = _messages(endpoint.maker, endpoint.shown(request.messages))
+    messages = _messages(endpoint.maker, endpoint.fit_images(request.messages))
     _mark_last_block(messages)
     body["messages"] = messages
     return {**body, **endpoint.extra_body}
@@ -224,7 +235,7 @@ def _tools(specs: Sequence[ToolSpec]) -> list[Json]:
 
 
 def _messages(maker: str, history: Iterable[Message]) -> list[Json]:
-    """Messages with at least one block; neighbours of one role become one, as the API would make them."""
+    """Return the messages that have a block. Neighbours of one role are joined, as the API would join them."""
     merged: list[tuple[Role, list[JsonObject]]] = []
     for message in history:
         blocks = [block for part in _ordered(message) if (block := _block(maker, part)) is not None]
@@ -238,12 +249,15 @@ def _messages(maker: str, history: Iterable[Message]) -> list[Json]:
 
 
 def _ordered(message: Message) -> Sequence[Part]:
-    """Tool results come before anything else the user says (L1.6)."""
+    """Return the parts with tool results first, as the API requires."""
     return sorted(message.parts, key=lambda part: not isinstance(part, ToolResultPart))
 
 
 def _block(maker: str, part: Part) -> JsonObject | None:
-    """One content block, or None for what this model must not see: blank text and others' reasoning (A16.6)."""
+    """Return a content block.
+
+    Return None for blank text and for the thoughts of other models, which this one must not get.
+    """
     match part:
         case TextPart(text):
             return {"type": "text", "text": text} if text.strip() else None
@@ -263,7 +277,7 @@ def _block(maker: str, part: Part) -> JsonObject | None:
 
 def _tool_result(part: ToolResultPart) -> JsonObject:
     block: JsonObject = {"type": "tool_result", "tool_use_id": _id(part.id)}
-    if part.is_error:  # must say something, and may say it in words only
+    if part.is_error:  # an error must have a text, and may have only text
         return {**block, "content": part.text if part.text.strip() else "(no output)", "is_error": True}
     if part.images:
         words: list[Json] = [{"type": "text", "text": part.text}] if part.text.strip() else []
@@ -276,7 +290,7 @@ def _image(part: ImagePart) -> JsonObject:
 
 
 def _id(model_id: str) -> str:
-    """The id as this API takes it; a session may hold ids that another provider's model made."""
+    """Return the id in the characters that this API takes. A session may hold ids that another API's model made."""
     return _NOT_AN_ID.sub("_", model_id)
 
 
@@ -289,15 +303,15 @@ def _mark_last_block(messages: list[Json]) -> None:
         for position in range(len(content) - 1, -1, -1):
             block = content[position]
             if isinstance(block, dict) and block.get("type") in _CACHEABLE:
-                # A copy: the block may be the history's own.
+                # A copy, because the block may belong to the history.
                 content[position] = {**block, "cache_control": _CACHE}
                 return
 
 
 API_VERSION: Final = "2023-06-01"
-DEFAULT_MAX_TOKENS: Final = 8192  # the API wants a number
+DEFAULT_MAX_TOKENS: Final = 8192  # the API requires a number
 _THOUGHT_REFUSED: Final = re.compile(r"thinking\b.*\bblock|signature", re.IGNORECASE)
-_PATIENCE: Final = 0.25  # seconds for the connection to end after message_stop
+_PATIENCE: Final = 0.25  # seconds to wait for the end of the connection after message_stop
 
 
 class AnthropicProvider:
@@ -306,7 +320,7 @@ class AnthropicProvider:
     def __init__(self, endpoint: ModelEndpoint, http: HttpClient) -> None:
         self._endpoint = endpoint
         self._http = http
-        self._refused: frozenset[str] = frozenset()  # thoughts that would be refused each time
+        self._refused: frozenset[str] = frozenset()  # digests of thoughts that the API would refuse again
         self._headers = {"anthropic-version": API_VERSION}
         if endpoint.api_key:
             self._headers["x-api-key"] = endpoint.api_key
@@ -324,12 +338,15 @@ class AnthropicProvider:
         return self._endpoint.context_window
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """As the port says. A stream that ends before `message_stop` is a ProviderError (PROTOCOL)."""
+        """Stream an answer, as the port says.
+
+        A stream that ends before `message_stop` raises ProviderError (PROTOCOL).
+        """
         endpoint = self._endpoint
         reply = AnthropicReply(endpoint.maker)
         async with self._opened(request) as events:
             async for event in events:
-                message = event_object(endpoint, event)
+                message = parse_event(endpoint, event)
                 if message.get("type") == "error":
                     raise stream_failure(endpoint, as_object(message.get("error")))
                 delta = reply.feed(message)
@@ -339,22 +356,22 @@ class AnthropicProvider:
                     break
             else:
                 raise broken_stream(endpoint, "ended its answer before it was whole")
-            await rest(events, _PATIENCE)
+            await read_rest(events, _PATIENCE)
         yield reply.done()
 
     @asynccontextmanager
     async def _opened(self, request: ModelRequest) -> AsyncGenerator[AsyncGenerator[ServerEvent]]:
-        """The event stream; asked again, at once, without earlier thoughts when the API refuses those.
+        """Open the event stream. If the API refuses earlier thoughts, ask again at once without them.
 
-        Newer models accept a thought only after exactly what preceded it when they had it; a mode that changes
-        the tools, or a compaction, makes it invalid ("Preserved thinking").
+        Newer models take a thought back only after exactly what preceded it. A mode that changes the tools, or a
+        compaction, makes it invalid ("Preserved thinking").
         """
         request = without_thoughts(request, self._refused)
         async with AsyncExitStack() as stack:
             try:
                 events = await stack.enter_async_context(self._asked(request))
             except ProviderError as error:
-                refused = thoughts(request, opaque=False)
+                refused = thought_digests(request, opaque=False)
                 if error.status != 400 or not refused or not _THOUGHT_REFUSED.search(str(error)):
                     raise
                 self._refused |= refused
@@ -363,39 +380,39 @@ class AnthropicProvider:
 
     def _asked(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncGenerator[ServerEvent]]:
         body = request_body(self._endpoint, request, DEFAULT_MAX_TOKENS)
-        return event_stream(self._http, self._endpoint, "/v1/messages", self._headers, body)
+        return open_event_stream(self._http, self._endpoint, "/v1/messages", self._headers, body)
 
 
 _COUNTED: Final = frozenset({"messages", "model", "output_config", "system", "thinking", "tool_choice", "tools"})
-"""The fields of a request this API takes; it refuses the others."""
+"""The fields of a request that this API takes. It refuses all others."""
 _COUNT_PATIENCE: Final = 15.0
 _LIMIT: Final = 64 * 1024
 
 
 class TokenCounter(Protocol):
-    """Something that knows how long a request is."""
+    """A counter of the tokens of a request."""
 
     async def count(self, request: ModelRequest) -> int | None:
-        """Tokens of all that is sent; None where that cannot be learnt now: a count is never worth an error."""
+        """Return the tokens of the whole request, or None if they cannot be counted now. A count never raises."""
         ...
 
 
 class AnthropicCounter:
-    """A TokenCounter behind /v1/messages/count_tokens, which is free and computes nothing."""
+    """A TokenCounter behind /v1/messages/count_tokens, which is free. Source: "Count tokens in a Message"."""
 
     def __init__(self, endpoint: ModelEndpoint, http: HttpClient) -> None:
         self._endpoint = endpoint
         self._http = http
 
     async def count(self, request: ModelRequest) -> int | None:
-        """As TokenCounter says. The very body a call would have, so that what is counted is what is sent."""
+        """Count the tokens of exactly the body that a call would send."""
         endpoint = self._endpoint
         whole = request_body(endpoint, request, DEFAULT_MAX_TOKENS)
         body = {name: value for name, value in whole.items() if name in _COUNTED}
         headers = {"anthropic-version": API_VERSION} | ({"x-api-key": endpoint.api_key} if endpoint.api_key else {})
         path = "/v1/messages/count_tokens"
         try:
-            answer = await posted(self._http, endpoint, path, headers, body, patience=_COUNT_PATIENCE, limit=_LIMIT)
+            answer = await post_json(self._http, endpoint, path, headers, body, patience=_COUNT_PATIENCE, limit=_LIMIT)
         except ProviderError:
             return None
         return as_count(answer.get("input_tokens")) or None

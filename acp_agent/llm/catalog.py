@@ -1,6 +1,7 @@
-"""From the configuration and a model's name to a Provider: the place that knows every adapter.
+"""The catalog: it builds a Provider from the configuration and a model's name.
 
-An adapter, and with it httpx, is imported when the first model of its type is built (design rule 6).
+Only this module knows every adapter. It imports an adapter, and with it httpx, when the first model of that type is
+built.
 """
 
 import importlib
@@ -16,18 +17,22 @@ from acp_agent.config.provider_settings import LlmSettings, ProviderType
 from acp_agent.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ModelEvent
 from acp_agent.core.ports import Embedder, ModelRequest, Provider
-from acp_agent.llm import model_info as abilities
+from acp_agent.llm import model_info
 from acp_agent.llm.model_info import ModelInfo
 from acp_agent.llm.models import ModelLimits, ModelRef, ModelTable, Price, load_table, parse_model
 from acp_agent.llm.provider_config import ConfiguredProviders, ProviderConfig, StoredKeys, endpoint_of
-from acp_agent.llm.wrapper import WithoutTools, closing
+from acp_agent.llm.wrapper import ToollessProvider, closing_stream
+
+if TYPE_CHECKING:
+    from acp_agent.llm.anthropic import TokenCounter
+    from acp_agent.net.client import HttpClient
 
 
 class DeferredProvider:
-    """A Provider that stands for one to be built.
+    """A Provider that is built in a thread when it is first asked, so an unused model costs nothing.
 
-    window   tokens that fit, as far as that is known before
-    build    makes it, in a thread. May raise ConfigError
+    window   the tokens that fit, as far as they are known before
+    build    makes the provider; may raise ConfigError
     """
 
     def __init__(self, ref: ModelRef, window: int, build: Callable[[ModelRef], Provider]) -> None:
@@ -49,22 +54,22 @@ class DeferredProvider:
         return self._built.context_window if self._built else self._window
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """As the port says. What the user has to mend is a ProviderError here, too (NOT_CONFIGURED)."""
+        """Stream an answer, as the port says. A ConfigError becomes a ProviderError (NOT_CONFIGURED)."""
         if self._built is None:
             try:
                 self._built = await anyio.to_thread.run_sync(self._build, self._ref, abandon_on_cancel=True)
             except ConfigError as error:
                 raise ProviderError(str(error), kind=ProviderErrorKind.NOT_CONFIGURED) from error
-        async with closing(self._built.stream(request)) as events:
+        async with closing_stream(self._built.stream(request)) as events:
             async for event in events:
                 yield event
 
 
 class DeferredEmbedder:
-    """An Embedder that stands for one to be built.
+    """An Embedder that is built in a thread when it is first asked.
 
     model    `PROVIDER:MODEL`
-    build    makes it, in a thread
+    build    makes the embedder
     """
 
     def __init__(self, model: str, build: Callable[[], Embedder]) -> None:
@@ -78,26 +83,22 @@ class DeferredEmbedder:
         return self._model
 
     async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
-        """As the port says."""
-        async with self._one_at_a_time:  # it remembers how long its vectors are
+        """Embed the texts, as the port says."""
+        async with self._one_at_a_time:  # it remembers the length of its vectors
             if self._built is None:
                 self._built = await anyio.to_thread.run_sync(self._build, abandon_on_cancel=True)
         return await self._built.embed(texts)
 
 
-if TYPE_CHECKING:
-    from acp_agent.llm.anthropic import TokenCounter
-    from acp_agent.net.client import HttpClient
-
-_UNSAID: Final = ModelLimits(context_window=1, max_output=1)  # of embedding models nobody asks for any
+_UNSAID: Final = ModelLimits(context_window=1, max_output=1)  # nothing reads the limits of an embedding model
 
 __all__ = ["Catalog", "ModelRef", "ProviderConfig", "ProviderType", "parse_model"]
 
 
 class Catalog:
-    """The configured providers. Holds the one HTTP client its models share.
+    """The configured providers, and the one HTTP client that their models share.
 
-    models   what the user knows better about some of them, `[[llm.models]]`
+    models   the user's settings for single models, `[[llm.models]]`
     """
 
     def __init__(self, configs: Iterable[ProviderConfig], models: Sequence[ModelSettings] = ()) -> None:
@@ -107,7 +108,7 @@ class Catalog:
 
     @classmethod
     def of(cls, settings: LlmSettings, environ: Mapping[str, str], stored: StoredKeys | None = None) -> "Catalog":
-        """All that is configured; see `ConfiguredProviders.of`."""
+        """Return the catalog of a configuration; see `ConfiguredProviders.of`."""
         catalog = cls(())
         catalog._configured = ConfiguredProviders.of(settings, environ, stored)
         return catalog
@@ -117,25 +118,34 @@ class Catalog:
         return load_table()
 
     def find(self, ref: ModelRef) -> ProviderConfig:
-        """The configuration of a provider, as it is for this model. Raises ConfigError naming those there are."""
+        """Return the configuration of a model's provider, adapted to this model.
+
+        Raises ConfigError naming the known providers.
+        """
         return self._configured.find(ref)
 
     def build(self, ref: ModelRef, options: ModelOptions | None = None) -> Provider:
-        """The model, ready to stream. Reads packaged files and imports: call it off the event loop.
+        """Return the model, ready to stream. Reads packaged files and imports modules, so call it off the event loop.
 
         options   what a session has chosen over the configuration, such as another temperature or effort
-        Raises ConfigError: unknown provider, bad base_url, missing or impossible key, bad script.
+
+        Raises:
+            ConfigError: unknown provider, invalid base_url, missing or impossible key, bad script.
+
         """
         config = self.find(ref)
         config = config.with_options(options) if options else config
         provider = self._built(config, ref, self._table.limits(config.type, ref.model))
-        return WithoutTools(provider) if config.tools is False else provider
+        return ToollessProvider(provider) if config.tools is False else provider
 
     def chain(self, refs: Sequence[ModelRef], options: Sequence[ModelOptions] = ()) -> tuple[Provider, ...]:
-        """Models in the order in which they are to be asked, each built when it first is.
+        """Return models in the order in which they are asked.
 
-        options   what a session has chosen for each of them; none for as they are configured
-        One that cannot be built answers with a ProviderError (NOT_CONFIGURED). Reads a packaged file.
+        Each is built when it is first asked. Reads a packaged file.
+
+        A model that cannot be built answers with a ProviderError (NOT_CONFIGURED).
+
+        options   what a session has chosen for each of them; empty for the configured options
         """
         return tuple(
             DeferredProvider(ref, self.window(ref), partial(self.build, options=chosen))
@@ -143,33 +153,33 @@ class Catalog:
         )
 
     def window(self, ref: ModelRef) -> int:
-        """Tokens that fit into a model, as far as that is known without asking its server."""
+        """Return the tokens that fit into a model, as far as they are known without asking its server."""
         try:
             config = self.find(ref)
         except ConfigError:
-            return min(limits.context_window for limits in self._table.defaults.values())  # it will not be asked
+            return min(limits.context_window for limits in self._table.defaults.values())  # it is never asked
         return config.context_window or self._table.limits(config.type, ref.model).context_window
 
     def takes_tools(self, ref: ModelRef) -> bool:
-        """Whether a model is offered tools. Raises ConfigError."""
+        """Return True if the model is offered tools. Raises ConfigError."""
         return self.find(ref).tools is not False
 
-    def chosen(self, ref: ModelRef, level: str, temperature: str) -> ModelOptions:
-        """What a thought level and the name of a temperature mean for a model that takes them; empty: nothing."""
+    def options_for(self, ref: ModelRef, level: str, temperature: str) -> ModelOptions:
+        """Return the options for a thought level and the name of a temperature. Empty names choose nothing."""
         try:
             config = self.find(ref)
         except ConfigError:
             return ModelOptions()
-        return abilities.chosen(config, level, temperature)
+        return model_info.options_for(config, level, temperature)
 
-    def thoughtless(self, ref: ModelRef) -> ModelOptions:
-        """How a model is asked to think as little as it can. Raises ConfigError."""
-        return abilities.thoughtless(self.find(ref), ref.model, self._table)
+    def least_thinking(self, ref: ModelRef) -> ModelOptions:
+        """Return the options under which a model thinks as little as it can. Raises ConfigError."""
+        return model_info.least_thinking(self.find(ref), ref.model, self._table)
 
     def price(self, ref: ModelRef) -> Price | None:
-        """What a model costs; None where that is not known. Raises ConfigError for no such provider.
+        """Return what a model costs, or None if it is unknown. Raises ConfigError for an unknown provider.
 
-        Packaged prices are the vendors' own: what another address takes, nobody here knows.
+        The packaged prices are the vendors' own. The prices at any other address are unknown.
         """
         for entry in self._configured.entries(ref):
             if entry.price is not None:
@@ -177,14 +187,14 @@ class Catalog:
         return self._table.price(ref.model) if self.find(ref).at_vendor else None
 
     async def models(self, provider: str) -> tuple[ModelInfo, ...]:
-        """What a provider offers, as its server says, with what is known besides. Raises ConfigError, ProviderError."""
+        """Return the models that a provider lists, completed with what is known. Raises ConfigError, ProviderError."""
         config = self.find(ModelRef(provider, ""))
         list_models = importlib.import_module("acp_agent.llm.model_list").list_models
         found: tuple[ModelInfo, ...] = await list_models(config, self._client(config))
         return tuple(self._completed(info) for info in found)
 
     async def described(self, info: ModelInfo) -> ModelInfo:
-        """The same model with what its list leaves out: on Ollama its server is asked. Raises as `models`."""
+        """Return the model with what its list leaves out: an Ollama server is asked for it. Raises as `models`."""
         config = self.find(ModelRef(info.provider, info.model))
         if config.type is not ProviderType.OLLAMA:
             return info
@@ -192,9 +202,11 @@ class Catalog:
         return self._completed(await describe(config, self._client(config), info))
 
     def embedder(self, ref: ModelRef) -> Embedder:
-        """What places texts by their meaning. It is built when it is first asked, in a thread.
+        """Return an Embedder. It is built in a thread when it is first asked.
 
-        Raises ConfigError, at once: as `build`, and for a provider whose API has no such models.
+        Raises:
+            ConfigError: as `build`, or the provider's API has no embedding models.
+
         """
         config = self.find(ref)
         name = {ProviderType.OPENAI: "openai_embedder", ProviderType.OLLAMA: "ollama_embedder"}.get(config.type)
@@ -209,7 +221,7 @@ class Catalog:
         return DeferredEmbedder(str(ref), build)
 
     def counter(self, ref: ModelRef) -> "TokenCounter | None":
-        """What counts a request's tokens at the server; None where its API does not. Imports. Raises ConfigError."""
+        """Return a counter that asks the server, or None if the API has none. Imports a module. Raises ConfigError."""
         config = self.find(ref)
         if config.type is not ProviderType.ANTHROPIC:
             return None
@@ -218,7 +230,7 @@ class Catalog:
         return make(endpoint_of(config, ref.model, limits, efforts), self._client(config))
 
     async def aclose(self) -> None:
-        """Close the connections of every model built here."""
+        """Close the connections of every model that this catalog has built."""
         if self._http is not None:
             await self._http.aclose()
 
@@ -255,7 +267,7 @@ class Catalog:
         return info.completed(config, known, self.price(ref))
 
     def _client(self, config: ProviderConfig) -> "HttpClient":
-        with self._one_client:  # models are built in threads
+        with self._one_client:  # several threads may build models
             if self._http is None:
                 make: Callable[[], HttpClient] = importlib.import_module("acp_agent.net.client").HttpClient
                 self._http = make()

@@ -1,4 +1,4 @@
-"""Texts placed by their meaning: an embedding model behind Ollama's API or OpenAI's.
+"""Embedding models behind Ollama's API or OpenAI's.
 
 Sources: ollama/ollama docs/api.md "Generate Embeddings"; developers.openai.com "Create embeddings", which llama.cpp,
 vLLM and LM Studio speak as well.
@@ -12,18 +12,18 @@ from typing import Final, TypeAlias
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.llm.endpoint import ModelEndpoint
-from acp_agent.llm.exchange import bearer, posted
+from acp_agent.llm.exchange import bearer_header, post_json
 from acp_agent.llm.json_wire import as_list, as_object
 from acp_agent.net.client import HttpClient
 
 BATCH: Final = 64
-"""Texts in one request."""
+"""The most texts in one request."""
 LONGEST_TEXT: Final = 8000
-"""Characters of one text: OpenAI's models refuse more than 8192 tokens, and what a text is about stands before that."""
+"""The longest text in characters. OpenAI's models refuse more than 8192 tokens, and the start tells the subject."""
 _PATIENCE: Final = 60.0
-"""Seconds for one request: a local model may have to be loaded first."""
+"""The seconds for one request. A local model may have to be loaded first."""
 _LIMIT: Final = 32 * 1024 * 1024
-"""Bytes of one answer: 64 vectors of 8192 numbers, each written in full, are a third of it."""
+"""The largest answer in bytes: three times 64 vectors of 8192 numbers written in full."""
 _MOST_NUMBERS: Final = 8192
 
 Vector: TypeAlias = tuple[float, ...]
@@ -31,7 +31,7 @@ Vector: TypeAlias = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingApi:
-    """How a wire format asks for vectors, and where its answer has them, in the order of the texts."""
+    """A wire format: its path, its further fields, and where an answer has the vectors in the order of the texts."""
 
     path: str
     fields: Callable[[ModelEndpoint], JsonObject]
@@ -39,7 +39,7 @@ class EmbeddingApi:
 
 
 class HttpEmbedder:
-    """An Embedder behind one of these APIs. Holds the length of the first vector it was given; others are refused."""
+    """An Embedder behind one of these APIs. All its vectors must be as long as the first one."""
 
     def __init__(self, api: EmbeddingApi, endpoint: ModelEndpoint, http: HttpClient) -> None:
         self._api = api
@@ -53,9 +53,9 @@ class HttpEmbedder:
         return f"{self._endpoint.provider}:{self._endpoint.model}"
 
     async def embed(self, texts: Sequence[str]) -> tuple[Vector, ...]:
-        """A unit vector for each text, in order, all of one length, always. Raises ProviderError.
+        """Return a unit vector for each text, in order, all of one length. Raises ProviderError.
 
-        Of a text the first 8000 characters count; a blank one is as good as a dash.
+        Only the first `LONGEST_TEXT` characters of a text count. A blank text counts as a dash.
         """
         vectors: list[Vector] = []
         for start in range(0, len(texts), BATCH):
@@ -66,22 +66,22 @@ class HttpEmbedder:
         endpoint, api = self._endpoint, self._api
         body: JsonObject = {"model": endpoint.model, "input": [*texts], **api.fields(endpoint)}
         patience = min(endpoint.timeout, _PATIENCE)
-        headers = bearer(endpoint)
-        answer = await posted(self._http, endpoint, api.path, headers, body, patience=patience, limit=_LIMIT)
+        headers = bearer_header(endpoint)
+        answer = await post_json(self._http, endpoint, api.path, headers, body, patience=patience, limit=_LIMIT)
         raw = api.vectors(answer)
         if len(raw) != len(texts):
             raise self._broken(f"{len(raw)} vectors for {len(texts)} texts")
         return [self._unit(vector) for vector in raw]
 
     def _unit(self, raw: Json) -> Vector:
-        """The vector at length 1. Raises ProviderError for what is none, or none of this model's."""
+        """Return the vector at length 1. Raises ProviderError for a value that is not a vector of this model."""
         items = as_list(raw)
         try:
             numbers = [float(x) for x in items if isinstance(x, int | float) and not isinstance(x, bool)]
         except OverflowError:  # an integer of hundreds of digits
             numbers = []
         if not 0 < len(numbers) <= _MOST_NUMBERS or len(numbers) != len(items):
-            raise self._broken("something that is no vector")
+            raise self._broken("something that is not a vector")
         if len(numbers) != (self._length or len(numbers)):
             raise self._broken(f"a vector of {len(numbers)} numbers after others of {self._length}")
         norm = math.hypot(*numbers)
@@ -96,12 +96,12 @@ class HttpEmbedder:
 
 
 def ollama_embedder(endpoint: ModelEndpoint, http: HttpClient) -> HttpEmbedder:
-    """Behind /api/embed. Too long a text is cut by the server, which knows its tokens."""
+    """Return an embedder behind /api/embed. The server, which knows its tokens, shortens texts that are too long."""
     return HttpEmbedder(EmbeddingApi("/api/embed", _ollama_fields, _ollama_vectors), endpoint, http)
 
 
 def openai_embedder(endpoint: ModelEndpoint, http: HttpClient) -> HttpEmbedder:
-    """Behind /embeddings."""
+    """Return an embedder behind /embeddings."""
     return HttpEmbedder(EmbeddingApi("/embeddings", _openai_fields, _openai_vectors), endpoint, http)
 
 
@@ -119,7 +119,7 @@ def _openai_fields(_: ModelEndpoint) -> JsonObject:
 
 
 def _openai_vectors(answer: JsonObject) -> list[Json]:
-    """By `index`, where a server gives one: nothing says that they come in order."""
+    """Return the vectors by their `index`, where a server gives one: the API does not promise an order."""
     entries = list(map(as_object, as_list(answer.get("data"))))
     indices = [entry.get("index") for entry in entries]
     if sorted(index for index in indices if isinstance(index, int)) == list(range(len(entries))):

@@ -1,4 +1,4 @@
-"""Where a model answers: what an adapter needs to know about one configured model, and what the model may be shown."""
+"""The address of one configured model, and what of a conversation may be sent to it."""
 
 import hashlib
 import json
@@ -11,29 +11,29 @@ from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import ImagePart, Json, JsonObject
 
 _MOST_IMAGES = 20
-"""In one request: with more, Anthropic's API takes none of over 2000 pixels, and refuses the conversation for good."""
+"""The most in one request. With more, Anthropic's API refuses pictures of over 2000 pixels."""
 _MOST_IMAGE_CHARS = 16 * 1024 * 1024
-"""Of base64 in one request: the smallest limit of the big APIs (Gemini) is 20 MB with all the words."""
+"""The most base64 in one request. The smallest limit of the large APIs is 20 MB with all text (Gemini)."""
 
 _SNAPSHOT = re.compile(r"-\d{4}-?\d\d-?\d\d$")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelEndpoint:
-    """One model behind one address, every default already filled in by the catalog.
+    """One model behind one address. The catalog has filled in every default.
 
     provider        the configured name, for messages
     base_url        without a slash at the end
-    api_key         empty where the server wants none; never in a repr
-    key_source      where the user would mend the key, such as "ANTHROPIC_API_KEY"
-    timeout         seconds of silence between two pieces of an answer
+    api_key         empty if the server wants none; never in a repr
+    key_source      where the user would correct the key, such as "ANTHROPIC_API_KEY"
+    timeout         the seconds of silence allowed between two pieces of an answer
     context_window  tokens, input and output together
-    max_tokens      tokens of one answer; None leaves it to the server
+    max_tokens      tokens of one answer; None leaves the limit to the server
     thinking        the model thinks before it answers: it takes `thinking: {type: adaptive}` (Anthropic), or is a
                     reasoning model (OpenAI)
     images          the model takes pictures
-    extra_body      fields of every request body that the user has set, such as temperature or effort; the same
-                    from the first to the last request of a session, for the prompt cache
+    extra_body      the fields of every request body that the user has set, such as temperature or effort; they are the
+                    same in every request of a session, which keeps the prompt cache
     """
 
     provider: str
@@ -50,15 +50,14 @@ class ModelEndpoint:
 
     @property
     def maker(self) -> str:
-        """Whose thoughts this model can take up again: its own, at this provider, whatever the date of the snapshot.
+        """The name that thoughts and opaque parts carry in their `provider`: provider and model, without the date.
 
-        Thoughts and opaque parts bear it in their `provider`: a signature is good for the model alone that gave it
-        (A16.6).
+        A signature is valid only for the model that gave it, so a model gets back only thoughts of its own maker.
         """
         return f"{self.provider}:{family(self.model)}"
 
-    def shown(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """The conversation as this model may be sent it: a short text in place of each picture it cannot get."""
+    def fit_images(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return the conversation with a short text in place of each picture that the model cannot get."""
         sizes = [len(image.data) for message in messages for part in message.parts for image in _images(part)]
         left_out = _left_out(sizes) if self.images else len(sizes)
         why = (
@@ -78,14 +77,14 @@ class ModelEndpoint:
 
 
 def family(model: str) -> str:
-    """Whose reasoning a model can take up again: its id, without the date of a snapshot."""
+    """Return the id of a model without the date of a snapshot. The models of a family accept each other's reasoning."""
     return _SNAPSHOT.sub("", model)
 
 
 def _left_out(sizes: Sequence[int]) -> int:
-    """How many pictures, oldest first, a request has no room for.
+    """Return how many pictures, oldest first, do not fit into a request.
 
-    When it is full, half of it is emptied at once: each time that happens the provider's prompt cache is lost.
+    A full request is emptied to half at once, because each change costs the provider's prompt cache.
     """
     first = total = 0
     for number, size in enumerate(sizes, 1):
@@ -108,7 +107,7 @@ def _images(part: Part) -> tuple[ImagePart, ...]:
 
 
 def _without(part: Part, count: int, why: str) -> Part:
-    """The part without its first `count` pictures."""
+    """Return the part without its first `count` pictures."""
     if count == 0:
         return part
     notes = [f"[{image.mime_type} {why}]" for image in _images(part)[:count]]
@@ -117,8 +116,13 @@ def _without(part: Part, count: int, why: str) -> Part:
     return TextPart(notes[0])
 
 
-def thoughts(request: ModelRequest, *, opaque: bool) -> frozenset[str]:
-    """Digests of the thoughts in a request; with `opaque` of all else that only its maker understands, too."""
+def thought_digests(request: ModelRequest, *, opaque: bool) -> frozenset[str]:
+    """Return digests of the thoughts in a request. With `opaque`, include the opaque parts.
+
+    A server takes a thought back only at its original place and only while it knows the key that sealed it. A thought
+    that was refused once would be refused in every later request, so providers remember the digests of refused
+    thoughts.
+    """
     parts = (part for message in request.messages for part in message.parts)
     return frozenset(
         _digest(part) for part in parts if isinstance(part, ThoughtPart) or (opaque and isinstance(part, OpaquePart))
@@ -126,7 +130,7 @@ def thoughts(request: ModelRequest, *, opaque: bool) -> frozenset[str]:
 
 
 def without_thoughts(request: ModelRequest, unwanted: Container[str]) -> ModelRequest:
-    """The same request without what is unwanted of that."""
+    """Return the request without the thoughts and opaque parts that have these digests."""
     messages = (
         replace(message, parts=tuple(part for part in message.parts if not _unwanted(part, unwanted)))
         for message in request.messages

@@ -1,4 +1,9 @@
-"""One streamed request: POST, judge the answer's head, hand over its events. What every SSE adapter shares."""
+"""HTTP exchanges with model servers: server-sent events, and answers of one JSON object.
+
+Lines of an event stream end at CR, LF or CRLF and nowhere else. `str.splitlines` and httpx's `aiter_lines` also split
+at U+2028, which is legal inside JSON. Lines are split as bytes and decoded whole, so a character that is split over two
+chunks survives. Source: WHATWG HTML, "Server-sent events".
+"""
 
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
@@ -28,22 +33,22 @@ class ServerEvent:
 
 
 class EventTooLarge(ValueError):
-    """One event is larger than `EVENT_LIMIT` bytes: the stream is not a model's answer."""
+    """An event is larger than `EVENT_LIMIT` bytes, so the stream is not a model's answer."""
 
 
 class EventSplitter:
-    """Bytes in, events out. The same bytes give the same events under every chunking."""
+    """A splitter of bytes into events. The same bytes give the same events under every chunking."""
 
     def __init__(self) -> None:
-        self._pending: list[bytes] = []  # the unfinished line, in pieces
-        self._size = 0  # bytes held for the event under way
-        self._after_cr = False  # a LF right now belongs to the CR that ended the last chunk
+        self._pending: list[bytes] = []  # the unfinished line in pieces
+        self._size = 0  # the bytes of the unfinished event
+        self._after_cr = False  # the last chunk ended with CR: a LF that follows belongs to it
         self._first = True
         self._name = ""
         self._data: list[str] = []
 
     def feed(self, chunk: bytes) -> Iterable[ServerEvent]:
-        """The events this chunk completes. Raises EventTooLarge."""
+        """Yield the events that this chunk completes. Raises EventTooLarge."""
         if self._after_cr and chunk:
             self._after_cr = False
             chunk = chunk.removeprefix(b"\n")
@@ -73,7 +78,7 @@ class EventSplitter:
             self._data.append(value.decode("utf-8", "replace"))
         elif field == b"event":
             self._name = value.decode("utf-8", "replace")
-        return None  # comments, id, retry and unknown fields mean nothing here
+        return None  # comments, id, retry and unknown fields are ignored
 
     def _dispatch(self) -> ServerEvent | None:
         name, data = self._name or "message", self._data
@@ -88,7 +93,7 @@ class EventSplitter:
 
 
 async def server_events(chunks: AsyncIterable[bytes]) -> AsyncGenerator[ServerEvent]:
-    """The events of a byte stream. An event the end of the stream cut off is dropped, as the standard says.
+    """Yield the events of a byte stream. The standard drops an event that the end of the stream cuts off.
 
     Raises EventTooLarge, and whatever `chunks` raises.
     """
@@ -99,18 +104,20 @@ async def server_events(chunks: AsyncIterable[bytes]) -> AsyncGenerator[ServerEv
 
 
 ANSWER_LIMIT: Final = 64 * 1024 * 1024
-"""Bytes of one answer: the longest a model gives (128,000 tokens, each in an event of its own) is half of it."""
-# Types no event stream ever has. Others pass: compatible servers are careless with this header.
+"""The largest answer in bytes: twice the longest answer of a model (128,000 tokens, one in each event)."""
+# Content types that no event stream has. Others pass, because compatible servers are careless with this header.
 _NOT_EVENTS: Final = ("text/html", "application/xhtml", "application/json", "application/problem", "image/")
 
 
 @asynccontextmanager
-async def event_stream(
+async def open_event_stream(
     http: HttpClient, endpoint: ModelEndpoint, path: str, headers: Mapping[str, str], body: JsonObject
 ) -> AsyncGenerator[AsyncGenerator[ServerEvent]]:
-    """POST `body` to `base_url` + `path` and hold its event stream open; leaving closes it.
+    """POST `body` to `base_url` + `path` and hold its event stream open. Leaving the context closes it.
 
-    Raises ProviderError: for every status but 200, for an answer that is no event stream, for a broken one.
+    Raises:
+        ProviderError: the status is not 200, the answer is not an event stream, or the stream breaks.
+
     """
     post = Post(
         peer=endpoint.provider,
@@ -133,7 +140,7 @@ async def event_stream(
         try:
             async with (
                 aclosing(answer.chunks()) as chunks,
-                aclosing(bounded(endpoint, chunks)) as pieces,
+                aclosing(limit_size(endpoint, chunks)) as pieces,
                 aclosing(server_events(pieces)) as events,
             ):
                 yield events
@@ -141,8 +148,8 @@ async def event_stream(
             raise broken_stream(endpoint, f"sent {error}") from error
 
 
-async def bounded(endpoint: ModelEndpoint, chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
-    """The same bytes, up to `ANSWER_LIMIT`. Raises ProviderError (PROTOCOL) beyond, and what `chunks` raises."""
+async def limit_size(endpoint: ModelEndpoint, chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
+    """Yield the same bytes, up to `ANSWER_LIMIT`. Raises ProviderError (PROTOCOL) beyond, and what `chunks` raises."""
     received = 0
     async for chunk in chunks:
         received += len(chunk)
@@ -151,42 +158,43 @@ async def bounded(endpoint: ModelEndpoint, chunks: AsyncIterable[bytes]) -> Asyn
         yield chunk
 
 
-def event_object(endpoint: ModelEndpoint, event: ServerEvent) -> JsonObject:
-    """The JSON object of an event. Raises ProviderError (PROTOCOL) for anything else."""
+def parse_event(endpoint: ModelEndpoint, event: ServerEvent) -> JsonObject:
+    """Return the JSON object of an event. Raises ProviderError (PROTOCOL) for any other data."""
     try:
         return read_object(event.data)
     except ValueError as error:
         raise broken_stream(endpoint, f"sent an event that cannot be read ({error})") from error
 
 
-async def rest(events: AsyncGenerator[ServerEvent], patience: float) -> list[ServerEvent]:
-    """What still comes once the answer is whole, for at most `patience` seconds.
+async def read_rest(events: AsyncGenerator[ServerEvent], patience: float) -> list[ServerEvent]:
+    """Return the events that follow a whole answer, for at most `patience` seconds.
 
-    Read to the end, so that the connection can serve the next request. Nothing that goes wrong here
-    matters any more.
+    Reading to the end lets the connection serve the next request. Faults no longer matter here.
     """
     collected: list[ServerEvent] = []
     with anyio.move_on_after(patience):
         try:
             async for event in events:
-                collected.append(event)  # noqa: PERF401 - what came before a fault or the deadline counts
+                collected.append(event)  # noqa: PERF401 - keep what arrived before a fault or the deadline
         except (ProviderError, EventTooLarge):
             pass
     return collected
 
 
-async def got(
+async def get_json(
     http: HttpClient, endpoint: ModelEndpoint, path: str, headers: Mapping[str, str], *, patience: float, limit: int
 ) -> JsonObject:
-    """GET `base_url` + `path`. `patience` is in seconds, for all of it, and `limit` in bytes.
+    """GET `base_url` + `path`. `patience` is the limit in seconds for the whole exchange, `limit` the limit in bytes.
 
-    Raises ProviderError: for every status but 200, for an answer that is too late, too long or no JSON object.
+    Raises:
+        ProviderError: the status is not 200, or the answer is too late, too long or not a JSON object.
+
     """
     get = Get(endpoint.provider, endpoint.base_url + path, _headers(headers), patience)
     return await _object(http.get(get), endpoint, patience, limit)
 
 
-async def posted(
+async def post_json(
     http: HttpClient,
     endpoint: ModelEndpoint,
     path: str,
@@ -196,14 +204,14 @@ async def posted(
     patience: float,
     limit: int,
 ) -> JsonObject:
-    """POST a JSON object to `base_url` + `path`. Otherwise as `got`."""
+    """POST a JSON object to `base_url` + `path`. Otherwise as `get_json`."""
     typed = {**_headers(headers), "content-type": "application/json"}
     post = Post(endpoint.provider, endpoint.base_url + path, typed, write(body), patience)
     return await _object(http.post(post), endpoint, patience, limit)
 
 
-def bearer(endpoint: ModelEndpoint) -> Mapping[str, str]:
-    """The key as OpenAI's API and Ollama take it; nothing where there is none."""
+def bearer_header(endpoint: ModelEndpoint) -> Mapping[str, str]:
+    """Return the header that carries the key to OpenAI's API and Ollama, or no header without a key."""
     return {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
 
 

@@ -1,6 +1,6 @@
-"""What a model API says when it fails -> ProviderError: what happened and what the user can do about it.
+"""The errors of model APIs as ProviderError: what happened, and what the user can do about it.
 
-The same table serves HTTP statuses and errors inside a 200 stream (dependencies.md, condition 3).
+The same table serves HTTP statuses and errors inside a stream that began with status 200.
 """
 
 import re
@@ -27,7 +27,7 @@ _NO_CREDIT: Final = re.compile(
 )
 _KEY_LIKE: Final = re.compile(r"\b(sk|gsk|xai)-[A-Za-z0-9_*.\-]{6,}")
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
-# Error types of streams and bodies, as the status that says the same (Anthropic "Errors"; OpenAI "Error codes").
+# The status that means the same as an error type (Anthropic "Errors"; OpenAI "Error codes").
 _STATUS_OF_TYPE: Final = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -49,7 +49,7 @@ _STATUS_OF_TYPE: Final = {
 
 
 def http_failure(endpoint: ModelEndpoint, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-    """A status other than 200. `headers` have lower-case names; `body` may be cut."""
+    """Return the error for a status other than 200. `headers` have lower-case names; `body` may be cut."""
     if 300 <= status < 400:
         where = _cleaned(headers.get("location", "").partition("?")[0], endpoint) or "another address"
         message = f"{endpoint.provider} redirects ({status}) to {where}: set base_url to the final address"
@@ -59,16 +59,17 @@ def http_failure(endpoint: ModelEndpoint, status: int, headers: Mapping[str, str
 
 
 def stream_failure(endpoint: ModelEndpoint, error: JsonObject) -> ProviderError:
-    """An `error` object that came inside a 200 stream."""
+    """Return the error for an `error` object inside a stream that began with status 200."""
     names = (as_text(error.get("type")), as_text(error.get("code")))
     detail = as_text(error.get("message")) or next(filter(None, names), "no reason given")
     return _failure(endpoint, _status_in(error) or 500, _cleaned(detail, endpoint), " ".join(names), None)
 
 
 def wrong_content(endpoint: ModelEndpoint, content_type: str, body: bytes) -> ProviderError:
-    """A 200 that is not an event stream: a web page, JSON from a server that does not stream, or an error as JSON.
+    """Return the error for a status 200 whose body is not an event stream.
 
-    An error counts as one where it says which: some servers also answer a wrong address with a 200 and an `error`.
+    The body may be a web page, JSON from a server that does not stream, or an error as JSON. An error counts only if it
+    says which: some servers also answer a wrong address with status 200 and an `error`.
     """
     error = _error_of(body)
     if _status_in(error):
@@ -81,7 +82,7 @@ def wrong_content(endpoint: ModelEndpoint, content_type: str, body: bytes) -> Pr
 
 
 def broken_stream(endpoint: ModelEndpoint, what: str) -> ProviderError:
-    """A stream that is not what the API promises."""
+    """Return the error for a stream that breaks the rules of the API."""
     return ProviderError(f"{endpoint.provider} {what}", kind=ProviderErrorKind.PROTOCOL, status=200)
 
 
@@ -93,7 +94,7 @@ def _failure(
     evidence = f"{error_type} {detail}"
     kind, message = (
         ProviderErrorKind.INVALID_REQUEST,
-        f"{provider} refused the request ({told}): if it does so again, start a new session",
+        f"{provider} refused the request ({told}): if this happens again, start a new session",
     )
     if status == 402 or (status in (400, 403, 429) and _NO_CREDIT.search(evidence)):
         message = f"{provider} has no credit left for this key ({told}): check the plan and the billing page"
@@ -123,7 +124,7 @@ def _failure(
 
 
 def _status_in(error: JsonObject) -> int | None:
-    """The status an `error` object tells of, by its code or its type."""
+    """Return the status that an `error` object names by its code or its type."""
     code = error.get("code")
     if isinstance(code, int) and 400 <= code < 600:
         return code
@@ -132,7 +133,7 @@ def _status_in(error: JsonObject) -> int | None:
 
 
 def _error_of(body: bytes) -> JsonObject:
-    """The `error` object of a body, or an empty one."""
+    """Return the `error` object of a body, or an empty one."""
     try:
         return as_object(read_object(body.decode("utf-8", "replace")).get("error"))
     except ValueError:
@@ -144,7 +145,7 @@ def _when(retry_after: float | None) -> str:
 
 
 def _detail(body: bytes) -> tuple[str, str]:
-    """(error type, message) from the shapes servers use; the text itself where it is no JSON."""
+    """Return the error type and the message from the shapes that servers use, or the text itself if it is not JSON."""
     text = body.decode("utf-8", "replace").strip()
     try:
         document = read_object(text)
@@ -158,7 +159,7 @@ def _detail(body: bytes) -> tuple[str, str]:
 
 
 def _cleaned(text: str, endpoint: ModelEndpoint) -> str:
-    """One printable line without the key, cut to `DETAIL_LIMIT` characters."""
+    """Return one printable line without the key, cut to `DETAIL_LIMIT` characters."""
     if endpoint.api_key:
         text = text.replace(endpoint.api_key, "[key]")
     line = _UNPRINTABLE.sub(" ", _KEY_LIKE.sub("[key]", text[: 10 * DETAIL_LIMIT]))
@@ -167,7 +168,7 @@ def _cleaned(text: str, endpoint: ModelEndpoint) -> str:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait: `retry-after-ms`, or `retry-after` as a number or a date (RFC 9110 10.2.3)."""
+    """Return the seconds to wait: `retry-after-ms`, or `retry-after` as a number or a date (RFC 9110 10.2.3)."""
     milliseconds = _number(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
         return milliseconds / 1000
@@ -177,7 +178,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return seconds
     try:
         when = parsedate_to_datetime(value)
-    except (ValueError, OverflowError):  # no date, or numbers beyond what a machine counts
+    except (ValueError, OverflowError):  # not a date, or out of range
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
@@ -185,5 +186,5 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _number(text: str) -> float | None:
-    """A plain non-negative decimal number, as servers write seconds."""
+    """Return a plain non-negative decimal number, as servers write seconds, or None."""
     return float(text) if re.fullmatch(r"\s*\d{1,9}(\.\d{1,9})?\s*", text, re.ASCII) else None

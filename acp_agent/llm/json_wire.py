@@ -1,7 +1,7 @@
-"""JSON as model servers write it, read so that nothing in it can hurt us later.
+"""Strict JSON from and to model servers.
 
-Python's reader takes more than JSON (NaN, lone surrogates, any depth); what gets past here can be written
-again, to the editor and to the model, as strict JSON in UTF-8 (security.md section 3, "Python JSON").
+Python's reader takes more than JSON: NaN, lone surrogates and any depth. What passes this module can be written again,
+to the editor and to the model, as strict JSON in UTF-8.
 """
 
 import json
@@ -28,12 +28,12 @@ def _finite(text: str) -> float:
     return value
 
 
-# One decoder for all: `json.loads` with options builds a new one at each call, which costs more than the parse.
+# One decoder for all calls: `json.loads` with options builds a new one each time, which costs more than the parse.
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
 
 
 def read_object(text: str) -> JsonObject:
-    """A JSON object. Raises ValueError: not JSON, not an object, NaN or infinity, too deep."""
+    """Return a JSON object. Raises ValueError: not JSON, not an object, NaN or infinity, too deep."""
     try:
         value: Json = _DECODER.decode(text)
     except RecursionError as error:
@@ -41,16 +41,16 @@ def read_object(text: str) -> JsonObject:
         raise ValueError(message) from error
     if not isinstance(value, dict):
         message = "not a JSON object"
-        raise ValueError(message)  # noqa: TRY004 - the text is wrong, not our caller
+        raise ValueError(message)  # noqa: TRY004 - the text is wrong, not the caller
     if text.count("{") + text.count("[") > MAX_DEPTH:
         _check_depth(value)
     if _SURROGATE_ESCAPE.search(text) or not _encodable(text):
-        return {mend(key): _mended(item) for key, item in value.items()}
+        return {replace_surrogates(key): _mended(item) for key, item in value.items()}
     return value
 
 
 def read_arguments(raw: str) -> JsonObject | None:
-    """A tool call's arguments: `{}` for nothing at all, None for what is not a JSON object (L1.8)."""
+    """Return the arguments of a tool call: `{}` for blank text, None for anything that is not a JSON object."""
     if not raw.strip():
         return {}
     try:
@@ -60,34 +60,34 @@ def read_arguments(raw: str) -> JsonObject | None:
 
 
 def write(value: JsonObject) -> bytes:
-    """Compact UTF-8, keys in the order given: the same value gives the same bytes, for prompt caching."""
+    """Return compact UTF-8, keys in the given order. The same value gives the same bytes, for prompt caching."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
 
 
-def mend(text: str) -> str:
-    """The same text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
+def replace_surrogates(text: str) -> str:
+    """Return the text with surrogate pairs joined and lone surrogates replaced by U+FFFD."""
     if _encodable(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def as_object(value: Json) -> JsonObject:
-    """The object, or an empty one where the server sent something else or nothing."""
+    """Return the object, or an empty one for any other value."""
     return value if isinstance(value, dict) else {}
 
 
 def as_list(value: Json) -> list[Json]:
-    """The list, or an empty one."""
+    """Return the list, or an empty one for any other value."""
     return value if isinstance(value, list) else []
 
 
 def as_text(value: Json) -> str:
-    """The string, or an empty one."""
+    """Return the string, or an empty one for any other value."""
     return value if isinstance(value, str) else ""
 
 
 def as_count(value: Json) -> int:
-    """A number of tokens, or 0."""
+    """Return a positive integer, or 0 for any other value."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
@@ -108,11 +108,11 @@ def _check_depth(value: Json) -> None:
 
 def _mended(value: Json) -> Json:
     if isinstance(value, str):
-        return mend(value)
+        return replace_surrogates(value)
     if isinstance(value, list):
         return [_mended(item) for item in value]
     if isinstance(value, dict):
-        return {mend(key): _mended(item) for key, item in value.items()}
+        return {replace_surrogates(key): _mended(item) for key, item in value.items()}
     return value
 
 

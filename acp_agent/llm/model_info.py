@@ -1,4 +1,4 @@
-"""What a model list says of one model."""
+"""What is known of one model, and what the user can choose for it: how hard it thinks, and its temperature."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,15 +12,15 @@ from acp_agent.llm.provider_config import ProviderConfig
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """One model of a provider. What nobody says is None.
+    """One model of a provider. A value that nobody has told is None.
 
     provider        the configured name
-    model           its own id; together with the provider's name as `PROVIDER:MODEL` it can be chosen
+    model           its own id; `PROVIDER:MODEL` chooses it
     title           a name for people, or the id
     context_window  tokens, input and output together
     max_output      tokens of one answer
     thinking        thinks before it answers
-    efforts         how hard it can be asked to; empty where nobody says
+    efforts         the levels of effort that it takes; empty if unknown
     """
 
     provider: str
@@ -38,7 +38,7 @@ class ModelInfo:
         return f"{self.provider}:{self.model}"
 
     def completed(self, config: ProviderConfig, known: ModelLimits | None, price: Price | None) -> "ModelInfo":
-        """With what the user says of the model first, then its server, then what is known of it."""
+        """Return the model with the user's settings first, then its server's values, then the packaged ones."""
         return replace(
             self,
             context_window=config.context_window or self.context_window or (known.context_window if known else None),
@@ -55,13 +55,15 @@ def _first(*answers: bool | None) -> bool | None:
 
 
 _LOCAL_EFFORTS = (Effort.LOW, Effort.MEDIUM, Effort.HIGH)
-"""Of Ollama's models that know more than on and off (ollama/ollama docs, "Thinking")."""
+"""The levels of Ollama's models that have more than on and off (ollama/ollama docs, "Thinking")."""
 
 
-def thinking(config: ProviderConfig, model: str, table: ModelTable, said: ModelInfo | None = None) -> Levels | None:
-    """How a model may think; None for one that cannot, and where nobody knows.
+def thinking_levels(
+    config: ProviderConfig, model: str, table: ModelTable, said: ModelInfo | None = None
+) -> Levels | None:
+    """Return the levels of thinking of a model, or None if it cannot think or nothing is known.
 
-    config   its provider, as it is for this model
+    config   its provider, adapted to this model
     said     what its server says of it
     """
     match config.type:
@@ -73,8 +75,10 @@ def thinking(config: ProviderConfig, model: str, table: ModelTable, said: ModelI
             return _remote(config, model, table, said)
 
 
-def temperature(config: ProviderConfig, model: str, table: ModelTable, said: ModelInfo | None = None) -> Levels | None:
-    """The presets, for a model that takes a temperature: none that thinks does, but Ollama's."""
+def temperature_levels(
+    config: ProviderConfig, model: str, table: ModelTable, said: ModelInfo | None = None
+) -> Levels | None:
+    """Return the temperature presets of a model, or None if it takes none. Only Ollama's thinking models take one."""
     match config.type:
         case ProviderType.SCRIPTED:
             return None
@@ -89,8 +93,11 @@ def temperature(config: ProviderConfig, model: str, table: ModelTable, said: Mod
     return Levels((DEFAULT, *presets), DEFAULT) if usual is None else Levels(presets, usual)
 
 
-def chosen(config: ProviderConfig, level: str, preset: str) -> ModelOptions:
-    """What a choice means for a model's requests; empty words and DEFAULT change nothing."""
+def options_for(config: ProviderConfig, level: str, preset: str) -> ModelOptions:
+    """Return the request options for a level of thinking and a temperature preset.
+
+    Empty names and DEFAULT change nothing.
+    """
     heat = TEMPERATURES.get(preset)
     match level:
         case "" | "default":
@@ -103,17 +110,20 @@ def chosen(config: ProviderConfig, level: str, preset: str) -> ModelOptions:
             return ModelOptions(thinking=True, effort=Effort(level), temperature=heat)
 
 
-def thoughtless(config: ProviderConfig, model: str, table: ModelTable) -> ModelOptions:
-    """How a model is asked to think as little as it can."""
-    levels = thinking(config, model, table)
-    if levels is None:  # of Ollama's, one that can does so unless it is told not to
+def least_thinking(config: ProviderConfig, model: str, table: ModelTable) -> ModelOptions:
+    """Return the options under which a model thinks as little as it can."""
+    levels = thinking_levels(config, model, table)
+    if levels is None:  # a thinking model of Ollama thinks unless it is told not to
         return ModelOptions(thinking=False if config.type is ProviderType.OLLAMA else None)
-    return chosen(config, next(level for level in levels.values if level != DEFAULT), "")
+    return options_for(config, next(level for level in levels.values if level != DEFAULT), "")
 
 
 def _local(config: ProviderConfig, model: str, said: ModelInfo | None) -> Levels | None:
-    """Before its server has said anything nothing is concluded: a model that cannot think refuses to be asked."""
-    if "gpt-oss" in model:  # cannot be told not to
+    """Return the levels of a model on Ollama.
+
+    Nothing is concluded before its server has described it, because a model that cannot think refuses such requests.
+    """
+    if "gpt-oss" in model:  # it cannot be told not to think
         return _levels(_LOCAL_EFFORTS, config.effort or Effort.MEDIUM)
     if config.effort is not None:
         return _levels((Effort.NONE, *_LOCAL_EFFORTS), Effort.NONE if config.thinking is False else config.effort)
@@ -122,23 +132,23 @@ def _local(config: ProviderConfig, model: str, said: ModelInfo | None) -> Levels
 
 
 def _remote(config: ProviderConfig, model: str, table: ModelTable, said: ModelInfo | None) -> Levels | None:
-    """By the table; what it does not know, by what the server says and the user has set."""
+    """Return the levels by the packaged table, or by what the server says and the user has set for an unknown model."""
     limits, efforts = table.limits(config.type, model), table.efforts_of(model)
-    takes = efforts.takes if limits.thinking else said.efforts if said else ()
+    takes = efforts.levels if limits.thinking else said.efforts if said else ()
     anthropic = config.type is ProviderType.ANTHROPIC
-    if anthropic and takes and efforts.rest is not None:
+    if anthropic and takes and efforts.no_thinking is not None:
         takes = (Effort.NONE, *takes)
     resting = config.effort is Effort.NONE or (anthropic and config.thinking is False)
     usual = Effort.NONE if resting else config.effort
     if usual is not None and not takes and (limits.thinking or config.thinking):
-        takes = _LOCAL_EFFORTS  # words every server knows that knows any
+        takes = _LOCAL_EFFORTS  # the words that all servers with levels know
     if not takes:
         return None
-    return _levels(takes, usual or efforts.usual)
+    return _levels(takes, usual or efforts.default)
 
 
 def _levels(takes: Sequence[Effort], usual: Effort | None) -> Levels:
-    """Weakest first, the usual one among them; where it is not known, DEFAULT stands for it."""
+    """Return the levels, weakest first, with the default among them. DEFAULT stands for an unknown default."""
     known = {*takes, *([usual] if usual else [])}
     words = tuple(_word(effort) for effort in Effort if effort in known)
     return Levels((DEFAULT, *words), DEFAULT) if usual is None else Levels(words, _word(usual))

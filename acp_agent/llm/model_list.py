@@ -1,4 +1,4 @@
-"""The models a provider offers, as its server says.
+"""The list of models that a provider's server offers.
 
 Sources: platform.claude.com "List Models"; developers.openai.com "List models", and what OpenRouter and vLLM add to
 it; ollama/ollama docs/api.md "List Local Models", "Show Model Information".
@@ -15,7 +15,7 @@ from acp_agent.config.provider_settings import ProviderType
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.llm.endpoint import ModelEndpoint
-from acp_agent.llm.exchange import bearer, got, posted
+from acp_agent.llm.exchange import bearer_header, get_json, post_json
 from acp_agent.llm.json_wire import as_count, as_list, as_object, as_text
 from acp_agent.llm.model_info import ModelInfo
 from acp_agent.llm.models import ModelLimits, Price
@@ -26,12 +26,12 @@ from acp_agent.output.markdown_images import defused
 from acp_agent.output.sanitize import sanitize
 
 _PATIENCE: Final = 15.0
-"""Seconds for one page."""
+"""The seconds for one page."""
 _LIMIT: Final = 8 * 1024 * 1024
-"""Bytes of one page: OpenRouter's is the longest, about one."""
+"""The largest page in bytes. The longest known page is OpenRouter's, about 1 MB."""
 _MOST_PAGES: Final = 10
 _MOST: Final = 2000
-_ANY: Final = ModelLimits(context_window=1, max_output=1)  # the address is of no one model
+_ANY: Final = ModelLimits(context_window=1, max_output=1)  # the address belongs to no single model
 _WINDOWS: Final = ("context_length", "max_model_len", "max_context_length")
 _PRICES: Final = {
     "input": "prompt",
@@ -41,8 +41,8 @@ _PRICES: Final = {
 }
 _LONGEST_NAME: Final = 300  # characters
 _LONGEST_TITLE: Final = 120  # characters
-_SCANNED: Final = 1000  # characters of what a server sends as one
-# OpenAI lists all it has; what cannot hold a conversation only makes the list long.
+_SCANNED: Final = 1000  # the characters of a server's title that are looked at
+# OpenAI lists all its models. Those that cannot hold a conversation are left out.
 _NO_CHAT: Final = re.compile(
     r"embedding|whisper|tts|dall-e|image|moderation|realtime|audio|transcribe|translate|sora|search|live|voice"
     r"|^(babbage|davinci)|instruct|computer-use|deep-research"
@@ -50,7 +50,10 @@ _NO_CHAT: Final = re.compile(
 
 
 async def list_models(config: ProviderConfig, http: HttpClient) -> tuple[ModelInfo, ...]:
-    """All models of a provider, at most 2000; none of one that plays scripts. Raises ConfigError, ProviderError."""
+    """Return the models of a provider, at most `_MOST`.
+
+    A provider of scripts has none. Raises ConfigError, ProviderError.
+    """
     if config.type is ProviderType.SCRIPTED:
         return ()
     endpoint = endpoint_of(config, "", _ANY)
@@ -73,10 +76,12 @@ async def list_models(config: ProviderConfig, http: HttpClient) -> tuple[ModelIn
 
 
 async def describe_ollama_model(config: ProviderConfig, http: HttpClient, info: ModelInfo) -> ModelInfo:
-    """One of Ollama's models with its sizes and abilities, which its list leaves out. Raises as `list_models`."""
+    """Return a model of Ollama with the sizes and abilities that its list leaves out. Raises as `list_models`."""
     endpoint = endpoint_of(config, info.model, _ANY)
     body: JsonObject = {"model": info.model}
-    shown = await posted(http, endpoint, "/api/show", bearer(endpoint), body, patience=_PATIENCE, limit=_LIMIT)
+    shown = await post_json(
+        http, endpoint, "/api/show", bearer_header(endpoint), body, patience=_PATIENCE, limit=_LIMIT
+    )
     card = read_card(shown)
     return ModelInfo(
         info.provider,
@@ -94,7 +99,7 @@ async def _anthropic(endpoint: ModelEndpoint, http: HttpClient) -> list[ModelInf
     found: list[ModelInfo] = []
     path = "/v1/models?limit=1000"
     for _ in range(_MOST_PAGES):
-        page = await got(http, endpoint, path, headers, patience=_PATIENCE, limit=_LIMIT)
+        page = await get_json(http, endpoint, path, headers, patience=_PATIENCE, limit=_LIMIT)
         found += [
             ModelInfo(
                 endpoint.provider,
@@ -117,7 +122,7 @@ async def _anthropic(endpoint: ModelEndpoint, http: HttpClient) -> list[ModelInf
 
 
 def _supported(entry: JsonObject, *path: str) -> bool | None:
-    """Whether a capability of an Anthropic model is there; None where nothing is said."""
+    """Return True or False for a capability of an Anthropic model, or None if the entry does not tell."""
     node: Json = entry.get("capabilities")
     for step in path:
         node = as_object(node).get(step)
@@ -126,7 +131,7 @@ def _supported(entry: JsonObject, *path: str) -> bool | None:
 
 
 async def _openai(endpoint: ModelEndpoint, http: HttpClient) -> list[ModelInfo]:
-    page = await got(http, endpoint, "/models", bearer(endpoint), patience=_PATIENCE, limit=_LIMIT)
+    page = await get_json(http, endpoint, "/models", bearer_header(endpoint), patience=_PATIENCE, limit=_LIMIT)
     return [
         ModelInfo(
             endpoint.provider,
@@ -145,12 +150,12 @@ async def _openai(endpoint: ModelEndpoint, http: HttpClient) -> list[ModelInfo]:
 
 
 def _age(named: tuple[str, JsonObject]) -> int:
-    """Newest first where the server tells, else as they came: OpenAI lists them in no order."""
+    """Return a sort key for newest first where the server tells the date. OpenAI lists its models in no order."""
     return -as_count(named[1].get("created"))
 
 
 def _out_of_place(config: ProviderConfig, info: ModelInfo) -> bool:
-    """Whether it is one of OpenAI's models that cannot hold a conversation."""
+    """Return True for a model of OpenAI that cannot hold a conversation."""
     return config.at_vendor and _NO_CHAT.search(info.model) is not None
 
 
@@ -159,7 +164,7 @@ def _listed(value: Json, word: str) -> bool | None:
 
 
 def _router_price(pricing: JsonObject) -> Price | None:
-    """OpenRouter's prices: texts of US dollars for one token; -1 where it depends."""
+    """Return OpenRouter's prices, which are texts of US dollars for one token, or -1 if they depend on the call."""
     prices = {ours: _million(pricing.get(theirs)) for ours, theirs in _PRICES.items()}
     if prices["input"] is None or prices["output"] is None:
         return None
@@ -175,13 +180,13 @@ def _million(value: Json) -> float | None:
 
 
 async def _ollama(endpoint: ModelEndpoint, http: HttpClient) -> list[ModelInfo]:
-    page = await got(http, endpoint, "/api/tags", bearer(endpoint), patience=_PATIENCE, limit=_LIMIT)
+    page = await get_json(http, endpoint, "/api/tags", bearer_header(endpoint), patience=_PATIENCE, limit=_LIMIT)
     return [
         ModelInfo(
             endpoint.provider,
             name,
             defused(name),
-            images=_listed(entry.get("capabilities"), "vision"),  # newer servers say so here, others in /api/show
+            images=_listed(entry.get("capabilities"), "vision"),  # newer servers tell it here, older ones in /api/show
             tools=_listed(entry.get("capabilities"), "tools"),
             thinking=_listed(entry.get("capabilities"), "thinking"),
         )
@@ -191,13 +196,13 @@ async def _ollama(endpoint: ModelEndpoint, http: HttpClient) -> list[ModelInfo]:
 
 
 def _title(said: Json, name: str) -> str:
-    """What a server calls a model, or the model's id: one line as editors may draw it, without pictures to fetch."""
+    """Return a server's name for a model, or the model's id, in one line without pictures for the editor to fetch."""
     words = sanitize(as_text(said)[:_SCANNED], terminal=False).split()
     return defused(" ".join(words)[:_LONGEST_TITLE] or name)
 
 
 def _named(entries: Json, key: str) -> Iterator[tuple[str, JsonObject]]:
-    """The entries of a list that have a name fit to be shown and sent back."""
+    """Yield the entries that have a name fit to be shown and sent back."""
     for entry in map(as_object, as_list(entries)):
         name = as_text(entry.get(key))
         if 0 < len(name) <= _LONGEST_NAME and name.isprintable() and " " not in name:

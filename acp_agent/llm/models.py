@@ -1,4 +1,4 @@
-"""What is known about a model, from `models.toml`: its size, what it takes, what it costs."""
+"""Names of models, and what `models.toml` says about them: size, abilities, prices."""
 
 import re
 import tomllib
@@ -20,11 +20,11 @@ _EDITION: Final = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 
 
 class Price(BaseModel):
-    """US dollars for a million tokens. Where a cache price is unset, nothing can be said of calls that used the cache.
+    """US dollars for a million tokens. Without a cache price, the cost of calls that used the cache is unknown.
 
-    over         prompts longer than this many tokens cost more, in all their parts
-    over_input   as many times as much for what is sent and cached; None where it is not known
-    over_output  likewise for the answer
+    over         prompts longer than this many tokens cost more in all their parts
+    over_input   the factor for the prompt and its cached part; None if unknown
+    over_output  the factor for the answer; None if unknown
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -38,7 +38,7 @@ class Price(BaseModel):
     over_output: float | None = Field(default=None, ge=1)
 
     def cost(self, usage: Usage) -> float | None:
-        """What one call cost, in US dollars; None where a price it needs is not known."""
+        """Return the cost of one call in US dollars, or None if a price it needs is unknown."""
         times_input = times_output = 1.0
         if self.over is not None and usage.input + usage.cache_read + usage.cache_write > self.over:
             if self.over_input is None or self.over_output is None:
@@ -53,10 +53,10 @@ class Price(BaseModel):
 
 
 class ModelLimits(BaseModel):
-    """`context_window` and `max_output` in tokens.
+    """What a model can take. `context_window` and `max_output` are in tokens.
 
-    thinking  thinks before it answers: takes Anthropic's adaptive thinking, or is one of OpenAI's reasoning models
-    images    takes pictures
+    thinking  it thinks before it answers: it takes Anthropic's adaptive thinking, or is a reasoning model of OpenAI
+    images    it takes pictures
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -67,8 +67,8 @@ class ModelLimits(BaseModel):
     images: bool = False
 
 
-class Rest(StrEnum):
-    """How a model of Anthropic's is asked not to think before it answers: `thinking` of the request."""
+class NoThinking(StrEnum):
+    """How a request asks a model of Anthropic not to think before it answers: the type of its `thinking`."""
 
     OMITTED = "omitted"
     DISABLED = "disabled"
@@ -76,18 +76,18 @@ class Rest(StrEnum):
 
 
 class Efforts(BaseModel):
-    """How hard a model that thinks can be asked to.
+    """How hard a model that thinks can be asked to think.
 
-    takes  the words it knows, least first; none where they are not known
-    usual  which of them holds when nothing is asked for; None where that is not known
-    rest   how one of Anthropic's is asked not to think; None for one that always does
+    levels        the words it takes, weakest first; empty if unknown
+    default       the level in force if a request names none; None if unknown
+    no_thinking   how a model of Anthropic is asked not to think; None for a model that always thinks
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    takes: tuple[Effort, ...] = ()
-    usual: Effort | None = None
-    rest: Rest | None = None
+    levels: tuple[Effort, ...] = ()
+    default: Effort | None = None
+    no_thinking: NoThinking | None = None
 
 
 class ModelTable(BaseModel):
@@ -101,31 +101,37 @@ class ModelTable(BaseModel):
     prices: dict[str, Price]
 
     def limits(self, provider_type: str, model: str) -> ModelLimits:
-        """What is known of a model, or holds for most of its provider's.
+        """Return what is known of a model, or the default of its provider type.
 
-        Ollama is never looked up: what it serves of a model's window is its own setting.
+        A model on Ollama is never looked up, because the server's own settings decide its window.
         """
         known = None if provider_type == "ollama" else self.known(model)
         return known or self.defaults[provider_type]
 
     def known(self, model: str) -> ModelLimits | None:
-        """The entry with the longest prefix of the id, or of its last part after a slash; None for a stranger."""
+        """Return the entry with the longest prefix of the id, or of its last part after a slash.
+
+        Return None if there is none.
+        """
         prefix = _longest_prefix(self.models, model)
         return self.models[prefix] if prefix else None
 
     def efforts_of(self, model: str) -> Efforts:
-        """How hard a model can be asked to think, by its id; empty for a stranger."""
+        """Return how hard a model can be asked to think, by its id. An unknown model has no levels."""
         prefix = _longest_prefix(self.efforts, model)
         return self.efforts[prefix] if prefix else Efforts()
 
     def price(self, model: str) -> Price | None:
-        """What the vendor itself takes for exactly this model, or a dated edition of it; None where that is unknown."""
+        """Return the vendor's price for exactly this model or a dated edition of it, or None if unknown."""
         name = model.lower()
         return self.prices.get(name) or self.prices.get(_EDITION.sub("", name))
 
 
 def _longest_prefix(prefixes: Container[str], model: str) -> str:
-    """Looks the beginnings of the name up, longest first: there are fewer of them than models."""
+    """Return the longest prefix of the name in the table.
+
+    It tries each beginning: there are fewer of them than models.
+    """
     names = (model.lower(), model.lower().rpartition("/")[2])
     found = (next((name[:end] for end in range(len(name), 0, -1) if name[:end] in prefixes), "") for name in names)
     return max(found, key=len)
@@ -133,7 +139,7 @@ def _longest_prefix(prefixes: Container[str], model: str) -> str:
 
 @cache
 def load_table() -> ModelTable:
-    """The packaged table. Reads a file, once."""
+    """Return the packaged table. Reads a file the first time."""
     return ModelTable.model_validate(tomllib.loads((files("acp_agent.llm") / "models.toml").read_text("utf-8")))
 
 
@@ -142,7 +148,7 @@ MODEL_FORM: Final = "PROVIDER:MODEL, such as anthropic:claude-sonnet-5-5 or olla
 
 @dataclass(frozen=True, slots=True)
 class ModelRef:
-    """`PROVIDER:MODEL`, taken apart. The model's id may hold colons of its own."""
+    """A model's name `PROVIDER:MODEL` in its two parts. The model's id may hold colons."""
 
     provider: str
     model: str
@@ -152,7 +158,7 @@ class ModelRef:
 
 
 def parse_model(text: str, *, where: str = "[llm]", key: str = "model") -> ModelRef:
-    """Take `PROVIDER:MODEL` apart at the first colon. Raises ConfigError."""
+    """Split `PROVIDER:MODEL` at the first colon. Raises ConfigError."""
     provider, colon, model = (part.strip() for part in text.partition(":"))
     if not (provider and colon and model) or "/" in provider or model.startswith("//"):
         raise ConfigError(where, key, text, MODEL_FORM)

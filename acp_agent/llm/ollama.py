@@ -1,7 +1,12 @@
-"""Ollama's own API: /api/chat, streamed as NDJSON. Source: ollama/ollama docs/api.md.
+"""Ollama's own API: /api/chat, streamed as NDJSON.
 
-Native rather than through its OpenAI-compatible endpoint, which takes no window: there a model is loaded with the
-server's default, 4096 tokens on most machines, and what does not fit is cut off in silence.
+Source: ollama/ollama docs/api.md, docs/api/errors.mdx, api/types.go.
+
+The OpenAI-compatible endpoint of Ollama takes no window size: there a model is loaded with the server's default, 4096
+tokens on most machines, and a longer conversation is cut without a word.
+
+A line of an answer is one object. It ends at LF or CR, which cannot stand inside JSON, never at U+2028, which can.
+Lines are split as bytes and decoded whole, so a character that is split over two chunks survives.
 """
 
 import hashlib
@@ -36,7 +41,7 @@ from acp_agent.core.messages import (
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import Json, JsonObject, ToolSpec
 from acp_agent.llm.endpoint import ModelEndpoint
-from acp_agent.llm.exchange import bounded
+from acp_agent.llm.exchange import limit_size
 from acp_agent.llm.failure import broken_stream, http_failure, stream_failure, wrong_content
 from acp_agent.llm.json_wire import as_count, as_list, as_object, as_text, read_arguments, read_object, write
 from acp_agent.net.client import HttpClient, Post, StreamedResponse
@@ -46,13 +51,13 @@ _NUM_CTX: Final = re.compile(r"^num_ctx\s+\"?(\d{1,9})\"?\s*$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """One model.
+    """What an Ollama server says of one model (POST /api/show). Older servers leave out parts; those stay unknown.
 
-    context_length  tokens it was trained for; None where the server does not say
-    num_ctx         tokens its Modelfile has it loaded with; None where that is left to the request
-    remote          runs on ollama.com, always with its whole window
-    thinking        takes `think`
-    images, tools   takes pictures, makes calls; None where the server does not say
+    context_length  the tokens it was trained for; None if unknown
+    num_ctx         the tokens of the window in its Modelfile; None leaves the window to the request
+    remote          it runs on ollama.com, always with its whole window
+    thinking        it takes `think`
+    images, tools   it takes pictures, makes calls; None if unknown
     """
 
     context_length: int | None = None
@@ -63,7 +68,10 @@ class ModelCard:
     tools: bool | None = None
 
     def window(self, usual: int) -> int:
-        """Tokens the model is loaded with, where a model nobody has set up gets the `usual` number, or all it can."""
+        """Return the tokens of the window to load.
+
+        A model without a setting gets `usual`, or less if it cannot hold that.
+        """
         longest = self.context_length
         if self.remote:
             return longest or usual
@@ -72,7 +80,7 @@ class ModelCard:
 
 
 def read_card(document: JsonObject) -> ModelCard:
-    """The answer of /api/show. What is out of shape counts as not said."""
+    """Return the card from the answer of /api/show. Values of a wrong form count as unknown."""
     info = as_object(document.get("model_info"))
     lengths = {name: as_count(value) for name, value in info.items() if name.endswith(".context_length")}
     own = f"{as_text(info.get('general.architecture'))}.context_length"
@@ -93,7 +101,7 @@ _NOTHING_SAID: Final = frozenset({"load", "unload"})
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A tool call; the server sends each in one piece. `arguments` is an object, or on some servers JSON text."""
+    """A tool call, which the server sends in one piece. `arguments` is an object, or on some servers JSON text."""
 
     id: str
     name: str
@@ -101,12 +109,12 @@ class _Call:
 
 
 class OllamaReply:
-    """One assistant message in the making.
+    """One assistant message in progress.
 
-    maker   whose thoughts they are
-    seed    the request's bytes; the id of a call that came without one follows from them and the call's place alone:
-            the same answer gives the same ids however it was cut, and no other answer gives them
-    taken   ids of calls already in the conversation
+    maker   names the model that its thoughts belong to
+    seed    the bytes of the request. The id of a call that lacks one is derived from them and from its position, so
+            the same answer always gives the same ids
+    taken   the ids of calls that are already in the conversation
     """
 
     def __init__(self, maker: str, seed: bytes, taken: Iterable[str] = ()) -> None:
@@ -122,12 +130,12 @@ class OllamaReply:
 
     @property
     def only_loaded(self) -> bool:
-        """The server took the request for one to load or unload the model: it generated nothing."""
+        """True if the server took the request for one to load or unload the model, and generated nothing."""
         silent = not (self._text or self._thought or self._calls)
         return self.complete and silent and self._stop_reason in _NOTHING_SAID
 
     def feed(self, line: JsonObject) -> list[ModelText | ModelThought]:
-        """Take one line; what the user should see of it at once."""
+        """Read one line. Return the deltas to show now."""
         message = as_object(line.get("message"))
         shown: list[ModelText | ModelThought] = []
         thought, text = as_text(message.get("thinking")), as_text(message.get("content"))
@@ -149,7 +157,7 @@ class OllamaReply:
         return shown
 
     def done(self) -> ModelDone:
-        """The whole message. Call it once, after `complete`."""
+        """Return the whole message. Call it once, after `complete`."""
         parts: list[Part] = []
         if self._thought:
             parts.append(ThoughtPart("".join(self._thought), self._maker))
@@ -158,7 +166,7 @@ class OllamaReply:
         digest = hashlib.sha256(self._seed).hexdigest()[:24] if self._calls else ""
         sent: list[_Call] = []
         for place, call in enumerate(self._calls):
-            if not call.id or call not in sent:  # else equal, the id included: one call, sent twice
+            if not call.id or call not in sent:  # an equal call with the same id was sent twice
                 sent.append(call)
                 parts.append(self._tool_use(call, f"call_{digest}_{place}"))
         return ModelDone(Message(Role.ASSISTANT, tuple(parts)), self._stop(), self._usage)
@@ -169,7 +177,7 @@ class OllamaReply:
         return ModelStop.TOOL_USE if self._calls else ModelStop.END
 
     def _tool_use(self, call: _Call, spare_id: str) -> ToolUsePart:
-        """The call; a missing or repeated id is replaced, for a result must find its call."""
+        """Return the call. A missing or repeated id is replaced, since a result must find its call."""
         call_id = call.id if call.id and call.id not in self._taken else spare_id
         self._taken.add(call_id)
         raw = call.arguments
@@ -180,7 +188,7 @@ class OllamaReply:
         return ToolUsePart(call_id, call.name, arguments, "" if arguments is not None else text)
 
 
-# What stands beside the conversation; any other field a user adds, such as temperature, is one of the `options`.
+# The fields of the body. Any other field that a user adds, such as temperature, goes into `options`.
 _FIELDS: Final = frozenset(
     {"format", "keep_alive", "logprobs", "messages", "model", "options", "shift", "stream", "think", "tools"}
     | {"top_logprobs", "truncate"}
@@ -190,14 +198,13 @@ _FIELDS: Final = frozenset(
 def request_body(
     endpoint: ModelEndpoint, request: ModelRequest, *, num_ctx: int | None, think: bool | str
 ) -> JsonObject:
-    """The body of POST /api/chat, streaming.
+    """Return the body of POST /api/chat, streaming.
 
     num_ctx   the window to load the model with; None leaves it to the server
-    think     ask for the thoughts apart from the text, or how hard to think; only for a model that has them, others
-              are refused
+    think     ask for thoughts beside the text, or how hard to think; models without thoughts refuse it
 
-    A conversation that does not fit is refused, not shortened: by itself the server would drop the oldest messages,
-    or shift them out while it answers, and say nothing.
+    The request asks the server to refuse a conversation that does not fit. By default the server would drop the oldest
+    messages, or shift them out while it answers, without saying so.
     """
     body: JsonObject = {
         "model": endpoint.model,
@@ -238,7 +245,7 @@ def _messages(endpoint: ModelEndpoint, request: ModelRequest) -> list[Json]:
         out.append({"role": "system", "content": request.system})
     tools = {use.id: use.name for message in request.messages for use in message.tool_uses}
     maker = endpoint.maker
-    for message in endpoint.shown(request.messages):
+    for message in endpoint.fit_images(request.messages):
         match message.role:
             case Role.USER:
                 out.extend(_user(message, tools))
@@ -250,10 +257,10 @@ def _messages(endpoint: ModelEndpoint, request: ModelRequest) -> list[Json]:
 
 
 def _user(message: Message, tools: Mapping[str, str]) -> Sequence[JsonObject]:
-    """Tool results, one message each and first (L1.6), then their pictures, then what the user said.
+    """Return the tool results, one message each, then one message with their pictures and the user's words.
 
-    Not every template renders the pictures of a tool message, so they stand in the user's, in the order of a line
-    each that says whose it is.
+    Not every template renders the pictures of a tool message, so the user's message holds them. A line for each, in the
+    same order, says which call it came from.
     """
     out: list[JsonObject] = []
     texts: list[str] = []
@@ -272,7 +279,7 @@ def _user(message: Message, tools: Mapping[str, str]) -> Sequence[JsonObject]:
             case ImagePart():
                 images.append(part.data)
             case ThoughtPart() | ToolUsePart() | OpaquePart():
-                pass  # nothing this API knows in a user's message
+                pass  # this API has no such part in a user's message
             case _:
                 assert_never(part)
     content = "\n\n".join(filter(None, texts))
@@ -284,7 +291,7 @@ def _user(message: Message, tools: Mapping[str, str]) -> Sequence[JsonObject]:
 
 
 def _assistant(maker: str, message: Message) -> Sequence[JsonObject]:
-    """The answer, its calls, and the thoughts, to the model that made them only (A16.6)."""
+    """Return the answer with its calls. Thoughts are included only for the model that made them."""
     out: JsonObject = {"role": "assistant", "content": message.text}
     thoughts = [part.text for part in message.parts if isinstance(part, ThoughtPart) and part.provider == maker]
     if any(thoughts):
@@ -309,12 +316,16 @@ _OF_AN_ANSWER: Final = ("message", "done", "error")
 
 
 @asynccontextmanager
-async def posted(
+async def _open_post(
     http: HttpClient, endpoint: ModelEndpoint, path: str, body: bytes, patience: float
 ) -> AsyncGenerator[StreamedResponse]:
-    """POST `body` to `base_url` + `path` and hold the answer open; leaving closes it. `patience` is in seconds.
+    """POST `body` to `base_url` + `path` and hold the answer open. Leaving the context closes it.
 
-    Raises ProviderError for every status but 200.
+    patience   the seconds of silence that are allowed
+
+    Raises:
+        ProviderError: the status is not 200.
+
     """
     headers = {
         "content-type": "application/json",
@@ -330,15 +341,15 @@ async def posted(
         yield answer
 
 
-async def json_lines(endpoint: ModelEndpoint, answer: StreamedResponse) -> AsyncGenerator[JsonObject]:
-    """The objects of an answer, unjudged. Raises ProviderError (PROTOCOL) for what is no such stream, or is cut."""
+async def _json_lines(endpoint: ModelEndpoint, answer: StreamedResponse) -> AsyncGenerator[JsonObject]:
+    """Yield the objects of an answer. Raises ProviderError (PROTOCOL) if the answer is no such stream, or is cut."""
     content_type = answer.headers.get("content-type", "").lower()
     if content_type.startswith(_NOT_LINES):
         raise wrong_content(endpoint, content_type, await answer.excerpt())
-    doubtful = content_type.startswith("application/json")  # proxies say it of NDJSON, and of anything else
+    doubtful = content_type.startswith("application/json")  # proxies send this type for NDJSON and for anything else
     async with (
         aclosing(answer.chunks()) as chunks,
-        aclosing(bounded(endpoint, chunks)) as pieces,
+        aclosing(limit_size(endpoint, chunks)) as pieces,
         aclosing(split_lines(endpoint, pieces)) as lines,
     ):
         async for line in lines:
@@ -350,9 +361,10 @@ async def json_lines(endpoint: ModelEndpoint, answer: StreamedResponse) -> Async
 
 
 async def split_lines(endpoint: ModelEndpoint, chunks: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
-    """The lines of a byte stream that are not blank. The same bytes give the same lines under every chunking.
+    """Yield the lines of a byte stream that are not blank. The same bytes give the same lines under every chunking.
 
-    The last line may lack its end, as it does from servers that do not stream; cut within, it is a ProviderError.
+    The last line may lack its end, as it does from servers that do not stream. A last line that is cut is a
+    ProviderError.
     """
     pending: list[bytes] = []
     first = True
@@ -376,10 +388,10 @@ async def split_lines(endpoint: ModelEndpoint, chunks: AsyncIterable[bytes]) -> 
         yield last
 
 
-async def drained(lines: AsyncGenerator[JsonObject], patience: float) -> None:
+async def _drain(lines: AsyncGenerator[JsonObject], patience: float) -> None:
     """Read to the end, for at most `patience` seconds, so that the connection can serve the next request.
 
-    The answer is whole: nothing that goes wrong here matters any more.
+    The answer is whole, so faults no longer matter.
     """
     with anyio.move_on_after(patience), suppress(ProviderError):
         async for _ in lines:
@@ -402,7 +414,7 @@ def _whole(line: bytes) -> bool:
 
 
 def _refusal(endpoint: ModelEndpoint, answer: StreamedResponse, body: bytes) -> ProviderError:
-    """A status other than 200, with what helps on Ollama."""
+    """Return the error for a status other than 200, with a hint that helps on Ollama."""
     error = http_failure(endpoint, answer.status, answer.headers, body)
     hint = ""
     if answer.status == 404 and b"not found" in body and endpoint.model.encode() in body:
@@ -414,16 +426,16 @@ def _refusal(endpoint: ModelEndpoint, answer: StreamedResponse, body: bytes) -> 
     return ProviderError(f"{error}{hint}", kind=error.kind, status=error.status, retry_after=error.retry_after)
 
 
-_PATIENCE: Final = 0.25  # seconds for the connection to end after the last line
+_PATIENCE: Final = 0.25  # seconds to wait for the end of the connection after the last line
 _CARD_PATIENCE: Final = 10.0  # seconds for /api/show, which computes nothing
-_CARD_LIMIT: Final = 8 * 1024 * 1024  # bytes; licences and templates make it long
+_CARD_LIMIT: Final = 8 * 1024 * 1024  # bytes; it includes licences and templates
 
 
 class OllamaProvider:
     """A model behind /api/chat.
 
-    window, images, thinking   what the user has set; None takes what the server says of the model
-    effort                     how hard a model that thinks does so; None leaves it to the server
+    window, images, thinking   the user's settings; None takes what the server says of the model
+    effort                     how hard a thinking model thinks; None leaves it to the server
     """
 
     def __init__(
@@ -455,28 +467,32 @@ class OllamaProvider:
 
     @property
     def context_window(self) -> int:
-        """What the user has set; else, once the first call has asked the server, what the model is loaded with."""
+        """The user's setting, or the window that the model is loaded with once the first call has asked the server."""
         return self._window or self._card.window(self._endpoint.context_window)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """As the port says. A stream that ends before a line with `done` is a ProviderError (PROTOCOL).
+        """Stream an answer, as the port says.
 
-        For a conversation without a message the server is only asked whether it has the model: /api/chat would take
-        gigabytes into memory, and then say nothing.
+        A stream that ends before a line with `done` is a ProviderError (PROTOCOL).
+
+        Without a message the server is asked only whether it has the model: /api/chat would load gigabytes into memory
+        and generate nothing.
         """
         if not request.messages:
             await self._ask_for_card()
             yield ModelDone(Message(Role.ASSISTANT, ()), ModelStop.END)
             return
         if not self._asked:
-            with suppress(ProviderError):  # it may answer all the same, else /api/chat says why; asked again next time
+            with suppress(
+                ProviderError
+            ):  # /api/chat may work all the same, or else it tells why; the next call asks again
                 await self._ask_for_card()
         endpoint = self._endpoint
         body = write(self._body(request))
         reply = OllamaReply(endpoint.maker, body, (use.id for message in request.messages for use in message.tool_uses))
         async with (
-            posted(self._http, endpoint, "/api/chat", body, endpoint.timeout) as answer,
-            aclosing(json_lines(endpoint, answer)) as lines,
+            _open_post(self._http, endpoint, "/api/chat", body, endpoint.timeout) as answer,
+            aclosing(_json_lines(endpoint, answer)) as lines,
         ):
             async for line in lines:
                 self._check(line)
@@ -486,7 +502,7 @@ class OllamaProvider:
                     break
             else:
                 raise broken_stream(endpoint, "ended its answer before it was whole")
-            await drained(lines, _PATIENCE)
+            await _drain(lines, _PATIENCE)
         if reply.only_loaded:
             raise broken_stream(endpoint, f"found nothing to answer for {endpoint.model}: it only loaded the model")
         yield reply.done()
@@ -502,12 +518,12 @@ class OllamaProvider:
             num_ctx=None if left_to_server else self.context_window,
             think=(self._effort or True) if thinks else False,
         )
-        if card.thinking and not thinks:  # left out, it would think all the same
+        if card.thinking and not thinks:  # without the field it would think
             body["think"] = False
         return body
 
     def _check(self, line: JsonObject) -> None:
-        """Raise ProviderError for a line with an error in the place of an answer."""
+        """Raise ProviderError for a line that holds an error in place of an answer."""
         error = line.get("error")
         if isinstance(error, dict):
             raise stream_failure(self._endpoint, error)
@@ -515,10 +531,10 @@ class OllamaProvider:
             raise stream_failure(self._endpoint, {"message": error, "code": line.get("status")})
 
     async def _ask_for_card(self) -> None:
-        """Learn of the model. Raises ProviderError, such as NOT_FOUND."""
+        """Ask the server about the model. Raises ProviderError, such as NOT_FOUND."""
         endpoint = self._endpoint
         patience = min(endpoint.timeout, _CARD_PATIENCE)
-        async with posted(self._http, endpoint, "/api/show", write({"model": endpoint.model}), patience) as answer:
+        async with _open_post(self._http, endpoint, "/api/show", write({"model": endpoint.model}), patience) as answer:
             text = (await answer.excerpt(_CARD_LIMIT)).decode("utf-8", "replace")
         try:
             document = read_object(text)

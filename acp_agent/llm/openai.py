@@ -1,4 +1,8 @@
-"""Chat Completions, streamed: OpenAI's API, and every server that speaks it (Ollama, llama.cpp, vLLM, ...)."""
+"""Chat Completions, streamed: OpenAI's API, and every server that speaks it (Ollama, llama.cpp, vLLM, ...).
+
+Compatible servers differ from OpenAI in many details. The reply reads what they really send. The request starts in
+OpenAI's form, and a server's refusal teaches the provider what to leave out.
+"""
 
 import json
 import re
@@ -30,7 +34,7 @@ from acp_agent.core.messages import (
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import Json, JsonObject, ToolSpec
 from acp_agent.llm.endpoint import ModelEndpoint
-from acp_agent.llm.exchange import ServerEvent, event_object, event_stream, rest
+from acp_agent.llm.exchange import ServerEvent, open_event_stream, parse_event, read_rest
 from acp_agent.llm.failure import broken_stream, stream_failure
 from acp_agent.llm.json_wire import as_count, as_list, as_object, as_text, read_arguments
 from acp_agent.net.client import HttpClient
@@ -49,12 +53,12 @@ _STOPS: Final = {
     "refusal": ModelStop.REFUSAL,
 }
 REASONING_KEYS: Final = ("reasoning_content", "reasoning")
-"""What servers call the reasoning in a delta: DeepSeek, Kimi, Qwen and llama.cpp; vLLM, OpenRouter and Ollama."""
+"""The names of reasoning in a delta: of DeepSeek, Kimi, Qwen and llama.cpp; of vLLM, OpenRouter and Ollama."""
 
 
 @dataclass(slots=True)
 class _Call:
-    """A tool call under way. `arguments` is JSON text in pieces."""
+    """A tool call in progress. `arguments` is JSON text in pieces."""
 
     id: str = ""
     name: str = ""
@@ -62,9 +66,9 @@ class _Call:
 
 
 class OpenAIReply:
-    """One assistant message in the making.
+    """One assistant message in progress.
 
-    maker           whose thoughts they are
+    maker           names the model that its thoughts belong to
     finish_reason   empty until the server says why it stopped
     """
 
@@ -80,7 +84,7 @@ class OpenAIReply:
         self._usage = Usage()
 
     def feed(self, chunk: JsonObject) -> list[ModelText | ModelThought]:
-        """Take one chunk; what the user should see of it at once."""
+        """Read one chunk. Return the deltas to show now."""
         usage = as_object(chunk.get("usage"))
         if usage:
             self._usage = _usage(usage)
@@ -93,7 +97,7 @@ class OpenAIReply:
         return shown
 
     def done(self) -> ModelDone:
-        """The whole message."""
+        """Return the whole message."""
         parts: list[Part] = []
         if self._thought:
             thought = "".join(self._thought)
@@ -110,7 +114,7 @@ class OpenAIReply:
             if thought:
                 self._reasoning_key = self._reasoning_key or key
                 shown.append(ModelThought(thought))
-                break  # servers that send both say the same twice
+                break  # servers that send both send the same text twice
         refusal = as_text(delta.get("refusal"))
         self._refused = self._refused or bool(refusal)
         shown += [ModelText(text) for text in (_text(delta.get("content")), refusal) if text]
@@ -133,7 +137,7 @@ class OpenAIReply:
             call.arguments.append(arguments)
 
     def _call(self, index: Json, call_id: str, name: str) -> _Call:
-        """The call a piece belongs to: by index; without one, by id; without either, the last one."""
+        """Return the call that a piece belongs to: by index, else by id, else the last one."""
         known: _Call | None
         if isinstance(index, int):
             known = self._by_index.get(index)
@@ -158,7 +162,7 @@ class OpenAIReply:
 
 
 def _starts_another(known: _Call, call_id: str, name: str) -> bool:
-    """Whether a piece for a known call is really the next call: some servers number every call 0."""
+    """Return True if a piece for a known call really starts the next call. Some servers number every call 0."""
     if not (name and known.name):
         return False
     other_id = bool(call_id and known.id and call_id != known.id)
@@ -166,14 +170,14 @@ def _starts_another(known: _Call, call_id: str, name: str) -> bool:
 
 
 def _text(content: Json) -> str:
-    """Content is a string, or a list of parts on servers that think in parts."""
+    """Return the text of content that is a string, or a list of parts on some servers."""
     if isinstance(content, list):
         return "".join(as_text(as_object(part).get("text")) for part in content)
     return as_text(content)
 
 
 def _usage(usage: JsonObject) -> Usage:
-    """`prompt_tokens` counts cached tokens in; `Usage.input` does not."""
+    """Return the usage. `prompt_tokens` includes cached tokens; `Usage.input` does not."""
     prompt = as_count(usage.get("prompt_tokens"))
     cached = as_count(as_object(usage.get("prompt_tokens_details")).get("cached_tokens"))
     cached = min(prompt, cached or as_count(usage.get("prompt_cache_hit_tokens")))
@@ -187,11 +191,13 @@ def _tool_uses(calls: Iterable[_Call]) -> Iterable[ToolUsePart]:
 
 
 def tool_use(call_id: str, name: str, raw: str, seen: dict[str, list[ToolUsePart]]) -> ToolUsePart | None:
-    """A call; a missing or repeated id is replaced, for a result must find its call. What OpenAI's two APIs share.
+    """Return the call with an id that is unique within the answer, since a result must find its call.
 
-    None for one equal to an earlier one, the id included: it is one call, sent twice.
+    Both APIs use it.
 
-    seen   the calls of the answer so far as they were sent, by their ids
+    Return None for a call that equals an earlier one, id included: the server has sent one call twice.
+
+    seen   the calls of the answer so far as they were sent, by id
     """
     arguments = read_arguments(raw)
     use = ToolUsePart(call_id, name, arguments, "" if arguments is not None else raw)
@@ -203,12 +209,12 @@ def tool_use(call_id: str, name: str, raw: str, seen: dict[str, list[ToolUsePart
 
 
 class OpenAIQuirk(StrEnum):
-    """What a server refuses of our usual request; learnt from its own refusal."""
+    """A part of the usual request that a server does not take. The server's refusal names it."""
 
     NO_STREAM_OPTIONS = "no_stream_options"  # older compatible servers
     MAX_COMPLETION_TOKENS = "max_completion_tokens"  # OpenAI's reasoning models have renamed `max_tokens`
     NO_REASONING = "no_reasoning"  # gpt-5.4 and later: tools on this API only without reasoning
-    NO_IMAGES = "no_images"  # models for text, each server in its own words
+    NO_IMAGES = "no_images"  # models without vision; each server says it in its own words
 
 
 PICTURES_REFUSED: Final = re.compile(
@@ -226,20 +232,20 @@ _REFUSALS: Final = (
 
 
 def quirk_in(error: ProviderError) -> OpenAIQuirk | None:
-    """The change that would make the server take the request, when its refusal names one."""
+    """Return the quirk that a refusal names, or None."""
     text = str(error)
     return next((quirk for words, codes, quirk in _REFUSALS if error.status in codes and words.search(text)), None)
 
 
 def request_body(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozenset[OpenAIQuirk]) -> JsonObject:
-    """The body of POST /chat/completions, streaming, with the usage asked for."""
+    """Return the body of POST /chat/completions, streaming, which asks for the usage."""
     messages: list[Json] = []
     if request.system.strip():
         messages.append({"role": "system", "content": request.system})
     if OpenAIQuirk.NO_IMAGES in quirks:
         endpoint = replace(endpoint, images=False)
     maker = endpoint.maker
-    for message in endpoint.shown(request.messages):
+    for message in endpoint.fit_images(request.messages):
         messages.extend(_messages(maker, message))
     body: JsonObject = {
         "model": endpoint.model,
@@ -264,9 +270,9 @@ def _adapted(body: JsonObject, quirks: Iterable[OpenAIQuirk]) -> JsonObject:
                 if "max_tokens" in body:
                     body["max_completion_tokens"] = body.pop("max_tokens")
             case OpenAIQuirk.NO_IMAGES:
-                pass  # the messages were made without
+                pass  # the messages were built without pictures
             case OpenAIQuirk.NO_REASONING:
-                body.setdefault("reasoning_effort", "none")  # what the user has set stays, and fails with a message
+                body.setdefault("reasoning_effort", "none")  # the user's own setting stays and fails with a message
             case _:
                 assert_never(quirk)
     return body
@@ -290,9 +296,9 @@ def _messages(maker: str, message: Message) -> list[JsonObject]:
 
 
 def _user(message: Message) -> list[JsonObject]:
-    """Tool results, one message each and first (L1.6), then their pictures, then what the user said.
+    """Return the tool results, one message each, then one message with their pictures and the user's words.
 
-    A tool message takes text only, so the pictures stand in the user's, each after a line that says whose it is.
+    A tool message takes only text, so the user's message holds the pictures, each after a line that names its call.
     """
     out: list[JsonObject] = []
     texts: list[str] = []
@@ -310,13 +316,13 @@ def _user(message: Message) -> list[JsonObject]:
             case ImagePart():
                 content.append(_image(part))
             case TextPart() | ThoughtPart() | ToolUsePart() | OpaquePart():
-                pass  # nothing this API knows in a user's message
+                pass  # this API has no such part in a user's message
             case _:
                 assert_never(part)
     if len(content) > len(texts):
         out.append({"role": "user", "content": content})
     elif texts:
-        # A plain string: every compatible server takes it, not every one takes parts.
+        # A plain string, because not every compatible server takes parts.
         out.append({"role": "user", "content": "\n\n".join(texts)})
     return out
 
@@ -326,11 +332,11 @@ def _image(part: ImagePart) -> JsonObject:
 
 
 def _assistant(maker: str, message: Message) -> list[JsonObject]:
-    """The answer, its calls, and the reasoning under the name it came by, to the model that made it only (A16.6)."""
+    """Return the answer with its calls. Reasoning goes back only to the model that made it, under its original name."""
     out: JsonObject = {"role": "assistant", "content": message.text or None}
     for part in message.parts:
         if isinstance(part, ThoughtPart) and part.provider == maker and part.opaque:
-            # Only these: the same provider may have been spoken to by its other API, which keeps whole items.
+            # Only these keys: the session may have used the provider's other API, which keeps whole items.
             for key, piece in ((key, part.opaque[key]) for key in REASONING_KEYS if key in part.opaque):
                 before = out.get(key)
                 out[key] = f"{before}{piece}" if isinstance(before, str) and isinstance(piece, str) else piece
@@ -344,12 +350,12 @@ def _assistant(maker: str, message: Message) -> list[JsonObject]:
 
 
 def _arguments(use: ToolUsePart) -> str:
-    """Valid JSON whatever the model wrote: many servers parse it again and refuse the whole history."""
+    """Return valid JSON whatever the model wrote: many servers parse it again and refuse the whole history."""
     return json.dumps(use.arguments or {}, ensure_ascii=False, separators=(",", ":"))
 
 
 _DONE: Final = "[DONE]"
-_PATIENCE: Final = 1.0  # seconds for usage and [DONE] to follow the finish reason
+_PATIENCE: Final = 1.0  # seconds to wait for usage and [DONE] after the finish reason
 
 
 class OpenAIProvider:
@@ -374,7 +380,10 @@ class OpenAIProvider:
         return self._endpoint.context_window
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """As the port says. Neither a finish reason nor `[DONE]` before the end is a ProviderError (PROTOCOL)."""
+        """Stream an answer, as the port says.
+
+        A stream that ends without a finish reason and without `[DONE]` is a ProviderError (PROTOCOL).
+        """
         reply = OpenAIReply(self._endpoint.maker)
         async with self._opened(request) as events:
             async for event in events:
@@ -386,8 +395,8 @@ class OpenAIProvider:
                     break
             else:
                 raise broken_stream(self._endpoint, "ended its answer before it was whole")
-            for event in await rest(events, _PATIENCE):
-                with suppress(ProviderError):  # the answer is whole, whatever comes after it
+            for event in await read_rest(events, _PATIENCE):
+                with suppress(ProviderError):  # the answer is already whole
                     for delta in [] if event.data.strip() == _DONE else reply.feed(self._chunk(event)):
                         yield delta
         if reply.finish_reason == "error":
@@ -396,11 +405,11 @@ class OpenAIProvider:
 
     @asynccontextmanager
     async def _opened(self, request: ModelRequest) -> AsyncGenerator[AsyncGenerator[ServerEvent]]:
-        """The event stream; asked again, at once, without what the server says it does not take."""
+        """Open the event stream. If the server refuses a part of the request, ask again at once without it."""
         async with AsyncExitStack() as stack:
             while True:
                 body = request_body(self._endpoint, request, self._quirks)
-                stream = event_stream(self._http, self._endpoint, "/chat/completions", self._headers, body)
+                stream = open_event_stream(self._http, self._endpoint, "/chat/completions", self._headers, body)
                 try:
                     events = await stack.enter_async_context(stream)
                     break
@@ -412,8 +421,8 @@ class OpenAIProvider:
             yield events
 
     def _chunk(self, event: ServerEvent) -> JsonObject:
-        """One chunk. Raises ProviderError for an error in its place."""
-        chunk = event_object(self._endpoint, event)
+        """Return one chunk. Raises ProviderError for an error in its place."""
+        chunk = parse_event(self._endpoint, event)
         error = chunk.get("error")
         if isinstance(error, dict):
             raise stream_failure(self._endpoint, error)

@@ -1,4 +1,7 @@
-"""A configured provider as its adapters need it: key read, address settled, every default filled in."""
+"""The configured providers: keys read, addresses checked, every default filled in.
+
+No adapter and no network is loaded.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,9 +15,9 @@ from acp_agent.config.provider_settings import LlmSettings, ProviderSettings, Pr
 from acp_agent.core.errors import ConfigError, MissingKey
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.llm.endpoint import ModelEndpoint
-from acp_agent.llm.models import Efforts, ModelLimits, ModelRef, Rest
+from acp_agent.llm.models import Efforts, ModelLimits, ModelRef, NoThinking
 
-# The most an answer is asked to be when nobody said: longer ones take minutes and eat into the window.
+# The default limit of an answer. Longer ones take minutes and use up the window.
 _USUAL_MAX_TOKENS: Final = 32_000
 _BASE_URLS: Final = {
     ProviderType.ANTHROPIC: "https://api.anthropic.com",
@@ -28,37 +31,37 @@ _T = TypeVar("_T")
 
 
 class StoredKeys(Protocol):
-    """The keys people have stored, each for one provider at one address."""
+    """The keys that the user has stored, each for one provider at one address."""
 
     def has(self, provider: str, base_url: str) -> bool:
-        """Whether there is one. Quick."""
+        """Return True if there is a key. Quick."""
         ...
 
     def key(self, provider: str, base_url: str) -> str:
-        """The key as it is stored now; empty when none is. Blocks, maybe for long. Raises ConfigError."""
+        """Return the key as it is stored now, or an empty string. May block for long. Raises ConfigError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderConfig:
-    """One `[[llm.providers]]` entry, the key and the variables in its headers already read.
+    """One `[[llm.providers]]` entry. The key and the variables in its headers are already read.
 
-    api_key_env     names the variable in messages; the key itself never shows
-    timeout         seconds of silence between two pieces of an answer
-    script          for `scripted`: a packaged name or a path; empty = the model's id is the name
+    api_key_env     the name of the variable, for messages; the key itself is never shown
+    timeout         the seconds of silence allowed between two pieces of an answer
+    script          for `scripted`: a packaged name or a path; empty takes the model's id as the name
     context_window  tokens; None takes what is known about the model
     max_tokens      tokens of one answer, likewise
     images          whether its models take pictures, likewise
-    tools           false for models that are offered none
+    tools           False for models that are offered no tools
     thinking        whether its models are asked to think, likewise
-    effort          how hard, for those that think
-    temperature     for those that do not
-    api             which of OpenAI's two
+    effort          how hard thinking models think
+    temperature     for models that do not think
+    api             which of OpenAI's two APIs
     headers         further HTTP headers of every request; may hold secrets
     extra_body      fields added to every request, such as { top_p = 0.9 }
     keep_alive      how long Ollama keeps a model loaded, such as "30m"
-    stored          keys that are in no variable, looked up for every endpoint anew: one stored a moment ago counts
-    key_source      where a key that is in no variable comes from, in messages
+    stored          keys that are in no variable; looked up again for every endpoint, so that a new key counts at once
+    key_source      where a key that is in no variable comes from, for messages
     """
 
     name: str
@@ -86,7 +89,7 @@ class ProviderConfig:
     def of(
         cls, settings: ProviderSettings, environ: Mapping[str, str], stored: StoredKeys | None = None
     ) -> "ProviderConfig":
-        """A provider as configured, key and headers read from their variables. Raises ConfigError for an unset one."""
+        """Return a provider, key and headers read from their variables. Raises ConfigError for an unset variable."""
         config = cls(
             name=settings.name,
             type=settings.type,
@@ -103,7 +106,7 @@ class ProviderConfig:
         return config.with_options(settings)
 
     def with_options(self, options: ModelOptions) -> "ProviderConfig":
-        """The same provider, with what these options say."""
+        """Return the same provider with these options."""
         return replace(
             self,
             context_window=options.context_window or self.context_window,
@@ -117,9 +120,9 @@ class ProviderConfig:
         )
 
     def with_stored_key(self) -> "ProviderConfig":
-        """With the key `acp-agent login` stored, where no variable holds one: a variable goes first.
+        """Return the provider with the key that `acp-agent login` stored. A key from a variable goes first.
 
-        May wait for the keyring: not for the event loop where `stored.has` says yes. Raises ConfigError.
+        May wait for the keyring, so do not call it on the event loop if `stored.has` is True. Raises ConfigError.
         """
         if self.stored is None or self.api_key.strip() or self.type is ProviderType.SCRIPTED:
             return self
@@ -128,14 +131,14 @@ class ProviderConfig:
 
     @property
     def at_vendor(self) -> bool:
-        """Whether it is the vendor's own address, where the vendor's prices and newest API are."""
+        """True at the vendor's own address, where the vendor's prices hold and its newest API exists."""
         return self.type in _KEY_VARIABLES and (
             not self.base_url or _host(self.base_url) == _host(_BASE_URLS[self.type])
         )
 
     @property
     def speaks_responses(self) -> bool:
-        """Whether OpenAI's Responses API is the one to use: other servers know it in part or not at all."""
+        """True if OpenAI's Responses API is used. Other servers often lack it or have only part of it."""
         return self.api is OpenAIApi.RESPONSES or (self.api is OpenAIApi.AUTO and self.at_vendor)
 
 
@@ -146,9 +149,11 @@ def _first(said: _T | None, otherwise: _T | None) -> _T | None:
 def endpoint_of(
     config: ProviderConfig, model: str, limits: ModelLimits, efforts: Efforts | None = None
 ) -> ModelEndpoint:
-    """A model's endpoint, with a stored key where no variable holds one; see `with_stored_key`.
+    """Return a model's endpoint, with a stored key if no variable holds one; see `with_stored_key`.
 
-    Raises ConfigError: a missing or impossible key, an impossible address.
+    Raises:
+        ConfigError: the key is missing or impossible, or the address is.
+
     """
     config = config.with_stored_key()
     where = f"provider {config.name!r}"
@@ -179,26 +184,28 @@ def endpoint_of(
 
 
 def _chosen(config: ProviderConfig, limits: ModelLimits, efforts: Efforts) -> tuple[bool, JsonObject]:
-    """Whether the model is asked to think; temperature, effort and the like, in the words of the provider's API.
+    """Return whether the model is asked to think, and its further options in the words of the provider's API.
 
-    The same in every request of a session, since what differs loses the prompt cache. A model that thinks takes no
-    temperature, at Anthropic and at OpenAI alike; one that does not knows no effort. Newer ones of Anthropic's think
-    unless they are told not to, and some whatever they are told.
+    The options, such as temperature and effort, are the same in every request of a session, because a change loses the
+    prompt cache. At Anthropic and OpenAI a thinking model takes no temperature, and a model that does not think takes
+    no effort. Newer models of Anthropic think unless they are asked not to, and some always think.
     """
     thinking = limits.thinking if config.thinking is None else config.thinking
     fields: JsonObject = {}
-    local = config.type is ProviderType.OLLAMA  # it takes both, and its adapter learns who thinks from the server
+    local = config.type is ProviderType.OLLAMA  # it takes both; its adapter asks the server which models think
     if config.temperature is not None and (local or not thinking):
         fields["temperature"] = config.temperature
-    if config.keep_alive:  # the server reads no text without a unit
+    if config.keep_alive:  # the server takes no text without a unit
         fields["keep_alive"] = int(config.keep_alive) if config.keep_alive in ("-1", "0") else config.keep_alive
     if local:
         return thinking, fields
     effort = config.effort
     if config.type is ProviderType.ANTHROPIC and (not thinking or effort is Effort.NONE):
-        if efforts.rest is None:  # of some that always think it is known
+        if efforts.no_thinking is None:  # the model always thinks
             return thinking, fields
-        return False, fields if efforts.rest is Rest.OMITTED else {**fields, "thinking": {"type": efforts.rest.value}}
+        if efforts.no_thinking is not NoThinking.OMITTED:
+            fields["thinking"] = {"type": efforts.no_thinking.value}
+        return False, fields
     if effort is not None and thinking:
         fields |= _effort(config, effort)
     return thinking, fields
@@ -213,7 +220,7 @@ def _effort(config: ProviderConfig, effort: Effort) -> JsonObject:
 
 
 def _base_url(config: ProviderConfig, where: str) -> str:
-    """The address requests are appended to. Takes what users write: OLLAMA_HOST forms, a trailing /v1 or slash."""
+    """Return the address to append paths to. Accepts what users write: OLLAMA_HOST forms, a trailing /v1 or slash."""
     url = config.base_url.strip().rstrip("/") or _BASE_URLS[config.type]
     if config.type is ProviderType.OLLAMA:
         url = _ollama_url(url)
@@ -229,12 +236,15 @@ def _base_url(config: ProviderConfig, where: str) -> str:
 
 
 def _ollama_url(host: str) -> str:
-    """OLLAMA_HOST as Ollama reads it (host, host:port, :port, URL), without the path of one of its APIs."""
+    """Return the address for an OLLAMA_HOST value, read as Ollama reads it, without the path of an API.
+
+    The value is a host, host:port, :port or a URL.
+    """
     url = host if "://" in host else f"http://{host}"
     scheme, _, rest = url.partition("://")
     netloc, slash, path = rest.partition("/")
     name, _, port = netloc.rpartition(":") if re.search(r":\d*$", netloc) else (netloc, "", "")
-    name = "127.0.0.1" if name in ("", "0.0.0.0", "[::]") else name  # noqa: S104 - where it listens, not where we do
+    name = "127.0.0.1" if name in ("", "0.0.0.0", "[::]") else name  # noqa: S104 - the address that Ollama listens on
     port = port or ("443" if scheme == "https" else "11434")
     url = f"{scheme}://{name}:{port}{slash}{path}"
     return url.removesuffix("/v1").removesuffix("/api").rstrip("/")
@@ -243,19 +253,19 @@ def _ollama_url(host: str) -> str:
 def _host(url: str) -> str | None:
     try:
         return urlsplit(url.strip()).hostname
-    except ValueError:  # brackets that do not close; told when the model is built
+    except ValueError:  # unbalanced brackets; reported when the model is built
         return None
 
 
 def _shown(url: str) -> str:
-    """The URL without what may be a password."""
+    """Return the URL without what may be a password."""
     return re.sub(r"//[^/]*@", "//…@", url)
 
 
 class ConfiguredProviders:
-    """Finds a provider's configuration by a model's name.
+    """The providers of a configuration, found by a model's name.
 
-    models   what the user knows better about some of them, `[[llm.models]]`
+    models   the user's settings for single models, `[[llm.models]]`
     """
 
     def __init__(self, configs: Iterable[ProviderConfig], models: Sequence[ModelSettings] = ()) -> None:
@@ -267,9 +277,9 @@ class ConfiguredProviders:
     def of(
         cls, settings: LlmSettings, environ: Mapping[str, str], stored: StoredKeys | None = None
     ) -> "ConfiguredProviders":
-        """All that is configured, keys read from their variables; `stored` has those that are in none.
+        """Return all providers of a configuration, with keys from their variables or from `stored`.
 
-        A provider whose headers name a variable that is not set is left out; asking for it tells why.
+        A provider whose headers name an unset variable is left out. `find` raises the reason.
         """
         configured = cls((), settings.models)
         for provider in settings.providers:
@@ -283,11 +293,14 @@ class ConfiguredProviders:
         return iter(self._configs.values())
 
     def __contains__(self, name: str) -> bool:
-        """Whether a provider of this name is configured and usable."""
+        """Return True if a provider of this name is configured and usable."""
         return name in self._configs
 
     def find(self, ref: ModelRef) -> ProviderConfig:
-        """The configuration of a provider, as it is for this model. Raises ConfigError naming those there are."""
+        """Return the configuration of a model's provider, adapted to this model.
+
+        Raises ConfigError naming the known providers.
+        """
         if ref.provider in self._unusable:
             raise self._unusable[ref.provider]
         config = self._configs.get(ref.provider)
@@ -297,6 +310,6 @@ class ConfiguredProviders:
         return reduce(ProviderConfig.with_options, reversed(self.entries(ref)), config)
 
     def entries(self, ref: ModelRef) -> list[ModelSettings]:
-        """What the user says of a model, the most particular first."""
+        """Return the user's settings for a model, the most specific first."""
         fitting = [entry for entry in self._models if str(ref).startswith(entry.id)]
         return sorted(fitting, key=lambda entry: len(entry.id), reverse=True)

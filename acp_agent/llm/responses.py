@@ -1,6 +1,15 @@
 """OpenAI's Responses API, streamed, and every server that speaks it (OpenRouter, vLLM, llama.cpp, LM Studio, ...).
 
 Sources: developers.openai.com "Responses", "Streaming events", "Reasoning models"; the types of its SDK.
+
+A server sends an output item up to four times: in deltas, in the `done` event of a part, in its own `done` event, and
+in the end of the response. The version in the end of the response counts, or else the one in the item's own `done`
+event. The user is shown what no delta has shown yet.
+
+Items that only the model's maker understands go back with the history, as `{"model": family, "item": item, "next":
+...}`. `next` holds what the following item needs beside our parts: its id, by which the API knows that reasoning and
+the following item belong together, and the `phase` of a message. Unknown events are skipped and logged once. Unknown
+items are kept whole.
 """
 
 import json
@@ -28,8 +37,8 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.llm.endpoint import ModelEndpoint, family, thoughts, without_thoughts
-from acp_agent.llm.exchange import ServerEvent, event_object, event_stream, rest
+from acp_agent.llm.endpoint import ModelEndpoint, family, thought_digests, without_thoughts
+from acp_agent.llm.exchange import ServerEvent, open_event_stream, parse_event, read_rest
 from acp_agent.llm.failure import broken_stream, stream_failure
 from acp_agent.llm.json_wire import as_count, as_list, as_object, as_text
 from acp_agent.llm.openai import tool_use
@@ -48,19 +57,19 @@ TEXT_DELTAS: Final = {
     "response.reasoning_summary_text.delta": ("reasoning", "summary_index"),
     "response.reasoning_text.delta": ("reasoning", "content_index"),
 }
-"""Event of a piece of text -> the kind of item it belongs to, and the key that numbers the part in it."""
+"""Event with a piece of text -> the kind of its item, and the key that numbers the part of the item."""
 
 
 @dataclass(slots=True)
 class ResponsesItem:
-    """An output item in the making.
+    """An output item in progress.
 
-    place         where it stands in the answer
-    told          the item as the server told it last
-    begun, done   whether it was told at its beginning, at its end
-    said          what the user was shown of it
-    part          which of its parts the last piece of that was
-    arguments     of a call, in pieces
+    place         its position in the answer
+    told          the latest version that the server sent
+    begun, done   whether its `added` event, its `done` event has arrived
+    said          the pieces that were shown to the user
+    part          the part of the item that the last shown piece belongs to
+    arguments     the arguments of a call, in pieces
     """
 
     kind: str
@@ -73,11 +82,11 @@ class ResponsesItem:
     arguments: list[str] = field(default_factory=list[str])
 
     def tell(self, item: JsonObject) -> None:
-        """Take the item as told now."""
+        """Take a new version of the item."""
         self.told, self.kind = item, as_text(item.get("type")) or self.kind
 
     def grow(self, event_type: str, event: JsonObject) -> list[ModelText | ModelThought]:
-        """Take a piece of its text; what the user should see of it."""
+        """Take a delta of its text. Return what to show."""
         piece, part = as_text(event.get("delta")), (event_type, as_count(event.get(TEXT_DELTAS[event_type][1])))
         if not piece:
             return []
@@ -86,40 +95,43 @@ class ResponsesItem:
         return self._show(between + piece)
 
     def show_rest(self) -> list[ModelText | ModelThought]:
-        """What the whole item says beyond what was shown of it."""
+        """Return what the whole item says beyond what was shown."""
         whole, said = self._whole_text, "".join(self.said)
         return self._show(whole[len(said) :]) if whole.startswith(said) else []
 
     @property
     def text(self) -> str:
-        """What it says, as far as known. A thought is what was shown: nobody else reads it."""
+        """The text as far as it is known. A thought is what was shown, since nothing else reads it."""
         said = "".join(self.said)
         return said or self._whole_text if self.kind == "reasoning" else self._whole_text or said
 
     @property
     def raw_arguments(self) -> str:
-        """A call's arguments, as JSON text when all is well."""
+        """The arguments of a call, normally as JSON text."""
         arguments = self.told.get("arguments")
         if isinstance(arguments, dict):
-            return json.dumps(arguments)  # where a string belongs
+            return json.dumps(arguments)  # some servers send an object instead of a string
         return as_text(arguments) or "".join(self.arguments)
 
     @property
     def refuses(self) -> bool:
-        """Whether it is the model's word that it will not answer."""
+        """True if the item says that the model will not answer."""
         told = any(as_object(part).get("type") == "refusal" for part in as_list(self.told.get("content")))
         streamed = self.part is not None and self.part[0] == "response.refusal.delta"
         return self.kind == "message" and (told or streamed)
 
     @property
     def self_contained(self) -> bool:
-        """Whether reasoning can be taken up again from it: the server keeps nothing, so all has to be in the item."""
+        """True if the item alone is enough to continue its reasoning.
+
+        The server stores nothing, so it must hold everything.
+        """
         content = as_text(self.told.get("encrypted_content")) or as_list(self.told.get("content"))
         return self.done and bool(content)
 
     @property
     def _between(self) -> str:
-        """What stands between two of its parts: summaries are paragraphs, a message's parts are one text."""
+        """The text between two of its parts: summaries are paragraphs, the parts of a message are one text."""
         return "\n\n" if self.kind == "reasoning" else ""
 
     @property
@@ -140,7 +152,7 @@ class ResponsesItem:
 _log = Log(__name__)
 
 _ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.done"})
-# What says nothing that is not said elsewhere.
+# Events that repeat what other events say.
 _SKIPPED: Final = frozenset(
     {
         "response.created",
@@ -156,7 +168,7 @@ _SKIPPED: Final = frozenset(
         "response.reasoning_summary_text.done",
         "response.reasoning_text.done",
         "keepalive",
-        "message",  # no type and no name
+        "message",  # an event without type and name
     }
 )
 _STOPS: Final = {
@@ -168,10 +180,10 @@ _STOPS: Final = {
 
 
 class ResponsesReply:
-    """One assistant message in the making.
+    """One assistant message in progress.
 
-    provider, family   who makes it, as its opaque parts are tagged
-    ended              the server said that the response is whole
+    provider, family   the tags of its opaque parts
+    ended              True once the server says that the response is whole
     """
 
     def __init__(self, provider: str, family: str) -> None:
@@ -187,13 +199,16 @@ class ResponsesReply:
 
     @property
     def settled(self) -> bool:
-        """Nothing is missing though the server did not say so: every item was ended, the last says or calls."""
+        """True if nothing is missing although the server sent no end of the response.
+
+        That is so if every item is done and the last one is a text or a call.
+        """
         last = max(self._items, key=lambda item: item.place, default=None)
         kinds = ("message", "function_call")
         return last is not None and last.kind in kinds and all(item.done for item in self._items)
 
     def feed(self, kind: str, event: JsonObject) -> list[ModelText | ModelThought]:
-        """Take one event; what the user should see of it at once."""
+        """Read one event. Return the deltas to show now."""
         if kind in TEXT_DELTAS:
             return self._at(TEXT_DELTAS[kind][0], event).grow(kind, event)
         if kind in _ENDS:
@@ -217,7 +232,7 @@ class ResponsesReply:
         return []
 
     def done(self) -> ModelDone:
-        """The whole message. Call it once, at the end."""
+        """Return the whole message. Call it once, at the end."""
         items = sorted(self._items, key=lambda item: item.place)
         message = Message(Role.ASSISTANT, tuple(self._parts(items)))
         stop = ModelStop.TOOL_USE if message.tool_uses else ModelStop.END
@@ -241,14 +256,14 @@ class ResponsesReply:
         kind, item_id = as_text(told.get("type")), as_text(told.get("id"))
         known = self._known(item_id, event)
         if known is not None and known.done and known.told == told:
-            return []  # said twice
+            return []  # sent twice
         item = self._under_way(kind, item_id, event) or self._new(kind, event)
         item.done = True
         item.tell(told)
         return item.show_rest()
 
     def _end(self, response: JsonObject) -> list[ModelText | ModelThought]:
-        """Take the response as it is told at its end, where its items are; some servers leave them out there."""
+        """Take the items from the end of the response. Some servers leave them out there."""
         self.ended = True
         self._reason = as_text(as_object(response.get("incomplete_details")).get("reason"))
         self._usage = _usage(as_object(response.get("usage")))
@@ -265,7 +280,7 @@ class ResponsesReply:
             same_kind = known.get(kind)
             item = same_kind.popleft() if same_kind else ResponsesItem(kind, place)
             item.place = place
-            if not (item.done and item.told.get("encrypted_content")):  # "use the one of output_item.done"
+            if not (item.done and item.told.get("encrypted_content")):  # then the API wants the earlier version
                 item.tell(told)
             item.done = True
             self._items.append(item)
@@ -273,7 +288,7 @@ class ResponsesReply:
         return shown
 
     def _at(self, kind: str, event: JsonObject) -> ResponsesItem:
-        """The item a piece belongs to; a new one when the piece came before it."""
+        """Return the item that a piece belongs to, or a new one if the piece came first."""
         return self._under_way(kind, as_text(event.get("item_id")), event) or self._new(kind, event)
 
     def _under_way(self, kind: str, item_id: str, event: JsonObject) -> ResponsesItem | None:
@@ -281,7 +296,10 @@ class ResponsesReply:
         return item if item is not None and not item.done and item.kind == kind else None
 
     def _known(self, item_id: str, event: JsonObject) -> ResponsesItem | None:
-        """An item by its place (ids change between events on some servers); without, by its id; else the last one."""
+        """Return an item by its position, else by its id, else the last one.
+
+        Ids change between events on some servers.
+        """
         index = event.get("output_index")
         if isinstance(index, int):
             return self._by_place.get(index)
@@ -313,7 +331,7 @@ class ResponsesReply:
             case "message":
                 text = item.text
                 return TextPart(text) if text else None
-            case "function_call" if item.told:  # pieces alone name no tool
+            case "function_call" if item.told:  # deltas alone do not name the tool
                 call_id = as_text(item.told.get("call_id")) or as_text(item.told.get("id"))
                 return tool_use(call_id, as_text(item.told.get("name")), item.raw_arguments, seen)
             case "reasoning":
@@ -326,7 +344,7 @@ class ResponsesReply:
                 return OpaquePart(self._provider, self._kept("item", item.told))
 
     def _tell_next(self, parts: list[Part], item: ResponsesItem) -> None:
-        """Keep what has to stand in this item beside what its part holds, with the reasoning before it."""
+        """Keep with the preceding reasoning what this item needs beside its part."""
         before = parts[-1] if parts else None
         opaque = before.opaque if isinstance(before, ThoughtPart) else None
         names = ("phase",) if opaque is None else ("id", "phase")
@@ -344,18 +362,20 @@ class ResponsesReply:
 
 
 def _usage(usage: JsonObject) -> Usage:
-    """`input_tokens` counts cached tokens in, `Usage.input` does not; `output_tokens` counts those of reasoning in."""
+    """Return the usage.
+
+    `input_tokens` includes cached tokens, `Usage.input` does not. `output_tokens` includes reasoning.
+    """
     total, details = as_count(usage.get("input_tokens")), as_object(usage.get("input_tokens_details"))
     read = min(total, as_count(details.get("cached_tokens")))
     written = min(total - read, as_count(details.get("cache_write_tokens")))
     return Usage(total - read - written, as_count(usage.get("output_tokens")), read, written)
 
 
-_DONE: Final = "[DONE]"  # not of this API, but of servers that have it beside Chat Completions
-_PATIENCE: Final = 0.25  # seconds for the connection to end after the response has
+_DONE: Final = "[DONE]"  # sent by servers that have this API beside Chat Completions
+_PATIENCE: Final = 0.25  # seconds to wait for the end of the connection after the response
 _INVALID: Final = "invalid_request_error"
-# Codes of failed responses -> the error type that says the same everywhere. Others say it themselves, or are faults
-# of the server.
+# Code of a failed response -> the general error type. Other codes are types themselves, or faults of the server.
 _TYPES: Final = {
     "server_is_overloaded": "overloaded_error",
     "slow_down": "overloaded_error",
@@ -383,14 +403,14 @@ _TYPES: Final = {
 
 
 class ResponsesProvider:
-    """A model behind /responses. A reasoning model is one whose endpoint has `thinking`."""
+    """A model behind /responses. A reasoning model has an endpoint with `thinking`."""
 
     def __init__(self, endpoint: ModelEndpoint, http: HttpClient) -> None:
         self._endpoint = endpoint
         self._http = http
         self._headers = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
         self._quirks: frozenset[ResponsesQuirk] = frozenset()
-        self._refused: frozenset[str] = frozenset()  # earlier reasoning, which would be refused each time
+        self._refused: frozenset[str] = frozenset()  # digests of reasoning that the server would refuse again
 
     @property
     def name(self) -> str:
@@ -405,13 +425,16 @@ class ResponsesProvider:
         return self._endpoint.context_window
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """As the port says. A stream that ends within an item, or without any, is a ProviderError (PROTOCOL)."""
+        """Stream an answer, as the port says.
+
+        A stream that ends inside an item, or without any item, is a ProviderError (PROTOCOL).
+        """
         reply = ResponsesReply(self._endpoint.provider, family(self._endpoint.model))
         async with self._opened(request) as events:
             async for event in events:
                 if event.data.strip() == _DONE:
                     break
-                message = event_object(self._endpoint, event)
+                message = parse_event(self._endpoint, event)
                 kind = as_text(message.get("type")) or event.name
                 error = _failure_in(kind, message)
                 if error is not None:
@@ -423,24 +446,24 @@ class ResponsesProvider:
             else:
                 if not reply.settled:
                     raise broken_stream(self._endpoint, "ended its answer before it was whole")
-            await rest(events, _PATIENCE)
+            await read_rest(events, _PATIENCE)
         yield reply.done()
 
     @asynccontextmanager
     async def _opened(self, request: ModelRequest) -> AsyncGenerator[AsyncGenerator[ServerEvent]]:
-        """The event stream; asked again, at once, without what the server says it does not take."""
+        """Open the event stream. If the server refuses a part of the request, ask again at once without it."""
         if self._refused:
             request = self._spared(request)
         async with AsyncExitStack() as stack:
             while True:
                 body = request_body(self._endpoint, request, self._quirks)
-                stream = event_stream(self._http, self._endpoint, "/responses", self._headers, body)
+                stream = open_event_stream(self._http, self._endpoint, "/responses", self._headers, body)
                 try:
                     events = await stack.enter_async_context(stream)
                     break
                 except ProviderError as error:
-                    if refuses_thoughts(error) and (refused := thoughts(request, opaque=True)):
-                        if self._refused:  # reasoning made since the last time: it takes none at all
+                    if refuses_thoughts(error) and (refused := thought_digests(request, opaque=True)):
+                        if self._refused:  # also newer reasoning was refused: the server takes none
                             self._quirks |= {ResponsesQuirk.NO_THOUGHTS}
                         self._refused |= refused
                         request = self._spared(request)
@@ -452,13 +475,15 @@ class ResponsesProvider:
             yield events
 
     def _spared(self, request: ModelRequest) -> ModelRequest:
-        """The request without reasoning that this server has refused before."""
-        unwanted = thoughts(request, opaque=True) if ResponsesQuirk.NO_THOUGHTS in self._quirks else self._refused
+        """Return the request without the reasoning that this server has refused before."""
+        unwanted = (
+            thought_digests(request, opaque=True) if ResponsesQuirk.NO_THOUGHTS in self._quirks else self._refused
+        )
         return without_thoughts(request, unwanted)
 
 
 def _failure_in(kind: str, message: JsonObject) -> JsonObject | None:
-    """The error an event tells of: an `error`, nested or flat, or a response that failed."""
+    """Return the error that an event reports: a nested or flat `error`, or a failed response. Else return None."""
     response, told = as_object(message.get("response")), message.get("error")
     status = as_text(response.get("status"))
     if told:

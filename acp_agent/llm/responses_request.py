@@ -1,9 +1,8 @@
-"""The conversation in the shape of OpenAI's Responses API, and what to change for servers that know only part of it.
+"""The request of OpenAI's Responses API, and what to change for servers that know only part of it.
 
-Nothing is kept at the server (`store: false`), so each request tells all. The same conversation always gives the
-same bytes, and a longer one starts with the bytes of the shorter one: prompt caching works on prefixes. No
-`prompt_cache_key` is sent: it would say nothing that the prefix does not, and several compatible servers refuse a
-request for it.
+The server keeps nothing (`store: false`), so each request carries the whole conversation. The same conversation always
+gives the same bytes, and a longer one starts with the bytes of the shorter one, because prompt caching works on
+prefixes. No `prompt_cache_key` is sent: the prefix says the same, and several compatible servers refuse it.
 """
 
 import hashlib
@@ -35,14 +34,14 @@ _LONGEST_ID: Final = 64  # characters of a `call_id`
 
 
 class ResponsesQuirk(StrEnum):
-    """What a server refuses of our usual request; learnt from its own refusal."""
+    """A part of the usual request that a server does not take. The server's refusal names it."""
 
-    NO_ENCRYPTED = "no_encrypted"  # models that think in the open, or not at all
-    NO_SUMMARY = "no_summary"  # likewise; and OpenAI gives summaries only to organisations it has verified
+    NO_ENCRYPTED = "no_encrypted"  # models that show their reasoning, or have none
+    NO_SUMMARY = "no_summary"  # likewise; OpenAI gives summaries only to verified organisations
     NO_PARALLEL = "no_parallel"  # models that make one call at a time
     TEXT_RESULTS = "text_results"  # LM Studio: a tool's output is a string
-    NO_IMAGES = "no_images"  # models for text, each server in its own words
-    NO_THOUGHTS = "no_thoughts"  # servers that take no reasoning back, however new
+    NO_IMAGES = "no_images"  # models without vision; each server says it in its own words
+    NO_THOUGHTS = "no_thoughts"  # servers that take no reasoning back
 
 
 _REFUSALS: Final = (
@@ -72,24 +71,24 @@ _THOUGHTS_REFUSED: Final = re.compile(
 
 
 def quirk_in(error: ProviderError) -> ResponsesQuirk | None:
-    """The change that would make the server take the request, when its refusal names one."""
+    """Return the quirk that a refusal names, or None."""
     text = str(error)
     return next((quirk for words, codes, quirk in _REFUSALS if error.status in codes and words.search(text)), None)
 
 
 def refuses_thoughts(error: ProviderError) -> bool:
-    """Whether the server will not take back earlier reasoning: another organisation's, too old, out of its place."""
+    """Return True if the server refuses earlier reasoning: another organisation's, too old, or out of place."""
     return error.status in (400, 404, 422) and bool(_THOUGHTS_REFUSED.search(str(error)))
 
 
 def request_body(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozenset[ResponsesQuirk]) -> JsonObject:
-    """The body of POST /responses, streaming."""
+    """Return the body of POST /responses, streaming."""
     if ResponsesQuirk.NO_IMAGES in quirks:
         endpoint = replace(endpoint, images=False)
     body: JsonObject = {"model": endpoint.model, "stream": True, "store": False}
     if endpoint.thinking and ResponsesQuirk.NO_ENCRYPTED not in quirks:
         body["include"] = ["reasoning.encrypted_content"]
-    reasoning = as_object(endpoint.extra_body.get("reasoning"))  # the effort, or what else the user has set
+    reasoning = as_object(endpoint.extra_body.get("reasoning"))  # the effort and what the user has set
     if endpoint.thinking and ResponsesQuirk.NO_SUMMARY not in quirks:
         reasoning = {"summary": "auto", **reasoning}
     if reasoning:
@@ -104,7 +103,7 @@ def request_body(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozens
         if ResponsesQuirk.NO_PARALLEL not in quirks:
             body["parallel_tool_calls"] = True
     items: list[Json] = []
-    for message in endpoint.shown(request.messages):
+    for message in endpoint.fit_images(request.messages):
         match message.role:
             case Role.USER:
                 items.extend(_user(message, text_results=ResponsesQuirk.TEXT_RESULTS in quirks))
@@ -117,13 +116,16 @@ def request_body(endpoint: ModelEndpoint, request: ModelRequest, quirks: frozens
 
 
 def _tool(spec: ToolSpec) -> JsonObject:
-    """`strict` is said, for here it is the default, and refuses every schema with an optional parameter."""
+    """Return a tool.
+
+    `strict` is False because this API's default is True and refuses schemas with optional parameters.
+    """
     told: JsonObject = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
     return {"type": "function", **told, "strict": False}
 
 
 def _user(message: Message, *, text_results: bool) -> list[JsonObject]:
-    """Tool results first (L1.6), each with its pictures, then what the user said."""
+    """Return the tool results, each with its pictures, then the user's words."""
     out: list[JsonObject] = []
     content: list[Json] = []
     for part in message.parts:
@@ -140,16 +142,16 @@ def _user(message: Message, *, text_results: bool) -> list[JsonObject]:
             case ImagePart():
                 content.append(_image(part))
             case TextPart() | ThoughtPart() | ToolUsePart() | OpaquePart():
-                pass  # nothing this API knows in a user's message
+                pass  # this API has no such part in a user's message
             case _:
                 assert_never(part)
     return [*out, {"type": "message", "role": "user", "content": content}] if content else out
 
 
 def _assistant(endpoint: ModelEndpoint, message: Message) -> list[JsonObject]:
-    """What the model said and called, each after the reasoning that led to it.
+    """Return what the model said and called, each after the reasoning that led to it.
 
-    Reasoning that nothing follows is left out: the API refuses it.
+    Reasoning that nothing follows is left out, because the API refuses it.
     """
     out: list[JsonObject] = []
     thoughts: list[JsonObject] = []
@@ -178,14 +180,14 @@ def _assistant(endpoint: ModelEndpoint, message: Message) -> list[JsonObject]:
 
 
 def _kept(endpoint: ModelEndpoint, part: ThoughtPart | OpaquePart) -> JsonObject:
-    """What the reply kept of an item, when this provider and a model of this family made it (A16.6)."""
+    """Return what the reply kept of an item, if this provider and a model of this family made it."""
     kept = (part.opaque if isinstance(part, ThoughtPart) else part.payload) or {}
     mine = part.provider == endpoint.provider and kept.get("model") == family(endpoint.model)
     return kept if mine else {}
 
 
 def _said(text: str, following: JsonObject) -> JsonObject:
-    """A message of the model's; as the API gave it where its id is known, else in the form every server takes."""
+    """Return a message of the model, as the API gave it if its id is known, else in the form every server takes."""
     told = following if following.get("type") == "message" else {}
     item: JsonObject = {"type": "message", "role": "assistant", **told}
     if "id" in told:
@@ -201,7 +203,7 @@ def _called(use: ToolUsePart, following: JsonObject) -> JsonObject:
 
 
 def _id(call_id: str) -> str:
-    """A call's id as the API takes it; the same id always gives the same."""
+    """Return the id of a call in the length that the API takes. The same id always gives the same result."""
     if len(call_id) <= _LONGEST_ID:
         return call_id
     return f"call_{hashlib.sha256(call_id.encode('utf-8', 'replace')).hexdigest()[:32]}"

@@ -1,4 +1,4 @@
-"""Asks a model again when it is worth it (requirements G25; dependencies.md, condition 4)."""
+"""Further tries: the same model again after a failure that may pass, and other models if one does not answer."""
 
 import random
 import time
@@ -10,17 +10,17 @@ import anyio
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.messages import ModelEvent, Role, ToolResultPart
 from acp_agent.core.ports import ModelRequest, Provider
-from acp_agent.llm.wrapper import WrapperProvider, closing
+from acp_agent.llm.wrapper import WrapperProvider, closing_stream
 
 
 class RetryPolicy(NamedTuple):
-    """When and how often. Times in seconds.
+    """When and how often to retry. Times are in seconds.
 
     attempts          requests in all, the first one included
     base, ceiling     the wait doubles from `base` up to `ceiling`
-    jitter            share of the wait that is random, both ways
-    longest_asked     a server that asks to wait longer than this has answered "not now": give up
-    budget            no further attempt starts later than this after the first one
+    jitter            the random share of the wait, in both directions
+    longest_asked     give up if a server asks for a longer wait than this
+    budget            the latest start of a further attempt, measured from the first one
     """
 
     attempts: int = 3
@@ -31,7 +31,7 @@ class RetryPolicy(NamedTuple):
     budget: float = 120.0
 
     def wait(self, failures: int, error: ProviderError, chance: float) -> float | None:
-        """How long to wait after the n-th failure, or None to give up. `chance` is in [0, 1)."""
+        """Return the wait after the n-th failure, or None to give up. `chance` is in [0, 1)."""
         if not error.retryable or failures >= self.attempts:
             return None
         if error.retry_after is not None:
@@ -41,10 +41,10 @@ class RetryPolicy(NamedTuple):
 
 
 class RetryingProvider(WrapperProvider):
-    """A Provider that repeats a failed request, only as long as nothing of an answer has come through.
+    """A Provider that repeats a failed request as long as no part of an answer has come through.
 
-    Once an event went out, a repetition would say things twice, so the error goes on instead. `on_retry` is
-    told, in words for the user, why and when it tries again. `sleep`, `clock` and `chance` are for tests.
+    After the first event a repetition would say things twice, so the error is raised instead. `on_retry` receives a
+    text for the user that says why and when it tries again. Tests pass their own `sleep`, `clock` and `chance`.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class RetryingProvider(WrapperProvider):
         self._chance = chance
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """As the port says. Raises the last ProviderError when it gives up."""
+        """Stream an answer, as the port says. Raises the last ProviderError when it gives up."""
         started, failures = self._clock(), 0
         while True:
             silent = True
             try:
-                async with closing(self.wrapped.stream(request)) as events:
+                async with closing_stream(self.wrapped.stream(request)) as events:
                     async for event in events:
                         silent = False
                         yield event
@@ -88,13 +88,13 @@ class RetryingProvider(WrapperProvider):
 
 
 def _exhausted(error: ProviderError, attempts: int) -> ProviderError:
-    """The same error, saying how often it was tried."""
+    """Return the same error with the number of tries."""
     message = f"{error} (tried {attempts} times)"
     return ProviderError(message, kind=error.kind, status=error.status, retry_after=error.retry_after)
 
 
-# Faults of a place, not of a request: elsewhere it may be answered. A conversation that is too long or refused is so
-# everywhere, and what a server says in the wrong form is told, for it is mostly a wrong base_url.
+# Errors of a server, not of a request: another model may answer. A conversation that is too long or refused fails
+# everywhere. An answer in a wrong form is reported, because it is mostly due to a wrong base_url.
 _ELSEWHERE: Final = frozenset(
     {
         ProviderErrorKind.AUTH,
@@ -111,14 +111,14 @@ _STAY: Final = 300.0
 
 
 class FallbackProvider:
-    """A Provider made of several, each with its own retries: the first that answers counts.
+    """A Provider made of several models, each with its own retries. The first one that answers counts.
 
-    Only as long as nothing of an answer has come through, for two halves of two models are no answer. Whoever had
-    to stand in stays for the rest of the turn, and for `stay` seconds: a turn whose models change is a poor one,
-    and each change loses a prompt cache. The next turn starts with the first model again.
+    It switches only before any part of an answer has come through, since halves of two models make no answer. A model
+    that stands in stays for the rest of the turn and for `stay` seconds, because each change loses a prompt cache. The
+    first turn after that begins with the first model again.
 
-    on_switch   is told, in words for the user, who did not answer and who is asked now
-    stay        seconds before the first model is tried again
+    on_switch   receives a text for the user that says which model did not answer and which is asked now
+    stay        the seconds before the first model is tried again
     """
 
     def __init__(
@@ -148,11 +148,14 @@ class FallbackProvider:
 
     @property
     def context_window(self) -> int:
-        """Of the model that is in use."""
+        """The window of the model in use."""
         return self._providers[self._at].context_window
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """As the port says. When none answers, raises the first one's ProviderError, naming the others' reasons."""
+        """Stream an answer, as the port says.
+
+        If no model answers, raise the first error with the reasons of the others.
+        """
         if self._at and self._clock() >= self._until and _begins_a_turn(request):
             self._at = 0
         errors: list[ProviderError] = []
@@ -161,7 +164,7 @@ class FallbackProvider:
                 await self._switch(place, errors[-1])
             silent = True
             try:
-                async with closing(self._providers[place].stream(request)) as events:
+                async with closing_stream(self._providers[place].stream(request)) as events:
                     async for event in events:
                         silent = False
                         yield event
@@ -174,7 +177,7 @@ class FallbackProvider:
         raise _none_answered(errors)
 
     def _from_here(self) -> Iterator[int]:
-        """The model in use, then the others in their order."""
+        """Yield the model in use, then the others in their order."""
         first = self._at
         yield first
         yield from (place for place in range(len(self._providers)) if place != first)
@@ -189,7 +192,7 @@ class FallbackProvider:
 
 
 def _begins_a_turn(request: ModelRequest) -> bool:
-    """Whether it ends with the user's words, not with results a model waits for."""
+    """Return True if the request ends with the user's words, not with results that the model waits for."""
     last = request.messages[-1] if request.messages else None
     return last is None or (last.role is Role.USER and not any(isinstance(part, ToolResultPart) for part in last.parts))
 

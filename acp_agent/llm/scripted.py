@@ -1,8 +1,23 @@
-"""A model that plays a script: for the demo, for tests, and for trying an editor without a key.
+"""A model that plays a script, for the demo, for tests, and for trying an editor without a key.
 
-Nothing is remembered between calls. The conversation itself says where the script is: the last user text
-picks the turn, the number of answers since then picks the step. So any number of sessions may share one
-provider, and a repeated request gives the same answer.
+The provider remembers nothing between calls. The last user text of the conversation selects the turn, and the number of
+answers since then selects the step. So any number of sessions may share one provider, and a repeated request gives the
+same answer.
+
+A script is a TOML or JSON file:
+
+[[turns]]
+when = "failing test"            # a regular expression on the user's text; absent = any text
+loop = true                      # after the last step comes the first one again
+[[turns.steps]]                  # one answer of the model each
+thought = "..."                  # a string, or a list of chunks
+text = ["...", "..."]
+tools = [{ name = "bash", arguments = { command = "ls" } }]
+delay_ms = 0                     # before each chunk
+hang = true                      # never ends after its chunks
+error = { kind = "overloaded", message = "..." }
+stop = "max_tokens"              # else tool_use where there are tools, else end
+usage = { input = 10, output = 5 }
 """
 
 import json
@@ -75,7 +90,7 @@ class _Strict(BaseModel):
 
 
 class ScriptedCall(_Strict):
-    """A tool call. `raw_arguments` plays a model that writes broken JSON."""
+    """A tool call. `raw_arguments` imitates a model that writes broken JSON."""
 
     name: str = Field(min_length=1)
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
@@ -83,7 +98,7 @@ class ScriptedCall(_Strict):
 
 
 class ScriptedError(_Strict):
-    """A ProviderError raised after the step's chunks. `retry_after` in seconds."""
+    """A ProviderError that is raised after the chunks of the step. `retry_after` is in seconds."""
 
     kind: ProviderErrorKind
     message: str
@@ -91,7 +106,7 @@ class ScriptedError(_Strict):
 
 
 class ScriptedUsage(_Strict):
-    """Tokens to report; without it they are estimated, four characters each."""
+    """The tokens to report. Without it they are estimated at four characters a token."""
 
     input: int = Field(default=0, ge=0, strict=True)
     output: int = Field(default=0, ge=0, strict=True)
@@ -118,7 +133,7 @@ class Step(_Strict):
 
 
 class Turn(_Strict):
-    """What the model does for a prompt that `when` matches (searched, any case)."""
+    """What the model does for a prompt that `when` matches anywhere, in any case."""
 
     when: Annotated[str, AfterValidator(_pattern)] = ""
     loop: bool = Field(default=False, strict=True)
@@ -126,13 +141,13 @@ class Turn(_Strict):
 
 
 class Script(_Strict):
-    """Turns in order of preference: the first that matches is played."""
+    """Turns in order of preference. The first that matches is played."""
 
     turns: tuple[Turn, ...] = Field(min_length=1)
 
 
 def load_script(reference: str) -> Script:
-    """A packaged script by name, or one from a path. Reads a file. Raises ConfigError."""
+    """Return a packaged script by name, or a script from a path. Reads a file. Raises ConfigError."""
     where, text = _read(reference)
     try:
         document = json.loads(text) if where.endswith(".json") else tomllib.loads(text)
@@ -157,7 +172,7 @@ def _read(reference: str) -> tuple[str, str]:
 
 
 def _config_error(where: str, error: ValidationError) -> ConfigError:
-    """The first thing wrong, as file, key, value and what was expected."""
+    """Return the first problem as file, key, value and what was expected."""
     first = error.errors(include_url=False, include_context=False)[0]
     key = ".".join(str(step) for step in first["loc"]) or "the file"
     match first["type"]:
@@ -171,7 +186,7 @@ def _config_error(where: str, error: ValidationError) -> ConfigError:
 
 
 class ScriptedProvider:
-    """A Provider without a model. `model` is the script's name."""
+    """A Provider without a model. `model` is the name of the script."""
 
     def __init__(self, name: str, model: str, script: Script, context_window: int) -> None:
         self._name = name
@@ -192,7 +207,7 @@ class ScriptedProvider:
         return self._context_window
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """As the port says; the step's chunks, then its fate: an error, silence without end, or ModelDone."""
+        """Stream the chunks of the step, then raise its error, hang, or yield ModelDone."""
         step = self._step(request.messages)
         for chunk in step.thought:
             await anyio.sleep(step.delay_ms / 1000)
@@ -209,7 +224,7 @@ class ScriptedProvider:
         yield ModelDone(message, stop, _usage(step, request, message))
 
     def _step(self, history: Sequence[Message]) -> Step:
-        """The step due now. Raises ProviderError where the script has none."""
+        """Return the step that is due. Raises ProviderError if the script has none."""
         prompt, answers = _position(history)
         for turn in self._script.turns:
             if re.search(turn.when, prompt, re.IGNORECASE):
@@ -231,7 +246,7 @@ class ScriptedProvider:
 
 
 def _position(history: Sequence[Message]) -> tuple[str, int]:
-    """The last thing the user said (tool results are not said), and how many answers it has had."""
+    """Return the last prompt of the user and the number of answers it has had. Tool results are not prompts."""
     answers = 0
     for message in reversed(history):
         if message.role is Role.ASSISTANT:
@@ -242,9 +257,9 @@ def _position(history: Sequence[Message]) -> tuple[str, int]:
 
 
 def _prompt(message: Message) -> str:
-    """What the user said in a message; empty where it has only results, and words of ours about them.
+    """Return the user's words in a message, or an empty string if it has only results and our notes about them.
 
-    The results and the prompt of a turn that was cut off stand in one message with the prompt that follows it.
+    After a turn was cut off, one message holds its results, its prompt and the prompt that follows.
     """
     cut_off = [
         index

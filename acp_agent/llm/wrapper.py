@@ -1,4 +1,4 @@
-"""The base of what stands around a model: the same name and window, another way to ask it."""
+"""Providers that wrap another one: they count usage, leave out tools, or sanitize what the editor gets."""
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
@@ -26,7 +26,7 @@ from acp_agent.output.markdown_images import AnswerGuard, defused
 
 
 class WrapperProvider:
-    """A Provider that is another one to everybody who asks its name. A concern overrides `stream`."""
+    """A Provider with the name and the window of another one. A subclass overrides `stream`."""
 
     def __init__(self, wrapped: Provider) -> None:
         self.wrapped = wrapped
@@ -44,7 +44,7 @@ class WrapperProvider:
         return self.wrapped.context_window
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """As the port says."""
+        """Stream an answer, as the port says."""
         return self.wrapped.stream(request)
 
 
@@ -52,7 +52,7 @@ _T = TypeVar("_T")
 
 
 @asynccontextmanager
-async def closing(events: AsyncIterator[_T]) -> AsyncGenerator[AsyncIterator[_T]]:
+async def closing_stream(events: AsyncIterator[_T]) -> AsyncGenerator[AsyncIterator[_T]]:
     """Close the inner stream, and so its connection, however the outer one ends."""
     try:
         yield events
@@ -61,22 +61,25 @@ async def closing(events: AsyncIterator[_T]) -> AsyncGenerator[AsyncIterator[_T]
             await events.aclose()
 
 
-Spent: TypeAlias = Callable[[ModelRef, Usage | None], None]
-"""Told of each call that a model began to answer: what it took, or None where it broke off and nobody said."""
+UsageListener: TypeAlias = Callable[[ModelRef, Usage | None], None]
+"""Receives the usage of each call that a model began to answer, or None if the call broke off before it was known."""
 
 
 class MeteredProvider(WrapperProvider):
-    """A Provider that tells what each of its calls took. Goes inside retries and fallbacks: they make calls, too."""
+    """A Provider that reports the usage of each call.
 
-    def __init__(self, wrapped: Provider, spent: Spent) -> None:
+    It stands inside retries and fallbacks, because they make calls, too.
+    """
+
+    def __init__(self, wrapped: Provider, spent: UsageListener) -> None:
         super().__init__(wrapped)
         self._spent = spent
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """As the port says. A call that fails before its first word took nothing."""
+        """Stream an answer, as the port says. A call that fails before its first event used nothing."""
         ref, began, usage = ModelRef(self.name, self.model), False, None
         try:
-            async with closing(self.wrapped.stream(request)) as events:
+            async with closing_stream(self.wrapped.stream(request)) as events:
                 async for event in events:
                     began = True
                     usage = event.usage if isinstance(event, ModelDone) else usage
@@ -86,13 +89,16 @@ class MeteredProvider(WrapperProvider):
                 self._spent(ref, usage)
 
 
-class WithoutTools(WrapperProvider):
-    """A Provider whose model is never shown a tool: most servers refuse such a request to it."""
+class ToollessProvider(WrapperProvider):
+    """A Provider whose model is never shown a tool, because most servers refuse tools for a model that knows none.
+
+    Earlier calls and results of other models are put into words.
+    """
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """As the port says."""
+        """Stream an answer, as the port says."""
         messages = tuple(map(_in_words, request.messages))
-        async with closing(self.wrapped.stream(replace(request, messages=messages, tools=()))) as events:
+        async with closing_stream(self.wrapped.stream(replace(request, messages=messages, tools=()))) as events:
             async for event in events:
                 yield event
 
@@ -115,10 +121,12 @@ def _said(part: Part) -> Iterator[Part]:
             yield part
 
 
-class PresentableProvider(WrapperProvider):
-    """A Provider whose deltas and errors are fit for an editor. The message for the history stays as the model said it.
+class SanitizingProvider(WrapperProvider):
+    """A Provider whose deltas and errors are safe to show in an editor. The message for the history stays unchanged.
 
-    redact   takes secrets out of errors: some servers quote the key they refuse, or the request
+    Deltas lose the images that an editor would fetch.
+
+    redact   removes secrets from errors: some servers quote the refused key or the request
     """
 
     def __init__(self, wrapped: Provider, redact: Redact) -> None:
@@ -126,7 +134,7 @@ class PresentableProvider(WrapperProvider):
         self._redact = redact
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """As Provider says. An endpoint that does not stream has its whole text as one delta."""
+        """Stream an answer, as the port says. A server that does not stream gives its whole text as one delta."""
         try:
             async with aclosing(_harmless(self.wrapped.stream(request))) as events:
                 async for event in events:

@@ -1,1 +1,1 @@
-"""The MCP client: connections to servers. Loaded only when a session has any (E6, A25)."""
+"""The MCP client. It is loaded only for sessions that have MCP servers."""

@@ -1,6 +1,6 @@
-"""A connection to an MCP server: started in the background, watched, and started again when it is lost (E6).
+"""The connection to an MCP server: started in the background, watched, and started again after it is lost.
 
-Nothing of the `mcp` package is loaded before the first one runs.
+Nothing of the `mcp` package is loaded before the first connection runs.
 """
 
 import random
@@ -17,18 +17,27 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.mcp import McpConnection, McpDefinition, McpReply, McpServer, McpState
 from acp_agent.core.types import JsonObject
 from acp_agent.mcp import failures
-from acp_agent.mcp.elicitation import ServerQuestions
+from acp_agent.mcp.elicitation import ServerElicitations
 from acp_agent.net.hosts import Resolve, system_resolve
 from acp_agent.tools.visible import visible
 
+if TYPE_CHECKING:
+    from acp_agent.mcp.channel import MessageChannel, Transport
+    from acp_agent.mcp.client_session import McpClientSession
+    from acp_agent.net.connection import Dial
+
 _SETTLE: Final = 0.5
-"""Seconds after the server said its tools changed: it often says so several times."""
+"""The seconds to wait after a change was announced, since servers often announce one change several times."""
+
 _REST: Final = 5.0
-"""Seconds between two lists."""
+"""The seconds between two lists."""
 
 
-class Relist:
-    """What is known of a server's tools holds only while a list is not `due`. One for each conversation."""
+class ToolListRefresh:
+    """The schedule by which the tools of one session are listed again.
+
+    A tool may be called only while no list is `due`.
+    """
 
     def __init__(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         self._sleep = sleep
@@ -38,24 +47,24 @@ class Relist:
         self.due = False
 
     def ask(self) -> None:
-        """The server says that its tools changed."""
+        """Note that the server says its tools have changed."""
         self.due = True
         self._asked.set()
 
     async def asked(self) -> None:
-        """Wait until there is something to list."""
+        """Wait until the tools must be listed again."""
         await self._asked.wait()
 
     async def settle(self) -> None:
-        """The server may say it again."""
+        """Wait a moment, since a server often announces one change several times."""
         await self._pause(_SETTLE)
 
     async def rest(self) -> None:
-        """A list was read: the next one has time."""
+        """Wait between two lists."""
         await self._pause(_REST)
 
     async def _pause(self, seconds: float) -> None:
-        """Wait, but no longer once a call waits for the list: each call cuts one pause short."""
+        """Wait, but stop once a call needs the list. Each call cuts one pause short."""
         async with anyio.create_task_group() as tasks:
 
             async def sleep() -> None:
@@ -67,49 +76,52 @@ class Relist:
             tasks.cancel_scope.cancel()
 
     def begin(self) -> None:
-        """The list is about to be asked for: whatever the server says from now on is about the next one."""
+        """Note that the list is about to be requested: a later announcement asks for the next list."""
         self._asked, self._wanted = anyio.Event(), anyio.Event()
 
     def end(self) -> None:
-        """The list is there."""
+        """Note that the list has arrived."""
         self.due = self._asked.is_set()
         self.wake()
 
     def wake(self) -> None:
-        """Have those who wait look again; there may be no list any more."""
+        """Let the waiting calls look again, also when no list will arrive any more."""
         done, self._done = self._done, anyio.Event()
         done.set()
 
     async def known(self) -> None:
-        """Wait until something has happened to the list that is due."""
+        """Wait until the list has arrived or the session has ended."""
         self._wanted.set()
         await self._done.wait()
 
 
-if TYPE_CHECKING:
-    from acp_agent.mcp.conversation import Conversation
-    from acp_agent.mcp.wire import Transport, Wire
-    from acp_agent.net.connection import Dial
-
 _START_DELAYS: Final = (1.0, 2.0, 4.0, 8.0)
-"""Seconds before each further try while the server was never there."""
+"""The seconds before each further try as long as the server has never been ready."""
+
 _RECONNECT_DELAYS: Final = (2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0, 60.0, 60.0)
+
 _HEALTH_EVERY: Final = 30.0
+
 _PING_TIMEOUT: Final = 10.0
+
 _CALL_PATIENCE: Final = 5.0
-"""Seconds a call waits for a connection that is just being made again."""
-_LIST_PATIENCE: Final = 10.0  # seconds a call waits for a list that is due: else nobody knows what it runs
-_PROBLEM: Final = 500
-_NO_USE: Final = frozenset({ToolErrorCategory.POLICY_BLOCKED, ToolErrorCategory.INVALID_PARAMETERS})
+"""The seconds that a call waits for a connection that is being restored."""
+
+_LIST_PATIENCE: Final = 10.0
+"""The seconds that a call waits for a list that is due. Without the list nobody knows what the call would run."""
+
+_LONGEST_PROBLEM: Final = 500
+
+_FINAL_CATEGORIES: Final = frozenset({ToolErrorCategory.POLICY_BLOCKED, ToolErrorCategory.INVALID_PARAMETERS})
 
 
-class Connection(McpConnection):
-    """See core.mcp.McpConnection. `run` does all of it.
+class ServerConnection(McpConnection):
+    """An implementation of core.mcp.McpConnection. `run` does all the work.
 
-    changed       called whenever state, problem or definitions have changed; must be quick
-    environment   variables of which a program is given a few plain ones
-    dial, resolve, trust   how an HTTP server is reached; see net.mcp_http
-    elicitor      who asks the user what the server wants to know, looked up each time; None for nobody (A28)
+    changed       called after each change of state, problem or definitions; must be quick
+    environment   the variables from which a server's program gets a few
+    dial, resolve, trust   how to reach an HTTP server; see net.mcp_http
+    elicitor      returns the object that asks the user what the server wants to know, or None if the editor cannot ask
     sleep         waits between tries, pings and lists
     """
 
@@ -131,18 +143,18 @@ class Connection(McpConnection):
         self._dial = dial
         self._resolve = resolve
         self._trust = trust
-        self._questions = ServerQuestions(server.name, elicitor)
+        self._questions = ServerElicitations(server.name, elicitor)
         self._sleep = sleep
         self._state = McpState.STARTING
         self._warnings: tuple[str, ...] = ()
-        self._reason = self._said = ""
+        self._reason = self._server_text = ""
         self._final = False
         self._definitions: tuple[McpDefinition, ...] = ()
-        self._left_out: tuple[str, ...] = ()
-        self._conversation: Conversation | None = None
-        self._relist = Relist(sleep)
-        self._turned = anyio.Event()
-        self._stable = self._closing = False
+        self._troubles: tuple[str, ...] = ()
+        self._session: McpClientSession | None = None
+        self._refresh = ToolListRefresh(sleep)
+        self._state_changed = anyio.Event()
+        self._was_stable = self._closing = False
         self._scope: anyio.CancelScope | None = None
 
     @property
@@ -155,10 +167,10 @@ class Connection(McpConnection):
 
     @property
     def problem(self) -> str:
-        reason = f"{self._reason}, saying: {self._said}" if self._said else self._reason
-        said = (*((reason,) if self._state is not McpState.READY else ()), *self._warnings, *self._left_out)
+        reason = f"{self._reason}, saying: {self._server_text}" if self._server_text else self._reason
+        said = (*((reason,) if self._state is not McpState.READY else ()), *self._warnings, *self._troubles)
         text = visible("; ".join(part for part in said if part))
-        return text if len(text) <= _PROBLEM else f"{text[:_PROBLEM]}…"
+        return text if len(text) <= _LONGEST_PROBLEM else f"{text[:_LONGEST_PROBLEM]}…"
 
     def definitions(self) -> tuple[McpDefinition, ...]:
         return self._definitions
@@ -166,71 +178,71 @@ class Connection(McpConnection):
     # ------------------------------------------------------------------- calls
 
     async def call(self, definition: McpDefinition, arguments: JsonObject) -> McpReply:
-        conversation = await self._agreed(definition)  # and nothing waited for between that and the request
+        session = await self._approved_session(definition)  # nothing may be awaited between this and the request
         with self._questions.call(self._server.tool_timeout):
-            return await conversation.call(definition.name, arguments)
-        raise failures.no_answer(self._server.name, definition.name, self._server.tool_timeout)
+            return await session.call(definition.name, arguments)
+        raise failures.call_timed_out(self._server.name, definition.name, self._server.tool_timeout)
 
-    async def _agreed(self, definition: McpDefinition) -> "Conversation":
-        """The conversation in which the tool is, as far as can be known now, what was agreed to. Raises ToolError."""
+    async def _approved_session(self, definition: McpDefinition) -> "McpClientSession":
+        """Return the session in which to call the tool. Raises ToolError if the tool is not what the user approved."""
         with anyio.move_on_after(_LIST_PATIENCE):
-            conversation = await self._reachable()
-            while self._relist.due:
-                await self._relist.known()
-                conversation = await self._reachable()
+            session = await self._connected_session()
+            while self._refresh.due:
+                await self._refresh.known()
+                session = await self._connected_session()
             if definition not in self._definitions:
-                raise failures.changed(self._server.name, definition.name)
-            return conversation
-        raise failures.unsettled(self._server.name)
+                raise failures.tool_changed(self._server.name, definition.name)
+            return session
+        raise failures.tools_keep_changing(self._server.name)
 
-    async def _reachable(self) -> "Conversation":
-        """The conversation to call in, after a little patience while it is being begun. Raises ToolError."""
+    async def _connected_session(self) -> "McpClientSession":
+        """Return the session, after waiting at most `_CALL_PATIENCE` for a new connection. Raises ToolError."""
         with anyio.move_on_after(_CALL_PATIENCE):
             while self._state not in {McpState.FAILED, McpState.CLOSED}:
-                if self._conversation is not None and self._conversation.alive:
-                    return self._conversation
-                await self._turned.wait()
+                if self._session is not None and self._session.alive:
+                    return self._session
+                await self._state_changed.wait()
         raise failures.connection_lost(self._server.name, self._reason)
 
     # ------------------------------------------------------------------- the life of it
 
     def close(self) -> None:
-        """Have `run` return soon, everything of the server ended; at once, if it has not begun."""
+        """End the server and let `run` return soon. If `run` has not begun, it returns at once."""
         self._closing = True
         if self._scope is not None:
             self._scope.cancel()
 
     async def run(self) -> None:
-        """Connect, list, serve, watch and reconnect until closed or given up.
+        """Connect, list the tools, serve, watch and reconnect until the connection is closed or given up.
 
-        Raises cancellation; and what only a fault of ours can raise, after it has told of it as a failure.
+        An unexpected exception is reported as a failure of this connection and raised again.
         """
         end = McpState.CLOSED
         try:
             with anyio.CancelScope() as self._scope:
                 if self._closing:
                     self._scope.cancel()
-                await self._live()
+                await self._connect_and_serve()
                 end = McpState.FAILED
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:
-            self._reason, self._said = (
-                f"a fault in this agent ended it ({failures.kind_of(error)}); its log says more",
+            self._reason, self._server_text = (
+                f"an internal error of acp-agent ended it ({failures.exception_name(error)}); see the log of acp-agent",
                 "",
             )
             end = McpState.FAILED
             raise
         finally:
-            self._turn(end)
+            self._set_state(end)
 
-    async def _live(self) -> None:
+    async def _connect_and_serve(self) -> None:
         try:
             transport = await self._transport()
         except Refused as error:
-            self._reason = failures.told(error.failure)
+            self._reason = failures.user_text(error.failure)
         else:
-            await self._keep(transport)
+            await self._serve_repeatedly(transport)
 
     async def _transport(self) -> "Transport":
         await anyio.to_thread.run_sync(_load_mcp, abandon_on_cancel=True)
@@ -249,122 +261,124 @@ class Connection(McpConnection):
     def _warn(self, warning: str) -> None:
         self._warnings = (*self._warnings, warning)
 
-    async def _keep(self, transport: "Transport") -> None:
-        """Serve one conversation after another, until there were too many failures in a row."""
+    async def _serve_repeatedly(self, transport: "Transport") -> None:
+        """Serve one session after another, until too many tries in a row have failed."""
         delays, failed = _START_DELAYS, 0
         while True:
             was_ready = await self._serve(transport)
             if was_ready:
                 delays = _RECONNECT_DELAYS
-            if self._stable:  # it did not just start and fall over
+            if self._was_stable:  # it lived long enough that the earlier failures no longer count
                 failed = 0
             if self._final or failed == len(delays):
                 return
-            self._turn(McpState.WAITING)
+            self._set_state(McpState.WAITING)
             await self._sleep(delays[failed] * random.uniform(0.75, 1))  # noqa: S311 - nothing secret about it
             failed += 1
 
     async def _serve(self, transport: "Transport") -> bool:
-        """One conversation, from its beginning until it is lost; whether its tools were ever known."""
-        from acp_agent.mcp.conversation import Conversation  # noqa: PLC0415 - loaded by `_transport`
-        from acp_agent.mcp.wire import Wire  # noqa: PLC0415 - loaded by `_transport`
+        """Serve one session from its start until it is lost. Return True if its tools were ever known."""
+        from acp_agent.mcp.channel import MessageChannel  # noqa: PLC0415 - loaded by `_transport`
+        from acp_agent.mcp.client_session import McpClientSession  # noqa: PLC0415 - loaded by `_transport`
 
-        self._relist, ready = Relist(self._sleep), False
-        wire = Wire(list_changed=self._relist.ask, sleep=self._sleep, asker=self._questions)
-        self._stable = self._final = False
+        self._refresh, ready = ToolListRefresh(self._sleep), False
+        channel = MessageChannel(on_list_changed=self._refresh.ask, sleep=self._sleep, asker=self._questions)
+        self._was_stable = self._final = False
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._questions.serve, wire)
-                tasks.start_soon(transport.serve, wire)
-                async with Conversation(self._server, wire, self._questions) as conversation:
-                    ready = await self._begin(conversation, wire)
+                tasks.start_soon(self._questions.serve, channel)
+                tasks.start_soon(transport.serve, channel)
+                async with McpClientSession(self._server, channel, self._questions) as session:
+                    ready = await self._start_session(session, channel)
                     if ready:
                         async with anyio.create_task_group() as watching:
-                            watching.start_soon(self._watch, conversation, wire)
-                            watching.start_soon(self._follow, conversation, wire)
-                            await wire.lost.wait()
+                            watching.start_soon(self._watch_health, session, channel)
+                            watching.start_soon(self._refresh_tools, session, channel)
+                            await channel.lost.wait()
                             watching.cancel_scope.cancel()
                 tasks.cancel_scope.cancel()
             return ready
         finally:
-            self._conversation = None
-            self._relist.wake()
-            self._reason, self._said, self._final = wire.reason, wire.said, wire.final
-            wire.close()
+            self._session = None
+            self._refresh.wake()
+            self._reason, self._server_text, self._final = channel.reason, channel.said, channel.final
+            channel.close()
 
-    async def _begin(self, conversation: "Conversation", wire: "Wire") -> bool:
-        """Shake hands and learn the tools; whether that went well."""
+    async def _start_session(self, session: "McpClientSession", channel: "MessageChannel") -> bool:
+        """Do the handshake and list the tools. Return True on success."""
         seconds = self._server.startup_timeout
         with anyio.move_on_after(seconds):
             try:
-                await conversation.open()
-                await self._list(conversation)
+                await session.open()
+                await self._list_tools(session)
             except ToolError as error:
-                # A server that does not know us will not know us the next time either.
-                wire.lose(
-                    failures.told(error.failure), said=failures.words_of(error), final=error.failure.category in _NO_USE
+                # A server that rejects this client will reject it the next time, too.
+                channel.mark_lost(
+                    failures.user_text(error.failure),
+                    said=failures.server_words(error),
+                    final=error.failure.category in _FINAL_CATEGORIES,
                 )
                 return False
-            self._conversation = conversation
-            self._turn(McpState.READY)
+            self._session = session
+            self._set_state(McpState.READY)
             return True
-        wire.lose(f"it did not start within {seconds:g} s")
+        channel.mark_lost(f"it did not start within {seconds:g} s")
         return False
 
-    async def _list(self, conversation: "Conversation") -> bool:
-        """Learn the tools; whether anything about them has changed. The list before is forgotten."""
-        catalogue = await conversation.tools()
-        before = self._definitions, self._left_out
-        self._definitions, self._left_out = catalogue.definitions(), tuple(catalogue.troubles)
-        return before != (self._definitions, self._left_out)
+    async def _list_tools(self, session: "McpClientSession") -> bool:
+        """List the tools in place of the previous list. Return True if anything about them has changed."""
+        catalogue = await session.tools()
+        before = self._definitions, self._troubles
+        self._definitions, self._troubles = catalogue.definitions(), tuple(catalogue.troubles)
+        return before != (self._definitions, self._troubles)
 
-    async def _watch(self, conversation: "Conversation", wire: "Wire") -> None:
-        """Ask for a sign of life whenever nothing was heard for a while and no call is being waited for."""
+    async def _watch_health(self, session: "McpClientSession", channel: "MessageChannel") -> None:
+        """Ping the server whenever it was silent for `_HEALTH_EVERY` seconds and no call is running."""
         while True:
-            heard = wire.received
+            heard = channel.received
             await self._sleep(_HEALTH_EVERY)
-            self._stable = True
-            if wire.received != heard or self._questions.calls:
+            self._was_stable = True
+            if channel.received != heard or self._questions.calls:
                 continue
             with anyio.move_on_after(min(_PING_TIMEOUT, self._server.tool_timeout)) as limit:
                 try:
-                    await conversation.ping()
+                    await session.ping()
                 except ToolError as error:
-                    wire.lose(str(error))
+                    channel.mark_lost(str(error))
             if limit.cancelled_caught:
-                wire.lose("it no longer answers")
+                channel.mark_lost("it no longer answers")
 
-    async def _follow(self, conversation: "Conversation", wire: "Wire") -> None:
-        """List the tools again when the server says that they changed; not too often, however often it says so."""
-        relist = self._relist
+    async def _refresh_tools(self, session: "McpClientSession", channel: "MessageChannel") -> None:
+        """List the tools again when the server says that they have changed, with a pause between two lists."""
+        refresh = self._refresh
         while True:
-            await relist.asked()
-            await relist.settle()
-            relist.begin()
+            await refresh.asked()
+            await refresh.settle()
+            refresh.begin()
             with anyio.move_on_after(self._server.startup_timeout) as limit:
                 try:
-                    changed = await self._list(conversation)
+                    changed = await self._list_tools(session)
                 except ToolError as error:
-                    wire.lose(str(error), said=failures.words_of(error))
+                    channel.mark_lost(str(error), said=failures.server_words(error))
                     return
                 if changed:
                     self._changed()
             if limit.cancelled_caught:
-                wire.lose("it did not list its changed tools in time")
+                channel.mark_lost("it did not list its changed tools in time")
                 return
-            relist.end()
-            await relist.rest()
+            refresh.end()
+            await refresh.rest()
 
-    def _turn(self, state: McpState) -> None:
+    def _set_state(self, state: McpState) -> None:
         self._state = state
         if state in {McpState.FAILED, McpState.CLOSED}:
-            self._definitions, self._left_out = (), ()
-        turned, self._turned = self._turned, anyio.Event()
+            self._definitions, self._troubles = (), ()
+        turned, self._state_changed = self._state_changed, anyio.Event()
         turned.set()
         self._changed()
 
 
 def _load_mcp() -> None:
     """Import the modules that need the `mcp` package. This takes half a second, so a thread does it."""
-    for module in ("transports", "conversation"):
+    for module in ("client_session", "transports"):
         import_module(f"acp_agent.mcp.{module}")

@@ -1,7 +1,12 @@
-"""A server's tools as it lists them, made into definitions: bounded, readable, and nothing in them hidden.
+"""The tools that a server lists, turned into definitions that are bounded, readable and free of hidden characters.
 
-What cannot be shown to a user as it is read by a model is left out, and said (security.md 2.8). However much a server
-lists, little of it is looked at: what is left out uses up the same limit as what is kept.
+A tool whose description the user cannot see exactly as the model reads it is left out, and the user is told. Tools that
+are left out count toward the size limit of the server, so a long list of bad tools cannot cost much.
+
+Model APIs refuse a whole request because of one schema that they do not take. No standard says what they refuse; their
+error messages do (2025-2026): Anthropic wants JSON Schema draft 2020-12, parameter names `[a-zA-Z0-9_.-]{1,64}` and no
+oneOf, anyOf or allOf at the top. OpenAI also refuses enum and not at the top, and says "array schema missing items" and
+"object schema missing properties". Below the top both take all of these.
 """
 
 import json
@@ -16,13 +21,13 @@ from acp_agent.core.types import Json, JsonObject
 from acp_agent.tools.visible import visible
 
 MAX_SCHEMA: Final = 32 * 1024
-"""Bytes, as JSON."""
+"""The largest schema, in bytes of JSON."""
 MAX_DEPTH: Final = 32
 
 _PARAMETER: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _NOT_AT_TOP: Final = ("oneOf", "anyOf", "allOf", "enum", "not")
 _TYPES: Final = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
-# Where schemas are inside schemas (draft 2020-12): one, a list of them, or an object whose values are some.
+# The keywords of draft 2020-12 that hold one schema, a list of schemas, or an object of schemas.
 _ONE: Final = frozenset(
     (
         *("items", "contains", "additionalProperties", "propertyNames", "unevaluatedItems", "unevaluatedProperties"),
@@ -34,10 +39,14 @@ _NAMED: Final = frozenset(("properties", "patternProperties", "dependentSchemas"
 
 
 def fit_schema(schema: Json) -> JsonObject:
-    """The schema, of at most MAX_DEPTH, as every API takes it. It asks for no more than before, and may ask for less.
+    """Return the schema, which nests at most `MAX_DEPTH` deep, in a form that every API takes.
 
-    Rules at the top give way where the parameters are known without them: the server judges its calls in any case.
-    Raises ValueError, with the reason, for one that cannot be made to fit.
+    The result never asks for more than the original. Rules at the top are dropped if the properties describe the
+    parameters without them; the server checks its calls in any case.
+
+    Raises:
+        ValueError: the schema cannot be made to fit; the message says why.
+
     """
     if not isinstance(schema, dict) or schema.get("type") != "object":
         raise ValueError("its parameters are described by no schema of an object")
@@ -52,8 +61,11 @@ def fit_schema(schema: Json) -> JsonObject:
     return {**_fit_object(root, root), **({} if "properties" in root else {"properties": {}})}
 
 
-def size_of(schema: Json) -> int:
-    """Bytes as JSON, of a schema whose weight and depth are known to be bounded. Raises ValueError when too many."""
+def exact_size(schema: Json) -> int:
+    """Return the bytes of a schema as JSON.
+
+    Its estimated size and its depth must be bounded. Raises ValueError if too large.
+    """
     try:
         size = len(json.dumps(schema, ensure_ascii=False, allow_nan=False).encode())
     except ValueError:
@@ -63,8 +75,8 @@ def size_of(schema: Json) -> int:
     return size
 
 
-def weight(value: Json, limit: int) -> int:
-    """Somewhat less than the bytes a value has as JSON. Takes about `limit` steps: beyond it nothing is looked at."""
+def estimated_size(value: Json, limit: int) -> int:
+    """Return slightly less than the bytes of a value as JSON. Takes about `limit` steps and then stops counting."""
     found, rest = 0, [value]
     while rest and found <= limit:
         match rest.pop():
@@ -107,7 +119,7 @@ def _fit_object(node: JsonObject, root: JsonObject) -> JsonObject:
     fit: JsonObject = {key: _fit_inside(key, value, root) for key, value in node.items()}
     kinds = node.get("type")
     if (kinds == "array" or (isinstance(kinds, list) and "array" in kinds)) and "items" not in fit:
-        fit["items"] = {}  # the same in other words
+        fit["items"] = {}  # the same meaning, written out
     return fit
 
 
@@ -122,7 +134,7 @@ def _fit_inside(key: str, value: Json, root: JsonObject) -> Json:
 
 
 def _leads_somewhere(reference: str, root: JsonObject) -> bool:
-    """Whether a reference is a JSON pointer (RFC 6901) to a schema in here."""
+    """Return True if a reference is a JSON pointer (RFC 6901) to a part of this schema."""
     found: Json = root
     first, *steps = unquote(reference.removeprefix("#")).split("/")
     for step in steps:
@@ -194,27 +206,27 @@ _SHAPES: Final[Mapping[str, Callable[[Json], bool]]] = {
 
 MAX_TOOLS: Final = 200
 MAX_LISTED: Final = 1024 * 1024
-"""Bytes of all descriptions and schemas of one server, those that are left out included."""
+"""The most bytes of descriptions and schemas of one server, including the tools that are left out."""
 MAX_DESCRIPTION: Final = 2048
-"""Bytes, UTF-8."""
+"""The longest description, in bytes of UTF-8."""
 
-_ANY_TOOL: Final = 200
-"""Bytes of that limit each entry uses up, whatever it is."""
+_LEAST_TOOL_SIZE: Final = 200
+"""The bytes that each entry counts at least toward `MAX_LISTED`."""
 _CUT: Final = "… [cut]"
 _NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _BLANK: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]"
 )
-"""Letters and marks that show nothing, but for the two that say whether an emoji is drawn as one."""
+"""Letters and marks that show nothing, except the two that select how an emoji is drawn."""
 _SELECTORS: Final = re.compile("[\ufe0e\ufe0f]{2}")
 
 
-class Catalogue:
+class ToolListing:
     """The tools of one server, read one by one.
 
-    troubles   what was left out or cut, and why, fit for the user
-    full       whether more tools would be left out anyway
+    troubles   what was left out or shortened and why, in words for the user
+    full       True if further tools would be left out
     """
 
     def __init__(self, server: McpServer) -> None:
@@ -225,27 +237,27 @@ class Catalogue:
         self.full = False
 
     def add(self, tools: Iterable[Json]) -> None:
-        """Take in a page of the list."""
+        """Read a page of the list."""
         for tool in tools:
             if self.full:
                 break
             try:
                 self._add(tool)
             except ValueError as error:
-                self._complain(str(error))
+                self._report(str(error))
         if self.full:
             self.note(f"only the first {len(self._found)} tools were kept")
 
     def note(self, trouble: str) -> None:
-        """Part of the list is missing: said first, since what is told of single tools may be long."""
+        """Report that part of the list is missing. This comes first, since the reports on single tools may be long."""
         self.troubles.insert(0, trouble)
 
     def definitions(self) -> tuple[McpDefinition, ...]:
-        """What came through, in the server's order."""
+        """Return the accepted tools in the server's order."""
         return tuple(self._found.values())
 
     def _add(self, tool: Json) -> None:
-        if not self._use_up(_ANY_TOOL):
+        if not self._count_size(_LEAST_TOOL_SIZE):
             return
         name = _name(tool)
         if name in self._found:
@@ -254,9 +266,9 @@ class Catalogue:
             return
         fields = tool if isinstance(tool, dict) else {}
         said, schema = fields.get("description"), fields.get("inputSchema")
-        heavy = weight(schema, MAX_SCHEMA)
+        heavy = estimated_size(schema, MAX_SCHEMA)
         spoken = min(len(said), MAX_DESCRIPTION) if isinstance(said, str) else 0
-        if not self._use_up(min(heavy, MAX_SCHEMA) + spoken) or len(self._found) == MAX_TOOLS:
+        if not self._count_size(min(heavy, MAX_SCHEMA) + spoken) or len(self._found) == MAX_TOOLS:
             self.full = True
             return
         try:
@@ -266,13 +278,13 @@ class Catalogue:
         except ValueError as error:
             raise ValueError(f"{name} was left out: {error}") from None
 
-    def _use_up(self, size: int) -> bool:
-        """Whether there is still room after that much more."""
+    def _count_size(self, size: int) -> bool:
+        """Count this size toward the limit. Return True if the limit is not exceeded."""
         self._size += size
         self.full = self._size > MAX_LISTED
         return not self.full
 
-    def _complain(self, trouble: str) -> None:
+    def _report(self, trouble: str) -> None:
         if len(self.troubles) < 10:
             self.troubles.append(trouble)
 
@@ -292,7 +304,7 @@ def _description(said: Json) -> str:
         case None:
             return ""
         case str():
-            text = said[: 2 * MAX_DESCRIPTION + 2].replace("\r\n", "\n")  # more than enough to be cut
+            text = said[: 2 * MAX_DESCRIPTION + 2].replace("\r\n", "\n")  # longer than what is kept
         case _:
             raise ValueError("its description is no text")
     _refuse_hidden(text, "its description")
@@ -303,15 +315,15 @@ def _description(said: Json) -> str:
 
 
 def _parameters(schema: Json, heavy: int) -> tuple[JsonObject, int]:
-    """The schema as models get it, and its bytes as it came. Raises ValueError for one that cannot be offered."""
+    """Return the schema for models, and its original size in bytes. Raises ValueError if it cannot be offered."""
     if heavy > MAX_SCHEMA:
         raise ValueError(f"its schema has more than {MAX_SCHEMA} bytes")
-    _check_node(schema, 0)
-    size = size_of(schema)
+    _check_schema(schema, 0)
+    size = exact_size(schema)
     return fit_schema(schema), size
 
 
-def _check_node(node: Json, depth: int) -> None:
+def _check_schema(node: Json, depth: int) -> None:
     if depth > MAX_DEPTH:
         raise ValueError(f"its schema nests more than {MAX_DEPTH} deep")
     match node:
@@ -319,7 +331,7 @@ def _check_node(node: Json, depth: int) -> None:
             _refuse_hidden(node, "its schema")
         case list():
             for item in node:
-                _check_node(item, depth + 1)
+                _check_schema(item, depth + 1)
         case dict():
             _check_object(node, depth)
         case _:
@@ -332,7 +344,7 @@ def _check_object(node: JsonObject, depth: int) -> None:
         raise ValueError("its schema refers to another document")
     for key, value in node.items():
         _refuse_hidden(key, "its schema")
-        _check_node(value, depth + 1)
+        _check_schema(value, depth + 1)
 
 
 def _refuse_hidden(text: str, where: str) -> None:

@@ -1,8 +1,12 @@
-"""What an MCP server asks the user (requirements A28, E6; MCP 2025-11-25, "Elicitation").
+"""Elicitation: questions that an MCP server asks the user (MCP 2025-11-25, "Elicitation").
 
-Only while a call of one of its tools runs, few questions a call, and no longer than the call. Time spent on a question
-is not counted as the call's. A server cannot be trusted: its words are marked as its own and bounded, and what asks for
-a secret in a form is declined unseen.
+A server may ask only while one of its tools is running, only a few questions a call, and no longer than the call lasts.
+The time of a question does not count as time of the call. A server is not trusted: its words are marked as its own and
+shortened, and a form that asks for a secret is declined without being shown.
+
+ACP has fewer kinds of fields than JSON Schema (agentclientprotocol.com, schema v1, `ElicitationSchema`). A constraint
+that ACP lacks is left out, since the server checks the answer in any case. A field of a kind that ACP lacks makes the
+whole form impossible.
 """
 
 import re
@@ -18,36 +22,56 @@ import anyio.abc
 from acp_agent.core.elicitation import ElicitationAction, ElicitationAnswer, Elicitor, Form, Visit
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.linear_regex import LinearRegex
-from acp_agent.mcp.definitions import weight
+from acp_agent.mcp.definitions import estimated_size
 from acp_agent.net.hosts import browser_url
 from acp_agent.tools.secret_question import asks_for_secret, names_secret
 from acp_agent.tools.visible import visible
 
+if TYPE_CHECKING:
+    from acp_agent.mcp.channel import MessageChannel
+
 MAX_FIELDS: Final = 20
+
 MAX_CHOICES: Final = 100
+
 _MAX_SCHEMA: Final = 32 * 1024
-_TITLE: Final = 200
-_DESCRIPTION: Final = 1000
+
+_LONGEST_TITLE: Final = 200
+
+_LONGEST_DESCRIPTION: Final = 1000
+
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
 _FORMATS: Final = frozenset(("email", "uri", "date", "date-time"))
+
 _LENGTHS: Final = ("minLength", "maxLength")
+
 _COUNTS: Final = ("minItems", "maxItems")
+
 _RANGE: Final = ("minimum", "maximum")
-_MOST: Final = 2**32 - 1  # ACP's lengths are 32 bits wide
+
+_MOST_LENGTH: Final = 2**32 - 1  # the lengths of ACP have 32 bits
+
 _WIDEST: Final = 2**53
 
 _Item = TypeVar("_Item")
 
 
-class SecretWantedError(Exception):
-    """The form is for what no form may ask: a password, a key, a token."""
+class SecretRequestedError(Exception):
+    """A form asks for a secret, such as a password, a key or a token, which no form may ask for."""
 
 
 def form_schema(schema: Json) -> JsonObject:
-    """The schema as ACP takes it. Raises ValueError, with the reason, or SecretWantedError."""
+    """Return the schema in the form that ACP takes: flat, bounded and readable.
+
+    Raises:
+        ValueError: the form cannot be shown; the message says why.
+        SecretRequestedError: the form asks for a secret.
+
+    """
     if not isinstance(schema, dict) or schema.get("type") != "object":
         raise ValueError("requestedSchema is no schema of an object")
-    if weight(schema, _MAX_SCHEMA) > _MAX_SCHEMA:
+    if estimated_size(schema, _MAX_SCHEMA) > _MAX_SCHEMA:
         raise ValueError(f"requestedSchema has more than {_MAX_SCHEMA} bytes")
     properties = schema.get("properties", {})
     if not isinstance(properties, dict) or len(properties) > MAX_FIELDS:
@@ -70,7 +94,7 @@ def _field(name: str, field: Json) -> JsonObject:
         case "boolean":
             pass
         case "array":
-            found |= {**_numbers(field, _COUNTS, 0, _MOST), "items": _items(field.get("items"))}
+            found |= {**_numbers(field, _COUNTS, 0, _MOST_LENGTH), "items": _items(field.get("items"))}
         case _:
             raise ValueError(
                 f"{name} is of no type that a form has: string, number, integer, boolean, array of choices"
@@ -81,17 +105,17 @@ def _field(name: str, field: Json) -> JsonObject:
 
 
 def _refuse_secret(name: str, field: JsonObject, found: JsonObject) -> None:
-    """Raises SecretWantedError for a field to type a secret into; one to pick from holds none."""
+    """Raise SecretRequestedError if the user would type a secret into this field. A list of choices holds no secret."""
     if found["type"] in ("boolean", "array") or "enum" in found or "oneOf" in found:
         return
     title, description = (str(field.get(key, "")) for key in ("title", "description"))
     if field.get("format") == "password" or names_secret(name) or names_secret(title) or asks_for_secret(description):
-        raise SecretWantedError(name)
+        raise SecretRequestedError(name)
 
 
 def _words(node: JsonObject) -> JsonObject:
-    """Title and description, where there are any."""
-    limits = (("title", _TITLE), ("description", _DESCRIPTION))
+    """Return the title and the description of a node, as far as it has them."""
+    limits = (("title", _LONGEST_TITLE), ("description", _LONGEST_DESCRIPTION))
     return {key: _cut(text, most) for key, most in limits if isinstance(text := node.get(key), str) and text}
 
 
@@ -107,7 +131,7 @@ def _text(field: JsonObject) -> JsonObject:
     choices = _choices(field, "oneOf")
     if choices is not None:
         return choices
-    found = _numbers(field, _LENGTHS, 0, _MOST)
+    found = _numbers(field, _LENGTHS, 0, _MOST_LENGTH)
     pattern, form = field.get("pattern"), field.get("format")
     if isinstance(pattern, str) and _runs(pattern):
         found["pattern"] = pattern
@@ -115,7 +139,7 @@ def _text(field: JsonObject) -> JsonObject:
 
 
 def _items(items: Json) -> JsonObject:
-    """What may be picked, several at once."""
+    """Return the choices of a field of which the user may pick several."""
     choices = _choices(items, "anyOf") if isinstance(items, dict) else None
     if choices is None:
         raise ValueError("an array in a form is a list of choices, with an enum or anyOf in its items")
@@ -123,7 +147,7 @@ def _items(items: Json) -> JsonObject:
 
 
 def _choices(node: JsonObject, titled: str) -> JsonObject | None:
-    """The choices of a node; None where it has none. Raises ValueError for too many, or for what cannot be shown."""
+    """Return the choices of a node, or None if it has none. Raises ValueError if they cannot be shown."""
     match node:
         case {"enum": list(values), "enumNames": list(names)} if len(values) == len(names):
             return {titled: [_option(value, name, "") for value, name in _few(list(zip(values, names, strict=True)))]}
@@ -150,8 +174,8 @@ def _option(value: Json, title: Json, description: Json) -> JsonObject:
 
 
 def _constant(value: Json) -> str:
-    """A choice is seen as it is, or not offered."""
-    if not isinstance(value, str) or visible(value) != value or len(value) > _DESCRIPTION:
+    """Return a choice that can be shown exactly as it is. Raises ValueError for any other."""
+    if not isinstance(value, str) or visible(value) != value or len(value) > _LONGEST_DESCRIPTION:
         raise ValueError("a choice is no text, too long, or holds a character that cannot be seen")
     return value
 
@@ -172,14 +196,14 @@ def _runs(pattern: str) -> bool:
         LinearRegex(pattern)
     except ValueError:
         return False
-    return visible(pattern) == pattern and len(pattern) <= _TITLE
+    return visible(pattern) == pattern and len(pattern) <= _LONGEST_TITLE
 
 
 def _is_default(found: JsonObject, default: Json) -> bool:
-    """Whether a value may be filled in beforehand: of the right kind, and wholly to be seen."""
+    """Return True if the default value has the right type and is fully visible."""
     match found["type"], default:
         case "string", str():
-            return visible(default) == default and len(default) <= _DESCRIPTION
+            return visible(default) == default and len(default) <= _LONGEST_DESCRIPTION
         case "boolean", bool():
             return True
         case "integer" | "number", bool():
@@ -190,86 +214,91 @@ def _is_default(found: JsonObject, default: Json) -> bool:
             return False
 
 
-if TYPE_CHECKING:
-    from acp_agent.mcp.wire import Wire
-
 MOST_A_CALL: Final = 5
+
 PATIENCE: Final = 120.0
-"""Seconds a question stands (A28)."""
-_MESSAGE: Final = 2000
-_VISIT: Final = 200
+"""The seconds that a question waits for its answer."""
+
+_LONGEST_MESSAGE: Final = 2000
+
+_LONGEST_VISIT_ID: Final = 200
+
 _MOST_VISITS: Final = 16
+
 _NO_METHOD: Final = -32601
+
 _INVALID_PARAMS: Final = -32602
+
 _CANCELLED: Final = ElicitationAnswer(ElicitationAction.CANCEL, {})
+
 _DECLINED: Final = ElicitationAnswer(ElicitationAction.DECLINE, {})
 
 
-class ServerQuestions:
-    """The questions of one server, in all its conversations one after another. `mcp.wire.Asker`."""
+class ServerElicitations:
+    """The elicitation requests of one server, in all its sessions. It is an `mcp.channel.ElicitationHandler`."""
 
     def __init__(self, server: str, elicitor: Callable[[], Elicitor | None], patience: float = PATIENCE) -> None:
         self._server = server
         self._elicitor = elicitor
         self._patience = patience
-        self._wire: Wire | None = None
+        self._channel: MessageChannel | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._calls: dict[anyio.CancelScope, float] = {}  # seconds left, of those that stand still
-        self._allowed = 0
-        self._standing: dict[int | str, anyio.CancelScope] = {}
+        self._calls: dict[anyio.CancelScope, float] = {}  # the seconds left of each paused call
+        self._questions_left = 0
+        self._open_requests: dict[int | str, anyio.CancelScope] = {}
         self._visits: dict[str, str] = {}
 
     @property
     def forms(self) -> bool:
-        """Whether there is somebody who can be shown a form."""
+        """Return True if the editor can show a form."""
         elicitor = self._elicitor()
         return elicitor is not None and elicitor.forms
 
     @property
     def visits(self) -> bool:
-        """Whether there is somebody who can be sent to a page."""
+        """Return True if the editor can open a page."""
         elicitor = self._elicitor()
         return elicitor is not None and elicitor.visits
 
     @property
     def calls(self) -> int:
-        """How many calls run."""
+        """Return the number of running calls."""
         return len(self._calls)
 
-    async def serve(self, wire: "Wire") -> None:
-        """Ask what comes over a wire, until that is lost."""
-        self._wire = wire
+    async def serve(self, channel: "MessageChannel") -> None:
+        """Handle the requests of a channel until it is lost."""
+        self._channel = channel
         try:
             async with anyio.create_task_group() as self._tasks:
-                await wire.lost.wait()
+                await channel.lost.wait()
                 self._tasks.cancel_scope.cancel()
         finally:
-            self._wire = self._tasks = None
+            self._channel = self._tasks = None
             self._visits.clear()
 
     # ------------------------------------------------------------------------------- a call's time
 
     @contextmanager
     def call(self, seconds: float) -> Generator[None]:
-        """A call of a tool runs, for so many seconds and those in which the user is asked."""
+        """Run the body as a tool call of at most `seconds`, not counting the time in which the user is asked."""
         with anyio.CancelScope() as scope:
             self._calls[scope] = seconds
-            self._allowed += MOST_A_CALL
-            if not self._standing:
-                self._go_on(scope)
+            self._questions_left += MOST_A_CALL
+            if not self._open_requests:
+                self._resume(scope)
             try:
                 yield
             finally:
                 del self._calls[scope]
                 if not self._calls:
-                    self._allowed = 0
-                    for question in self._standing.values():
+                    self._questions_left = 0
+                    for question in self._open_requests.values():
                         question.cancel()
 
-    def _go_on(self, scope: anyio.CancelScope) -> None:
+    def _resume(self, scope: anyio.CancelScope) -> None:
         scope.deadline = anyio.current_time() + self._calls[scope]
 
-    def _stand_still(self, scope: anyio.CancelScope) -> None:
+    def _pause(self, scope: anyio.CancelScope) -> None:
         if scope.deadline != inf:
             self._calls[scope] = max(0.0, scope.deadline - anyio.current_time())
             scope.deadline = inf
@@ -277,26 +306,26 @@ class ServerQuestions:
     # --------------------------------------------------------------------------- what the wire calls
 
     def asked(self, identity: int | str, params: Json) -> None:
-        wire, tasks = self._wire, self._tasks
-        if wire is None or tasks is None or identity in self._standing:
+        channel, tasks = self._channel, self._tasks
+        if channel is None or tasks is None or identity in self._open_requests:
             return
         if not (self.forms or self.visits):
-            wire.refuse(identity, _NO_METHOD, "this client offers no elicitation")
+            channel.refuse(identity, _NO_METHOD, "this client offers no elicitation")
         elif not self._calls:
-            wire.answer(identity, _result(_CANCELLED))
-        elif not self._allowed:
-            wire.answer(identity, _result(_DECLINED))
+            channel.answer(identity, _result(_CANCELLED))
+        elif not self._questions_left:
+            channel.answer(identity, _result(_DECLINED))
         else:
-            self._allowed -= 1
+            self._questions_left -= 1
             scope = anyio.CancelScope()
-            if not self._standing:
+            if not self._open_requests:
                 for call in self._calls:
-                    self._stand_still(call)
-            self._standing[identity] = scope
-            tasks.start_soon(self._settle, wire, identity, params, scope)
+                    self._pause(call)
+            self._open_requests[identity] = scope
+            tasks.start_soon(self._answer_request, channel, identity, params, scope)
 
     def withdrawn(self, identity: int | str) -> None:
-        scope = self._standing.pop(identity, None)
+        scope = self._open_requests.pop(identity, None)
         if scope is not None:
             scope.cancel()
 
@@ -307,29 +336,37 @@ class ServerQuestions:
 
     # ------------------------------------------------------------------------------------- asking
 
-    async def _settle(self, wire: "Wire", identity: int | str, params: Json, scope: anyio.CancelScope) -> None:
+    async def _answer_request(
+        self, channel: "MessageChannel", identity: int | str, params: Json, scope: anyio.CancelScope
+    ) -> None:
         answer, wrong = _CANCELLED, ""
         try:
             with scope, anyio.move_on_after(self._patience):
                 answer = await self._ask(params if isinstance(params, dict) else {})
-        except SecretWantedError:
+        except SecretRequestedError:
             answer = _DECLINED
         except ValueError as error:
             wrong = str(error)
         finally:
-            wanted = self._standing.get(identity) is scope
+            wanted = self._open_requests.get(identity) is scope
             if wanted:
-                del self._standing[identity]
-            if not self._standing:
+                del self._open_requests[identity]
+            if not self._open_requests:
                 for call in self._calls:
-                    self._go_on(call)
+                    self._resume(call)
         if wrong and wanted:
-            wire.refuse(identity, _INVALID_PARAMS, wrong)
+            channel.refuse(identity, _INVALID_PARAMS, wrong)
         elif wanted:
-            wire.answer(identity, _result(answer))
+            channel.answer(identity, _result(answer))
 
     async def _ask(self, params: JsonObject) -> ElicitationAnswer:
-        """Raises ValueError for what cannot be asked, SecretWantedError for what must not."""
+        """Ask the user.
+
+        Raises:
+            ValueError: the request cannot be shown.
+            SecretRequestedError: the request asks for a secret.
+
+        """
         elicitor = self._elicitor()
         if elicitor is None:
             return _CANCELLED
@@ -344,16 +381,16 @@ class ServerQuestions:
     async def _fill_in(self, elicitor: Elicitor, message: str, params: JsonObject) -> ElicitationAnswer:
         schema = form_schema(params.get("requestedSchema"))
         if asks_for_secret(message):
-            raise SecretWantedError(message)
-        return await elicitor.fill_in(Form(_elicitation_words(message), schema, source=self._server))
+            raise SecretRequestedError(message)
+        return await elicitor.fill_in(Form(_visible_message(message), schema, source=self._server))
 
     async def _visit(self, elicitor: Elicitor, message: str, params: JsonObject) -> ElicitationAnswer:
         match params:
-            case {"url": str(url), "elicitationId": str(theirs)} if 0 < len(theirs) <= _VISIT:
+            case {"url": str(url), "elicitationId": str(theirs)} if 0 < len(theirs) <= _LONGEST_VISIT_ID:
                 shown = str(uuid4())
             case _:
                 raise ValueError("url or elicitationId is missing or too long")
-        visit = Visit(_elicitation_words(message), browser_url(url), shown, source=self._server)
+        visit = Visit(_visible_message(message), browser_url(url), shown, source=self._server)
         answer = await elicitor.visit(visit)
         if answer.action is ElicitationAction.ACCEPT:
             self._visits[theirs] = shown
@@ -362,13 +399,17 @@ class ServerQuestions:
         return answer
 
 
-def _elicitation_words(message: str) -> str:
-    """The server's words as a person may read them: nothing hidden, and not endless."""
-    lines = "\n".join(map(visible, message[: 2 * _MESSAGE].splitlines()))
-    return lines if len(lines) <= _MESSAGE and len(message) <= 2 * _MESSAGE else f"{lines[:_MESSAGE]}…"
+def _visible_message(message: str) -> str:
+    """Return the server's words with hidden characters made visible, shortened to `_MESSAGE` characters."""
+    lines = "\n".join(map(visible, message[: 2 * _LONGEST_MESSAGE].splitlines()))
+    return (
+        lines
+        if len(lines) <= _LONGEST_MESSAGE and len(message) <= 2 * _LONGEST_MESSAGE
+        else f"{lines[:_LONGEST_MESSAGE]}…"
+    )
 
 
 def _result(answer: ElicitationAnswer) -> JsonObject:
-    """MCP `ElicitResult`."""
+    """Return the MCP `ElicitResult` of an answer."""
     content: JsonObject = {"content": answer.content} if answer.action is ElicitationAction.ACCEPT else {}
     return {"action": answer.action.value, **content}

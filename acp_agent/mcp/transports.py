@@ -1,6 +1,8 @@
-"""The streamable HTTP transport: a POST for each message, and a GET for what the server has to say by itself.
+"""The two transports of MCP: a program's stdin and stdout, and streamable HTTP.
 
-Source: MCP 2025-11-25, "Transports". Broken streams are not resumed: the call fails, and the model may repeat it.
+Source: MCP 2025-11-25, "Transports". Over stdio a line is a message. Over HTTP each message is a POST, and a GET keeps
+a stream open for the messages that the server starts. Broken streams are not resumed: the call fails, and the model
+may repeat it.
 """
 
 import ssl
@@ -14,23 +16,31 @@ from mcp.types import JSONRPCNotification, JSONRPCRequest
 
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.mcp import HttpServer, McpServer, StdioServer
-from acp_agent.mcp.program import Program, server_environment
-from acp_agent.mcp.wire import MESSAGE_LIMIT, BrokenServerError, Events, Lines, Sleep, Transport, Wire
+from acp_agent.mcp.channel import (
+    MESSAGE_LIMIT,
+    BrokenServerError,
+    LineSplitter,
+    MessageChannel,
+    Sleep,
+    SseSplitter,
+    Transport,
+)
+from acp_agent.mcp.process import ServerProcess, server_environment
 from acp_agent.net.connection import Dial
 from acp_agent.net.hosts import Resolve
 from acp_agent.net.mcp_http import McpHttpClient, McpResponse
 
 _SESSION: Final = "mcp-session-id"
 _NOTICE_TIMEOUT: Final = 10.0
-"""Seconds for a message that needs no answer."""
-_GOODBYE: Final = 1.0
+"""The seconds to deliver a message that needs no answer."""
+_END_TIMEOUT: Final = 1.0
 _LISTEN_PAUSE: Final = 15.0
 _NOTICES: Final = 8
-"""Messages without answer under way at once. Who asks faster than he takes our answers gets no more of them."""
+"""The most such messages in flight. A server that asks faster than it takes our answers loses some of them."""
 
 
 class HttpTransport:
-    """One session with a server after another, each begun by the `initialize` request that passes through."""
+    """A transport over HTTP. Each `initialize` request that passes through it begins a new session with the server."""
 
     def __init__(self, http: McpHttpClient, sleep: Sleep) -> None:
         self._http = http
@@ -40,50 +50,50 @@ class HttpTransport:
         self._posts: dict[int, anyio.CancelScope] = {}
         self._notices = 0
 
-    async def serve(self, wire: Wire) -> None:
+    async def serve(self, channel: MessageChannel) -> None:
         self._session, self._version = {}, {}
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._send_all, wire, tasks)
-                await wire.lost.wait()
+                tasks.start_soon(self._send_all, channel, tasks)
+                await channel.lost.wait()
                 tasks.cancel_scope.cancel()
         finally:
-            await self._say_goodbye()
+            await self._end_session()
 
-    async def _send_all(self, wire: Wire, tasks: anyio.abc.TaskGroup) -> None:
-        async for item in wire.outgoing:
+    async def _send_all(self, channel: MessageChannel, tasks: anyio.abc.TaskGroup) -> None:
+        async for item in channel.outgoing:
             if isinstance(item.metadata, ClientMessageMetadata) and item.metadata.headers:
                 self._version = item.metadata.headers
             match item.message:
                 case JSONRPCRequest():
-                    tasks.start_soon(self._request, item, wire)
+                    tasks.start_soon(self._send_request, item, channel)
                 case JSONRPCNotification(method="notifications/initialized"):
-                    await self._notify(item, wire)  # nothing may overtake it
-                    tasks.start_soon(self._listen, wire)
+                    await self._send_notice(item, channel)  # no other message may overtake it
+                    tasks.start_soon(self._listen, channel)
                 case JSONRPCNotification(method="notifications/cancelled", params=params):
-                    self._abandon(params or {})
-                    tasks.start_soon(self._notify, item, wire)
+                    self._cancel_post(params or {})
+                    tasks.start_soon(self._send_notice, item, channel)
                 case _ if self._notices < _NOTICES:
-                    tasks.start_soon(self._notify, item, wire)
+                    tasks.start_soon(self._send_notice, item, channel)
                 case _:
                     pass
 
-    def _abandon(self, params: Mapping[str, object]) -> None:
+    def _cancel_post(self, params: Mapping[str, object]) -> None:
         number = params.get("requestId")
         if isinstance(number, int) and (scope := self._posts.get(number)) is not None:
             scope.cancel()
 
     # ------------------------------------------------------------------- messages
 
-    async def _request(self, item: SessionMessage, wire: Wire) -> None:
-        """A request: its answer comes in the body, as JSON or among events."""
+    async def _send_request(self, item: SessionMessage, channel: MessageChannel) -> None:
+        """Send a request. Its answer comes in the body, as JSON or as an event."""
         request = item.message
         assert isinstance(request, JSONRPCRequest)
         assert isinstance(request.id, int), "the session numbers its requests"
         with anyio.CancelScope() as scope:
             self._posts[request.id] = scope
             try:
-                failure = await self._exchange(item, wire)
+                failure = await self._post_request(item, channel)
             except BrokenServerError as error:
                 failure = ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, f"the server {error}")
             except (ToolError, Refused) as error:
@@ -91,63 +101,63 @@ class HttpTransport:
             finally:
                 del self._posts[request.id]
             if failure is not None:
-                wire.fail(item, failure)
+                channel.answer_failure(item, failure)
                 if failure.category is ToolErrorCategory.NETWORK_ERROR:
-                    wire.lose(failure.message)
+                    channel.mark_lost(failure.message)
 
-    async def _exchange(self, item: SessionMessage, wire: Wire) -> ToolFailure | None:
-        """Post a request and take in what comes; what to say in the server's place when no answer was among it."""
+    async def _post_request(self, item: SessionMessage, channel: MessageChannel) -> ToolFailure | None:
+        """Send a request and read the body. Return the failure to report if the server gave no answer."""
         request = item.message
         assert isinstance(request, JSONRPCRequest)
-        async with self._http.ask("POST", self._headers(), _body(item)) as answer:
+        async with self._http.ask("POST", self._headers(), _message_bytes(item)) as answer:
             error = answer.failure()
             if answer.status == 404 and self._session:
-                wire.lose("the server has forgotten the session")
+                channel.mark_lost("the server has forgotten the session")
             if request.method == "initialize" and error is None:
-                self._begin(answer)
+                self._keep_session(answer)
             if error is not None and (answer.mime != "application/json" or answer.status in {401, 403}):
                 return error.failure
-            await _take_body(answer, wire, until=item)
-        if not wire.waits_for(item):
+            await _receive_body(answer, channel, until=item)
+        if not channel.is_pending(item):
             return None
         said = error.failure if error else None
         return said or ToolFailure(ToolErrorCategory.SERVER_ERROR, "the server's answer held no result")
 
-    async def _notify(self, item: SessionMessage, wire: Wire) -> None:
-        """A message that gets no answer. Whether it arrived, only the next request tells."""
+    async def _send_notice(self, item: SessionMessage, channel: MessageChannel) -> None:
+        """Send a message that gets no answer. Only the next request shows whether it arrived."""
         self._notices += 1
         try:
             with anyio.move_on_after(_NOTICE_TIMEOUT), suppress(ToolError, Refused):
-                async with self._http.ask("POST", self._headers(), _body(item)) as answer:
+                async with self._http.ask("POST", self._headers(), _message_bytes(item)) as answer:
                     if answer.status == 404 and self._session:
-                        wire.lose("the server has forgotten the session")
+                        channel.mark_lost("the server has forgotten the session")
         finally:
             self._notices -= 1
 
-    async def _listen(self, wire: Wire) -> None:
-        """Keep a stream open for what the server says by itself, where it offers one."""
+    async def _listen(self, channel: MessageChannel) -> None:
+        """Keep a stream open for messages that the server starts, if it offers one."""
         while True:
             try:
                 async with self._http.ask("GET", self._headers(accept="text/event-stream")) as answer:
                     if answer.status != 200 or answer.mime != "text/event-stream":
                         return
-                    await _take_body(answer, wire)
+                    await _receive_body(answer, channel)
             except BrokenServerError as error:
-                wire.lose(f"the server {error}")
+                channel.mark_lost(f"the server {error}")
             except (ToolError, Refused):
-                pass  # the next request will tell
+                pass  # the next request reports the problem
             await self._sleep(_LISTEN_PAUSE)
 
-    async def _say_goodbye(self) -> None:
-        """End the session, if there is one and the server still listens."""
+    async def _end_session(self) -> None:
+        """End the session with the server, if there is one."""
         if self._session:
-            with anyio.move_on_after(_GOODBYE, shield=True), suppress(ToolError, Refused):
+            with anyio.move_on_after(_END_TIMEOUT, shield=True), suppress(ToolError, Refused):
                 async with self._http.ask("DELETE", self._headers()):
                     pass
 
     # ------------------------------------------------------------------- headers
 
-    def _begin(self, answer: McpResponse) -> None:
+    def _keep_session(self, answer: McpResponse) -> None:
         session = answer.headers.get(_SESSION, "")
         if session and len(session) <= 1024 and session.isascii() and session.isprintable() and " " not in session:
             self._session = {_SESSION: session}
@@ -156,84 +166,90 @@ class HttpTransport:
         return {"content-type": "application/json", "accept": accept, **self._session, **self._version}
 
 
-def _body(item: SessionMessage) -> bytes:
+def _message_bytes(item: SessionMessage) -> bytes:
     return item.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
-async def _take_body(answer: McpResponse, wire: Wire, until: SessionMessage | None = None) -> None:
-    """Take in all messages of a body, or those up to the answer of a request. Raises ToolError, BrokenServerError."""
+async def _receive_body(answer: McpResponse, channel: MessageChannel, until: SessionMessage | None = None) -> None:
+    """Receive all messages of a body, or those up to the answer of the request `until`.
+
+    Raises:
+        ToolError: the body cannot be read.
+        BrokenServerError: the server has sent too much that is no message.
+
+    """
     if answer.mime == "application/json":
-        await wire.take(await answer.body(MESSAGE_LIMIT))
+        await channel.receive(await answer.body(MESSAGE_LIMIT))
     elif answer.mime == "text/event-stream":
-        events = Events()
+        events = SseSplitter()
         async for chunk in answer.chunks():
             for event in events.feed(chunk):
-                await wire.take(event)
-                if until is not None and not wire.waits_for(until):
+                await channel.receive(event)
+                if until is not None and not channel.is_pending(until):
                     return
             ignored, events.ignored = events.ignored, 0
-            await wire.overhear(ignored)
+            await channel.count_ignored(ignored)
 
 
-_LAST_WORDS: Final = 0.2
-"""Seconds for what an ended program still had in its pipes."""
+_LAST_OUTPUT: Final = 0.2
+"""The seconds to read what an ended program has left in its pipes."""
 
 
 class StdioTransport:
-    """Starts the program anew each time it serves."""
+    """A transport over the pipes of a program. It starts the program each time it serves."""
 
     def __init__(self, server: StdioServer, environment: Mapping[str, str]) -> None:
         self._server = server
         self._environment = environment
 
-    async def serve(self, wire: Wire) -> None:
+    async def serve(self, channel: MessageChannel) -> None:
         try:
-            program = await Program.start(self._server, self._environment)
+            program = await ServerProcess.start(self._server, self._environment)
         except (OSError, ValueError) as error:
-            wire.lose(f"{self._server.command} cannot be started ({_why(error)})", final=True)
+            channel.mark_lost(f"{self._server.command} cannot be started ({_reason(error)})", final=True)
             return
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(program.drain)
-                tasks.start_soon(_write, program, wire)
+                tasks.start_soon(_write, program, channel)
                 async with anyio.create_task_group() as readers:
-                    readers.start_soon(_read, program, wire, readers.cancel_scope)
+                    readers.start_soon(_read, program, channel, readers.cancel_scope)
                     await program.exited()
-                    with anyio.move_on_after(_LAST_WORDS):
-                        await wire.lost.wait()
+                    with anyio.move_on_after(_LAST_OUTPUT):
+                        await channel.lost.wait()
                     readers.cancel_scope.cancel()
-                with anyio.move_on_after(_LAST_WORDS):
-                    await program.exited()  # it may only have closed its output; then there is no more to say
-                wire.lose(f"the program {program.epitaph()}", said=program.last_words())
+                with anyio.move_on_after(_LAST_OUTPUT):
+                    await program.exited()  # it may have closed only its output; then there is no exit status to report
+                channel.mark_lost(f"the program {program.describe_exit()}", said=program.last_error_line())
                 tasks.cancel_scope.cancel()
         finally:
             await program.end()
 
 
-def _why(error: OSError | ValueError) -> str:
+def _reason(error: OSError | ValueError) -> str:
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
 
 
-async def _read(program: Program, wire: Wire, scope: anyio.CancelScope) -> None:
-    """Take in lines until there are no more, or no more is wanted."""
-    lines = Lines()
+async def _read(program: ServerProcess, channel: MessageChannel, scope: anyio.CancelScope) -> None:
+    """Receive lines until the program closes its output or breaks the rules."""
+    lines = LineSplitter()
     try:
         while data := await program.read():
             for line in lines.feed(data):
-                await wire.take(line)
+                await channel.receive(line)
     except BrokenServerError as error:
-        wire.lose(f"the program {error}")
+        channel.mark_lost(f"the program {error}")
     scope.cancel()
 
 
-async def _write(program: Program, wire: Wire) -> None:
-    async for item in wire.outgoing:
+async def _write(program: ServerProcess, channel: MessageChannel) -> None:
+    async for item in channel.outgoing:
         line = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         try:
             await program.write(f"{line}\n".encode())
-        except OSError:  # it closed its stdin; that it ended, or what it still answers, is read elsewhere
+        except OSError:  # it has closed its stdin; `_read` and `exited` see what follows
             return
 
 
@@ -247,7 +263,12 @@ def transport_to(
     trust: ssl.SSLContext | None,
     warn: Callable[[str], None],
 ) -> Transport:
-    """The transport a server is reached by. Raises Refused for a URL that may not be used."""
+    """Return the transport for a server.
+
+    Raises:
+        Refused: the URL of the server may not be used.
+
+    """
     match server.reach:
         case StdioServer() as program:
             variables, dropped = server_environment(environment, program.env)

@@ -10,13 +10,13 @@ import anyio
 import anyio.lowlevel
 import psutil
 
-import acp_agent.mcp.conversation
+import acp_agent.mcp.client_session
 import acp_agent.mcp.transports  # noqa: F401 - likewise
 from acp_agent.core.errors import Refused, ToolError, ToolFailure
 from acp_agent.core.mcp import HttpServer, McpDefinition, McpOrigin, McpReply, McpServer, McpState, StdioServer
 from acp_agent.core.types import JsonObject
-from acp_agent.mcp.connection import Connection
-from acp_agent.mcp.program import MARK
+from acp_agent.mcp.connection import ServerConnection
+from acp_agent.mcp.process import MARK
 
 HOSTILE = str(Path(__file__).with_name("hostile.py"))
 HEALTH = 30.0
@@ -73,7 +73,7 @@ class Stage:
             "LC_ALL": "C.UTF-8",
             "FAKE_API_KEY": "fake-key",
         }
-        self.connection = Connection(
+        self.connection = ServerConnection(
             server, **{"changed": self._changed, "environment": environment, "sleep": sleep, **more}
         )
 

@@ -12,7 +12,7 @@ import pytest
 
 from acp_agent.core.errors import ToolErrorCategory as Category
 from acp_agent.core.mcp import McpDefinition, McpOrigin, McpServer, McpState, StdioServer
-from acp_agent.mcp.conversation import MAX_TEXT
+from acp_agent.mcp.client_session import MAX_TEXT
 from acp_agent.mcp.definitions import MAX_DESCRIPTION, MAX_TOOLS
 from acp_agent.workspace.processes.tree import kill_everything
 from tests.mcp.stage import HEALTH, Stage, left_over, on_stage, stdio
@@ -126,7 +126,7 @@ async def test_a_tool_that_is_another_after_a_restart_is_not_called(tmp_path):
         assert (await stage.failure(definition=agreed)).category is Category.NETWORK_ERROR
         failure = await stage.failure(definition=agreed)  # waits for the next run, which says another thing
         assert failure.category is Category.POLICY_BLOCKED
-        assert "has changed what it says of this tool" in failure.message
+        assert "has changed the definition of the tool" in failure.message
         assert "user will be asked" in failure.suggestion
         assert state.stat().st_size == 2  # a call would have ended it
         assert stage.connection.state is McpState.READY
@@ -142,7 +142,7 @@ class Waiting:
 async def word_has_come(stage):
     """Wait until the server was heard to say that its tools changed."""
     with anyio.fail_after(5):
-        while not stage.connection._relist.due:  # noqa: ASYNC110 - nothing else tells of it
+        while not stage.connection._refresh.due:  # noqa: ASYNC110 - nothing else tells of it
             await anyio.sleep(0.01)
 
 
@@ -203,7 +203,7 @@ async def test_a_fault_of_ours_ends_in_failure_and_a_reason():
     with pytest.raises(ValueError, match="fake"):
         await stage.connection.run()
     assert stage.connection.state is McpState.FAILED
-    assert "a fault in this agent ended it (ValueError)" in stage.connection.problem
+    assert "an internal error of acp-agent ended it (ValueError)" in stage.connection.problem
     assert "secret" not in stage.connection.problem
     assert stage.changes[-1][0] is McpState.FAILED
 
@@ -559,7 +559,7 @@ async def test_a_server_that_refuses_us_is_not_asked_again(behaviour):
 
 async def test_a_server_of_an_unknown_version_is_given_up():
     async with on_stage(stdio("old_version")) as stage:
-        assert "no version of the protocol" in await stage.reach(McpState.FAILED)
+        assert "a version of MCP that this agent does not know" in await stage.reach(McpState.FAILED)
 
 
 # ------------------------------------------------------------------------------------- what a program is given

@@ -10,7 +10,7 @@ import anyio
 import psutil
 import pytest
 
-from acp_agent.mcp.program import Watchdog
+from acp_agent.mcp.process import Watchdog
 from tests.mcp.stage import HOSTILE
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ import pytest
 from acp_agent.config.model_settings import Effort, ModelOptions
 from acp_agent.config.provider_settings import ProviderType
 from acp_agent.core.choices import DEFAULT, TEMPERATURES, Levels
-from acp_agent.llm import model_info as abilities
+from acp_agent.llm import model_info
 from acp_agent.llm.model_info import ModelInfo
 from acp_agent.llm.models import load_table
 from acp_agent.llm.provider_config import ProviderConfig, endpoint_of
@@ -20,7 +20,7 @@ LOCAL = ("low", "medium", "high")
 
 def thinking(type_: ProviderType, model: str, said: dict[str, Any] | None = None, **fields: Any) -> Levels | None:
     info = None if said is None else ModelInfo("acme", model, model, **said)
-    return abilities.thinking(ProviderConfig("acme", type_, **fields), model, TABLE, info)
+    return model_info.thinking_levels(ProviderConfig("acme", type_, **fields), model, TABLE, info)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_what_a_server_says_counts_where_nothing_else_is_known() -> None:
 
 def test_a_temperature_is_for_models_that_do_not_think_and_for_ollamas() -> None:
     def presets(type_: ProviderType, model: str, **fields: Any) -> Levels | None:
-        return abilities.temperature(ProviderConfig("acme", type_, **fields), model, TABLE)
+        return model_info.temperature_levels(ProviderConfig("acme", type_, **fields), model, TABLE)
 
     names = ("precise", "balanced", "creative")
     assert tuple(TEMPERATURES) == names
@@ -89,7 +89,7 @@ def test_every_level_has_its_words_in_the_request(
     type_: ProviderType, model: str, level: str, sent: dict[str, Any]
 ) -> None:
     config = ProviderConfig("acme", type_, api_key="fake-key")
-    config = config.with_options(abilities.chosen(config, level, ""))
+    config = config.with_options(model_info.options_for(config, level, ""))
     endpoint = endpoint_of(config, model, TABLE.limits(type_, model), TABLE.efforts_of(model))
     assert endpoint.extra_body == sent
     assert endpoint.thinking is (type_ is OPENAI or level == "low")
@@ -97,11 +97,11 @@ def test_every_level_has_its_words_in_the_request(
 
 def test_ollamas_models_are_told_in_their_own_words() -> None:
     config = ProviderConfig("acme", OLLAMA)
-    assert abilities.chosen(config, "off", "creative") == ModelOptions(thinking=False, temperature=1.0)
-    assert abilities.chosen(config, "on", "") == ModelOptions(thinking=True)
-    assert abilities.chosen(config, "high", "") == ModelOptions(thinking=True, effort=Effort.HIGH)
-    assert abilities.thoughtless(config, "qwen3:8b", TABLE) == ModelOptions(thinking=False)
-    assert abilities.thoughtless(config, "gpt-oss:20b", TABLE).effort is Effort.LOW
+    assert model_info.options_for(config, "off", "creative") == ModelOptions(thinking=False, temperature=1.0)
+    assert model_info.options_for(config, "on", "") == ModelOptions(thinking=True)
+    assert model_info.options_for(config, "high", "") == ModelOptions(thinking=True, effort=Effort.HIGH)
+    assert model_info.least_thinking(config, "qwen3:8b", TABLE) == ModelOptions(thinking=False)
+    assert model_info.least_thinking(config, "gpt-oss:20b", TABLE).effort is Effort.LOW
 
 
 def test_the_table_names_only_models_that_think_and_their_own_words() -> None:
@@ -109,6 +109,6 @@ def test_the_table_names_only_models_that_think_and_their_own_words() -> None:
         limits = TABLE.known(model)
         assert limits is not None, model
         assert limits.thinking, model
-        assert efforts.usual is None or efforts.usual in efforts.takes, model
-        assert list(efforts.takes) == [effort for effort in Effort if effort in efforts.takes], "least first"
-        assert (efforts.rest is None) or model.startswith("claude-")
+        assert efforts.default is None or efforts.default in efforts.levels, model
+        assert list(efforts.levels) == [effort for effort in Effort if effort in efforts.levels], "least first"
+        assert (efforts.no_thinking is None) or model.startswith("claude-")

@@ -24,7 +24,7 @@ from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.llm.catalog import DeferredProvider
 from acp_agent.llm.models import ModelRef
 from acp_agent.llm.retry import FallbackProvider, RetryingProvider, RetryPolicy
-from acp_agent.llm.wrapper import WithoutTools
+from acp_agent.llm.wrapper import ToollessProvider
 
 pytestmark = pytest.mark.anyio
 
@@ -271,7 +271,7 @@ async def test_a_model_that_cannot_be_built_is_one_that_does_not_answer() -> Non
 
 async def test_a_model_without_tools_is_told_of_calls_in_words() -> None:
     played = good("a")
-    model = WithoutTools(played)
+    model = ToollessProvider(played)
     assert (model.name, model.model, model.context_window) == ("a", "m-2", 500)
     use = ToolUsePart("1", "read", {"path": "é"})
     said = Message(Role.ASSISTANT, (TextPart("so"), use))

@@ -133,4 +133,4 @@ def test_a_model_may_be_spoken_to_by_another_api_than_its_provider() -> None:
 
 def test_a_model_without_tools_is_built_without() -> None:
     catalog = described(ModelSettings(id="acme:talker", tools=False))
-    assert type(catalog.build(ModelRef("acme", "talker"))).__name__ == "WithoutTools"
+    assert type(catalog.build(ModelRef("acme", "talker"))).__name__ == "ToollessProvider"

@@ -18,7 +18,7 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.core.redaction import verbatim
-from acp_agent.llm.wrapper import PresentableProvider
+from acp_agent.llm.wrapper import SanitizingProvider
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +41,7 @@ class Saying:
 
 async def shown(*events: ModelEvent) -> tuple[str, str]:
     """The text and the thoughts that come out; the message for the history must be as it was said."""
-    provider = PresentableProvider(cast("Provider", Saying(*events, DONE)), verbatim)
+    provider = SanitizingProvider(cast("Provider", Saying(*events, DONE)), verbatim)
     text = thoughts = ""
     async for event in provider.stream(cast("ModelRequest", None)):
         match event:

@@ -21,7 +21,7 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest
 from acp_agent.core.types import ToolKind, ToolSpec
-from acp_agent.llm.endpoint import ModelEndpoint, thoughts, without_thoughts
+from acp_agent.llm.endpoint import ModelEndpoint, thought_digests, without_thoughts
 from acp_agent.llm.json_wire import write
 from acp_agent.llm.openai import request_body as chat_body
 from acp_agent.llm.responses_request import (
@@ -245,9 +245,9 @@ def test_unknown_items_and_phases_go_back_in_their_place() -> None:
 def test_without_thoughts_nothing_of_the_reasoning_is_left() -> None:
     message = assistant(thought(type="message", id="msg_1"), "done")
     request = ModelRequest("", (user("x"), message))
-    bare = without_thoughts(request, thoughts(request, opaque=True))
+    bare = without_thoughts(request, thought_digests(request, opaque=True))
     assert items(*bare.messages)[1:] == [{"type": "message", "role": "assistant", "content": "done"}]
-    assert thoughts(bare, opaque=True) == frozenset()
+    assert thought_digests(bare, opaque=True) == frozenset()
 
 
 # ------------------------------------------------------------------------------------- fields
@@ -300,10 +300,10 @@ PARTS = st.one_of(
 @given(st.lists(PARTS, max_size=6), st.integers(0, 3))
 def test_any_message_of_the_models_makes_a_request_the_api_takes(parts: list[Any], calls: int) -> None:
     unique = {id(part): part for part in parts if not isinstance(part, ThoughtPart)}.values()
-    thoughts = [part for part in parts if isinstance(part, ThoughtPart)][:1]  # one id, one item
+    thought_digests = [part for part in parts if isinstance(part, ThoughtPart)][:1]  # one id, one item
     uses = [ToolUsePart(f"c{n}", "read", {"n": n}) for n in range(calls)]
     results = [ToolResultPart(use.id, "ok", images=(PICTURE,)) for use in uses]
-    messages = (user("go"), assistant(*thoughts, *unique, *uses), user(*results, "on"))
+    messages = (user("go"), assistant(*thought_digests, *unique, *uses), user(*results, "on"))
     assert_responses_request(write(request_body(REASONER, ModelRequest("s", messages, TOOLS), frozenset())))
 
 

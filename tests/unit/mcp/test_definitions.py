@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
-from acp_agent.mcp.definitions import MAX_DEPTH, MAX_DESCRIPTION, MAX_LISTED, MAX_SCHEMA, MAX_TOOLS, Catalogue
+from acp_agent.mcp.definitions import MAX_DEPTH, MAX_DESCRIPTION, MAX_LISTED, MAX_SCHEMA, MAX_TOOLS, ToolListing
 
 SCHEMA = {"type": "object"}
 SERVER = McpServer("s", StdioServer("x"), McpOrigin.CONFIG)
@@ -20,7 +20,7 @@ JSON = st.recursive(
 
 
 def catalogue(*tools, server=SERVER):
-    made = Catalogue(server)
+    made = ToolListing(server)
     made.add(tools)
     return made
 

@@ -8,8 +8,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from acp_agent.mcp.elicitation import ServerQuestions
-from acp_agent.mcp.wire import Wire
+from acp_agent.mcp.channel import MessageChannel
+from acp_agent.mcp.elicitation import ServerElicitations
 from tests.fakes.fake_elicitor import FakeElicitor
 
 pytestmark = pytest.mark.anyio
@@ -24,8 +24,8 @@ async def no_sleep(seconds: float) -> None:
 class Answers:
     """What the server is sent, by the id of its question."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(self, channel: MessageChannel) -> None:
+        self._wire = channel
         self._got: dict[Any, Any] = {}
 
     async def to(self, identity: str) -> Any:
@@ -47,15 +47,15 @@ class Answers:
 
 
 @asynccontextmanager
-async def served(user: FakeElicitor, patience: float = 60) -> AsyncGenerator[tuple[ServerQuestions, Answers]]:
-    questions = ServerQuestions("jira", lambda: user, patience)
-    wire = Wire(list_changed=lambda: None, sleep=no_sleep, asker=questions)
+async def served(user: FakeElicitor, patience: float = 60) -> AsyncGenerator[tuple[ServerElicitations, Answers]]:
+    questions = ServerElicitations("jira", lambda: user, patience)
+    channel = MessageChannel(on_list_changed=lambda: None, sleep=no_sleep, asker=questions)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(questions.serve, wire)
+        tasks.start_soon(questions.serve, channel)
         await anyio.wait_all_tasks_blocked()
-        yield questions, Answers(wire)
-        wire.lose("over")
-    wire.close()
+        yield questions, Answers(channel)
+        channel.mark_lost("over")
+    channel.close()
 
 
 async def test_a_user_who_does_not_answer_in_time_has_closed_the_question():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.mcp.program import MARK, server_environment
+from acp_agent.mcp.process import MARK, server_environment
 from acp_agent.workspace.processes.tree import MARK as COMMAND_MARK
 
 SOURCE = {

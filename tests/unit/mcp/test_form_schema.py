@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.mcp.elicitation import MAX_CHOICES, MAX_FIELDS, SecretWantedError, form_schema
+from acp_agent.mcp.elicitation import MAX_CHOICES, MAX_FIELDS, SecretRequestedError, form_schema
 from tests.wire import schema
 
 
@@ -104,7 +104,7 @@ def test_what_cannot_be_shown_is_refused_with_a_reason(asked: Json):
     ],
 )
 def test_a_field_for_a_secret_is_refused(fields: dict[str, Any]):
-    with pytest.raises(SecretWantedError):
+    with pytest.raises(SecretRequestedError):
         form_schema(form(**fields))
 
 
@@ -156,7 +156,7 @@ _KEYWORDS = st.sampled_from(
 def test_whatever_is_asked_what_is_shown_is_lawful(kind: str, keywords: dict[str, Any], required: Json):
     try:
         shown: JsonObject = form_schema({**form(a={"type": kind, **keywords}), "required": required})
-    except (ValueError, SecretWantedError):
+    except (ValueError, SecretRequestedError):
         return
     if schema.available():
         document = schema._schema()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_agent.mcp.definitions import MAX_SCHEMA, fit_schema, weight
+from acp_agent.mcp.definitions import MAX_SCHEMA, estimated_size, fit_schema
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -91,9 +91,9 @@ def test_what_comes_through_comes_through_again_as_it_is(schema):
 
 @given(JSON)
 def test_a_weight_is_never_more_than_the_bytes(value):
-    assert weight(value, 10_000) <= len(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    assert estimated_size(value, 10_000) <= len(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
 @pytest.mark.parametrize("huge", ["y" * 10**7, [0] * 10**6, [[]] * 10**6, {"a": [{"b": "c" * 10**7}]}])
 def test_weighing_stops_at_the_limit(huge):
-    assert MAX_SCHEMA < weight(huge, MAX_SCHEMA) <= MAX_SCHEMA + 10**7 + 100
+    assert MAX_SCHEMA < estimated_size(huge, MAX_SCHEMA) <= MAX_SCHEMA + 10**7 + 100

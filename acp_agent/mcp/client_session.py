@@ -1,7 +1,7 @@
-"""What is said to a server once a wire is there: the handshake, the list of its tools, calls and pings.
+"""A session with an MCP server: the handshake, the list of its tools, calls and pings.
 
-The `mcp` package's session does the handshake and keeps track of requests. Lists and results are read here, part by
-part: one bad tool does not spoil the others, and no schema of a server's is ever run as a program of checks.
+The `mcp` package does the handshake and matches answers to requests. This module reads lists and results part by part,
+so that one bad tool does not spoil the others. A server's schemas are never executed.
 """
 
 import base64
@@ -33,29 +33,34 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.mcp import McpReply, McpServer
 from acp_agent.core.types import ImagePart, Json, JsonObject
 from acp_agent.mcp import failures
-from acp_agent.mcp.definitions import Catalogue
-from acp_agent.mcp.elicitation import ServerQuestions
-from acp_agent.mcp.wire import Wire
+from acp_agent.mcp.channel import MessageChannel
+from acp_agent.mcp.definitions import ToolListing
+from acp_agent.mcp.elicitation import ServerElicitations
 from acp_agent.tools.picture import MAX_PICTURE, picture_of
 from acp_agent.tools.visible import visible
 
 MAX_TEXT: Final = 1024 * 1024
-"""Characters."""
+"""The longest text of a reply, in characters."""
 MAX_STRUCTURED: Final = 1024 * 1024
-"""Bytes, as JSON."""
+"""The largest structured content, in bytes of JSON."""
 MAX_IMAGES: Final = 10
 MAX_BLOCKS: Final = 1000
 _SHORT: Final = 200
 
 
 def read_reply(result: JsonObject) -> McpReply:
-    """The reply a `tools/call` result means. Raises ValueError, with the reason, when it is none."""
+    """Return the reply that a `tools/call` result stands for.
+
+    Raises:
+        ValueError: the result has a wrong form; the message says how.
+
+    """
     content, failed = result.get("content", []), result.get("isError", False)
     match content, failed:
         case list(), bool():
-            reading = _Reading()
+            reading = _ReplyParts()
         case _:
-            raise ValueError("its content is no list, or its isError no truth value")
+            raise ValueError("its content is not a list, or its isError is not a boolean")
     for block in content[:MAX_BLOCKS]:
         reading.add(block)
     if len(content) > MAX_BLOCKS:
@@ -66,7 +71,7 @@ def read_reply(result: JsonObject) -> McpReply:
     return McpReply(_bounded(reading.texts), tuple(reading.images), structured, failed)
 
 
-class _Reading:
+class _ReplyParts:
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.images: list[ImagePart] = []
@@ -105,7 +110,7 @@ class _Reading:
             self.images.append(ImagePart(data, picture.mime_type))
 
 
-def _structured(value: Json, reading: _Reading) -> JsonObject | None:
+def _structured(value: Json, reading: _ReplyParts) -> JsonObject | None:
     if not isinstance(value, dict):
         if value is not None:
             reading.say("[structured content that is no object, left out]")
@@ -138,25 +143,25 @@ if TYPE_CHECKING:
     from typing import Self
 
 VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""Of the protocol, those that begin with a handshake; the last one is asked for."""
+"""The versions of MCP that begin with a handshake. The client asks for the last one."""
 
 _MAX_PAGES: Final = 20
-_CURSOR: Final = 4096
-_REPLIES: Final = frozenset({ToolErrorCategory.INVALID_PARAMETERS, ToolErrorCategory.PERMANENT_FAILURE})
+_LONGEST_CURSOR: Final = 4096
+_REPLY_CATEGORIES: Final = frozenset({ToolErrorCategory.INVALID_PARAMETERS, ToolErrorCategory.PERMANENT_FAILURE})
 
 
-class Conversation:
-    """One session with a server. Use as an async context manager, in one task; calls may come from any.
+class McpClientSession:
+    """A session with one server. Use it as an async context manager in one task; any task may call it.
 
-    questions   knows what the server may ask the user for
+    questions   says which kinds of elicitation to offer to the server
     """
 
-    def __init__(self, server: McpServer, wire: Wire, questions: ServerQuestions) -> None:
+    def __init__(self, server: McpServer, channel: MessageChannel, questions: ServerElicitations) -> None:
         self._server = server
         self._questions = questions
-        self._wire = wire
-        self._dispatcher = JSONRPCDispatcher(wire.incoming, wire)
-        # No callbacks, so no sampling and no roots are offered; the wire sees to elicitation.
+        self._channel = channel
+        self._dispatcher = JSONRPCDispatcher(channel.incoming, channel)
+        # Without callbacks the session offers neither sampling nor roots. The channel handles elicitation.
         self._session = ClientSession(dispatcher=self._dispatcher)
 
     async def __aenter__(self) -> "Self":
@@ -173,20 +178,20 @@ class Conversation:
 
     @property
     def alive(self) -> bool:
-        """Whether there is still somebody to talk to, as far as is known."""
-        return not self._wire.lost.is_set()
+        """Return True while the connection is not known to be lost."""
+        return not self._channel.lost.is_set()
 
     async def open(self) -> None:
-        """Shake hands. Raises ToolError."""
+        """Do the handshake. Raises ToolError."""
         try:
             await self._shake_hands()
         except MCPError as error:
             raise self._error(error) from None
         except ValidationError:
-            raise failures.no_reply(self._server.name, "its initialize result has a wrong form") from None
+            raise failures.unreadable_result(self._server.name, "its initialize result has a wrong form") from None
 
     async def _shake_hands(self) -> None:
-        """As `ClientSession.initialize`, which cannot offer one kind of elicitation without the other."""
+        """Do what `ClientSession.initialize` does, but offer only the kinds of elicitation that the editor has."""
         request = InitializeRequest(
             params=InitializeRequestParams(
                 protocol_version=VERSIONS[-1],
@@ -196,7 +201,7 @@ class Conversation:
         )
         result = await self._session.send_request(request, InitializeResult)
         if result.protocol_version not in VERSIONS:
-            message = f"MCP server {self._server.name} speaks no version of the protocol that is known here"
+            message = f"MCP server {self._server.name} speaks a version of MCP that this agent does not know"
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
         self._session.adopt(result)
         await self._session.send_notification(InitializedNotification())
@@ -206,47 +211,47 @@ class Conversation:
         url = UrlElicitationCapability() if self._questions.visits else None
         return ElicitationCapability(form=form, url=url) if form or url else None
 
-    async def tools(self) -> Catalogue:
-        """The server's tools, page by page, as many as may be kept. Raises ToolError."""
-        catalogue = Catalogue(self._server)
+    async def tools(self) -> ToolListing:
+        """Return the server's tools, read page by page up to the limits. Raises ToolError."""
+        listing = ToolListing(self._server)
         capabilities = self._session.server_capabilities
         if capabilities is None or capabilities.tools is None:
-            return catalogue
+            return listing
         cursor: str | None = None
         for _ in range(_MAX_PAGES):
             page = await self._ask("tools/list", {} if cursor is None else {"cursor": cursor})
             tools, following = page.get("tools"), page.get("nextCursor")
             if not isinstance(tools, list):
-                raise failures.no_reply(self._server.name, "its list of tools is none")
-            await anyio.to_thread.run_sync(catalogue.add, tools)  # bounded, but 0.2 s of it on a slow machine
-            if following is None or catalogue.full:
-                return catalogue
-            if not isinstance(following, str) or len(following) > _CURSOR or following == cursor:
-                catalogue.note("its list of tools goes on nowhere")
-                return catalogue
+                raise failures.unreadable_result(self._server.name, "its list of tools is not a list")
+            await anyio.to_thread.run_sync(listing.add, tools)  # takes up to 0.2 s on a slow machine
+            if following is None or listing.full:
+                return listing
+            if not isinstance(following, str) or len(following) > _LONGEST_CURSOR or following == cursor:
+                listing.note("its list of tools names a next page that it does not have")
+                return listing
             cursor = following
-        catalogue.note(f"only the first {_MAX_PAGES} pages of its list of tools were read")
-        return catalogue
+        listing.note(f"only the first {_MAX_PAGES} pages of its list of tools were read")
+        return listing
 
     async def call(self, tool: str, arguments: JsonObject) -> McpReply:
-        """Run a tool. Raises ToolError. Cancelling it tells the server so.
+        """Run a tool. Raises ToolError. Cancelling the call tells the server.
 
-        Nothing is waited for before the request is handed over. An error the server answers with for good is its
-        reply: what it says is its own, to be shown as such.
+        The request is sent without waiting for anything first. A permanent error that the server answers becomes its
+        reply, so that its own words are shown as the server's.
         """
         try:
             result = await self._ask("tools/call", {"name": tool, "arguments": arguments})
         except failures.AnsweredError as error:
-            if error.failure.category not in _REPLIES:
+            if error.failure.category not in _REPLY_CATEGORIES:
                 raise
             return McpReply(error.said or error.failure.message, is_error=True)
         try:
             return read_reply(result)
         except ValueError as error:
-            raise failures.no_reply(self._server.name, str(error)) from None
+            raise failures.unreadable_result(self._server.name, str(error)) from None
 
     async def ping(self) -> None:
-        """Ask for a sign of life; an error is one too. Raises ToolError when the connection is gone."""
+        """Ask for a sign of life. An error answer counts as one. Raises ToolError if the connection is gone."""
         try:
             await self._dispatcher.send_raw_request("ping", None)
         except MCPError as error:
@@ -262,12 +267,12 @@ class Conversation:
             )
         except MCPError as error:
             raise self._error(error) from None
-        return cast("dict[str, Json]", raw)  # as the wire parsed it
+        return cast("dict[str, Json]", raw)  # the channel has parsed it as JSON
 
     def _error(self, error: MCPError) -> ToolError:
-        failure = self._wire.failure_of(error.code)
+        failure = self._channel.take_failure(error.code)
         if failure is not None:
             return ToolError(failure.category, failure.message, failure.suggestion)
-        if error.code == CONNECTION_CLOSED and self._wire.lost.is_set():
-            return failures.connection_lost(self._server.name, self._wire.reason)
+        if error.code == CONNECTION_CLOSED and self._channel.lost.is_set():
+            return failures.connection_lost(self._server.name, self._channel.reason)
         return failures.server_said(self._server.name, error.code, error.message)

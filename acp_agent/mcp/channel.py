@@ -1,9 +1,10 @@
-"""Between a transport and the `mcp` package's session: what a server sends is sorted before anything believes it.
+"""The message channel between a transport and the session of the `mcp` package.
 
-Only answers to requests under way go on, each once. Its pings are answered right here, and what it asks for
-(sampling, roots) is refused, but for questions to the user where there is one; of what it tells, only that its tools
-changed matters, and what becomes of such a question. Whatever else comes is
-dropped, and slows down who sends much of it: nothing is read meanwhile, so a flood fills the sender's own pipe.
+A server is not trusted, so the channel sorts every message before the session sees it. The channel passes on only
+answers to open requests, each once. It answers pings itself and refuses sampling and roots. Elicitation requests go to
+the elicitation handler. Of the notifications, only a changed tool list, a cancelled request and a completed
+elicitation count. The channel drops everything else and pauses after each batch of unrequested messages: while it
+pauses, nothing is read, so a server that floods fills its own pipe and slows itself down.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -29,22 +30,27 @@ from acp_agent.core.errors import ToolFailure
 from acp_agent.core.types import Json, JsonObject
 
 MESSAGE_LIMIT: Final = 8 * 1024 * 1024
-"""Bytes of one message: room for a picture of 5 MiB in base64."""
+"""The largest message in bytes. A picture of 5 MiB in base64 fits."""
 
 
 class BrokenServerError(Exception):
-    """A server that cannot be listened to any longer; the message says why, as what follows its name."""
+    """A server sent something that ends the connection. The message completes a sentence that starts with its name."""
 
 
-class Lines:
-    """Splits at LF. Never holds more than one message's worth."""
+class LineSplitter:
+    """A splitter of bytes into lines that end at LF. It never holds more than `MESSAGE_LIMIT` bytes."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self._held = 0
 
     def feed(self, data: bytes) -> Iterable[bytes]:
-        """The lines these bytes complete, without their ends. Raises BrokenServerError for one that is too long."""
+        """Yield the lines that these bytes complete, without their ends.
+
+        Raises:
+            BrokenServerError: a line is longer than `MESSAGE_LIMIT`.
+
+        """
         *ends, rest = data.split(b"\n")
         for end in ends:
             self._hold(end)
@@ -62,22 +68,28 @@ class Lines:
             self._pieces.append(piece)
 
 
-class Events:
-    """The data of server-sent events (WHATWG HTML, 9.2). Their names and ids mean nothing here.
+class SseSplitter:
+    """A splitter of a stream of server-sent events into the data of each event (WHATWG HTML, section 9.2).
 
-    Lines end at LF or CRLF. A CR alone ends one too by the standard, which no server makes use of.
+    It ignores the names and ids of events. Lines end at LF or CRLF; the standard also allows a single CR, which no
+    server uses.
 
-    ignored   bytes so far that were part of no data
+    ignored   the number of bytes that belonged to no data
     """
 
     def __init__(self) -> None:
-        self._lines = Lines()
+        self._lines = LineSplitter()
         self._data: list[bytes] = []
         self._size = 0
         self.ignored = 0
 
     def feed(self, data: bytes) -> Iterable[bytes]:
-        """The data of the events these bytes complete. Raises BrokenServerError for one that is too long."""
+        """Yield the data of the events that these bytes complete.
+
+        Raises:
+            BrokenServerError: a line or an event is longer than `MESSAGE_LIMIT`.
+
+        """
         for line in self._lines.feed(data):
             field, _, value = line.removesuffix(b"\r").partition(b":")
             if field == b"data":
@@ -94,54 +106,57 @@ class Events:
 
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 
-_QUEUE: Final = 64
+_QUEUE_SIZE: Final = 64
 _BATCH: Final = 100
-_NODES: Final = 300_000
-"""Lists and objects in one message: about 70 MB once they are read. Brackets in texts count too."""
-_JUNK: Final = 1000
-"""Lines in a row that are no message; programs print all kinds of things when they start."""
+_MOST_NODES: Final = 300_000
+"""The most lists and objects in one message. Parsed, they take about 70 MB. Brackets in strings count, too."""
+_MOST_JUNK: Final = 1000
+"""The most consecutive lines that are no message. Programs print many things when they start."""
 _FREE_MESSAGES: Final = 200
 _FREE_BYTES: Final = 1024 * 1024
-_PENALTY: Final = 0.05
-"""Seconds of silence after so many messages, or bytes, that nobody asked for."""
+_PAUSE: Final = 0.05
+"""The pause in seconds after `_FREE_MESSAGES` or `_FREE_BYTES` that no request asked for."""
 _OWN_CODES: Final = 1_000_000
 _ID_LIMIT: Final = 200
 _CANCELLED: Final = "notifications/cancelled"
 _ELICIT: Final = "elicitation/create"
 
 
-class Asker(Protocol):
-    """Whoever hears a server's questions to the user. Nothing here may wait."""
+class ElicitationHandler(Protocol):
+    """The receiver of a server's elicitation requests. No method may wait."""
 
     def asked(self, identity: int | str, params: Json) -> None:
-        """The server asks. Answered later by `Wire.answer` or `Wire.refuse`."""
+        """Take an elicitation request. `MessageChannel.answer` or `MessageChannel.refuse` answers it later."""
         ...
 
     def withdrawn(self, identity: int | str) -> None:
-        """The server does not want to know any more."""
+        """Drop the request: the server has cancelled it."""
         ...
 
     def visited(self, visit: str) -> None:
-        """What a page was for is done, the server says."""
+        """Note that the server has completed what a page was for."""
         ...
 
 
-class Wire:
-    """The pair of streams a ClientSession speaks over: `incoming` to read from, the wire itself to write to.
+class MessageChannel:
+    """The pair of streams of one `ClientSession`: it reads from `incoming` and writes to the channel itself.
 
-    list_changed   called when the server says that its tools changed, as often as it does
-    asker          hears the server's questions to the user; None where these are refused
-    outgoing       what is to be sent, for the transport
-    lost           set when the server is gone or not worth listening to; `reason` says why in our words, `said` what
-                   the server had to say about it, `final` that trying again would be of no use
+    on_list_changed   called each time the server says that its tools have changed
+    asker             receives the server's elicitation requests; None refuses them
+    outgoing          messages for the transport to send
+    lost              set when the connection has ended
+    reason, said      why it ended, in our words and in those of the server
+    final             True if another try is useless
     """
 
-    def __init__(self, *, list_changed: Callable[[], None], sleep: Sleep, asker: Asker | None = None) -> None:
-        self._list_changed = list_changed
+    def __init__(
+        self, *, on_list_changed: Callable[[], None], sleep: Sleep, asker: ElicitationHandler | None = None
+    ) -> None:
+        self._on_list_changed = on_list_changed
         self._asker = asker
         self._sleep = sleep
-        self._deliver, self.incoming = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUE)
-        self._send, self.outgoing = anyio.create_memory_object_stream[SessionMessage](_QUEUE)
+        self._to_session, self.incoming = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUE_SIZE)
+        self._to_transport, self.outgoing = anyio.create_memory_object_stream[SessionMessage](_QUEUE_SIZE)
         self._pending: set[int] = set()
         self._failures: dict[int, ToolFailure] = {}
         self._junk = self._messages = self._bytes = 0
@@ -153,9 +168,13 @@ class Wire:
     # ------------------------------------------------------------------- what a ClientSession writes to
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Queue a message. Never waits: a server that does not read must not hold up who gives up on it.
+        """Queue a message without waiting.
 
-        Raises anyio.BrokenResourceError when too many are waiting already, or the wire is closed.
+        A server that does not read must not block a caller that has given up on it.
+
+        Raises:
+            anyio.BrokenResourceError: the queue is full, or the channel is closed.
+
         """
         match item.message:
             case JSONRPCRequest(id=int(number)):
@@ -165,13 +184,13 @@ class Wire:
             case _:
                 pass
         try:
-            self._send.send_nowait(item)
+            self._to_transport.send_nowait(item)
         except (anyio.WouldBlock, anyio.ClosedResourceError):
             raise anyio.BrokenResourceError from None
 
     async def aclose(self) -> None:
-        """No more messages come."""
-        self._send.close()
+        """Stop sending messages."""
+        self._to_transport.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -186,63 +205,65 @@ class Wire:
 
     # ------------------------------------------------------------------- what a transport calls
 
-    async def take(self, data: bytes) -> None:
-        """Take in a message, or a batch of them, as it was received.
+    async def receive(self, data: bytes) -> None:
+        """Sort a message, or a batch of messages, that the transport received.
 
-        Raises BrokenServerError when this was the last straw.
+        Raises:
+            BrokenServerError: the server has sent too much that is no message.
+
         """
         try:
-            message = _parsed(data)
+            message = _parse(data)
         except ValueError:
-            await self._wasted(len(data))
+            await self._count_junk(len(data))
             return
         items = (message[:_BATCH] or [None]) if isinstance(message, list) else [message]
         for item in items:
-            await self._sort(item, len(data) // len(items))
+            await self._sort_message(item, len(data) // len(items))
 
-    async def overhear(self, size: int) -> None:
-        """Take note of bytes that were no message and meant nothing."""
-        await self._charge(size, messages=0)
+    async def count_ignored(self, size: int) -> None:
+        """Count bytes that belonged to no message."""
+        await self._count_unrequested(size, messages=0)
 
-    def waits_for(self, message: SessionMessage) -> bool:
-        """Whether a request is still unanswered, and somebody wants to know."""
+    def is_pending(self, message: SessionMessage) -> bool:
+        """Return True if this message is a request that is still unanswered and was not cancelled."""
         return isinstance(message.message, JSONRPCRequest) and message.message.id in self._pending
 
-    def fail(self, message: SessionMessage, failure: ToolFailure) -> None:
-        """Answer a request in the server's place, if it is still waiting; `failure_of` tells the caller what was said.
+    def answer_failure(self, message: SessionMessage, failure: ToolFailure) -> None:
+        """Answer a pending request in place of the server. `take_failure` returns the failure to the caller.
 
-        The failure goes through the session as an error code, the only thing it hands on as it is.
+        An error code carries the failure through the session, which passes on nothing else unchanged.
         """
         request = message.message
-        if self.waits_for(message) and isinstance(request, JSONRPCRequest) and isinstance(request.id, int):
+        if self.is_pending(message) and isinstance(request, JSONRPCRequest) and isinstance(request.id, int):
             self._pending.discard(request.id)
             code = _OWN_CODES + request.id
             self._failures[code] = failure
             error = JSONRPCError(jsonrpc="2.0", id=request.id, error=ErrorData(code=code, message=failure.message))
             try:
-                self._deliver.send_nowait(SessionMessage(error))
+                self._to_session.send_nowait(SessionMessage(error))
             except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                self.lose("the server's answers come faster than they can be read")
+                self.mark_lost("the server's answers come faster than they can be read")
 
-    def failure_of(self, code: int) -> ToolFailure | None:
-        """The failure behind an error code; None when the code is the server's own."""
+    def take_failure(self, code: int) -> ToolFailure | None:
+        """Return the failure behind an error code and forget it. Return None if the code is the server's own."""
         return self._failures.pop(code, None)
 
-    def lose(self, reason: str, *, said: str = "", final: bool = False) -> None:
-        """There is nobody to talk to any longer. Every request under way ends; the first reason counts."""
+    def mark_lost(self, reason: str, *, said: str = "", final: bool = False) -> None:
+        """End the connection and every pending request. Only the first call counts."""
         if not self.lost.is_set():
             self.reason, self.said, self.final = reason, said, final
             self.lost.set()
-            self._deliver.close()
+            self._to_session.close()
 
     def close(self) -> None:
-        """Close both streams, at both ends."""
-        for stream in (self._deliver, self.incoming, self._send, self.outgoing):
+        """Close both ends of both streams."""
+        for stream in (self._to_session, self.incoming, self._to_transport, self.outgoing):
             stream.close()
 
     # ------------------------------------------------------------------- sorting
 
-    async def _sort(self, item: Json, size: int) -> None:
+    async def _sort_message(self, item: Json, size: int) -> None:
         self.received += 1
         match item:
             case {"id": int(number), "result": _} | {"id": int(number), "error": _} if (
@@ -250,22 +271,22 @@ class Wire:
             ):
                 self._pending.discard(number)
                 self._junk = 0
-                await self._hand_on(number, item)
+                await self._pass_on_answer(number, item)
                 return
             case {"method": str(method), "id": int(identity) | str(identity)} if _is_id(identity):
                 self._junk = 0
-                self._serve(identity, method, item.get("params"))
+                self._answer_request(identity, method, item.get("params"))
             case {"method": str(method)} if "id" not in item:
                 self._junk = 0
-                self._heed(method, item.get("params"))
+                self._read_notification(method, item.get("params"))
             case {"result": _} | {"error": _}:
-                pass  # late, twice, or never asked for
+                pass  # an answer that is late, repeated, or to no request
             case _:
-                await self._wasted(size)
+                await self._count_junk(size)
                 return
-        await self._charge(size)
+        await self._count_unrequested(size)
 
-    async def _hand_on(self, number: int, item: Mapping[str, Json]) -> None:
+    async def _pass_on_answer(self, number: int, item: Mapping[str, Json]) -> None:
         answer: JSONRPCResponse | JSONRPCError
         try:
             if item.get("error") is not None:
@@ -275,11 +296,11 @@ class Wire:
         except ValidationError:
             said = ErrorData(code=INTERNAL_ERROR, message="the server's answer has a wrong form")
             answer = JSONRPCError(jsonrpc="2.0", id=number, error=said)
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # on the way out
-            await self._deliver.send(SessionMessage(answer))
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the channel is closing
+            await self._to_session.send(SessionMessage(answer))
 
-    def _serve(self, identity: int | str, method: str, params: Json) -> None:
-        """Answer a request of the server's: we live, and but for questions to the user that is all it is told."""
+    def _answer_request(self, identity: int | str, method: str, params: Json) -> None:
+        """Answer a request of the server, or pass it to the elicitation handler."""
         if method == _ELICIT and self._asker is not None:
             self._asker.asked(identity, params)
         elif method == "ping":
@@ -287,10 +308,10 @@ class Wire:
         else:
             self.refuse(identity, METHOD_NOT_FOUND, "this client offers no such thing")
 
-    def _heed(self, method: str, params: Json) -> None:
+    def _read_notification(self, method: str, params: Json) -> None:
         match method, params:
             case "notifications/tools/list_changed", _:
-                self._list_changed()
+                self._on_list_changed()
             case "notifications/cancelled", {"requestId": int() | str() as identity} if self._asker is not None:
                 self._asker.withdrawn(identity)
             case "notifications/elicitation/complete", {"elicitationId": str(visit)} if self._asker is not None:
@@ -299,41 +320,47 @@ class Wire:
                 pass
 
     def answer(self, identity: int | str, result: JsonObject) -> None:
-        """Answer a request of the server's."""
+        """Answer a request of the server with a result."""
         self._reply(JSONRPCResponse(jsonrpc="2.0", id=identity, result=cast("dict[str, object]", result)))
 
     def refuse(self, identity: int | str, code: int, message: str) -> None:
-        """Answer a request of the server's with an error."""
+        """Answer a request of the server with an error."""
         self._reply(JSONRPCError(jsonrpc="2.0", id=identity, error=ErrorData(code=code, message=message)))
 
     def _reply(self, answer: JSONRPCResponse | JSONRPCError) -> None:
-        # Who asks and does not read what is answered gets no answer.
+        # A server that asks but does not read the answers loses them.
         with suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            self._send.send_nowait(SessionMessage(answer))
+            self._to_transport.send_nowait(SessionMessage(answer))
 
-    async def _wasted(self, size: int) -> None:
+    async def _count_junk(self, size: int) -> None:
         self._junk += 1
-        if self._junk > _JUNK:
-            raise BrokenServerError(f"sent {_JUNK} lines that are no messages")
-        await self._charge(size)
+        if self._junk > _MOST_JUNK:
+            raise BrokenServerError(f"sent {_MOST_JUNK} lines that are no messages")
+        await self._count_unrequested(size)
 
-    async def _charge(self, size: int, messages: int = 1) -> None:
+    async def _count_unrequested(self, size: int, messages: int = 1) -> None:
         self._messages += messages
         self._bytes += size
         if self._messages >= _FREE_MESSAGES or self._bytes >= _FREE_BYTES:
             pauses = 1 + self._bytes // _FREE_BYTES
             self._messages = self._bytes = 0
-            await self._sleep(_PENALTY * pauses)
+            await self._sleep(_PAUSE * pauses)
 
 
 def _is_id(identity: int | str) -> bool:
     return not isinstance(identity, bool) and len(str(identity)) <= _ID_LIMIT
 
 
-def _parsed(data: bytes) -> Json:
-    """Raises ValueError for what is no JSON, BrokenServerError for what would cost too much to look at."""
-    if data.count(b"[") + data.count(b"{") > _NODES:
-        raise BrokenServerError(f"sent a message of more than {_NODES} lists and objects")
+def _parse(data: bytes) -> Json:
+    """Return the parsed message.
+
+    Raises:
+        ValueError: the data is not JSON.
+        BrokenServerError: the message is too large or too deeply nested to be parsed.
+
+    """
+    if data.count(b"[") + data.count(b"{") > _MOST_NODES:
+        raise BrokenServerError(f"sent a message of more than {_MOST_NODES} lists and objects")
     try:
         return cast("Json", from_json(data.decode("utf-8", "replace"), allow_inf_nan=False))
     except ValueError as error:
@@ -343,8 +370,8 @@ def _parsed(data: bytes) -> Json:
 
 
 class Transport(Protocol):
-    """One connection to a server, made by whoever knows how it is reached."""
+    """One way to reach a server."""
 
-    async def serve(self, wire: Wire) -> None:
-        """Carry messages until the server is gone, then say so by `wire.lose`. Raises nothing but cancellation."""
+    async def serve(self, channel: MessageChannel) -> None:
+        """Carry messages until the server is gone, then call `channel.mark_lost`. Raise nothing but cancellation."""
         ...

@@ -1,4 +1,10 @@
-"""A server's program: started without a shell in a session of its own, written to, listened to, ended for good."""
+"""The process of a stdio server: its environment, its start, its pipes and its end.
+
+The program is started without a shell in a session of its own. Ending it ends everything that it started, also
+processes that left its group, as long as they kept the mark in their environment and the system makes their orphans
+children of the agent (Linux). The agent's own end finds the others. If the agent is killed, a watchdog ends the
+program's process group.
+"""
 
 import contextlib
 import os
@@ -18,8 +24,8 @@ from acp_agent.core.process_limits import restore_limits
 from acp_agent.tools.visible import visible
 
 MARK: Final = "ACP_COMMAND_ID"
-"""Says whose a process is, however far it has wandered off. The same as that of commands, so that what cleans up
-after a command leaves a server alone, and what ends everything at the end finds it."""
+"""The environment variable that marks the processes of a server, also those that left its process group. Commands use
+the same variable: the clean-up after a command leaves other marks alone, and the clean-up at the end finds all."""
 
 _PASSED: Final = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TERM", "TZ", "LANG", "LANGUAGE"))
 _PASSED_PREFIX: Final = "LC_"
@@ -48,10 +54,10 @@ _FORBIDDEN_PREFIXES: Final = ("LD_", "DYLD_", "GIT_CONFIG")
 def server_environment(
     source: Mapping[str, str], added: Iterable[tuple[str, str]]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The variables for a server, and the names its entry asked for in vain.
+    """Return the variables for a server, and the names of its entry that were dropped.
 
-    Dropped, in whatever case they are written, is what is no name or value of a variable at all, and the names that
-    change where traffic goes (the proxies) or which code is loaded:
+    An entry may not set the variables that redirect traffic (proxies) or change which code is loaded, in whatever case
+    they are written. Entries that are no valid variable are dropped, too:
 
     programs     PATH, BASH_ENV, ENV, LD_*, DYLD_*, GCONV_PATH
     Python       PYTHONPATH, PYTHONHOME, PYTHONSTARTUP, PYTHONUSERBASE, PYTHONBREAKPOINT
@@ -61,7 +67,8 @@ def server_environment(
     Lua, PHP     LUA_INIT, LUA_PATH, LUA_CPATH; PHPRC, PHP_INI_SCAN_DIR
     git          GIT_CONFIG*, GIT_EXEC_PATH, GIT_TEMPLATE_DIR and the programs it calls (GIT_SSH*, GIT_PAGER, ...)
 
-    Others pass, such as GIT_AUTHOR_NAME: an entry names the program itself, so this is no fence against its author.
+    Other variables pass, such as GIT_AUTHOR_NAME. The entry names the program itself, so this does not protect against
+    the author of the entry.
     """
     environment = {name: value for name, value in source.items() if name in _PASSED or name.startswith(_PASSED_PREFIX)}
     dropped: list[str] = []
@@ -80,17 +87,18 @@ def _is_forbidden(name: str) -> bool:
 
 _GRACE: Final = 0.3
 _KILL_PATIENCE: Final = 0.2
-_KILL_ROUNDS: Final = 2  # the second finds what was forked while the first killed
+_KILL_ROUNDS: Final = 2  # the second round finds processes that were forked during the first
 
 
-def end_family(process: subprocess.Popen[bytes], mark: str) -> None:
-    """Give it a moment to end by itself, its stdin being closed; then SIGTERM to all, then SIGKILL. Reaps. Blocks 1 s.
+def end_process_tree(process: subprocess.Popen[bytes], mark: str) -> None:
+    """End a program and everything it started. Blocks for at most about a second.
 
-    `mark` is what MARK says in its environment. The program leads its own session.
+    The program's stdin is already closed. The function waits a moment, then sends SIGTERM, then SIGKILL, and reaps the
+    program. `mark` is the value of `MARK` in the program's environment. The program leads its own session.
     """
     _wait(process, _GRACE)
     for number, patience in ((signal.SIGTERM, _GRACE), *[(signal.SIGKILL, _KILL_PATIENCE)] * _KILL_ROUNDS):
-        members = _members(process.pid, mark)
+        members = _other_members(process.pid, mark)
         if not members and process.poll() is not None:
             break
         _signal(process, members, number)
@@ -100,8 +108,8 @@ def end_family(process: subprocess.Popen[bytes], mark: str) -> None:
     process.poll()
 
 
-def _members(leader: int, mark: str) -> Sequence[psutil.Process]:
-    """Everything that is alive of the family but its leader, whom only its Popen may reap."""
+def _other_members(leader: int, mark: str) -> Sequence[psutil.Process]:
+    """Return the living processes of the program without the program itself, which only its Popen may reap."""
     return [
         member
         for member in psutil.Process().children(recursive=True)
@@ -111,7 +119,7 @@ def _members(leader: int, mark: str) -> Sequence[psutil.Process]:
 
 def _belongs(member: psutil.Process, leader: int, mark: str) -> bool:
     return any(
-        _holds(check)
+        _is_true(check)
         for check in (
             lambda: os.getsid(member.pid) == leader,
             lambda: os.getpgid(member.pid) == leader,
@@ -120,15 +128,15 @@ def _belongs(member: psutil.Process, leader: int, mark: str) -> bool:
     )
 
 
-def _holds(check: Callable[[], bool]) -> bool:
+def _is_true(check: Callable[[], bool]) -> bool:
     try:
         return check()
-    except (OSError, psutil.Error):  # gone meanwhile, or not ours to look into
+    except (OSError, psutil.Error):  # it has ended, or it belongs to another user
         return False
 
 
 def _signal(process: subprocess.Popen[bytes], members: Sequence[psutil.Process], number: int) -> None:
-    """The leader first: a shell that saw its child die would go on with its next line."""
+    """Send a signal to the program first, since a shell that saw its child end would run its next line."""
     with contextlib.suppress(OSError):
         process.send_signal(number)
     for member in members:
@@ -146,10 +154,16 @@ _PATIENCE: Final = 1.0
 
 
 class Watchdog:
-    """Watches over the process group of one program. `dismiss` it once that has ended, before its number is free."""
+    """A shell that ends a program's process group if the agent dies (SIGKILL, out of memory).
+
+    The shell reads from a pipe whose other end only the agent holds. A line tells it to leave; the end of the pipe
+    tells it that the agent is gone, and it kills the group. Processes that left the group survive. This works on every
+    POSIX system; PR_SET_PDEATHSIG would end the program together with the thread that started it. Dismiss the watchdog
+    once the program has ended, before its process id is reused.
+    """
 
     def __init__(self, group: int) -> None:
-        """Raises OSError where there is no shell."""
+        """Start the shell. Raises OSError if there is no shell."""
         self._process = subprocess.Popen(
             ["/bin/sh", "-c", _SCRIPT, str(group)],
             stdin=subprocess.PIPE,
@@ -157,12 +171,12 @@ class Watchdog:
             stderr=subprocess.DEVNULL,
             env={},
             cwd="/",
-            start_new_session=True,  # what is typed at the agent's terminal does not end it
+            start_new_session=True,  # a Ctrl+C in the agent's terminal must not end it
         )
 
     def dismiss(self) -> None:
-        """Have it go without doing anything. Blocks a moment."""
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # it may have been killed, or stopped
+        """Let the shell leave without killing anything. Blocks for a moment."""
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # the shell may have been killed or stopped
             self._process.communicate(b"well\n", timeout=_PATIENCE)
         if self._process.poll() is None:
             self._process.kill()
@@ -172,12 +186,12 @@ class Watchdog:
 _READ: Final = 64 * 1024
 _STDERR_KEPT: Final = 4 * 1024
 _STDERR_SHOWN: Final = 300
-_STDERR_FREE: Final = 1024 * 1024
+_STDERR_BEFORE_PAUSE: Final = 1024 * 1024
 _PAUSE: Final = 0.05
 
 
-class Program:
-    """One run of a program. `end` it on every path."""
+class ServerProcess:
+    """One run of a server's program. Call `end` on every path."""
 
     def __init__(self, process: subprocess.Popen[bytes], mark: str, watchdog: Watchdog | None) -> None:
         assert process.stdin is not None
@@ -192,8 +206,14 @@ class Program:
         self._last_words = b""
 
     @classmethod
-    async def start(cls, server: StdioServer, environment: Mapping[str, str]) -> "Program":
-        """Start it, with this environment and a mark. Raises OSError, or ValueError for what no program can be told."""
+    async def start(cls, server: StdioServer, environment: Mapping[str, str]) -> "ServerProcess":
+        """Start the program with this environment and a mark.
+
+        Raises:
+            OSError: the program cannot be started.
+            ValueError: an argument or a variable is one that no program can be given.
+
+        """
         mark = f"{os.getpid()}.{os.urandom(8).hex()}"
 
         def spawn() -> tuple[subprocess.Popen[bytes], Watchdog | None]:
@@ -208,7 +228,7 @@ class Program:
                 start_new_session=True,
             )
             restore_limits(process.pid)
-            with suppress(OSError):  # no shell: then it must notice by itself that its stdin is closed
+            with suppress(OSError):  # without a shell the program must notice itself that its stdin is closed
                 return process, Watchdog(process.pid)
             return process, None
 
@@ -216,11 +236,11 @@ class Program:
         return cls(process, mark, watchdog)
 
     async def read(self) -> bytes:
-        """What it has written to stdout; nothing once that is closed."""
+        """Return what the program has written to stdout, or no bytes once stdout is closed."""
         return await _read(self._stdout.fileno())
 
     async def write(self, data: bytes) -> None:
-        """Write all of it to stdin. Raises OSError when that is closed."""
+        """Write all of it to stdin. Raises OSError if stdin is closed."""
         fd, rest = self._stdin.fileno(), memoryview(data)
         while rest:
             await anyio.wait_writable(fd)
@@ -230,20 +250,20 @@ class Program:
                 continue
 
     async def drain(self) -> None:
-        """Read stderr until it is closed, keeping its end. Who floods it gets slow."""
+        """Read stderr until it is closed, and keep its end. Pauses slow down a program that writes very much."""
         fd, since_pause = self._stderr.fileno(), 0
         while data := await _read(fd):
             self._last_words = (self._last_words + data)[-_STDERR_KEPT:]
             since_pause += len(data)
-            if since_pause >= _STDERR_FREE:
+            if since_pause >= _STDERR_BEFORE_PAUSE:
                 since_pause = 0
                 await anyio.sleep(_PAUSE)
 
     async def exited(self) -> None:
-        """Wait until the program itself has ended, whatever it left behind."""
+        """Wait until the program itself has ended. Processes that it started may still run."""
         try:
             fd = os.pidfd_open(self._process.pid)
-        except (AttributeError, OSError):  # no Linux, or an old one
+        except (AttributeError, OSError):  # not Linux, or an old kernel
             await anyio.to_thread.run_sync(self._process.wait, abandon_on_cancel=True)
             return
         try:
@@ -251,24 +271,24 @@ class Program:
         finally:
             os.close(fd)
 
-    def epitaph(self) -> str:
-        """How it ended."""
+    def describe_exit(self) -> str:
+        """Return a phrase that says how the program ended."""
         code = self._process.poll()
         if code is None:
             return "closed its output"
         return f"ended with signal {-code}" if code < 0 else f"ended with {code}"
 
-    def last_words(self) -> str:
-        """The last line it had to say on stderr, fit for the user; often there is none."""
+    def last_error_line(self) -> str:
+        """Return the last line of stderr, made visible for the user, or an empty string."""
         lines = [line for line in self._last_words.decode("utf-8", "replace").splitlines() if line.strip()]
         return visible(lines[-1].strip()[:_STDERR_SHOWN]) if lines else ""
 
     async def end(self) -> None:
-        """Close its stdin, and within a second have nothing of it left. Cannot be cancelled."""
+        """Close stdin and end everything of the program within a second. Cannot be cancelled."""
         with anyio.CancelScope(shield=True):
             self._stdin.close()
             try:
-                await anyio.to_thread.run_sync(end_family, self._process, self._mark)
+                await anyio.to_thread.run_sync(end_process_tree, self._process, self._mark)
                 if self._watchdog is not None:
                     await anyio.to_thread.run_sync(self._watchdog.dismiss)
             finally:
