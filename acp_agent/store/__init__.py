@@ -1,1 +1,1 @@
-"""What outlives a process: files below the data folder."""
+"""What is stored in the user's data folder: the database, the audit, keys, and the user's answers."""

@@ -1,9 +1,8 @@
-"""The one database: a SQLite file that any number of processes share, written by one task of each at a time.
+"""The database: a SQLite file that many processes share. In each process one task at a time writes to it.
 
-A write that returned survives our death, and a power cut too where it was to be durable (WAL, synchronous=FULL, which
-takes a quarter of a millisecond more). Whoever else writes is waited for, for five seconds. Every failure is a
-StoreUnavailable that names its cause: this is the one place where the errors of sqlite3, of aiosqlite and of the file
-system become ours.
+A committed write survives the death of the process and, if it is durable, a power cut (WAL, synchronous=FULL, which
+takes a quarter of a millisecond more). A writer waits for other processes up to five seconds. Every failure is raised
+as a StoreUnavailable that names its cause: errors of sqlite3, aiosqlite and the file system are translated only here.
 """
 
 import sqlite3
@@ -31,18 +30,21 @@ from acp_agent.store.db_opening import (
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[aiosqlite.Connection], Awaitable[T]]
-"""Statements of one transaction. It begins and ends outside: no BEGIN, COMMIT or `executescript`, and no other I/O."""
+"""The statements of one transaction, which begins and ends outside.
+
+They must not contain BEGIN, COMMIT, `executescript` or other I/O.
+"""
 Step: TypeAlias = Callable[[TransactionConnection], T]
-"""The same, done at one go in the connection's thread. May be done again after others were in its way."""
+"""A function with the statements of one transaction. It runs in the connection's thread and may be repeated."""
 
 _WRITING, _READING = "BEGIN IMMEDIATE", "BEGIN; PRAGMA schema_version"
 
 _PAUSE = 0.01
-"""Seconds between two attempts, for locks that SQLite does not wait for itself."""
+"""Seconds between two attempts, for locks that SQLite itself does not wait for."""
 _LEAVE = 0.25
-"""Seconds a connection may take to roll back, and to close. One that takes longer is left to end by itself."""
+"""Seconds a connection may take to roll back and to close. A slower one is abandoned and ends by itself."""
 _END = 5.0
-"""Seconds it may take to close when no other comes after it: Python would wait for its thread anyway."""
+"""Seconds the last connections may take to close. Python would wait for their threads anyway."""
 _ATTEMPTS = 10
 
 
@@ -51,7 +53,7 @@ class _Moved(OSError):
 
 
 class _Lane:
-    """A connection and the turns on it."""
+    """A connection and the lock that gives tasks their turn on it."""
 
     def __init__(self, path: str, *, reading: bool) -> None:
         self.path = path
@@ -62,7 +64,10 @@ class _Lane:
         self._file: tuple[int, int] | None = None
 
     async def connection(self, check: IntegrityCheck, warn: Callable[[str], None]) -> aiosqlite.Connection:
-        """The connection, to the file that is at the path now. Raises StoreUnavailable, sqlite3.Error, OSError."""
+        """Return the connection to the file that is at the path now.
+
+        Raises StoreUnavailable, sqlite3.Error, OSError.
+        """
         lost = False
         if self._connection is not None:
             # A file that was removed or set aside would take what we write with it, unseen.
@@ -88,7 +93,10 @@ class _Lane:
         return self._connection
 
     async def begin(self, begin: str, *, durable: bool, wait: float) -> None:
-        """Begin and take the lock, which the first statement of the work could not wait for: nobody repeats that."""
+        """Begin a transaction and take its lock.
+
+        The first statement of the work could not wait for it and be repeated.
+        """
         connection, made = self._open()
         try:
             await connection.executescript(made.opening(begin, durable=durable, wait=wait))
@@ -97,7 +105,10 @@ class _Lane:
             raise
 
     async def at_once(self, begin: str, step: Step[T], *, durable: bool, wait: float) -> T:
-        """Do a whole transaction in the connection's thread. Cannot be cancelled. Raises _Moved, and what it raises."""
+        """Run a whole transaction in the connection's thread.
+
+        Cannot be cancelled. Raises _Moved, and what the step raises.
+        """
         connection, made = self._open()
         value: list[T] = []
 
@@ -112,7 +123,7 @@ class _Lane:
         return value[0]
 
     async def empty_log(self) -> None:
-        """Write the log back. Cannot be cancelled. Raises _Moved, sqlite3.Error."""
+        """Write the log back to the file. Cannot be cancelled. Raises _Moved, sqlite3.Error."""
         connection, made = self._open()
         made.ahead.append(made.empty_log)
         with anyio.CancelScope(shield=True):
@@ -125,16 +136,19 @@ class _Lane:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether a transaction is open, while the thread has nothing to do."""
+        """Return whether a transaction is open while the thread is idle."""
         return self._made is not None and self._made.in_transaction
 
     async def roll_back(self) -> None:
-        """End a transaction, whatever it is at. A connection that cannot is given up; the next will be a new one."""
+        """End a transaction, whatever it is doing.
+
+        A connection that cannot roll back is dropped; the next one is new.
+        """
         if self._connection is not None and not await _settled(self._connection):
             await self.drop()
 
     async def drop(self, within: float = _LEAVE) -> None:
-        """Close the connection, breaking off what is under way, after which it and its thread are gone."""
+        """Interrupt and close the connection. Its thread ends with it."""
         connection, self._connection, self._made = self._connection, None, None
         if connection is not None:
             await _settled(connection)
@@ -143,7 +157,7 @@ class _Lane:
 
 
 async def _settled(connection: aiosqlite.Connection) -> bool:
-    """Break off what a connection is at and roll it back; whether that was possible. Cannot be cancelled."""
+    """Interrupt a connection and roll it back. Return whether that was possible. Cannot be cancelled."""
     for _ in range(_ATTEMPTS):  # a statement that was only waiting for its thread is not met by the first interrupt
         with anyio.move_on_after(_LEAVE / _ATTEMPTS, shield=True), suppress(sqlite3.Error, ValueError):
             await connection.interrupt()
@@ -154,13 +168,13 @@ async def _settled(connection: aiosqlite.Connection) -> bool:
 
 
 class Database:
-    """The database at an absolute path, made and opened at its first use. It belongs to one event loop.
+    """The database at an absolute path. It is created and opened at its first use and belongs to one event loop.
 
-    warn        told in one line what the user should know: a damaged file was set aside, the disk is a network's
+    warn        called with one line for the user: a damaged file was set aside, or the disk is a network's
     patience    seconds to wait for other processes
 
-    Reads have a connection of their own, so that no write holds them up; one read after another, one write after
-    another. `aclose` must be called at the end: each connection has a thread, and Python waits for it.
+    Reads have a connection of their own, so a write does not delay them. There is one read and one write at a time.
+    Call `aclose` at the end: each connection has a thread, and Python waits for it.
     """
 
     def __init__(self, path: str, warn: Callable[[str], None], *, patience: float = 5.0) -> None:
@@ -174,35 +188,38 @@ class Database:
         self._said: set[str] = set()
 
     async def write(self, work: Work[T], *, durable: bool = True, patience: float | None = None) -> T:
-        """Do work in a transaction, committed when this returns, rolled back when it raises or is cancelled.
+        """Run work in a transaction. It is committed when this returns, and rolled back if it raises or is cancelled.
 
-        The write lock is held from the beginning, so that what is read here is true until the end.
+        The write lock is held from the beginning, so what the work reads stays true until the end.
 
-        durable     whether it survives a power cut, and not only our death
-        patience    seconds to wait for other processes; None for as long as the database waits
-        Raises StoreUnavailable, and what `work` raises.
+        durable     True if the write must survive a power cut, and not only the death of this process
+        patience    seconds to wait for other processes; None waits as long as the database is configured to
+
+        Raises:
+            StoreUnavailable: The database cannot be used. Errors of `work` are raised too.
+
         """
         return await self._transaction(self._writer, _WRITING, work, durable=durable, patience=patience)
 
     async def read(self, work: Work[T]) -> T:
-        """Do work that only reads; all of it sees one state. Raises StoreUnavailable, and what `work` raises."""
+        """Run work that only reads. All of it sees one state. Raises StoreUnavailable, and what `work` raises."""
         return await self._transaction(self._reader, _READING, work)
 
     async def write_at_once(self, step: Step[T], *, durable: bool = True, patience: float | None = None) -> T:
-        """Like `write`, for short work: a fifth of its time, as nothing goes to the thread and back but the whole.
+        """Run a short transaction like `write`, in a fifth of its time: the connection's thread is entered only once.
 
-        Can be cancelled while it waits for others; once it is being done it is done, and this returns.
+        It can be cancelled while it waits for others. Once it runs, it ends and this returns.
         """
         return await self._at_once(self._writer, _WRITING, step, durable=durable, patience=patience)
 
     async def read_at_once(self, step: Step[T]) -> T:
-        """Like `read`, for short work."""
+        """Run a short transaction that only reads."""
         return await self._at_once(self._reader, _READING, step)
 
     async def empty_log(self) -> None:
-        """Leave nothing in the log, so that what was deleted is nowhere any more.
+        """Empty the log, so that deleted data is gone from the disk.
 
-        Takes milliseconds and waits for nobody. While another process reads or writes it does nothing.
+        This takes milliseconds and waits for nobody. It does nothing while another process reads or writes.
         """
         with suppress(StoreUnavailable):
             async with self._turn(self._writer, 0):
@@ -210,7 +227,10 @@ class Database:
                 await self._writer.empty_log()
 
     async def aclose(self) -> None:
-        """Close, at once where the disk does. What is under way is rolled back and fails, and so does all after it."""
+        """Close the connections, without delay if the disk allows.
+
+        Work under way is rolled back and fails, as does all later work.
+        """
         self._closed = True
         await self._reader.drop(_END)
         await self._writer.drop(_END)  # the last to go writes the log back
@@ -252,7 +272,7 @@ class Database:
 
     @asynccontextmanager
     async def _turn(self, lane: _Lane, patience: float | None) -> AsyncGenerator[float]:
-        """A lane to ourselves, and the patience we have there. What goes wrong meanwhile is raised as ours."""
+        """Wait for the lane, and yield the seconds that its work may wait. Raise errors as StoreUnavailable."""
         with anyio.move_on_after(None if patience is None else patience + _LEAVE) as limit:
             await lane.turn.acquire()
         if limit.cancelled_caught:  # by a task that itself waits for another process
@@ -282,7 +302,7 @@ class Database:
         return connection
 
     async def _patiently(self, step: Callable[[], Awaitable[T]], patience: float) -> T:
-        """Repeat a step until nobody's lock is in its way, or patience is over."""
+        """Repeat a step until no lock of another process is in its way, or the seconds are over."""
         deadline = anyio.current_time() + patience
         while True:
             try:

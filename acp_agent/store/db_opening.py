@@ -1,8 +1,8 @@
-"""How the file of the database is made, checked and opened (security.md 2.9).
+"""How the file of the database is created, checked and opened, and what SQLite's errors mean.
 
-All of it happens under the `flock` of a file beside it, because SQLite's own locks belong to a file, and here files
-change places: a damaged one is set aside, a missing one is made anew. Without it the log (`-wal`) of one file could
-end up beside another, and would be believed.
+All of it happens under the `flock` of a file beside the database. SQLite's own locks belong to a file, but here files
+change places: a damaged file is set aside and a missing one is created. Without that lock the log (`-wal`) of one file
+could end up beside another one and would be applied to it.
 """
 
 import errno
@@ -26,7 +26,11 @@ T = TypeVar("T")
 
 
 class TransactionConnection(sqlite3.Connection):
-    """What aiosqlite is given. Not for two threads at once, as sqlite3 connections are."""
+    """A connection that can run a whole transaction in one call of its thread. Only one thread may use it at a time.
+
+    aiosqlite passes every statement to its thread and back, which takes a tenth of a millisecond; the statement itself
+    takes half of that. What is written with every piece of an answer therefore enters the thread only once.
+    """
 
     always_durable: bool = False
     """Whether no commit may be left to the system to write down: without a log (WAL) that could damage the file."""
@@ -39,15 +43,15 @@ class TransactionConnection(sqlite3.Connection):
         """What the next calls of `commit` do first. aiosqlite makes them in its thread; nothing else lets us in."""
 
     def commit(self) -> None:
-        """Commit, after what is to go ahead of it. Raises sqlite3.Error, and what that raises."""
+        """Commit, after the functions in `ahead`. Raises sqlite3.Error, and what they raise."""
         if self.ahead:
             self.ahead.popleft()()
         super().commit()
 
     def opening(self, begin: str, *, durable: bool, wait: float) -> str:
-        """A script that makes the connection as wanted and begins a transaction with `begin`. To be run at once.
+        """Return a script that configures the connection and begins a transaction with `begin`. Run it at once.
 
-        durable   whether what it commits shall survive a power cut, and not only our death
+        durable   True if the commit must survive a power cut, and not only the death of this process
         wait      seconds a statement waits for a lock
         """
         durable = durable or self.always_durable
@@ -60,7 +64,7 @@ class TransactionConnection(sqlite3.Connection):
         return script
 
     def transact(self, begin: str, step: Callable[["TransactionConnection"], T], *, durable: bool, wait: float) -> T:
-        """Do all of a transaction. Blocks. Raises sqlite3.Error and what `step` raises, all of it rolled back."""
+        """Run a whole transaction. Blocks. Rolls back and raises if SQLite or `step` raises."""
         try:
             self.executescript(self.opening(begin, durable=durable, wait=wait))
             value = step(self)
@@ -71,7 +75,7 @@ class TransactionConnection(sqlite3.Connection):
         return value
 
     def empty_log(self) -> None:
-        """Write the log back and leave nothing of it, or leave it when somebody is using it. Raises sqlite3.Error."""
+        """Write the log back and empty it, unless another process uses it. Raises sqlite3.Error."""
         self._wait = 0
         self.executescript("PRAGMA busy_timeout = 0; PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -93,21 +97,21 @@ _CAUSES = {
 
 
 class DatabaseDamaged(Exception):
-    """A check found a file damaged; the message is SQLite's finding."""
+    """A check found the file damaged. The message is SQLite's."""
 
 
 def busy(error: sqlite3.Error | OSError) -> bool:
-    """Whether the same step may succeed a moment later: somebody else has a lock."""
+    """Return whether the same step may succeed a moment later, since another process has a lock."""
     return isinstance(error, TimeoutError) or _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def damaged(error: BaseException) -> bool:
-    """Whether a file is not, or no longer, a database of ours."""
+    """Return whether the file is not, or no longer, a database of ours."""
     return isinstance(error, DatabaseDamaged) or _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def cause(error: DatabaseDamaged | sqlite3.Error | OSError) -> str:
-    """The cause of a failure, as the end of a sentence about a database; SQLite's or the system's words behind it."""
+    """Return the cause of a failure as the end of a sentence about a database, with SQLite's or the system's words."""
     if isinstance(error, DatabaseDamaged):
         return f"it is damaged ({error})"
     if isinstance(error, OSError):
@@ -117,7 +121,7 @@ def cause(error: DatabaseDamaged | sqlite3.Error | OSError) -> str:
 
 
 def _code(error: BaseException) -> int:
-    """SQLite's primary result code; -1 where it gave none."""
+    """Return SQLite's primary result code, or -1 if the error has none."""
     code = getattr(error, "sqlite_errorcode", None)
     return code & 0xFF if isinstance(code, int) else -1
 
@@ -131,9 +135,9 @@ _KINDS = frozenset(
 
 
 def network_file_system(folder: str, mounts: str = "/proc/self/mountinfo") -> str | None:
-    """The kind of network file system a folder is on, such as "nfs4"; None when it is on none, or nothing tells.
+    """Return the kind of network file system that a folder is on, such as "nfs4", or None.
 
-    Only Linux tells. Raises OSError when the folder is not there.
+    Only Linux tells it. Raises OSError if there is no such folder.
     """
     device = os.stat(folder).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
@@ -150,22 +154,24 @@ def network_file_system(folder: str, mounts: str = "/proc/self/mountinfo") -> st
 
 
 STATEMENT_WAIT = 0.1
-"""Seconds one statement waits for a lock. Whoever wants to wait longer repeats it, and can be cancelled between."""
+"""Seconds one statement waits for a lock. A caller that waits longer repeats it, and can be cancelled in between."""
 
 _BESIDE = ("-wal", "-shm", "-journal")
 _PAGE = 16 * 1024
-"""Bytes: an output of 10 MiB is written half again as fast as in pages of 4 KiB, a row of an event as fast as ever."""
+"""Bytes of a page: an output of 10 MiB is written half again as fast as with 4 KiB, and an event as fast."""
 _LOG_BYTES = 16 * 1024 * 1024
-"""What is left of the log once it was written back: an entry of 10 MiB must not pin as much for ever."""
+"""Bytes of the log that stay after it was written back, so that one output of 10 MiB does not occupy them for ever."""
 
 
 CHECKED_BYTES = 64 * 1024 * 1024
-"""A larger file is not looked through at the start: half a millisecond a MB, and ten on a slow disk. It is once a
-statement has met damage: that statement fails, and the next one finds the file set aside, or whole."""
+"""The size above which a file is not checked at the start, since that takes 0.5 ms per MB and more on a slow disk.
+
+Such a file is checked once a statement finds it damaged. That statement fails; the next one finds the file set aside.
+"""
 
 
 class IntegrityCheck(Enum):
-    """How a file is looked through before it is believed."""
+    """How a file is checked before it is used."""
 
     NONE = auto()
     QUICK = auto()  # pages only, and not of a file over CHECKED_BYTES
@@ -176,12 +182,12 @@ class DatabaseOpener:
     """One attempt to open the database. Blocks; the connection may be used in any thread.
 
     path        absolute
-    reading     whether the connection can only read
+    reading     True if the connection only reads
 
-    Afterwards:
-    file        device and inode of the file that was opened
-    made        whether it was not there before
-    messages    what the user should know, a line each
+    After the call:
+    file        device and inode of the opened file
+    made        True if the file did not exist before
+    messages    lines for the user
     """
 
     def __init__(self, path: str, check: IntegrityCheck, *, reading: bool) -> None:
@@ -193,7 +199,10 @@ class DatabaseOpener:
         self.messages: list[str] = []
 
     def __call__(self) -> TransactionConnection:
-        """The connection. Raises StoreUnavailable for a newer file, sqlite3.Error and OSError for the rest."""
+        """Return the connection.
+
+        Raises StoreUnavailable for a newer file, and sqlite3.Error and OSError for other failures.
+        """
         folder = os.path.dirname(self._path)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         with private_file(f"{self._path}.lock") as fd:
@@ -222,7 +231,10 @@ class DatabaseOpener:
         return connection
 
     def _make_private(self, folder: str) -> None:
-        """See to a file that is nobody else's. It is never opened here: closing it would end SQLite's locks on it."""
+        """Make sure that the file belongs only to this user.
+
+        It is not opened here: closing it would end SQLite's locks on it.
+        """
         try:
             _own(self._path)
         except FileNotFoundError:
@@ -261,7 +273,7 @@ class DatabaseOpener:
             connection.execute("PRAGMA query_only = ON")
 
     def _journal(self, connection: sqlite3.Connection, network: str | None) -> None:
-        """A log beside the file; on another computer's disk, where its shared memory cannot work, a journal."""
+        """Use a log beside the file, or a journal on a network's disk, where the log's shared memory does not work."""
         mode = "wal" if network is None else "delete"
         if network is not None:
             connection.execute("PRAGMA cache_spill = OFF")  # no lock on readers before the end of a transaction
@@ -289,7 +301,10 @@ class DatabaseOpener:
             raise DatabaseDamaged(finding)
 
     def _set_aside(self, error: DatabaseDamaged | sqlite3.DatabaseError) -> None:
-        """Give a damaged file another name, its log before it, so that a death in between leaves no log alone."""
+        """Rename a damaged file.
+
+        Its log is renamed first, so that a death in between does not leave a log without its file.
+        """
         aside = _free_name(f"{self._path}.corrupt-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
         for name in (*_BESIDE, ""):
             with suppress(FileNotFoundError):
@@ -300,7 +315,7 @@ class DatabaseOpener:
 
 
 def file_at(path: str) -> tuple[int, int] | None:
-    """Device and inode of what is at a path, links not followed; None for nothing. Raises OSError."""
+    """Return device and inode of what is at a path, without following links, or None. Raises OSError."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -309,7 +324,7 @@ def file_at(path: str) -> tuple[int, int] | None:
 
 
 def _own(path: str) -> None:
-    """Raise OSError for a link, a directory or the like, and a file of somebody else; keep others out."""
+    """Remove the permissions of other users. Raise OSError for a link, a directory, and a file of another user."""
     status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):
         raise OSError(errno.ELOOP, f"a link stands in place of {path}")

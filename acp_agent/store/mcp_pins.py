@@ -1,14 +1,14 @@
-"""Which definitions of MCP tools the user has let run (security.md 2.8; CVE-2025-54136).
+"""The definitions of MCP tools that the user allowed (see CVE-2025-54136: a server changes a tool after its approval).
 
-    ["5e884898da28…"]                   # a server: how it is started or reached, by its SHA-256
+    ["5e884898da28..."]                   # a server: the SHA-256 of how it is started or reached
     server = "github"
 
-    ["5e884898da28…".tools."get_issue"]
-    definition = "9f86d081884c…"        # name, description and parameters, by their SHA-256
-    description = "…"                   # what it said then, to show what has changed
+    ["5e884898da28...".tools."get_issue"]
+    definition = "9f86d081884c..."        # the SHA-256 of name, description and parameters
+    description = "..."                   # the description at that time, to show what has changed
 
-Looked up in memory; the file is read again when it has changed, for other processes write it, too. Of a file nobody can
-read, nothing is taken for unseen: `trouble` says so, and whoever asks here has to ask the user.
+Look-ups use memory. The file is read again when it has changed, since other processes write it too. If the file is
+unreadable, no tool counts as unseen: `trouble` says so, and the caller has to ask the user.
 """
 
 import os
@@ -32,7 +32,7 @@ _LONGEST_DESCRIPTION = 2048
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A definition that was let run: its SHA-256 in hex, and the description it had."""
+    """An allowed definition: its SHA-256 in hexadecimal and its description."""
 
     definition: str
     description: str
@@ -48,9 +48,9 @@ _Servers: TypeAlias = dict[str, _Server]
 
 
 class McpPins:
-    """The pins of a user. `find` is for the event loop's thread; `keep` blocks and may come from any.
+    """The pins of a user. Call `find` in the event loop's thread; `keep` blocks and may be called in any thread.
 
-    `warn` is told, in one line, what is wrong with the file; nothing here raises for that.
+    `warn` is called with one line that says what is wrong with the file. Nothing here raises for that.
     """
 
     def __init__(self, path: str, warn: Callable[[str], None]) -> None:
@@ -62,13 +62,16 @@ class McpPins:
         self.trouble = ""
 
     def find(self, server: str, tool: str) -> Pin | None:
-        """The pin of a tool, by its server's SHA-256 and the server's own name for it; one stat of the file."""
+        """Return the pin of a tool, by the SHA-256 of its server and the server's name for the tool.
+
+        Calls stat once.
+        """
         self._refresh()
         known = self._kept.get(server)
         return self._unkept.get((server, tool)) or (known and known.tools.get(tool))
 
     def keep(self, server: str, name: str, tool: str, pin: Pin) -> None:
-        """Keep a pin in the place of an older one. One that cannot be written holds until the process ends."""
+        """Store a pin in place of an older one. A pin that cannot be written holds until the process ends."""
         pin = Pin(pin.definition, pin.description[:_LONGEST_DESCRIPTION])
         self._unkept = {**self._unkept, (server, tool): pin}
         try:
@@ -107,7 +110,7 @@ class McpPins:
 
 
 def _read(path: str) -> _Servers:
-    """The pins in a file; none when there is no file. Raises Damaged, OSError."""
+    """Return the pins in a file; none if there is no file. Raises DamagedFile, OSError."""
     return {digest: _server(_table(entry)) for digest, entry in read_private(path).items()}
 
 

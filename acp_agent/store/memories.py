@@ -1,6 +1,6 @@
-"""Notes the model saves for later sessions: one table, a row a note, shared by all sessions (requirements E2).
+"""The notes that the model saves for later sessions: one table with a row for each note, shared by all sessions.
 
-A search ranks the notes by words and, with an embedding model, by meaning; the rankings are merged by reciprocal rank.
+A search ranks the notes by words and, with an embedding model, by meaning. The rankings are merged by reciprocal rank.
 """
 
 import hashlib
@@ -31,10 +31,10 @@ _UNSPACED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What is searched for: at most 32 of each, in lower case, none twice.
+    """The terms of a search: at most 32 of each kind, in lower case, without duplicates.
 
     words    letters and digits only
-    pieces   pairs of neighbours of scripts without blanks, to be found inside a word
+    pieces   pairs of neighbouring characters of scripts without blanks, which are searched inside words
     """
 
     words: tuple[str, ...]
@@ -45,12 +45,12 @@ class Terms:
 
     @property
     def match(self) -> str:
-        """The words as an FTS5 query: any of them."""
+        """Return an FTS5 query for any of the words."""
         return " OR ".join(f'"{word}"' for word in self.words)
 
 
 def terms_of(query: str) -> Terms:
-    """The terms of a query of any length; none in one without letters or digits."""
+    """Return the terms of a query of any length. Nothing that a model writes can become part of the query's syntax."""
     words, pieces = list[str](), list[str]()
     for word in _WORD.findall(query[:_LONGEST_QUERY].lower()):
         runs = _UNSPACED.findall(word)
@@ -81,13 +81,17 @@ _FIND = f"""
 
 
 class MemoryIndex:
-    """Finds notes by words. Its methods are parts of a transaction. `engine` is SQLite's module; tests name none."""
+    """The index of words: an FTS5 table beside the notes, or a scan of all notes if SQLite has no FTS5.
+
+    The table repeats the text of the notes and is completed from it, so that a process without FTS5 may share the file.
+    The methods are parts of a transaction. `engine` is SQLite's module; tests name a missing one.
+    """
 
     def __init__(self, engine: str = "fts5") -> None:
         self._engine = engine
 
     async def update(self, connection: aiosqlite.Connection) -> None:
-        """Follow what became of the notes in this transaction, and in those of processes without FTS5."""
+        """Apply to the index what this transaction, and processes without FTS5, changed in the notes."""
         try:
             await connection.execute_fetchall(
                 f"CREATE VIRTUAL TABLE IF NOT EXISTS {_TABLE} USING {self._engine}(content, tokenize = '{_TOKENS}')"
@@ -99,7 +103,7 @@ class MemoryIndex:
                 raise
 
     async def find(self, connection: aiosqlite.Connection, terms: Terms, limit: int) -> list[list[int]]:
-        """Rankings of keys, best first, each of at most `limit`; of two that fit alike the newer comes first."""
+        """Return rankings of keys, best first, each of at most `limit`. Of two equal notes the newer comes first."""
         rankings = list[list[int]]()
         pieces = terms.pieces
         if terms.words:
@@ -116,7 +120,7 @@ class MemoryIndex:
 
 
 async def _holding(connection: aiosqlite.Connection, pieces: Sequence[str], limit: int) -> list[int]:
-    """The notes that hold most of the pieces. Looks at every one; case matters beyond ASCII."""
+    """Return the notes that contain most of the pieces. Every note is scanned; case matters beyond ASCII."""
     hits = " + ".join("(instr(lower(content), ?) > 0)" for _ in pieces)
     statement = f"""
         SELECT key FROM (SELECT key, recency, {hits} AS hits FROM memories)
@@ -126,7 +130,7 @@ async def _holding(connection: aiosqlite.Connection, pieces: Sequence[str], limi
 
 
 def _unknown(error: sqlite3.OperationalError) -> bool:
-    """Whether SQLite has no FTS5, or no note was ever kept by one that has."""
+    """Return whether SQLite has no FTS5, or no process with FTS5 has stored a note yet."""
     return str(error).startswith(("no such module", f"no such table: {_TABLE}"))
 
 
@@ -139,15 +143,15 @@ _MAKE_ROOM = "DELETE FROM memories WHERE key NOT IN (SELECT key FROM memories OR
 
 
 class MemoryStore:
-    """The notes of a user: a core.memory.Memories.
+    """The notes of a user (core.memory.Memories).
 
-    max_notes   notes that are kept; the ones nobody has saved for the longest time make room
-    max_bytes   most bytes of UTF-8 one note may have
-    embedder    places texts by their meaning; None = words alone
-    seconds     a search waits for the embedder, twice at most
-    now         seconds since 1970
-    clock       seconds of a clock that is never set back
-    index       what finds words
+    max_notes   the most notes; the ones saved longest ago make room
+    max_bytes   the most bytes of UTF-8 of one note
+    embedder    computes vectors of texts; None = search by words alone
+    seconds     a search waits for the embedder, at most twice
+    now         returns seconds since 1970
+    clock       returns seconds of a monotonic clock
+    index       finds words
     """
 
     def __init__(
@@ -171,14 +175,14 @@ class MemoryStore:
 
     @property
     def method(self) -> str:
-        """How searches find; see core.memory.Memories.method."""
+        """Return how searches find; see core.memory.Memories.method."""
         if self._vectors is None:
             return "words"
         model = self._vectors.model
         return f"words ({model} gave no meaning)" if self._vectors.paused else f"words and meaning ({model})"
 
     async def save(self, content: str) -> tuple[Remembered, bool]:
-        """Keep a note; see core.memory.Memories.save. Spaces and line ends make no other note of the same words."""
+        """Store a note; see core.memory.Memories.save. Notes that differ only in white space count as one."""
         text = content.strip().encode("utf-8", "replace").decode()
         size = len(text.encode())
         if not text:
@@ -192,13 +196,16 @@ class MemoryStore:
         return await self._database.write(lambda connection: self._keep(connection, text))
 
     async def search(self, query: str, limit: int) -> tuple[Remembered, ...]:
-        """The notes that fit best; see core.memory.Memories.search. The newest, for a query without a word."""
+        """Return the notes that fit best; see core.memory.Memories.search.
+
+        A query without a word gives the newest notes.
+        """
         terms = terms_of(query)
         near = await self._vectors.find(query, _RANKED) if self._vectors and terms else []
         return await self._database.read(lambda connection: self._find(connection, terms, near, limit))
 
     async def delete(self, note: str) -> Remembered | None:
-        """Remove the note with this id, for good; it as it was, None where there is none. Raises StoreUnavailable."""
+        """Delete the note with this id for good. Return it, or None if there is none. Raises StoreUnavailable."""
         if not (note.isascii() and note.isdecimal() and len(note) <= _LONGEST_KEY):
             return None
         return await self._database.write(lambda connection: self._remove(connection, int(note)))
@@ -247,7 +254,7 @@ class MemoryStore:
 
 
 def _merged(rankings: Iterable[Sequence[int]]) -> dict[int, float]:
-    """Keys to scores: what several rankings know, and high up, scores best."""
+    """Return scores by key. A note that several rankings contain, and contain near the top, scores best."""
     scores = dict[int, float]()
     for ranking in rankings:
         for place, key in enumerate(ranking):

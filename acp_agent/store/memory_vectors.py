@@ -1,7 +1,7 @@
-"""Where notes lie by their meaning: a vector a note and model, compared one by one (requirements E2).
+"""The search of notes by meaning: a vector for each note and model, compared one by one.
 
-All of it is beside the point when it fails: notes are found by their words as well. So nobody waits long for it, and a
-model that has failed is left alone for a minute.
+Notes are found by their words as well, so every failure here is tolerated: a search waits only briefly for the
+embedding model, and a model that failed is not asked again for a minute.
 """
 
 import math
@@ -28,7 +28,7 @@ _PAUSE = 60.0  # seconds a model that has failed is not asked
 _NEAR = 0.2  # cosine below which a note has nothing to do with a query
 
 SECONDS = 3.0
-"""A search waits at most for the place of its query, and as long again for those of notes that have none yet."""
+"""A search waits this long at most for the vector of its query, and as long again for vectors of new notes."""
 
 _LACKING = """
     SELECT key, content FROM memories
@@ -44,10 +44,10 @@ _log = Log(__name__)
 
 
 class MemoryVectors:
-    """Finds notes by meaning.
+    """A search of notes by meaning.
 
     seconds   see SECONDS
-    clock     seconds of a clock that is never set back
+    clock     returns seconds of a monotonic clock
     """
 
     def __init__(
@@ -67,16 +67,16 @@ class MemoryVectors:
 
     @property
     def model(self) -> str:
-        """Whose vectors these are."""
+        """Return the embedding model that computes the vectors."""
         return self._embedder.model
 
     @property
     def paused(self) -> bool:
-        """Whether the model has failed just now, so that it is not asked."""
+        """Return whether the model failed less than a minute ago, so that it is not asked."""
         return self._clock() < self._paused_until
 
     async def find(self, query: str, limit: int) -> list[int]:
-        """The keys of the notes nearest to a query, nearest first; none when the model or the database fails."""
+        """Return the keys of the notes nearest to a query, nearest first; none if the model or the database fails."""
         if self.paused:
             return []
         placed: Sequence[Sequence[float]] = ()
@@ -96,7 +96,10 @@ class MemoryVectors:
         return await to_thread.run_sync(_nearest, placed[0], rows, limit, abandon_on_cancel=True)
 
     async def _catch_up(self) -> None:
-        """Place notes that have no vector of this model yet; a pause when not one could be. Raises StoreUnavailable."""
+        """Compute vectors of notes that have none of this model.
+
+        Pause if none could be computed. Raises StoreUnavailable.
+        """
         pause = self._clock() + _PAUSE
         with anyio.move_on_after(self._seconds):
             lacking = await self._database.read(self._lacking)
@@ -111,7 +114,7 @@ class MemoryVectors:
         self._catch_up_from = pause
 
     async def _keep(self, notes: Sequence[tuple[int, str]], vectors: Sequence[Sequence[float]]) -> None:
-        """Raises StoreUnavailable."""
+        """Store the vectors of notes. Raises StoreUnavailable."""
 
         async def keep(connection: aiosqlite.Connection) -> None:
             for (key, _), vector in zip(notes, vectors, strict=True):
@@ -120,7 +123,7 @@ class MemoryVectors:
         await self._database.write(keep)
 
     async def _place(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """A vector for each text; none at all when the model fails or answers something else."""
+        """Return a vector for each text, or nothing if the model fails or its answer does not fit."""
         try:
             placed = await self._embedder.embed([text[:_LONGEST] for text in texts])
         except ProviderError as error:
@@ -139,7 +142,7 @@ class MemoryVectors:
 
 
 def _nearest(query: Sequence[float], rows: Sequence[tuple[int, bytes]], limit: int) -> list[int]:
-    """The keys whose vectors point most nearly where the query does; of two alike the first stays first."""
+    """Return the keys whose vectors have the smallest angle to the query's. Of two equal ones the first stays first."""
     found: list[tuple[float, int]] = []
     length = math.hypot(*query)
     for key, data in rows:

@@ -1,4 +1,7 @@
-"""Files of our own that nobody else may read, and that no link may stand in for (security.md 1, rows 17 and 18)."""
+"""Files of our own that other users cannot read and that no link can replace, and small TOML files among them.
+
+A TOML file is replaced as a whole, so that it is complete at every moment. Users may edit it.
+"""
 
 import contextlib
 import errno
@@ -14,15 +17,18 @@ from acp_agent.core.new_file import NewFile, remove_leftovers
 from acp_agent.core.untrusted import toml_table
 
 _LOCK_SECONDS = 1.0
-"""Others hold a lock for microseconds. Who holds it longer was stopped, and must not stop us."""
+"""Seconds to wait for a lock. Processes hold it for microseconds; one that was stopped must not stop this one."""
 
 
 @contextmanager
 def private_file(path: str, flags: int = 0) -> Generator[int]:
-    """The file, open for reading and appending, made with mode 0600 when missing; closed at the end.
+    """Open a file for reading and appending and close it at the end. A missing file is created with mode 0600.
 
-    `flags` are added to those of `os.open`. Raises OSError, also for a link, a pipe or device, and a file of somebody
-    else. A mode that lets others in is mended.
+    `flags` are added to those of `os.open`. A mode that lets other users in is corrected.
+
+    Raises:
+        OSError: The file cannot be opened, is a link, a pipe or a device, or belongs to another user.
+
     """
     flags |= os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
@@ -45,7 +51,7 @@ def private_file(path: str, flags: int = 0) -> Generator[int]:
 
 
 def lock(fd: int, kind: int = fcntl.LOCK_EX, seconds: float = _LOCK_SECONDS) -> None:
-    """Take a file's `flock`, which ends when the file is closed. Raises TimeoutError after so many seconds."""
+    """Take the `flock` of a file, which ends when the file is closed. Raises TimeoutError after so many seconds."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -59,17 +65,18 @@ def lock(fd: int, kind: int = fcntl.LOCK_EX, seconds: float = _LOCK_SECONDS) -> 
 
 
 MAX_BYTES = 1024 * 1024
-"""A larger file is not believed, and nothing is added to a file that has grown so large."""
+"""The most bytes of a TOML file. A larger one is not read, and nothing is added to it."""
 
 
 class DamagedFile(Exception):
-    """What the file holds cannot be used; the message says why."""
+    """The content of the file cannot be used. The message says why."""
 
 
 def read_private(path: str) -> dict[str, object]:
-    """What a file says; nothing when there is none. Raises Damaged, OSError.
+    """Return the table of a TOML file, or an empty one if there is no file. Raises DamagedFile, OSError.
 
-    Follows no link and waits for no pipe: what is no regular file of our own is an OSError, /dev/null aside.
+    Links are not followed and pipes are not waited for. Anything but a regular file of this user is an OSError, except
+    /dev/null.
     """
     if path == os.devnull:  # how people say "none"
         return {}
@@ -86,7 +93,7 @@ def read_private(path: str) -> dict[str, object]:
 
 
 def readable_text(path: str) -> str:
-    """The beginning of a file, damaged or not, as far as it is text; empty where there is none to be read."""
+    """Return the beginning of a file as text, even if it is damaged, or "" if it cannot be read."""
     try:
         return _read(path).decode(errors="replace")
     except OSError:
@@ -94,7 +101,7 @@ def readable_text(path: str) -> str:
 
 
 def _read(path: str) -> bytes:
-    """A file of our own, and one byte more than one may have. Raises OSError."""
+    """Return the content of a file of this user, at most one byte more than allowed. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         status = os.fstat(fd)
@@ -107,9 +114,9 @@ def _read(path: str) -> bytes:
 
 
 def replace_private(path: str, text: str) -> None:
-    """Put a new file in a file's place, mode 0600, in one step, and on the disk before this returns. Raises OSError.
+    """Replace a file with a new one of mode 0600, in one step. The new file is on the disk on return. Raises OSError.
 
-    Only a file's: a device such as /dev/null, a pipe or a link stays what it is.
+    Only a regular file is replaced: a device such as /dev/null, a pipe or a link stays.
     """
     data = text.encode()
     with contextlib.suppress(FileNotFoundError):
@@ -133,7 +140,7 @@ def replace_private(path: str, text: str) -> None:
 
 
 def set_aside(path: str) -> str:
-    """Give a damaged file another name, and return that. Raises OSError."""
+    """Rename a damaged file and return its new name. Raises OSError."""
     *names, last = _asides(path)
     aside = next((name for name in names if not os.path.lexists(name)), last)
     os.replace(path, aside)
@@ -141,7 +148,7 @@ def set_aside(path: str) -> str:
 
 
 def set_aside_before(path: str) -> tuple[str, ...]:
-    """Damaged files that `set_aside` gave another name, as far as they are there still."""
+    """Return the damaged files that `set_aside` renamed and that still exist."""
     return tuple(filter(os.path.lexists, _asides(path)))
 
 
@@ -150,6 +157,9 @@ def _asides(path: str) -> Iterator[str]:
 
 
 def quoted(key: str) -> str:
-    """A TOML key or text. JSON strings are TOML strings but for DEL, and for surrogates, which UTF-8 cannot hold."""
+    """Return a TOML key or text.
+
+    JSON strings are TOML strings, except for DEL and for surrogates, which UTF-8 cannot hold.
+    """
     clean = key.encode(errors="replace").decode()
     return json.dumps(clean, ensure_ascii=False).replace("\x7f", "\\u007f")

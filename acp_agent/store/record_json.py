@@ -1,7 +1,8 @@
-"""Dataclasses of core as JSON and back, exactly: also half surrogate pairs, of which JSON from elsewhere is not free.
+"""Dataclasses of core as JSON and back, without loss: messages, events of the transcript, and texts of columns.
 
-Members that have their default are left out, and members nobody knows are passed over, so that a class can be given
-more of them. Where one of several classes may stand, a member `type` says which.
+Unpaired surrogates are preserved, since JSON from other programs may contain them. Members with their default value are
+left out and unknown members are ignored, so that a class can get new members. If one of several classes is possible, a
+member `type` names the class.
 """
 
 import json
@@ -50,7 +51,7 @@ _NAMES: Mapping[type[Dataclass], str] = {
     LinkPart: "link",
     ResourcePart: "resource",
 }
-"""They are in files: never to be changed."""
+"""These names are in users' files and must not change."""
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False, allow_nan=False)
 
@@ -68,7 +69,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite)
 
 
 def json_bytes(data: Json) -> bytes:
-    """JSON in UTF-8, in which half surrogate pairs stand as they are. Raises StoreUnavailable for what is no JSON."""
+    """Return JSON in UTF-8, with unpaired surrogates as they are. Raises StoreUnavailable for what is not JSON."""
     try:
         return _ENCODER.encode(data).encode("utf-8", "surrogatepass")
     except (ValueError, TypeError, RecursionError) as error:
@@ -76,7 +77,7 @@ def json_bytes(data: Json) -> bytes:
 
 
 def json_from(body: object) -> Json:
-    """What `dumped` was given. Raises ValueError for anything else."""
+    """Return the value that `json_bytes` was given. Raises ValueError for anything else."""
     if not isinstance(body, bytes | str):
         raise ValueError(f"expected JSON, got {type(body).__name__}")  # noqa: TRY004 - one error for all that is damaged
     try:
@@ -86,7 +87,7 @@ def json_from(body: object) -> Json:
 
 
 def to_json(value: object) -> Json:
-    """A dataclass as an object, a tuple of such as a list; anything else is JSON already."""
+    """Return a dataclass as an object, and a tuple of dataclasses as a list. Other values are JSON already."""
     if isinstance(value, tuple):
         return [to_json(each) for each in cast("tuple[object, ...]", value)]
     if not is_dataclass(value) or isinstance(value, type):
@@ -101,7 +102,7 @@ def to_json(value: object) -> Json:
 
 
 def from_json(kind: type[T], data: object) -> T:
-    """The dataclass again. Raises ValueError for what was not made of one."""
+    """Return the dataclass that `to_json` was given. Raises ValueError for anything else."""
     given = _members_in(data)
     members: dict[str, object] = {}
     for name, default, reader in _members(kind):
@@ -113,7 +114,10 @@ def from_json(kind: type[T], data: object) -> T:
 
 
 def readable_part(kind: type[T], data: object) -> T:
-    """As much of a dataclass, all of whose members have defaults, as can be read. Raises ValueError for no object."""
+    """Return a dataclass with the members that can be read and defaults for the rest.
+
+    Raises ValueError if not an object.
+    """
     given = _members_in(data)
 
     def good() -> Iterator[tuple[str, object]]:
@@ -128,7 +132,7 @@ def readable_part(kind: type[T], data: object) -> T:
 
 @cache
 def _members(kind: type[Dataclass]) -> tuple[tuple[str, object, _Reader], ...]:
-    """Name, default (MISSING for none) and reader of each member."""
+    """Return name, default (MISSING if it has none) and reader of each member."""
     return tuple(
         (each.name, each.default if each.default_factory is MISSING else each.default_factory(), _reader(each.type))
         for each in fields(kind)
@@ -137,7 +141,7 @@ def _members(kind: type[Dataclass]) -> tuple[tuple[str, object, _Reader], ...]:
 
 @cache
 def _reader(hint: object) -> _Reader:
-    """What makes the value of a member with this annotation from JSON, or raises ValueError."""
+    """Return a function that reads the value of a member with this annotation from JSON, or raises ValueError."""
     kinds = get_args(hint)
     if isinstance(hint, UnionType):
         others = [kind for kind in kinds if kind is not NoneType]
@@ -173,7 +177,7 @@ def _items_in(data: object) -> list[object]:
 
 
 def _of(kind: type[V], data: object) -> V:
-    """`data`, which must be of this type; a whole number may stand for a float."""
+    """Return `data` if it is of this type. An integer may stand for a float."""
     wanted = int | float if kind is float else kind
     if not isinstance(data, wanted) or (isinstance(data, bool) and kind is not bool):
         raise ValueError(f"expected {kind.__name__}, got {type(data).__name__}")
@@ -181,12 +185,12 @@ def _of(kind: type[V], data: object) -> V:
 
 
 def message_row(message: Message) -> tuple[str, bytes]:
-    """Its role and the JSON of its parts. Raises StoreUnavailable for what is no JSON."""
+    """Return a message's role and the JSON of its parts. Raises StoreUnavailable for what is not JSON."""
     return message.role.value, json_bytes(to_json(message.parts))
 
 
 def message_from_row(role: object, body: object) -> Message:
-    """The message of a row. Raises ValueError for one that is damaged, or has parts this version does not know."""
+    """Return the message of a row. Raises ValueError if it is damaged or has parts that this version does not know."""
     return from_json(Message, {"role": role, "parts": json_from(body)})
 
 
@@ -199,29 +203,35 @@ _EVENT_KINDS: Mapping[type[TranscriptEvent], str] = {
     PlanChanged: "plan",
     UsageChanged: "usage",
 }
-"""They are in files: never to be changed."""
+"""These names are in users' files and must not change."""
 _EVENT_TYPES = {name: kind for kind, name in _EVENT_KINDS.items()}
 
 
 def kind_of(event: type[TranscriptEvent]) -> str:
-    """What stands in a row for events of a type."""
+    """Return the name of a type of event in its row."""
     return _EVENT_KINDS[event]
 
 
 def event_row(event: TranscriptEvent) -> tuple[str, bytes]:
-    """Its kind and its JSON. Raises StoreUnavailable for what is no JSON, such as one that is nested too deeply."""
+    """Return the kind and the JSON of an event.
+
+    Raises StoreUnavailable for what is not JSON or is nested too deeply.
+    """
     return _EVENT_KINDS[type(event)], json_bytes(to_json(event))
 
 
 def event_from_row(kind: str, body: object) -> TranscriptEvent:
-    """The event of a row. Raises ValueError for one that is damaged, or of a kind this version does not know."""
+    """Return the event of a row. Raises ValueError if it is damaged or of a kind that this version does not know."""
     if kind not in _EVENT_TYPES:
         raise ValueError(f"unknown kind of event: {kind!r}")
     return from_json(_EVENT_TYPES[kind], json_from(body))
 
 
 def to_column(text: str) -> str | bytes:
-    """The value for a column, and for what it is compared with."""
+    """Return the value of a text in a column.
+
+    It is the text, or bytes if the text has unpaired surrogates, which SQLite cannot hold.
+    """
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -230,5 +240,5 @@ def to_column(text: str) -> str | bytes:
 
 
 def from_column(value: str | bytes) -> str:
-    """The text in a column."""
+    """Return the text of a column."""
     return value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value

@@ -1,13 +1,13 @@
-"""The shape of the database, as numbered steps; `user_version` in the file counts those that were taken.
+"""The tables of the database as numbered migrations. `user_version` of the file counts those that were applied.
 
-To change the shape, put one more migration at the end of MIGRATIONS. Never change or remove one that was released:
-files out there have it behind them.
+To change the tables, append a migration to MIGRATIONS. Never change or remove a released one: files of users have
+already applied it.
 """
 
 import sqlite3
 
 Migration = tuple[str, ...]
-"""SQL statements of one step. They run in order, foreign keys enforced, all steps of an update in one transaction."""
+"""The SQL statements of one migration. They run in order with foreign keys enforced, all in one transaction."""
 
 _OVERFLOW: Migration = (
     # Times are whole seconds since 1970.
@@ -128,12 +128,12 @@ VERSION = len(MIGRATIONS)
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """How many migrations a file has behind it. Raises sqlite3.DatabaseError for what is no database."""
+    """Return how many migrations a file has applied. Raises sqlite3.DatabaseError for a file that is not a database."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def migrate(connection: sqlite3.Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
-    """Take the steps a file lacks, all or none. Blocks; the connection must be in autocommit. Raises sqlite3.Error."""
+    """Apply the missing migrations, all or none. Blocks; the connection must be in autocommit. Raises sqlite3.Error."""
     if version_of(connection) >= len(migrations):
         return
     connection.execute("BEGIN IMMEDIATE")

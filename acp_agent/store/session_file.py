@@ -1,4 +1,4 @@
-"""A whole session as one JSON object: what `sessions export --json` writes and `_acp_agent/session/import` takes back.
+"""A whole session as one JSON object: what `sessions export --json` writes and `_acp_agent/session/import` reads.
 
     format     "acp-agent-session"
     version    1
@@ -7,10 +7,10 @@
     tally      core.sessions.UsageTotals
     messages   the model's conversation: [{"role", "parts": [...]}, ...] (core.messages.Message), at most 10,000
     knowledge, tokens    of core.sessions.HistoryState
-    events     what was told: [{"at": milliseconds, "kind", "body": {...}}, ...], at most 10,000 (record_json.py)
+    events     the transcript: [{"at": milliseconds, "kind", "body": {...}}, ...], at most 10,000 (record_json.py)
 
-Members that have their default may be left out, and members nobody knows are passed over. Pieces of a message that
-follow one another are one event. What is taken back has at most 500,000 values, 16 Mi characters, and 100 levels.
+Members with their default value may be left out, and unknown members are ignored. Consecutive pieces of a message are
+one event. A session to import has at most 500,000 values, 16 Mi characters, and 100 levels.
 """
 
 import json
@@ -31,27 +31,30 @@ T = TypeVar("T")
 FORMAT = "acp-agent-session"
 VERSION = 1
 MOST_EVENTS = 10_000
-"""Events of a file that can be taken back; and messages."""
+"""The most events, and the most messages, of a session to import."""
 _MOST_VALUES = 500_000
 _MOST_CHARACTERS = 16 * 1024 * 1024
 _DEEPEST = 100
 
 
 class NotASessionFile(AgentError):
-    """Something is no session of ours. The message names the place, what is there and what was expected."""
+    """The data is not a session of ours. The message names the place, what is there and what was expected."""
 
 
 # ----------------------------------------------------------------------------------------- writing
 
 
 async def session_object(saved: SessionSnapshot, told: AsyncIterator[StoredEvent]) -> JsonObject:
-    """The whole session. Raises StoreUnavailable."""
+    """Return the whole session as an object. Raises StoreUnavailable."""
     events: list[Json] = [_event(one) async for one in joined_events(told)]
     return {**_head(saved), "events": events}
 
 
 async def session_pieces(saved: SessionSnapshot, told: AsyncIterator[StoredEvent]) -> AsyncIterator[str]:
-    """The same as text, an event a line, of which no more than one is held. Raises StoreUnavailable."""
+    """Yield the whole session as text, one event per line.
+
+    Only one event is held in memory. Raises StoreUnavailable.
+    """
     yield f'{json_text(_head(saved))[:-1]}, "events": ['
     between = "\n"
     async for one in joined_events(told):
@@ -61,7 +64,7 @@ async def session_pieces(saved: SessionSnapshot, told: AsyncIterator[StoredEvent
 
 
 def json_text(value: Json) -> str:
-    """JSON on one line that is UTF-8: half surrogate pairs are escapes."""
+    """Return JSON on one line that is valid UTF-8: unpaired surrogates are escaped."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     try:
         text.encode()
@@ -71,7 +74,7 @@ def json_text(value: Json) -> str:
 
 
 def event_object(one: StoredEvent) -> JsonObject:
-    """An event with its number and its time."""
+    """Return an event with its number and its time."""
     return {"seq": one.seq, **_event(one)}
 
 
@@ -99,7 +102,7 @@ def _event(one: StoredEvent) -> JsonObject:
 
 
 def read_session_file(data: JsonObject) -> tuple[SessionSnapshot, tuple[StoredEvent, ...]]:
-    """A session, and what was told in it, numbered from 1. Raises NotASessionFile."""
+    """Return a session and its events, numbered from 1. Raises NotASessionFile."""
     if data.get("format") != FORMAT:
         raise NotASessionFile(f"format: expected {FORMAT!r}, not {_short(data.get('format'))}")
     if data.get("version") != VERSION or isinstance(data["version"], bool):
@@ -124,7 +127,7 @@ def read_session_file(data: JsonObject) -> tuple[SessionSnapshot, tuple[StoredEv
 
 
 def _measure(data: Json) -> None:
-    """Raise NotASessionFile for more than anybody can show or give to a model."""
+    """Raise NotASessionFile for a session that is too large to show or to send to a model."""
     values, characters, level = 0, 0, [data]
     for _ in range(_DEEPEST):
         values += len(level)
@@ -159,7 +162,7 @@ def _told(seq: int, data: Json) -> StoredEvent:
 
 
 def _at(place: str, reading: Callable[[], T]) -> T:
-    """What is read there; where that fails, the place is named."""
+    """Return what `reading` returns. If it fails, name the place in the error."""
     try:
         return reading()
     except (ValueError, NotASessionFile, RecursionError) as error:
@@ -198,7 +201,7 @@ def _short(value: Json) -> str:
 
 
 async def joined_events(told: AsyncIterator[StoredEvent]) -> AsyncIterator[StoredEvent]:
-    """What was told, with pieces of a message that follow one another as one, which began when the first was told."""
+    """Yield the events, with consecutive pieces of a message as one event. It has the time of its first piece."""
     begun, pieces = None, list[str]()
     async for one in told:
         if begun is not None and _continues(begun, one):

@@ -1,9 +1,9 @@
-"""Which process has a session open: one at a time, so that no two ever write to one session.
+"""Which process has a session open: only one at a time, so that no two processes write to one session.
 
-One file for all sessions, and a byte of it for each, anywhere in the four exabytes a file could have; none is ever
-written. POSIX locks on bytes end with the process, however it dies, are not handed on to its children, and leave
-nothing behind. But all of a file's are gone as soon as the process closes any file descriptor of that file. So it is
-opened once and held until the end.
+All sessions share one file, and each session has a byte of it, anywhere in the four exabytes that a file could have. No
+byte is ever written. POSIX locks on bytes end with the process, however it dies, are not inherited by its children, and
+leave nothing behind. But all locks of a file end as soon as the process closes any file descriptor of that file, so it
+is opened once and stays open until the end.
 """
 
 import fcntl
@@ -16,14 +16,14 @@ from acp_agent.core.errors import StoreUnavailable
 from acp_agent.store.private_file import private_file
 
 _FILE_DESCRIPTORS = "/dev/fd"
-"""Those of whoever looks (Linux, macOS)."""
+"""The file descriptors of this process (Linux, macOS)."""
 _ATTEMPTS = 10
 
 
 class SessionLocks:
-    """The sessions this process has open. For one thread; blocks for microseconds, on a disk elsewhere for a while.
+    """The sessions that this process has open. For one thread; blocks for microseconds, or longer on a network's disk.
 
-    path    of the file, absolute, in a folder of ours that is made when it is missing. Only one object may use it
+    path    the absolute path of the file, in a folder that is created if it is missing. Only one object may use it
     """
 
     def __init__(self, path: str) -> None:
@@ -33,10 +33,10 @@ class SessionLocks:
         self._closed = False
 
     def take(self, session_id: str) -> bool:
-        """Whether this process has the session, now or since before; False while another one has it.
+        """Lock a session. Return True if this process has it, also from before, and False while another process has it.
 
-        To ask again is how to know: when the file was removed, another process may have taken it in a new one.
-        Raises StoreUnavailable where nothing can be locked.
+        Call it again to check: if the file was removed, another process may have locked the session in a new file.
+        Raises StoreUnavailable if nothing can be locked.
         """
         with self._ours():
             for _ in range(_ATTEMPTS):
@@ -53,18 +53,18 @@ class SessionLocks:
         return taken
 
     def holds(self, session_id: str) -> bool:
-        """Whether this process has the session, as far as it knows: it does not look."""
+        """Return whether this process has the session, as far as it knows. The file is not checked."""
         return session_id in self._held
 
     def give_back(self, session_id: str) -> None:
-        """Let others have the session; nothing happens to one that was not taken. Raises StoreUnavailable."""
+        """Unlock a session. A session that is not locked is ignored. Raises StoreUnavailable."""
         if session_id in self._held and self._opened is not None:
             self._held.remove(session_id)
             with self._ours():
                 fcntl.lockf(self._opened[0], fcntl.LOCK_UN, 1, _byte(session_id))
 
     def close(self) -> None:
-        """Give all back. Nothing can be taken any more."""
+        """Unlock all sessions. Nothing can be locked afterwards."""
         self._closed = True
         self._held.clear()
         if self._opened is not None:
@@ -72,9 +72,9 @@ class SessionLocks:
             self._opened = None
 
     def _file(self) -> int:
-        """The file that is at the path now. When that is another one than before, what we have is taken in it, too.
+        """Return the file that is at the path now. If it is a new file, lock our sessions in it too.
 
-        What others have there already is lost.
+        Sessions that other processes have locked there are lost.
         """
         if self._closed:
             raise OSError("it is closed")
@@ -105,7 +105,7 @@ def _byte(session_id: str) -> int:
 
 
 def _lock(fd: int, session_id: str) -> bool:
-    """Lock a session's byte; False when another process has. Raises OSError."""
+    """Lock a session's byte. Return False if another process has it. Raises OSError."""
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte(session_id))
     except (BlockingIOError, PermissionError):  # POSIX allows either
@@ -114,7 +114,7 @@ def _lock(fd: int, session_id: str) -> bool:
 
 
 def _same(path: str, fd: int) -> bool:
-    """Whether an open file is the one at a path, links not followed."""
+    """Return whether an open file is the one at a path, without following links."""
     try:
         return os.path.samestat(os.lstat(path), os.fstat(fd))
     except FileNotFoundError:
@@ -122,7 +122,10 @@ def _same(path: str, fd: int) -> bool:
 
 
 def _is_open(path: str) -> bool:
-    """Whether this process has a file open: to open it again would be to close it again, one day."""
+    """Return whether this process has a file open.
+
+    Opening it again would mean closing it again, which ends its locks.
+    """
     with suppress(OSError):
         for name in os.listdir(_FILE_DESCRIPTORS):
             with suppress(OSError, ValueError):  # the folder's own is closed by now

@@ -1,4 +1,7 @@
-"""What was told in a session: a row an event, but for pieces of one message that came together."""
+"""The rows of a session: its transcript, a row for each event, and its history, a row for each message of the model.
+
+Pieces of one message that arrive together become one event. Of the history, only new and changed messages are written.
+"""
 
 import sqlite3
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -26,27 +29,27 @@ _APPEND = """
 """
 _LATEST = "SELECT CAST(body AS BLOB) FROM told WHERE conversation_id = ? AND kind = ? ORDER BY seq DESC"
 _MOST_TYPED = 256 * 1024
-"""Characters of the user's own words that are read for what they allow."""
+"""The most characters of the user's own words that are read, to find what they allow."""
 _MOST_READ = 8 * 1024 * 1024
-"""Bytes of prompts that are looked at for them: pictures lie in between."""
+"""The most bytes of prompts that are read for them. Pictures may lie in between."""
 _MOST_LOOKED_AT = 2048
-"""Events that are looked at for the calls of a round that was cut off."""
+"""The most events that are read to find the calls of a turn that was cut off."""
 _BACKWARDS = "SELECT kind, CAST(body AS BLOB) FROM told WHERE conversation_id = ? ORDER BY seq DESC"
 _NEWEST = "SELECT seq, CAST(body AS BLOB) FROM told WHERE conversation_id = ? AND kind = ? ORDER BY seq DESC"
 _RENEW = "UPDATE told SET body = ? WHERE conversation_id = ? AND seq = ?"
 _REMOVE = "DELETE FROM told WHERE conversation_id = ? AND seq = ?"
 
-ToldRow: TypeAlias = tuple[int, int, str, bytes]
+EventRow: TypeAlias = tuple[int, int, str, bytes]
 """Sequence number, milliseconds since 1970, kind, JSON."""
 
 
 def rows_of(told: Iterable[TranscriptEvent]) -> list[tuple[str, bytes]]:
-    """Kinds and JSON of events. Pieces of a message that follow each other become one. Raises StoreUnavailable."""
+    """Return kinds and JSON of events. Consecutive pieces of a message become one. Raises StoreUnavailable."""
     return [event_row(_joined(list(run))) for _, run in groupby(told, _message)]
 
 
 def append(connection: sqlite3.Connection, session: str | bytes, rows: Sequence[tuple[str, bytes]], now: int) -> None:
-    """Put rows behind those of a session. Raises sqlite3.Error."""
+    """Append rows to those of a session. Raises sqlite3.Error."""
     if rows:
         connection.executemany(_APPEND, [(session, now, kind, body) for kind, body in rows])
 
@@ -54,7 +57,7 @@ def append(connection: sqlite3.Connection, session: str | bytes, rows: Sequence[
 def replace_messages(
     connection: sqlite3.Connection, session: str | bytes, messages: Iterable[TextDelta | ThoughtDelta]
 ) -> None:
-    """Put whole messages in the place of all their pieces. Looks at the newest first. Raises sqlite3.Error."""
+    """Replace all pieces of messages by the whole messages. Searches the newest rows first. Raises sqlite3.Error."""
     for message in messages:
         kind, body = event_row(message)
         rows = _pieces(connection, session, kind, message)
@@ -66,7 +69,7 @@ def replace_messages(
 def _pieces(
     connection: sqlite3.Connection, session: str | bytes, kind: str, message: TextDelta | ThoughtDelta
 ) -> list[int]:
-    """The rows of a message, the newest first."""
+    """Return the rows of a message, newest first."""
     found: list[int] = []
     with closing(connection.execute(_NEWEST, (session, kind))) as cursor:
         for seq, body in cast("Iterator[tuple[int, bytes]]", cursor):
@@ -87,19 +90,22 @@ def _readable(kind: str, body: bytes) -> TextDelta | ThoughtDelta | None:
 
 
 def restore(connection: sqlite3.Connection, session: str | bytes, told: Iterable[StoredEvent]) -> None:
-    """Give a session without any what was told elsewhere, at its times. Raises sqlite3.Error, StoreUnavailable."""
+    """Write events of another store to a session that has none, with their times.
+
+    Raises sqlite3.Error, StoreUnavailable.
+    """
     connection.executemany(
         "INSERT INTO told (conversation_id, seq, at, kind, body) VALUES (?, ?, ?, ?, ?)",
         ((session, seq, one.at, *event_row(one.event)) for seq, one in enumerate(told, 1)),
     )
 
 
-def page(connection: sqlite3.Connection, session: str | bytes, after: int) -> list[ToldRow]:
-    """The next rows behind a sequence number: a megabyte of them, or one that is larger. Raises sqlite3.Error."""
-    rows: list[ToldRow] = []
+def page(connection: sqlite3.Connection, session: str | bytes, after: int) -> list[EventRow]:
+    """Return the next rows after a sequence number: a megabyte of rows, or one larger row. Raises sqlite3.Error."""
+    rows: list[EventRow] = []
     size = 0
     with closing(connection.execute(_PAGE, (session, after, _PAGE_ROWS))) as cursor:
-        for row in cast("Iterator[ToldRow]", cursor):
+        for row in cast("Iterator[EventRow]", cursor):
             rows.append(row)
             size += len(row[3])
             if size > _PAGE_BYTES:
@@ -108,14 +114,14 @@ def page(connection: sqlite3.Connection, session: str | bytes, after: int) -> li
 
 
 def last_plan(connection: sqlite3.Connection, session: str | bytes) -> tuple[PlanEntry, ...]:
-    """The plan that was told last; none where it cannot be read. Raises sqlite3.Error."""
+    """Return the plan that was shown last, or nothing if it cannot be read. Raises sqlite3.Error."""
     with closing(_latest(connection, session, PlanChanged)) as plans:
         plan = next(plans, None)
     return plan.entries if isinstance(plan, PlanChanged) else ()
 
 
-def typed_last(connection: sqlite3.Connection, session: str | bytes) -> tuple[str, ...]:
-    """The user's own words in his latest prompts, oldest first. Raises sqlite3.Error."""
+def last_user_words(connection: sqlite3.Connection, session: str | bytes) -> tuple[str, ...]:
+    """Return the user's own words in their latest prompts, oldest first. Raises sqlite3.Error."""
     texts: list[str] = []
     with closing(_latest(connection, session, UserMessage)) as prompts:
         for prompt in prompts:
@@ -126,8 +132,8 @@ def typed_last(connection: sqlite3.Connection, session: str | bytes) -> tuple[st
     return tuple(reversed(texts))
 
 
-def told_last(connection: sqlite3.Connection, session: str | bytes) -> tuple[TextDelta | ThoughtDelta, ...]:
-    """The messages behind all else that was told, each whole, in their order. Raises sqlite3.Error."""
+def last_messages(connection: sqlite3.Connection, session: str | bytes) -> tuple[TextDelta | ThoughtDelta, ...]:
+    """Return the messages after all other events, each whole, in their order. Raises sqlite3.Error."""
     pieces: list[TextDelta | ThoughtDelta] = []
     with closing(connection.execute(_BACKWARDS, (session,))) as cursor:
         for kind, body in cast("Iterator[tuple[str, bytes]]", cursor):
@@ -141,10 +147,10 @@ def told_last(connection: sqlite3.Connection, session: str | bytes) -> tuple[Tex
     return tuple(each for run in messages.values() if isinstance(each := _joined(run), TextDelta | ThoughtDelta))
 
 
-def ended_last(connection: sqlite3.Connection, session: str | bytes) -> tuple[ToolFinished, ...]:
-    """The model's calls that ended since the last prompt, oldest first. Raises sqlite3.Error.
+def last_finished_calls(connection: sqlite3.Connection, session: str | bytes) -> tuple[ToolFinished, ...]:
+    """Return the model's calls that ended since the last prompt, oldest first. Raises sqlite3.Error.
 
-    Before it a call may have had the id of a later one: a conversation that was summed up has forgotten its ids.
+    Calls before it are not needed: a conversation that was compacted has forgotten their ids and may use them again.
     """
     ended: list[ToolFinished] = []
     with closing(connection.execute(_BACKWARDS, (session,))) as cursor:
@@ -157,7 +163,7 @@ def ended_last(connection: sqlite3.Connection, session: str | bytes) -> tuple[To
 
 
 def _call(body: bytes) -> ToolFinished | None:
-    """The end of a call the model made; None for another's, and for what cannot be read."""
+    """Return the end of a call that the model made, or None for other calls and unreadable events."""
     with suppress(ValueError):
         event = event_from_row(kind_of(ToolFinished), body)
         return event if isinstance(event, ToolFinished) and event.use_id else None
@@ -167,7 +173,7 @@ def _call(body: bytes) -> ToolFinished | None:
 def _latest(
     connection: sqlite3.Connection, session: str | bytes, kind: type[TranscriptEvent]
 ) -> Generator[TranscriptEvent | None]:
-    """Events of a kind, the latest first, a few megabytes of them at most; None for one that cannot be read."""
+    """Yield events of a kind, the latest first, up to a few megabytes. Yield None for an unreadable event."""
     size = 0
     with closing(connection.execute(_LATEST, (session, kind_of(kind)))) as cursor:
         for (body,) in cast("Iterator[tuple[bytes]]", cursor):
@@ -181,7 +187,7 @@ def _latest(
 
 
 def _message(event: TranscriptEvent) -> object:
-    """Equal for pieces of one message, and for nothing else."""
+    """Return a value that is equal for pieces of one message and for nothing else."""
     return (type(event), event.message_id) if isinstance(event, TextDelta | ThoughtDelta) else object()
 
 
@@ -196,10 +202,10 @@ _log = Log(__name__)
 
 
 class StoredHistory:
-    """The messages of one session. Used in a transaction; whoever commits it says so.
+    """The messages of one session in the database. It is used inside a transaction, and `written` confirms the commit.
 
-    It holds the messages that are in the database: they are the conversation's own, so that they are told from new
-    ones by who they are, and cost no memory while the conversation is in use.
+    It refers to the stored messages, which are the conversation's own objects. So new messages are recognised by
+    identity, and the references cost no memory while the conversation is in use.
     """
 
     def __init__(self, session: str | bytes) -> None:
@@ -207,7 +213,7 @@ class StoredHistory:
         self._stored: tuple[Message, ...] | None = None  # None where nobody knows
 
     def write(self, connection: sqlite3.Connection, messages: Sequence[Message]) -> None:
-        """Make the stored messages these. Raises sqlite3.Error, StoreUnavailable."""
+        """Make the stored messages equal to these. Raises sqlite3.Error, StoreUnavailable."""
         count, same = self._same(connection, messages)
         if same < count:
             connection.execute("DELETE FROM messages WHERE conversation_id = ? AND seq >= ?", (self._session, same))
@@ -217,15 +223,15 @@ class StoredHistory:
         )
 
     def put_back(self, connection: sqlite3.Connection) -> None:
-        """Write all that was stored into a database that was made anew. Raises sqlite3.Error, StoreUnavailable."""
+        """Write all messages to a database that was created anew. Raises sqlite3.Error, StoreUnavailable."""
         self.write(connection, self._stored or ())
 
     def written(self, messages: Sequence[Message]) -> None:
-        """The stored messages are these now."""
+        """Note that these messages are stored now."""
         self._stored = tuple(messages)
 
     def read(self, connection: sqlite3.Connection) -> tuple[tuple[Message, ...], int]:
-        """The stored messages, and how many are left out since they cannot be read. Raises sqlite3.Error."""
+        """Return the stored messages, and how many are missing because they cannot be read. Raises sqlite3.Error."""
         statement = "SELECT seq, role, body FROM messages WHERE conversation_id = ? ORDER BY seq"
         messages: list[Message] = []
         damaged: list[str] = []
@@ -240,7 +246,7 @@ class StoredHistory:
         return tuple(messages), len(damaged)
 
     def _same(self, connection: sqlite3.Connection, messages: Sequence[Message]) -> tuple[int, int]:
-        """How many messages are stored, and how many of them, from the first on, are as they are to be."""
+        """Return how many messages are stored, and how many of them, from the first on, are unchanged."""
         end = "SELECT coalesce(max(seq) + 1, 0) FROM messages WHERE conversation_id = ?"
         (count,) = connection.execute(end, (self._session,)).fetchone()
         if self._stored is None or len(self._stored) != count:  # such as in a database that was made anew

@@ -1,4 +1,7 @@
-"""The sessions of this user: found, listed, copied, deleted (requirements A5-A10). What is in one: session_keeper."""
+"""The sessions of this user in the database, and the repository of each one.
+
+`SessionStore` finds, lists, copies and deletes sessions. `SqliteSessionRepository` reads and writes one session.
+"""
 
 import sqlite3
 import time
@@ -41,10 +44,10 @@ T = TypeVar("T", bound=Dataclass)
 
 
 class SqliteSessionRepository:
-    """A core.sessions.SessionRepository. `now` gives milliseconds since 1970.
+    """A core.sessions.SessionRepository. `now` returns milliseconds since 1970.
 
-    It knows what messages it wrote or read last, and holds on to them: drop it with the conversation. From them and
-    the row it saw last it puts the session back in a database that was made anew; what was told before is lost.
+    It refers to the messages that it wrote or read last; drop it with the conversation. From them and the last row it
+    restores the session in a database that was created anew. Events of the former database are lost.
     """
 
     def __init__(self, database: Database, session_id: str, now: Callable[[], int]) -> None:
@@ -56,7 +59,7 @@ class SqliteSessionRepository:
         self._row: tuple[Any, ...] | None = None  # as it is or was, without the id
 
     async def write(self, change: Change, *, durable: bool = True, patience: float | None = None) -> None:
-        """See core.sessions.SessionRepository.write. When cancelled, nothing was written."""
+        """See SessionRepository.write. If it is cancelled, nothing was written."""
         now = self._now()
         updates, rows = (
             dict(_updates(change, now)),
@@ -76,9 +79,9 @@ class SqliteSessionRepository:
             self._history.written(change.history.messages)
 
     def _set(self, connection: sqlite3.Connection, values: Mapping[str, int | str | bytes]) -> tuple[Any, ...] | None:
-        """Set columns of its row, at one go: the fewer statements, the less our thread and the loop's take turns.
+        """Set columns of the session's row with one statement, and return the row, or None if there is none.
 
-        The row as it is then; None where there is none.
+        The fewer statements, the less often the connection's thread and the event loop's thread wait for each other.
         """
         if not values:
             return connection.execute(_ROW, (self._column,)).fetchone()
@@ -86,7 +89,7 @@ class SqliteSessionRepository:
         return rows[0] if rows else None
 
     def _put_back(self, connection: sqlite3.Connection, values: Mapping[str, int | str | bytes]) -> tuple[Any, ...]:
-        """Give the session its row and messages again, and set columns. Raises StoreUnavailable for a deleted one."""
+        """Write the session's row and messages again and set columns. Raises StoreUnavailable for a deleted session."""
         if was_deleted(connection, self._id):
             self._row = None
         if self._row is None:
@@ -103,7 +106,10 @@ class SqliteSessionRepository:
         return await self._database.read_at_once(self._read)
 
     async def conduct(self) -> Conduct | None:
-        """What the user has chosen, whoever wrote it; None when the session is not there. Raises StoreUnavailable."""
+        """Return what the user has chosen, in any process, or None if the session is not stored.
+
+        Raises StoreUnavailable.
+        """
         row = await self._database.read_at_once(
             lambda connection: connection.execute(_CHOSEN, (self._column,)).fetchone()
         )
@@ -139,7 +145,7 @@ class SqliteSessionRepository:
                     yield StoredEvent(seq, at, event)
             after = rows[-1][0]
 
-    async def _page(self, after: int) -> Sequence[session_rows.ToldRow]:
+    async def _page(self, after: int) -> Sequence[session_rows.EventRow]:
         return await self._database.read_at_once(lambda connection: session_rows.page(connection, self._column, after))
 
     def _read(self, connection: sqlite3.Connection) -> SessionSnapshot | None:
@@ -156,9 +162,9 @@ class SqliteSessionRepository:
             took,
             HistoryState(messages, knowledge, tokens, lost),
             session_rows.last_plan(connection, self._column),
-            session_rows.typed_last(connection, self._column),
-            session_rows.told_last(connection, self._column) if took.under_way else (),
-            session_rows.ended_last(connection, self._column) if took.under_way else (),
+            session_rows.last_user_words(connection, self._column),
+            session_rows.last_messages(connection, self._column) if took.under_way else (),
+            session_rows.last_finished_calls(connection, self._column) if took.under_way else (),
         )
 
     def _readable(self, default: T, body: object) -> T:
@@ -170,7 +176,7 @@ class SqliteSessionRepository:
 
 
 def _updates(change: Change, now: int) -> Iterator[tuple[str, int | str | bytes]]:
-    """What a change sets in a session's row, and to which value."""
+    """Yield the columns of a session's row that a change sets, and their values."""
     if change.prompted:
         yield "prompts = prompts + ?", 1
     if change.touch:
@@ -191,12 +197,12 @@ def _updates(change: Change, now: int) -> Iterator[tuple[str, int | str | bytes]
 
 _DAY = 24 * 60 * 60 * 1000
 _REMEMBERED = 30 * _DAY
-"""Milliseconds for which nobody may bring a deleted session back: no process writes to one for so long."""
+"""Milliseconds for which a deleted session is remembered, so that no process that still writes to it brings it back."""
 _BATCH = 100
 _BREATH = 0.02
 """Seconds between two batches, in which other processes get the lock."""
 _FIRST = (2**63 - 1, "")
-"""Where a list begins."""
+"""The position before the first session of a list."""
 
 # A row that only outputs or summaries needed becomes the session's; a session that is there already stays as it is.
 _CREATE = """
@@ -258,14 +264,14 @@ _UNUSED = """
 
 
 class SessionStore:
-    """All sessions. `now` gives seconds since 1970. Everything raises StoreUnavailable."""
+    """All sessions. `now` returns seconds since 1970. Every method raises StoreUnavailable."""
 
     def __init__(self, database: Database, now: Callable[[], float] = time.time) -> None:
         self._database = database
         self._seconds = now
 
     def of(self, session_id: str) -> SqliteSessionRepository:
-        """What is kept of one session, which need not be there yet."""
+        """Return the repository of a session, which need not be stored yet."""
         return SqliteSessionRepository(self._database, session_id, self._now)
 
     async def create(
@@ -276,12 +282,12 @@ class SessionStore:
         *,
         patience: float | None = None,
     ) -> None:
-        """Keep a new session; one that is there stays as it is. A time of 0 is now. Never one that was deleted."""
+        """Store a new session. A stored one stays as it is; a deleted one is refused. A time of 0 means now."""
         row = self._row(record, conduct, tally or UsageTotals())
         await self._database.write_at_once(lambda connection: _insert(connection, record.id, row), patience=patience)
 
     async def find(self, session_id: str) -> SessionRecord | None:
-        """The session, if it is there."""
+        """Return the session, or None if it is not stored."""
         row = await self._database.read_at_once(
             lambda connection: connection.execute(_FIND, (to_column(session_id),)).fetchone()
         )
@@ -295,11 +301,11 @@ class SessionStore:
         limit: int = 50,
         prompted: bool = True,
     ) -> tuple[SessionRecord, ...]:
-        """Sessions, the last used first. Who asks page by page is given none twice, whatever is used meanwhile.
+        """Return sessions, the last used first. No session is on two pages, even if sessions are used meanwhile.
 
-        cwd        only those of this folder, as the client wrote it
-        after      `updated_at` and `id` of the last one on the page before
-        prompted   leaves out those the user never sent anything to
+        cwd        only sessions of this folder, as the client wrote it
+        after      `updated_at` and `id` of the last session of the page before
+        prompted   leaves out sessions without a prompt
         """
         updated_at, session_id = after or _FIRST
         position = (max(min(updated_at, _FIRST[0]), -_FIRST[0]), to_column(session_id))
@@ -309,14 +315,14 @@ class SessionStore:
         return tuple(record_of(row) for row in rows)
 
     async def delete(self, session_id: str) -> bool:
-        """Remove a session with all that is its own; whether it was there. Who still writes to it is told."""
+        """Delete a session with all that belongs to it. Return whether it was stored. Later writes to it fail."""
         key, now = to_column(session_id), self._now()
         was_there = await self._database.write_at_once(lambda connection: _remove(connection, key, now))
         await self._database.empty_log()
         return was_there
 
     async def fork(self, source: str, target: SessionRecord, conduct: Conduct) -> bool:
-        """Copy a session as it is at this moment, its tally too, to a new one; whether the source was there."""
+        """Copy a session as it is now, with its usage, to a new one. Return whether the source is stored."""
         row = self._row(target, conduct, UsageTotals())
         keys = to_column(source), to_column(target.id)
 
@@ -334,7 +340,7 @@ class SessionStore:
         return await self._database.write_at_once(step)
 
     async def take_in(self, saved: SessionSnapshot, told: Sequence[StoredEvent]) -> None:
-        """Keep a session from elsewhere under an id of its own, whole or not at all. A time of 0 is now."""
+        """Store a session of another store under a new id, whole or not at all. A time of 0 means now."""
         row, key = self._row(saved.record, saved.conduct, saved.usage), to_column(saved.record.id)
         history = saved.history
 
@@ -347,12 +353,12 @@ class SessionStore:
         await self._database.write_at_once(step)
 
     async def purge_unused(self, days: int, in_use: Callable[[str], bool]) -> int:
-        """Remove sessions that got no prompt, and what is left of ones that never came to be; returns how many went.
+        """Delete sessions without a prompt and rows of sessions that were never created. Return how many were deleted.
 
-        For the background: it works in small transactions, and others get their turn between any two.
+        It works in small transactions for use in the background; other processes get the lock between two.
 
-        days     how long they were not used
-        in_use   whether a process has the session open
+        days     how long the sessions were not used
+        in_use   returns whether a process has the session open
         """
         now = self._now()
         before, last, total = now - days * _DAY, to_column(""), 0
@@ -406,5 +412,5 @@ def _unused(last: str | bytes, before: int, connection: sqlite3.Connection) -> l
 def _remove_unused(
     last: str | bytes, before: int, free: AbstractSet[str | bytes], now: int, connection: sqlite3.Connection
 ) -> int:
-    """Remove those that are free, and are unused still."""
+    """Delete those sessions that are free and still unused."""
     return sum(_remove(connection, each, now) for each in _unused(last, before, connection) if each in free)

@@ -1,11 +1,11 @@
-"""Which folders may use what they bring along, as the user said (requirements S4; security.md 1, row 11).
+"""The folders whose own settings, servers and commands may be used, as the user decided.
 
     ["/home/me/project"]
-    "5e884898da28…" = "trusted"         # exactly these contents, by their SHA-256
-    "9f86d081884c…" = "untrusted"
+    "5e884898da28..." = "trusted"         # exactly these contents, by their SHA-256
+    "9f86d081884c..." = "untrusted"
 
-A folder stands for itself alone, never for what is below it. Anything else in the file is skipped, and a file nobody
-can read trusts nothing. The file is read whenever it is asked: that is rare, and other processes write it, too.
+An answer holds for one folder, not for folders below it. Other entries of the file are ignored, and if the file is
+unreadable no folder is trusted. The file is read at each call, which is rare, since other processes write it too.
 """
 
 import os
@@ -28,9 +28,9 @@ _Answers = dict[str, dict[str, bool]]
 
 
 class TrustedFolders:
-    """The user's answers, by folder and content. Blocks; may be used from any thread.
+    """The user's answers by folder and contents. Blocks; may be used from any thread.
 
-    `warn` is told, in one line, what is wrong with the file; nothing here raises for that.
+    `warn` is called with one line that says what is wrong with the file. Nothing here raises for that.
     """
 
     def __init__(self, path: str, warn: Callable[[str], None]) -> None:
@@ -38,7 +38,10 @@ class TrustedFolders:
         self._warn = warn
 
     def find(self, folder: str, digest: str) -> bool | None:
-        """Whether these contents of a folder (absolute, links resolved) are trusted; None when nobody said."""
+        """Return whether these contents of a folder are trusted, or None without an answer.
+
+        The path is absolute and resolved.
+        """
         try:
             return _read(self._path).get(folder, {}).get(digest)
         except (OSError, DamagedFile) as error:
@@ -46,7 +49,7 @@ class TrustedFolders:
             return None
 
     def remember(self, folder: str, digest: str, *, trusted: bool) -> None:
-        """Keep an answer. A damaged file is set aside; one that cannot be written is told."""
+        """Store an answer. A damaged file is set aside; `warn` is called if the file cannot be written."""
         if not _writable(folder):
             self._warn(f"{folder!r}: this folder's name is not text, so the answer holds until the session ends")
             return
@@ -70,7 +73,7 @@ class TrustedFolders:
 
 
 def _read(path: str) -> _Answers:
-    """The answers in a file; none when there is no file. Raises Damaged, OSError."""
+    """Return the answers in a file; none if there is no file. Raises DamagedFile, OSError."""
     parsed = read_private(path)
     tables = {name: cast("dict[str, object]", table) for name, table in parsed.items() if isinstance(table, dict)}
     return {folder: _known(table) for folder, table in tables.items()}
@@ -89,7 +92,7 @@ def _toml(answers: _Answers) -> str:
 
 
 def _writable(folder: str) -> bool:
-    """Whether a name can be kept: two folders with bytes that are no text must not become one."""
+    """Return whether a name can be stored. Two folders whose names are not text must not become one."""
     try:
         folder.encode()
     except UnicodeEncodeError:
