@@ -1,1 +1,1 @@
-"""The loop: prompts to turns. Knows only core."""
+"""The loop between the model and the tools. It imports nothing but core."""

@@ -1,15 +1,15 @@
-"""Keeps a conversation within its context (L11; requirements section 4 row 62).
+"""Keeps a conversation within the context of the model.
 
-    soft threshold (60 %)   old tool outputs become one line each, in one go down to two thirds of the threshold. No
-                            model call. The prompt cache is lost each time, so where that leads not well under the
-                            threshold it is left alone
-    hard threshold (90 %)   a model sums up all that lies before the current turn
-    /compact, compress_context   the same, on the user's or the model's own wish
-    too long, says the model     both, as far as they go
+    soft threshold (60 %)   Old tool outputs are replaced by one line each, until two thirds of the threshold are
+                            reached. No model is called. Since the prompt cache is lost, this is done only if it leads
+                            well below the threshold.
+    hard threshold (90 %)   A model writes a summary of everything before the current turn.
+    /compact, compress_context   The same, because the user or the model asked for it.
+    context too long        The model refused the request: both are done, as far as they go.
 
-A summary joins the knowledge block at the head of the conversation; those that stand there stay, byte for byte, until
-the block takes a quarter of the budget: then the next summary covers the block, too. What is summed up goes only once
-the summary is there: whatever fails before, nothing is lost.
+Summaries form the knowledge block at the head of the conversation. They stay byte for byte until the block fills a
+quarter of the budget; the next summary then covers the block, too. Messages are removed only after their summary has
+arrived, so a failure loses nothing.
 """
 
 import math
@@ -35,11 +35,11 @@ from acp_agent.core.overflow import PREFIX
 from acp_agent.core.ports import Provider
 from acp_agent.core.redaction import Redact, verbatim
 
-_TELLING = 2.0  # seconds an editor that is far behind may keep a cancelled turn
+_TELLING = 2.0  # seconds that a cancelled turn waits for a slow editor
 
 
 class CompactionCard:
-    """Tells how one compaction stands. Nothing is told of one that never began."""
+    """Reports the progress of one compaction to the user. A compaction that never began is not reported."""
 
     def __init__(self, emit: EventSink) -> None:
         self._emit = emit
@@ -47,16 +47,16 @@ class CompactionCard:
         self._open = False
 
     async def begun(self) -> None:
-        """A model is asked for the summary now."""
+        """Report that a model is asked for the summary now."""
         self._open = True
         await self._emit(CompactionChanged(self._id, CompactionStatus.IN_PROGRESS))
 
     async def completed(self, summary: str) -> None:
-        """The summary stands in the place of what it is about."""
+        """Report that the summary has replaced the messages."""
         await self.end(CompactionStatus.COMPLETED, summary=summary)
 
     async def end(self, status: CompactionStatus, *, summary: str = "", error: str = "") -> None:
-        """The end, unless there was one; told also when the turn is being cancelled."""
+        """Report the end, unless it was reported already. This works also while the turn is being cancelled."""
         if self._open:
             self._open = False
             with anyio.move_on_after(_TELLING, shield=True):
@@ -65,7 +65,7 @@ class CompactionCard:
 
 @asynccontextmanager
 async def compaction_card(emit: EventSink) -> AsyncGenerator[CompactionCard]:
-    """A card that is ended when the block is left: failed by an AgentError, cancelled by all else."""
+    """Yield the progress of a compaction and end it with the block: failed by AgentError, else cancelled."""
     card = CompactionCard(emit)
     try:
         yield card
@@ -76,22 +76,22 @@ async def compaction_card(emit: EventSink) -> AsyncGenerator[CompactionCard]:
         await card.end(CompactionStatus.CANCELLED)
 
 
-_WORTH_IT = 100  # tokens an output must have to be cleared
+_WORTH_IT = 100  # an output with fewer tokens is not cleared
 _REFERENCE = re.compile(rf"{PREFIX}[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """What to put in the place of which results, by id, and the tokens this frees by our estimate."""
+    """The results to replace, by id, and the estimated number of tokens that this frees."""
 
     stubs: dict[str, ToolResultPart] = field(default_factory=dict[str, ToolResultPart])
     freed: int = 0
 
 
 def pruning(messages: Sequence[Message], wanted: float, *, kept_rounds: int) -> Pruning:
-    """Clear outputs, the oldest first, until `wanted` tokens are free. Those of the last `kept_rounds` rounds stay.
+    """Plan to clear outputs, the oldest first, until `wanted` tokens are free. The last `kept_rounds` rounds stay.
 
-    A cleared output keeps its id and whether it was an error, so it answers its call as before.
+    A cleared output keeps its id and whether it was an error, so it still answers its call.
     """
     names = {use.id: use.name for message in messages if message.role is Role.ASSISTANT for use in message.tool_uses}
     stubs: dict[str, ToolResultPart] = {}
@@ -107,8 +107,10 @@ def pruning(messages: Sequence[Message], wanted: float, *, kept_rounds: int) -> 
 
 
 def _old(messages: Sequence[Message], kept_rounds: int) -> Sequence[Message]:
-    """Messages with results, without the newest."""
-    rounds = [message for message in messages if isinstance(message.parts[0], ToolResultPart)]  # results stand first
+    """Return the messages with results, without those of the newest rounds."""
+    rounds = [
+        message for message in messages if isinstance(message.parts[0], ToolResultPart)
+    ]  # results stand first in a message
     return rounds[: len(rounds) - kept_rounds] if len(rounds) > kept_rounds else ()
 
 
@@ -116,28 +118,29 @@ def _stub(name: str, part: ToolResultPart) -> str:
     pictures = f" and {len(part.images)} images" if part.images else ""
     references = _REFERENCE.findall(part.text)
     again = (
-        f"The whole output is {references[-1]}: read_overflow reads or searches it."  # ours stands at the end
+        # our own reference stands at the end
+        f"The whole output is {references[-1]}: read_overflow reads or searches it."
         if references
         else "If it is still needed, make the call again."
     )
     return f"[The output of {name} was cleared to save room: {len(part.text):,} characters{pictures}. {again}]"
 
 
-_WINDOW = 32_000  # tokens assumed of a model that does not say
-_SUMMARY = (256, 4_000)  # fewest and most tokens of one
-_SUMMARY_PART = 20  # of the budget
-_KNOWLEDGE_PART = 4  # of the budget, before the block is summed up itself
-_DOWN_TO = 2 / 3  # of the soft threshold: how far pruning goes
-_WELL_UNDER = 5 / 6  # of it: how far it must get to be worth the prompt cache
-_LOOK_AGAIN = 0.05  # of the budget, that must be added before pruning is planned anew
-_KEPT_ROUNDS = 2  # whose outputs are never cleared
+_WINDOW = 32_000  # tokens assumed for a model whose context window is not known
+_SUMMARY = (256, 4_000)  # fewest and most tokens of a summary
+_SUMMARY_PART = 20  # a summary may have this fraction (1/20) of the budget
+_KNOWLEDGE_PART = 4  # fraction (1/4) of the budget at which the knowledge block is summed up itself
+_DOWN_TO = 2 / 3  # of the soft threshold: where clearing stops
+_WELL_UNDER = 5 / 6  # of the soft threshold: clearing must reach this to be worth the prompt cache
+_LOOK_AGAIN = 0.05  # of the budget: how much must be added before clearing is planned again
+_KEPT_ROUNDS = 2  # rounds whose outputs are never cleared
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Parts of the budget, soft below hard, at which the conversation is shortened by itself.
+    """Fractions of the budget at which the conversation is shortened. `soft` is below `hard`.
 
-    automatic   false: only when the user or the model asks for it
+    automatic   False if only the user or the model may ask for it
     """
 
     soft: float = 0.6
@@ -147,12 +150,12 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Summarizing:
-    """How summaries come about.
+    """How summaries are made.
 
-    provider   gives the model that writes them, or raises an AgentError that tells what is missing
-    summaries  where they are kept; None where nothing is
-    redact     takes out secrets that the user has typed, on the way to that model and back; for any thread
-    seconds    a summary may take
+    provider   returns the model that writes them, or raises an AgentError that says what is missing
+    summaries  the store of summaries, or None
+    redact     removes secrets from the request and from the answer. It may be called in any thread
+    seconds    the time a summary may take
     """
 
     provider: Callable[[], Awaitable[Provider]]
@@ -162,9 +165,9 @@ class Summarizing:
 
 
 class Compactor:
-    """Shortens one conversation. A hook of the loop (`Room`) and what `compress_context` uses (`Compressor`).
+    """Shortens one conversation. The loop uses it as `Room`, the tool `compress_context` as `Compressor`.
 
-    budget   gives the tokens the conversation may fill; 0 when nobody knows
+    budget   returns the tokens that the conversation may fill, 0 if that is not known
     """
 
     def __init__(
@@ -181,9 +184,9 @@ class Compactor:
         self._budget = budget
         self._thresholds = thresholds
         self._running = False
-        self._failed = False  # in this turn: what failed once is not tried at each call
+        self._failed = False  # in this turn: after one failure no further summary is tried
         self._count = 0
-        self._vain_up_to = 0.0  # tokens up to which pruning is known not to help
+        self._vain_up_to = 0.0  # tokens up to which clearing is known not to help
 
     # ------------------------------------------------------------------------------ for the loop
 
@@ -222,7 +225,7 @@ class Compactor:
         return self._history.estimate() < before
 
     async def _triggered(self) -> bool:
-        """Sum up, unless this turn has tried in vain; whether it was done."""
+        """Sum up, unless it failed in this turn already. Return whether it was done."""
         if self._failed or not self._history.earlier:
             self._failed = True
             return False
@@ -241,7 +244,7 @@ class Compactor:
         told = f"Cleared {len(plan.stubs)} old tool outputs: {_tokens(before, self._history.estimate())}."
         await self._emit(Notice(Severity.INFO, told))
 
-    # ---------------------------------------------------------------------------- for all others
+    # ------------------------------------------------------------------------- for all others
 
     async def compress(self, focus: str) -> str:
         told = await self.compact(Compaction.AUTONOMOUS, focus)
@@ -249,11 +252,15 @@ class Compactor:
         return told
 
     async def compact(self, method: Compaction, focus: str = "") -> str:
-        """Put a summary in the place of all that lies before the current turn; one line on what became of it.
+        """Replace everything before the current turn by a summary. Return one line that says what was done.
 
-        focus   what must be kept above all, in the words of whoever asks
-        Raises ToolError (permanent_failure) when there is nothing to sum up, no summary came, or one is being written:
-        the conversation is as it was.
+        focus   what the summary must keep above all, in the words of the user or the model
+
+        Raises:
+            ToolError: permanent_failure if there is nothing to sum up, no summary came, or another one is being
+            written. The
+                conversation is unchanged.
+
         """
         if self._running:
             raise _kept("a summary is being written already")
@@ -265,11 +272,11 @@ class Compactor:
             self._running = False
 
     def clear(self) -> None:
-        """Another conversation begins."""
+        """Forget the counts, because a new conversation begins."""
         self._failed, self._count, self._vain_up_to = False, 0, 0.0
 
     def status(self) -> Sequence[str]:
-        """Lines for /status; none while it is off and nothing was summed up."""
+        """Return lines for /status. None while compaction is off and nothing was summed up."""
         limits, used, budget = self._thresholds, self._history.estimate(), self._budget()
         if not limits.automatic and not self._count:
             return ()
@@ -299,7 +306,7 @@ class Compactor:
         return f"Summed up {len(old)} older messages ({method}): {said}."
 
     async def _record(self, messages: Sequence[Message], focus: str, tokens: int, card: CompactionCard) -> str:
-        """The summary, fit to be kept. Raises ToolError."""
+        """Return the summary in the form in which it is kept. Raises ToolError."""
         how = self._summarizing
         try:
             provider = await how.provider()
@@ -310,7 +317,9 @@ class Compactor:
             except ProviderError as error:
                 if error.kind is not ProviderErrorKind.CONTEXT_TOO_LONG:
                     raise
-                room = min(room, (provider.context_window or _WINDOW) // 2)  # a smaller model may have stepped in
+                room = min(
+                    room, (provider.context_window or _WINDOW) // 2
+                )  # a fallback model with a smaller window may have answered
                 text = await self._ask(provider, messages, focus, room // 4, tokens)
         except AgentError as error:
             raise _kept(str(error).rstrip(".")) from error

@@ -1,7 +1,7 @@
-"""The tools as a conversation shows them: dressed (L3), filtered (L4), gated (L5), each where it is switched on.
+"""The tools shown to the model when TAFC, the tool filter or dependencies are switched on.
 
-all specs -> dressed, once a spec -> chosen by the filter -> gated by dependencies -> the request, in catalogue order
-the answer -> thoughts taken off -> calls of tools that wait are answered
+all specs -> TAFC adds its field -> the filter chooses -> dependencies hide -> the request, in catalogue order
+the answer -> thoughts are removed -> calls of tools that still wait are answered
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,15 +17,15 @@ from acp_agent.core.types import ToolResult, ToolSpec
 
 
 class DebugLog(Protocol):
-    """Where it is written why tools are shown or not; acp_agent.log.Log is one."""
+    """A log for why tools are shown or not, such as acp_agent.log.Log."""
 
     def debug(self, event: str, **fields: object) -> None:
-        """A fixed phrase and what it is about."""
+        """Write an event, a fixed phrase, with its fields."""
         ...
 
 
 class DressedOffer:
-    """An Offer of up to three parts; what is None is switched off and costs nothing."""
+    """A selection of up to three parts. A part that is None is switched off and costs nothing."""
 
     def __init__(
         self,
@@ -129,5 +129,5 @@ class DressedOffer:
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
-    """The tool a call means: that name, whatever its case, or the one it is an alias of."""
+    """Return the known tool that a call means: by its name in any case, or by an alias."""
     return next((each for each in (name, name.lower(), tool_id(name)) if each in known), name)

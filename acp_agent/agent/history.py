@@ -1,16 +1,16 @@
-"""The conversation one session has with its model. Only sequences every model API accepts can be built.
+"""The messages that one session exchanges with its model. Every history that can be built is valid for every model API.
 
-    roles alternate, the user begins; two messages of one user in a row become one
-    no message is empty, no text blank
-    an assistant message's tool uses are answered all, once, in order, at the start of the very next message (L1.6)
-    tool-use ids are not empty and unique in the whole conversation
-    tool uses and thoughts are the assistant's, results and images the user's
+    - Roles alternate and the user begins. Two user messages in a row are merged.
+    - No message is empty and no text is blank.
+    - All tool uses of an assistant message are answered once, in order, at the start of the next message.
+    - The ids of tool uses are not empty, and unique in the whole conversation.
+    - Tool uses and thoughts belong to the assistant, results and images to the user.
 
-What lies before the current turn can be shortened (L11): old results by stubs, or all of it by a summary. Summaries
-stand at the head, one after the other: the knowledge block. A message that lost its tool uses cannot leave a result
-behind, for a turn begins with a prompt, and what lies before that goes as a whole.
+Everything before the current turn can be shortened: old results become stubs, or a summary replaces all of it. The
+summaries stand at the head and form the knowledge block. A result never loses its tool use this way, because a turn
+begins with a prompt and what lies before it is replaced as a whole.
 
-Appending costs the same however long the conversation is; shortening looks at all of it.
+Appending takes constant time. Shortening looks at the whole conversation.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,7 +38,10 @@ from acp_agent.core.sessions import HistoryState
 
 @dataclass(frozen=True, slots=True)
 class _Fill:
-    """How full a conversation is. `tokens` is what a model counted and what came since, `size` our estimate of all."""
+    """How full a conversation is.
+
+    `tokens` is what the model counted plus an estimate of what was added since. `size` is our estimate of everything.
+    """
 
     tokens: int = 0
     size: int = 0
@@ -47,57 +50,57 @@ class _Fill:
         return _Fill(self.tokens + tokens, self.size + tokens)
 
     def without(self, tokens: int) -> "_Fill":
-        """What is left is never less than its own size: a count of tokens and an estimate of them may be far apart."""
+        """Return the fill after `tokens` were removed. It is never below its own estimated size."""
         size = self.size - tokens
         return _Fill(max(size, self.tokens - tokens), size)
 
 
 class History:
-    """Messages, oldest first. Not for two tasks at once: a session has one turn at a time."""
+    """Messages, oldest first. A session has one turn at a time, so no two tasks use it at once."""
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
-        """Start with messages that already follow the rules. Raises ValueError where they do not."""
+        """Start with messages that already follow the rules. Raises ValueError if they do not."""
         self._messages: list[Message] = []
         self._frozen: tuple[Message, ...] | None = None
         self._call_ids: set[str] = set()
         self._fill = _Fill()
-        self._knowledge = 0  # parts of the first message that are summaries
-        self._start: tuple[int, int] | None = None  # message and part the current turn begins with
-        self._fill_before = _Fill()  # what `_fill` was when it began
+        self._knowledge = 0  # number of parts of the first message that are summaries
+        self._start: tuple[int, int] | None = None  # index of the message and part at which the current turn begins
+        self._fill_before = _Fill()  # `_fill` at the beginning of the turn
         for message in messages:
             self.append(message)
 
     def messages(self) -> tuple[Message, ...]:
-        """All of them; fit for a request while `awaits_reply` holds."""
+        """All messages. They are valid in a request while `awaits_reply` is True."""
         if self._frozen is None:
             self._frozen = tuple(self._messages)
         return self._frozen
 
     @property
     def awaits_reply(self) -> bool:
-        """Whether the user spoke last."""
+        """Whether the last message is the user's."""
         return bool(self._messages) and self._messages[-1].role is Role.USER
 
     @property
     def open_calls(self) -> tuple[ToolUsePart, ...]:
-        """Tool uses that wait for their results."""
+        """The tool uses that have no result yet."""
         return self._messages[-1].tool_uses if self._messages and not self.awaits_reply else ()
 
     @property
     def call_ids(self) -> AbstractSet[str]:
-        """Every tool-use id in use, now and later: a view."""
+        """A live view of the ids of all tool uses."""
         return self._call_ids
 
     def estimate(self) -> int:
-        """Tokens the conversation fills: what was measured, and what was added since by its size."""
+        """Return the tokens of the conversation: the last count of the model, plus an estimate of what was added."""
         return self._fill.tokens
 
     def measured(self, tokens: int) -> None:
-        """The model counted `tokens` for everything up to and including the last message."""
+        """Note that the model counted `tokens` for everything up to and including the last message."""
         self._fill = replace(self._fill, tokens=tokens)
 
     def took_up(self, knowledge: int, tokens: int) -> None:
-        """Its first parts are summaries, and so many tokens were measured: what its messages alone do not say."""
+        """Note how many leading parts are summaries and how many tokens were counted, after a session was restored."""
         first = self._messages[0].parts if self._messages else ()
         texts = len([*takewhile(lambda part: isinstance(part, TextPart), first)])
         self._knowledge = min(knowledge, texts)
@@ -105,15 +108,17 @@ class History:
 
     @property
     def summaries(self) -> int:
-        """How many parts of the first message are summaries."""
+        """The number of parts of the first message that are summaries."""
         return self._knowledge
 
     # -------------------------------------------------------------------------------------- adding
 
     def append(self, message: Message) -> None:
-        """Add a message; blank texts are left out, and a message without any content altogether.
+        """Add a message. Blank texts are left out, and so is a message without content.
 
-        Raises ValueError, and changes nothing, if the result would break a rule of the module.
+        Raises:
+            ValueError: The result would break a rule of the module. Nothing is changed.
+
         """
         parts = tuple(part for part in message.parts if not _is_blank(part))
         if message.role is Role.USER:
@@ -123,7 +128,7 @@ class History:
         self._frozen = None
 
     def repair(self, failure: ToolFailure, known: Mapping[str, ToolResultPart] = {}) -> None:
-        """Answer every open tool use, as happens when a turn ends early (A13.6): by `failure` where none is `known`."""
+        """Answer every open tool use, as when a turn ends early: by its result in `known`, else by `failure`."""
         if calls := self.open_calls:
             lost = (ToolResultPart(use.id, failure.block(), is_error=True) for use in calls)
             self.append(Message(Role.USER, tuple(known.get(each.id, each) for each in lost)))
@@ -137,26 +142,26 @@ class History:
     # --------------------------------------------------------------------------------------- turns
 
     def begin_turn(self) -> None:
-        """What is appended from here on is the current turn, up to `end_turn`. No tool use may be open."""
+        """Begin a turn: everything appended from here to `end_turn` belongs to it. No tool use may be open."""
         self._start = self._end()
         self._fill_before = self._fill
 
     def end_turn(self) -> None:
-        """From here on the last turn counts with those before it."""
+        """End the turn. It now counts with the earlier ones."""
         self._start = None
 
     @property
     def in_turn(self) -> bool:
-        """Whether a turn is under way."""
+        """Whether a turn is running."""
         return self._start is not None
 
     @property
     def turn_is_empty(self) -> bool:
-        """Whether the current turn has said nothing yet."""
+        """Whether the current turn has no content yet."""
         return self._start is None or self._start == self._end()
 
     def forget_turn(self) -> None:
-        """Take back all that the current turn has said; what was shortened meanwhile stays so."""
+        """Remove everything that the current turn added. What was shortened meanwhile stays short."""
         if not self.turn_is_empty:
             self._replace(self._before(self._turn_start()), self._start)
             self._fill = self._fill_before
@@ -171,14 +176,14 @@ class History:
 
     @property
     def earlier(self) -> tuple[Message, ...]:
-        """What lies between the knowledge block and the current turn."""
+        """The messages between the knowledge block and the current turn."""
         before = self._before(self._turn_start())
         if self._knowledge:
             before[0] = replace(before[0], parts=before[0].parts[self._knowledge :])
         return tuple(message for message in before if message.parts)
 
     def sum_up(self, knowledge: Sequence[TextPart]) -> None:
-        """Put `knowledge` in the place of the knowledge block and all of `earlier`. No text of it may be blank."""
+        """Replace the knowledge block and all of `earlier` by `knowledge`. None of its texts may be blank."""
         index, part = self._turn_start()
         turn = self._messages[index:]
         first = turn[0].parts[part:] if turn else ()
@@ -187,7 +192,7 @@ class History:
         self._knowledge = len(knowledge)
 
     def replace_results(self, results: Mapping[str, ToolResultPart]) -> None:
-        """Put shorter results in the place of those with the same ids."""
+        """Replace the results with these ids by shorter ones."""
         messages = [_with_results(message, results) for message in self._messages]
         changed = [new is not old for new, old in zip(messages, self._messages, strict=True)]
         if True in changed:
@@ -195,7 +200,7 @@ class History:
             self._shorten([*messages[:behind], *unsigned(messages[behind:])], self._start)
 
     def _shorten(self, messages: list[Message], start: tuple[int, int] | None) -> None:
-        """Take other messages, the current turn beginning at `start`. The measure shrinks as the estimate does."""
+        """Take other messages, with the current turn at `start`. The count shrinks by as much as the estimate."""
         old, old_before = self._messages, self._before(self._turn_start())
         self._replace(messages, None if self._start is None else start)
         self._fill = self._fill.without(_saved(old, messages))
@@ -204,7 +209,7 @@ class History:
     # -------------------------------------------------------------------------------------- within
 
     def _end(self) -> tuple[int, int]:
-        """Where the next user message would begin: it joins one that is there."""
+        """Return where the next user message would begin: it is merged into a preceding one."""
         count = len(self._messages)
         return (count - 1, len(self._messages[-1].parts)) if self.awaits_reply else (count, 0)
 
@@ -262,7 +267,7 @@ class History:
 
 
 def has_substance(parts: tuple[Part, ...]) -> bool:
-    """Whether an assistant message says or does anything: thoughts alone cannot stand in a conversation."""
+    """Return whether an assistant message has text or tool uses. A message of thoughts alone is not valid."""
     return any(isinstance(part, ToolUsePart) or (isinstance(part, TextPart) and not _is_blank(part)) for part in parts)
 
 
@@ -271,24 +276,24 @@ def _is_blank(part: Part) -> bool:
 
 
 def _with_results(message: Message, results: Mapping[str, ToolResultPart]) -> Message:
-    if not isinstance(message.parts[0], ToolResultPart):  # results stand first
+    if not isinstance(message.parts[0], ToolResultPart):  # results stand first in a message
         return message
     parts = tuple(results.get(part.id, part) if isinstance(part, ToolResultPart) else part for part in message.parts)
     return message if parts == message.parts else replace(message, parts=parts)
 
 
 def _saved(old: Sequence[Message], new: Sequence[Message]) -> int:
-    """Tokens by which `new` is the smaller one; messages that stand in both are not looked at."""
+    """Return by how many tokens `new` is smaller. Messages that are in both are not looked at."""
     before, now = {id(message) for message in old}, {id(message) for message in new}
     gone = messages_tokens(message for message in old if id(message) not in now)
     return gone - messages_tokens(message for message in new if id(message) not in before)
 
 
 def unsigned(messages: Iterable[Message]) -> list[Message]:
-    """The messages without thoughts that are good only behind exactly what preceded them.
+    """Return the messages without thoughts that are valid only behind exactly the same messages.
 
-    Newer models of Anthropic refuse a signed thought once anything before it has changed (platform.claude.com,
-    "Preserved thinking"). Reasoning that bears no signature stays: some servers want it back within a turn.
+    Newer models of Anthropic refuse a signed thought after any earlier message has changed, see "Preserved thinking" on
+    platform.claude.com. Reasoning without a signature stays, because some servers want it back within a turn.
     """
     return [
         replace(message, parts=tuple(part for part in message.parts if not _is_signed(part)))
@@ -309,11 +314,11 @@ _INTERRUPTED = ToolFailure(
     "look at how things are before you do it again",
 )
 _MOST_SAID = 64 * 1024
-"""Characters of an answer without an end that are worth keeping."""
+"""How many characters of an unfinished answer are kept."""
 
 
 def _untold() -> None:
-    """Nobody is told."""
+    """Do nothing."""
 
 
 def restored(
@@ -322,15 +327,15 @@ def restored(
     cut: str | None = None,
     ended: Sequence[ToolFinished] = (),
 ) -> History:
-    """The conversation as it was kept, and such that a model accepts it.
+    """Return a stored conversation in a form that a model accepts.
 
-    A call whose result was not kept is answered as interrupted. Where a row was damaged, what cannot follow the
-    messages before it is left out or has a note before it; what can stays.
+    A call without a stored result is answered as interrupted. If a row is damaged, messages that cannot follow the
+    previous ones are left out or get a note before them.
 
-    damaged   told when rows could not be read, or what can be read does not fit together
-    cut       where a turn broke off: what the user has seen of the answer that was being told, without secrets. It
-              joins the conversation, and behind it or the results stands a note
-    ended     calls of that turn that had ended, also those of a round of which others had not
+    damaged   is called if rows could not be read or do not fit together
+    cut       the text of the unfinished answer that the user has seen, without secrets, if a turn broke off. It joins
+              the conversation. A note follows it
+    ended     results of that turn's calls that had ended, also in a round that had not
     """
     history = History()
     sound = state.lost == 0
@@ -342,7 +347,7 @@ def restored(
             _mend(history, message)
     if not sound:
         damaged()
-        history = History(unsigned(history.messages()))  # thoughts are signed for what stood before them
+        history = History(unsigned(history.messages()))  # thoughts are signed for the messages before them
     if state.messages[:1] == history.messages()[:1]:
         history.took_up(state.knowledge, state.tokens if sound else history.estimate())
     if cut is not None:
@@ -352,7 +357,7 @@ def restored(
 
 
 def _break_off(history: History, said: str, known: Mapping[str, ToolResultPart]) -> None:
-    """End a turn as far as it came. One whose last answer is whole has ended by itself."""
+    """End a turn that broke off. A turn whose last answer is complete has ended by itself."""
     if history.awaits_reply:
         history.append(Message(Role.ASSISTANT, (TextPart(said[:_MOST_SAID]),)))
     elif not history.open_calls:
@@ -362,7 +367,7 @@ def _break_off(history: History, said: str, known: Mapping[str, ToolResultPart])
 
 
 def _mend(history: History, message: Message) -> None:
-    """Put a message where what it followed is gone, without what means nothing there."""
+    """Add a message whose predecessors are missing, without the parts that need them."""
     history.repair(_INTERRUPTED)
     if message.role is Role.USER:
         parts = tuple(part for part in message.parts if not isinstance(part, ToolResultPart))
@@ -374,7 +379,7 @@ def _mend(history: History, message: Message) -> None:
 
 
 def _appended(history: History, message: Message) -> None:
-    """Add it where it fits at all."""
+    """Add the message if the rules allow it. Return whether they do."""
     try:
         history.append(message)
     except ValueError:

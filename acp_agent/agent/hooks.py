@@ -1,4 +1,4 @@
-"""What may take part in a turn beside the model and its tools. Each does nothing unless it is switched on."""
+"""Ports for what may take part in a turn beside the model and its tools. The defaults do nothing."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -11,69 +11,69 @@ from acp_agent.core.types import ToolResult
 
 
 class Observer(Protocol):
-    """Looks at what became of the calls (L6.8)."""
+    """Watches the results of tool calls."""
 
     def begin(self) -> None:
-        """A turn begins."""
+        """Begin a turn."""
         ...
 
     def finished(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]]) -> str | None:
-        """What the model is told behind the results of a round; None for nothing."""
+        """Take the results of one round. Return a text for the model to read behind them, or None."""
         ...
 
 
 class Phases(Protocol):
-    """Works of the agent's own in a turn (S7). What they return is told to the model; None for nothing."""
+    """Tool calls that the agent makes by itself in a turn. They return text for the model, or None."""
 
     def before_first_inference(self, prompt: Message, toolset: Toolset) -> Awaitable[str | None]:
-        """The prompt stands in the history, no model was called. Raises only cancellation."""
+        """Run before the first model call, when the prompt is in the history. Raises only cancellation."""
         ...
 
     def after_round(
         self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]], toolset: Toolset
     ) -> Awaitable[str | None]:
-        """The calls of one message have their results, and the turn goes on. Raises only cancellation."""
+        """Run when all calls of one message have results and the turn goes on. Raises only cancellation."""
         ...
 
 
 class Room(Protocol):
-    """Keeps the conversation within the context (L11)."""
+    """Keeps the conversation within the context of the model."""
 
     def begin(self) -> None:
-        """A turn begins."""
+        """Begin a turn."""
         ...
 
     async def make(self, budget: int) -> bool:
-        """Before a model call: shorten the conversation where that is due. `budget` is in tokens, over 0.
+        """Shorten the conversation before a model call if that is due. `budget` is in tokens and positive.
 
-        False when it is not to be counted on, so that the turn stops early. Raises only cancellation.
+        Return False if there may be too little room, so that the turn stops early. Raises only cancellation.
         """
         ...
 
     async def overflowed(self) -> bool:
-        """The model says that the conversation is too long: shorten it as far as can be; whether it is any shorter."""
+        """Shorten the conversation as far as possible, because the model refused it. Return whether it is shorter."""
         ...
 
 
 class _NoObserver:
     def begin(self) -> None:
-        """Nothing to forget."""
+        """Do nothing."""
 
     def finished(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]]) -> None:
-        """Has nothing to say."""
+        """Return None."""
 
 
 class _NoPhases:
     async def before_first_inference(self, prompt: Message, toolset: Toolset) -> None:
-        """Prepares nothing."""
+        """Return None."""
 
     async def after_round(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]], toolset: Toolset) -> None:
-        """Verifies nothing."""
+        """Return None."""
 
 
 class _NoRoom:
     def begin(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     async def make(self, budget: int) -> bool:
         del budget
@@ -84,7 +84,7 @@ class _NoRoom:
 
 
 def _untold() -> None:
-    """Nobody is told."""
+    """Do nothing."""
 
 
 def _by_the_user() -> bool:
@@ -93,10 +93,10 @@ def _by_the_user() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Those of one conversation. Each has a state of its own: never share them between two.
+    """The hooks of one conversation. They have state, so two conversations never share them.
 
-    began      told when the history has the prompt: a model may be silent for long, and nothing else is told then
-    abandoned  whether a turn that is cancelled is so because the session ends: the user did not do it
+    began      is called when the history has the prompt. A model may be silent for long afterwards
+    abandoned  returns whether a cancelled turn was cancelled because the session ends, not by the user
     """
 
     offer: Offer = field(default_factory=WholeOffer)

@@ -1,22 +1,25 @@
-"""What the loop itself tells the user when it stops. Shown as the assistant's text, never kept as its words."""
+"""Notes that the loop writes: to the user when a turn stops, and into the history when a turn was cut off.
+
+A note to the user is shown as text of the assistant. It is not kept in the history.
+"""
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.messages import TURN_CUT_OFF
 
 CANCELLED = f"[The user cancelled this turn here. {TURN_CUT_OFF}"
-"""For the model: stands in the history where a turn was cancelled."""
+"""For the model: stands in the history where the user cancelled a turn."""
 
 TURN_ABOVE = "[The turn above "
-"""How INTERRUPTED begins, also as it was worded before."""
+"""The beginning of INTERRUPTED. Older versions of the note have the same beginning."""
 
 INTERRUPTED = f"{TURN_ABOVE}broke off here, since the session ended. {TURN_CUT_OFF}"
-"""For the model: stands where a turn was cut off that nobody cancelled: the process or the editor was gone."""
+"""For the model: stands where a turn broke off because the process or the editor ended."""
 
 LOST = "[What was said here could not be read again.]"
-"""For the model: stands where a part of a conversation that was kept is damaged."""
+"""For the model: stands where a stored conversation is damaged."""
 
 RAN = "[I ran this myself: "
-"""For the model: how the user's words begin that tell of a command of his own."""
+"""For the model: the beginning of a user message about a command that the user ran."""
 
 EMPTY_PROMPT = "There was nothing in that prompt I can read."
 EMPTY_ANSWER = "The model gave no answer. Try again, or say it in other words."
@@ -30,17 +33,17 @@ CUT_OFF_IN_CALL = (
 
 
 def ran(command: str, output: str) -> str:
-    """The user ran a command himself."""
+    """Return the text for a command that the user ran."""
     return f"{RAN}{command}]\n{output}\n"
 
 
 def too_many_rounds(rounds: int) -> str:
-    """The turn used up its tool iterations."""
+    """Return the note for a turn that used up its tool iterations."""
     return f'I stopped after {rounds} rounds of tool calls (max_tool_iterations). Say "continue" to go on.'
 
 
 def over_budget(used: int, budget: int, *, prompt_kept: bool) -> str:
-    """The conversation has (nearly) filled the context; figures in tokens."""
+    """Return the note for a conversation that has filled its budget. Figures are in tokens."""
     lost = "" if prompt_kept else " This prompt was not sent."
     return (
         f"I stopped: the conversation fills about {used:,} of {budget:,} tokens of context.{lost} "
@@ -49,7 +52,7 @@ def over_budget(used: int, budget: int, *, prompt_kept: bool) -> str:
 
 
 def provider_failed(error: ProviderError, *, prompt_kept: bool) -> str:
-    """A model call failed for good."""
+    """Return the note for a model call that failed for good."""
     if not prompt_kept:
         advice = " This prompt is no longer part of the conversation."
     elif error.retryable or error.kind is ProviderErrorKind.PROTOCOL:

@@ -1,7 +1,7 @@
-"""What the model is shown of the tools, call by call, and how its calls come back from that (L3, L4, L5).
+"""The port that decides which tools the model sees.
 
-The loop asks in this order: `begin` once a turn, then for each model call `offered`, `received` and, when the calls
-have run, `finished`.
+The loop calls `begin` once a turn. For each model call it calls `offered` and `received`, and `finished` after the tool
+calls have run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,10 +14,10 @@ from acp_agent.core.types import ToolResult, ToolSpec
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """An answer of the model as the history may keep it.
+    """An answer of the model in the form in which the history keeps it.
 
-    answered   the results of calls in it that are not to run, by id
-    unseen     those of them the user does not hear of either: nothing was called (section 4 row 11)
+    answered   the results of calls that are not to run, by id
+    unseen     the ids of those calls that the user does not see either, because they contain nothing to run
     """
 
     message: Message
@@ -26,38 +26,38 @@ class Received:
 
 
 class Offer(Protocol):
-    """Chooses and dresses the tools the model sees. One a conversation; knows its whole past."""
+    """Chooses and prepares the tools that the model sees. There is one for each conversation."""
 
     async def begin(self, prompt: Message, specs: Sequence[ToolSpec]) -> None:
-        """A turn begins. Raises nothing but cancellation."""
+        """Begin a turn. Raises only cancellation."""
         ...
 
     def offered(self, specs: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
-        """What of all tools the model is shown in its next call."""
+        """Return the tools that the model sees in its next call."""
         ...
 
     def received(self, message: Message) -> Received:
-        """Take off what `offered` put on. The ids of all tool uses are fit and unique."""
+        """Return the message without what `offered` added. The ids of its tool uses are valid and unique."""
         ...
 
     def finished(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]]) -> None:
-        """The calls of one message have their results."""
+        """Take the results of the calls of one message."""
         ...
 
     def clear(self) -> None:
-        """The conversation begins anew."""
+        """Forget everything, because a new conversation begins."""
         ...
 
     def status(self) -> Sequence[str]:
-        """Lines for /status; none about what is switched off."""
+        """Return lines for /status. Parts that are switched off add none."""
         ...
 
 
 class WholeOffer:
-    """Every tool, as it is."""
+    """A selection that shows every tool unchanged."""
 
     async def begin(self, prompt: Message, specs: Sequence[ToolSpec]) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     def offered(self, specs: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
         return specs
@@ -66,10 +66,10 @@ class WholeOffer:
         return Received(message)
 
     def finished(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]]) -> None:
-        """Nothing to remember."""
+        """Do nothing."""
 
     def clear(self) -> None:
-        """Nothing to forget."""
+        """Do nothing."""
 
     def status(self) -> Sequence[str]:
         return ()

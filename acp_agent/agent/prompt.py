@@ -1,6 +1,6 @@
-"""The system prompt: short, and the same from call to call, so that providers can cache it (L1.3, L1.4).
+"""The system prompt. It is short and equal from call to call, so that providers can cache it.
 
-What never changes comes first, what changes with the session's settings after it, what the project says last.
+What never changes comes first, then what depends on the session's settings, and last the notes of the project.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from acp_agent.core.tags import defanged
 from acp_agent.core.types import ToolSpec
 
 _SMALLEST = 200
-"""Characters below which the beginning of a file says nothing."""
+"""A file is left out if fewer characters of it would fit."""
 
 _USERS = "What stands in <user-notes> the user wrote for all his projects: follow it as far as the rules above allow."
 _PROJECTS = """\
@@ -25,10 +25,10 @@ Of two that disagree, the later is the nearer to the working directory."""
 
 @dataclass(frozen=True, slots=True)
 class ProjectNote:
-    """One file.
+    """A file with notes for agents, from the project or the user.
 
     source   what the model may call it: a path, or the user's file
-    text     clean: without secrets, control and invisible characters
+    text     the text without secrets, control characters and invisible characters
     users    whether the user wrote it for all projects
     more     whether the file goes on behind the text
     """
@@ -40,10 +40,13 @@ class ProjectNote:
 
 
 def notes_block(notes: Sequence[ProjectNote], max_chars: int) -> str:
-    """All notes in their fences, and what they are worth; empty for none.
+    """Return all notes, fenced, with a sentence about what they are worth. Empty if there are none.
 
-    notes       the user's first, then the project's from the repository's folder down: the order they are shown in
-    max_chars   of their text in all. No file gets more than half; the user's goes first, then what is nearest
+    The authors of a repository write its notes, so the text can neither close its fence nor open another one. The same
+    notes give the same bytes.
+
+    notes       the user's first, then the project's from the repository's root downwards. They are shown in this order
+    max_chars   of all texts together. No file gets more than half. The user's file goes first, then the nearest ones
     """
     left, shown = max_chars, dict[int, str]()
     by_weight = sorted(range(len(notes)), key=lambda at: (not notes[at].users, -at))
@@ -58,7 +61,7 @@ def notes_block(notes: Sequence[ProjectNote], max_chars: int) -> str:
 
 
 def _cut(note: ProjectNote, room: int) -> str:
-    """As many whole lines as there is room for; the first one in part when it alone is too long."""
+    """Return as many whole lines as fit. A first line that is too long alone is cut."""
     text = note.text.strip("\n")
     if not text.strip() or room < min(len(text), _SMALLEST):
         return ""
@@ -76,7 +79,7 @@ def _fenced(note: ProjectNote, text: str) -> str:
 
 
 def _token(text: str) -> str:
-    """Eight characters that are not in the text."""
+    """Return eight characters that do not occur in the text."""
     token = ""
     while not token or token in text:
         token = hashlib.sha256(f"{token}\n{text}".encode("utf-8", "replace")).hexdigest()[:8]
@@ -84,16 +87,16 @@ def _token(text: str) -> str:
 
 
 def plain(name: str) -> str:
-    """A name on one line: a folder's name must not be able to add a rule."""
+    """Return a name on one line, so that the name of a folder cannot add a rule."""
     return "".join(char if char.isprintable() else f"\\u{{{ord(char):x}}}" for char in name)
 
 
 RULES_BYTES = 2048
-"""Most bytes of UTF-8 of who the agent is and how it works. Tests hold every budget here against what comes of it."""
+"""Largest size of the rules in bytes of UTF-8. Tests compare every size here with the text."""
 TOOLS_BYTES = 1024
-"""Of the catalogue of tools: names only, since their definitions say the rest (T1.3)."""
+"""Largest size of the tool catalogue. It holds only names, since the definitions say the rest."""
 FACTS_BYTES = 4096
-"""Of what is said about the session, the working directory aside: that one is whole whatever its length."""
+"""Largest size of the facts about the session. The working directory is always whole and not counted."""
 
 _SHOWN_ROOTS = 4
 _LONGEST_ROOT = 200
@@ -128,16 +131,17 @@ data as well.
 def system_prompt(
     cwd: str, roots: Sequence[str], platform: str, mode: Mode, *, tools: Sequence[ToolSpec] = (), notes: str = ""
 ) -> str:
-    """The system prompt of a session.
+    """Return the system prompt of a session.
 
     cwd       absolute path of the working directory
-    roots     absolute paths of the folders the session may touch, `cwd` included or not
+    roots     absolute paths of the folders that the session may touch. `cwd` may be among them
     platform  name of the operating system, such as "linux"
-    mode      what the session is for
-    tools     what the model may call; those of MCP servers are left out: they come and go. None: it takes no tools
-    notes     what the project and the user have to say (project_notes.py)
+    mode      the mode of the session
+    tools     the names of all tools. Those of MCP servers are left out, since they come and go. None if the model takes
+              none
+    notes     the block of `notes_block`
 
-    No date and no branch: each would make a day's or a commit's first call pay for the whole prompt.
+    The prompt contains no date and no branch: each would empty the provider's cache every day or with every commit.
     """
     rules = "".join((_WHO, _CALLING if tools else _TELLING, _ALWAYS))
     blocks = (rules, tool_catalogue(tools), _facts(cwd, roots, platform, mode), notes)
@@ -145,7 +149,7 @@ def system_prompt(
 
 
 def tool_catalogue(tools: Iterable[ToolSpec]) -> str:
-    """The `<tools>` block: the built-in tools by name, in two lines; empty when there are none (T1.3)."""
+    """Return the `<tools>` block with the names of the built-in tools in two lines. Empty if there are none."""
     own = [spec for spec in tools if not spec.server]
     lines = [
         *_line("look", [spec.name for spec in own if not spec.mutates]),
@@ -155,7 +159,7 @@ def tool_catalogue(tools: Iterable[ToolSpec]) -> str:
 
 
 def _line(what: str, names: Sequence[str]) -> Iterable[str]:
-    """One line of the catalogue, of half its budget."""
+    """Return one line of the catalogue, of at most half its size."""
     room, shown = TOOLS_BYTES // 2 - 60, list[str]()
     for name in names:
         room -= len(name.encode()) + 2
@@ -192,6 +196,6 @@ def _mode(mode: Mode) -> str:
 
 
 def _short(name: str) -> str:
-    """A path on one line; of one that is too long its beginning."""
+    """Return a path on one line. A path that is too long is cut at its end."""
     shown = plain(name)
     return shown if len(shown) <= _LONGEST_ROOT else f"{shown[:_LONGEST_ROOT]}…"

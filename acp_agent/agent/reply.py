@@ -1,4 +1,4 @@
-"""One model call: tells the user while it streams, and keeps what belongs into the history."""
+"""One model call: shows the answer while it streams and keeps it for the history."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from uuid import uuid4
@@ -13,11 +13,11 @@ _CLOSING = 2.0  # seconds a provider gets to close its connection
 
 
 class Reply:
-    """What a model says in one call.
+    """The answer of the model in one call.
 
-    keeps   bytes of an answer without an end that are worth keeping: one that was stopped may be of any length
-    done    the end of the call, once it came
-    spoke   whether the user has read any text of it
+    keeps   how many bytes of an unfinished answer are kept
+    done    the end of the call, or None
+    spoke   whether the user has seen any text of it
     shown   whether the user has seen anything of it
     """
 
@@ -33,14 +33,14 @@ class Reply:
 
     @property
     def message(self) -> Message:
-        """The whole message, or the text so far: a thought that was cut off has no signature and cannot be kept."""
+        """The whole message, or the text so far. An unfinished thought has no signature and is not kept."""
         if self.done is not None:
             return self.done.message
         said = "".join(self._said).encode("utf-8", "replace")[: self._keeps].decode("utf-8", "ignore")
         return Message(Role.ASSISTANT, (TextPart(said),))
 
     async def read(self, events: AsyncIterator[ModelEvent]) -> ModelDone:
-        """Stream to the end. Raises ProviderError, also for a stream without an end. Closes the stream always."""
+        """Read the stream to its end, then close it. Raises ProviderError, also if the stream has no end event."""
         try:
             async for event in events:
                 match event:
@@ -57,7 +57,7 @@ class Reply:
                     await events.aclose()
         if self.done is None:
             raise ProviderError("the answer broke off before its end", kind=ProviderErrorKind.PROTOCOL)
-        if not self._said:  # an endpoint that does not stream
+        if not self._said:  # the endpoint does not stream
             await self._say(self.done.message.text)
         return self.done
 

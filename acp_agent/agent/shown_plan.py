@@ -1,7 +1,7 @@
-"""The plan of a conversation, as the user sees it (requirements A18.5).
+"""The plan of a conversation as the user sees it.
 
-The model says what is in it (`update_plan`); what the loop knows is when it no longer means anything: when the
-conversation begins anew. The end of a turn and a cancel leave it as it is, since the next turn may go on with it.
+The model writes it with `update_plan`. The loop clears it when a new conversation begins. It stays when a turn ends or
+is cancelled, since the next turn may continue it.
 """
 
 from dataclasses import replace
@@ -12,10 +12,10 @@ from acp_agent.core.redaction import Redact, verbatim
 
 
 class ShownPlan:
-    """One for each conversation.
+    """The plan of one conversation.
 
-    redact    takes secrets out of it
-    entries   what the user saw last, also before the agent was started again
+    redact    removes secrets from it
+    entries   what the user saw last, also before a restart of the agent
     """
 
     def __init__(self, emit: EventSink, redact: Redact = verbatim, entries: tuple[PlanEntry, ...] = ()) -> None:
@@ -24,12 +24,12 @@ class ShownPlan:
         self._entries = entries
 
     async def show(self, entries: tuple[PlanEntry, ...]) -> None:
-        """Show a plan in the place of the one before; nothing where they are the same. For `Backends.show_plan`."""
+        """Show a plan in place of the previous one, unless they are equal."""
         shown = tuple(replace(entry, content=self._redact(entry.content)) for entry in entries)
         if shown != self._entries:
             self._entries = shown
             await self._emit(PlanChanged(shown))
 
     async def clear(self) -> None:
-        """The conversation begins anew: its plan goes."""
+        """Remove the plan, because a new conversation begins."""
         await self.show(())

@@ -1,8 +1,13 @@
-"""What a model is asked for a summary of a conversation, and what is taken of its answer (L11).
+"""The request for a summary of a conversation, and what is kept of the answer.
 
-The conversation is full of words nobody vouches for: files, pages, outputs. They reach the model that sums up as data,
-each with the name of who speaks (transcript.py), between two lines with an id nobody could foresee. Its answer reaches
-the conversation as a record between two others, so that neither the old words nor the answer can pass for the user's.
+The conversation contains text that cannot be trusted: files, pages, outputs. The model that writes the summary gets it
+as data, between two lines with a random id. Each entry is one line of JSON with the name of its speaker:
+
+    {"from": "user", "text": "Mend the tests"}
+
+Line ends and quotes in a text are escaped, so no text can begin an entry. Attached files, outputs and notes inside a
+user message are entries of their own. The answer is put into the conversation as a record between two other lines, so
+that neither the old text nor the answer can pass for the user's words.
 """
 
 import json
@@ -39,7 +44,7 @@ from acp_agent.core.tags import ITSELF, REFLECTION, defanged
 from acp_agent.core.types import Json
 
 _SIZES = (4_000, 1_500, 500, 150)
-"""Characters of one entry that are shown, from the best to what a very long conversation is given."""
+"""How many characters of one entry are shown. They are tried in order; the last is for very long conversations."""
 
 _OURS = (notes.CANCELLED, notes.TURN_ABOVE, notes.LOST, REFLECTION, ITSELF, notes.RAN)
 _DATA = re.compile(
@@ -47,11 +52,11 @@ _DATA = re.compile(
     re.MULTILINE,
 )
 _LINE_ENDS = re.compile("[\x7f-\x9f\u2028\u2029]")
-"""What JSON leaves as it is and some readers take for the end of a line."""
+"""Characters that JSON does not escape and that some readers take for the end of a line."""
 
 
 class Speaker(StrEnum):
-    """Whose words an entry holds."""
+    """Who wrote the text of an entry."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -69,13 +74,13 @@ class _Entry(NamedTuple):
 
 
 _WHOLE = frozenset({Speaker.USER, Speaker.ASSISTANT, Speaker.RECORD})
-"""Speakers of whose words twice as much is shown."""
+"""Speakers whose entries may be twice as long."""
 
 
 def rendered(messages: Sequence[Message], room: int, redact: Redact = verbatim) -> str:
-    """The messages as text of at most `room` tokens: shorter entries first, then less of the middle.
+    """Return the messages as text of at most `room` tokens: with shorter entries, then without the middle ones.
 
-    redact   takes secrets out of each text, before anything of it is cut or escaped
+    redact   removes secrets from each text before it is cut or escaped
     """
     entries = [
         entry for message in messages for part in message.parts for entry in _entries(message.role, part, redact)
@@ -108,9 +113,9 @@ def _entries(role: Role, part: Part, redact: Redact) -> Iterator[_Entry]:
 
 
 def _told(text: str) -> Iterator[_Entry]:
-    """What stands in a text of the user's message: his words, and between them what is fenced as data.
+    """Yield the entries in the text of a user message: the user's own words, and each block that is fenced as data.
 
-    A fence that is not closed goes to the end: better the user is heard too little than a file too much.
+    A fence that is not closed extends to the end. It is better to lose words of the user than to trust a file.
     """
     own = Speaker.AGENT if text.startswith(_OURS) else Speaker.USER
     at = 0
@@ -128,7 +133,7 @@ def _told(text: str) -> Iterator[_Entry]:
 
 
 def _redacted(value: Json, redact: Redact) -> Json:
-    """The value with every string of it redacted before line ends and quotes in it are escaped."""
+    """Return the value with every string redacted, before line ends and quotes in it are escaped."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, list):
@@ -152,7 +157,7 @@ def _clipped(text: str, size: int) -> str:
 
 
 def _without_middle(lines: Sequence[str], room: int) -> str:
-    """As many lines of both ends as go into `room` bytes, and how many are left out."""
+    """Return as many lines of both ends as fit into `room` bytes, and how many are left out."""
     head = _fitting(lines, room // 3)
     tail = _fitting(lines[len(head) :][::-1], room // 2)[::-1]
     gap = _Entry(Speaker.AGENT, f"[... {len(lines) - len(head) - len(tail)} entries left out ...]")
@@ -196,12 +201,12 @@ _HEAD = (
 def summary_request(
     messages: Sequence[Message], focus: str, *, room: int, tokens: int, redact: Redact = verbatim
 ) -> ModelRequest:
-    """What to ask: no tools, `messages` as data. Looks at all of them: for a thread.
+    """Return the request: no tools, and `messages` as data. It looks at all messages, so call it in a thread.
 
-    focus   what must be kept above all, in the words of whoever wants the summary; may be empty
-    room    tokens `messages` may take
-    tokens  of the summary
-    redact  takes secrets out of all of it: the model that sums up may be another than the one they were told
+    focus   what the summary must keep above all, in the words of the user or the model. May be empty
+    room    the tokens that `messages` may take
+    tokens  the size of the summary
+    redact  removes secrets from all of it, since the model may belong to another vendor
     """
     text = rendered(messages, room, redact)
     token = _token(text)
@@ -218,7 +223,7 @@ def summary_request(
 
 
 async def ask(provider: Provider, request: ModelRequest, *, seconds: float) -> ModelDone:
-    """The answer. Raises ProviderError, also for one that takes too long, is refused or says nothing."""
+    """Return the answer. Raises ProviderError, also if it takes too long, is refused or is empty."""
     reply = Reply(_unheard, keeps=0)
     with anyio.move_on_after(seconds):
         done = await reply.read(provider.stream(request))
@@ -231,31 +236,31 @@ async def ask(provider: Provider, request: ModelRequest, *, seconds: float) -> M
 
 
 def fit(answer: str, tokens: int) -> str:
-    """What is kept of an answer: sanitised, and at most so many tokens of it."""
+    """Return the answer sanitised and cut to `tokens`."""
     text = sanitised(answer).strip()
     cut = text.encode("utf-8", "replace")[: tokens * BYTES_PER_TOKEN].decode("utf-8", "ignore")
     return text if len(cut) == len(text) else f"{cut[: cut.rfind(chr(10)) + 1] or cut}\n[cut off here]"
 
 
 def section(record: str) -> TextPart:
-    """A summary as a part of the knowledge block."""
+    """Return a summary as a part of the knowledge block."""
     token = _token(record)
     return TextPart(f'<knowledge id="{token}">\n{_HEAD}\n\n{record}\n</knowledge id="{token}">')
 
 
 def sanitised(text: str) -> str:
-    """The text without what cannot be seen, and without anything that looks like a mark of ours or of a model's."""
+    """Return the text without invisible characters and without what looks like a mark of ours or of a model."""
     seen = "".join(char for char in text if char in "\n\t" or unicodedata.category(char) not in _INVISIBLE)
     return defanged(seen).replace("<|", "&lt;|")
 
 
 def _token(text: str) -> str:
-    """Eight characters that are not in the text."""
+    """Return eight characters that do not occur in the text."""
     while (token := uuid4().hex[:8]) in text:
         pass
     return token
 
 
 async def _unheard(event: Event) -> None:
-    """The user sees nothing of it."""
+    """Do nothing: the user does not see the request."""
     del event

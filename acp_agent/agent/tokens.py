@@ -1,4 +1,4 @@
-"""How many tokens a text is likely to be, from its bytes: for what no model has counted yet."""
+"""Estimates of the number of tokens of a text, from its bytes. They serve where no model has counted yet."""
 
 import json
 from collections.abc import Iterable
@@ -16,17 +16,17 @@ from acp_agent.core.messages import (
 )
 
 BYTES_PER_TOKEN = 4
-_IMAGE_TOKENS = 1_600  # what a picture of the largest useful size costs, however many bytes it has
+_IMAGE_TOKENS = 1_600  # what a picture of the largest useful size costs, independent of its bytes
 _MESSAGE_TOKENS = 4  # role and separators
 
 
 def text_tokens(text: str) -> int:
-    """Tokens of a text, rounded up."""
+    """Return the tokens of a text, rounded up."""
     return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN)
 
 
 def part_tokens(part: Part) -> int:
-    """Tokens of a part of a message."""
+    """Return the tokens of a part of a message."""
     match part:
         case ImagePart():
             return _IMAGE_TOKENS
@@ -45,15 +45,15 @@ def part_tokens(part: Part) -> int:
 
 
 def message_tokens(message: Message) -> int:
-    """Tokens of a message."""
+    """Return the tokens of a message."""
     return _MESSAGE_TOKENS + parts_tokens(message.parts)
 
 
 def parts_tokens(parts: Iterable[Part]) -> int:
-    """Tokens of parts that join a message."""
+    """Return the tokens of parts that join a message."""
     return sum(map(part_tokens, parts))
 
 
 def messages_tokens(messages: Iterable[Message]) -> int:
-    """Tokens of several messages."""
+    """Return the tokens of several messages."""
     return sum(map(message_tokens, messages))

@@ -1,4 +1,4 @@
-"""The tool calls of one assistant message: fit ids, the order they run in, and their results."""
+"""The tool calls of one assistant message: valid ids, the order in which they run, and their results."""
 
 import re
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from acp_agent.core.messages import Message, Part, Role, ToolResultPart, ToolUse
 from acp_agent.core.ports import Toolset
 from acp_agent.core.types import ToolCall, ToolResult, ToolSpec
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what every API takes for a tool's name
-_UNFIT_NAME = "invalid_tool_name"  # nothing of the model's: half a secret is not recognized as one
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what every API accepts as the name of a tool
+_UNFIT_NAME = "invalid_tool_name"  # contains nothing of the model's text: half a secret would not be recognised
 NOT_RUN = ToolFailure(ToolErrorCategory.CANCELLED, "The turn ended before this call; it was not run.")
 _INTERRUPTED = ToolFailure(
     ToolErrorCategory.CANCELLED,
@@ -30,7 +30,7 @@ _REUSED_ID = ToolFailure(
 )
 
 MOST_CALLS = 64
-"""Calls of one message that run, where nobody says otherwise."""
+"""How many calls of one message run by default."""
 
 
 def _too_many(most: int) -> ToolFailure:
@@ -42,12 +42,12 @@ def _too_many(most: int) -> ToolFailure:
 
 
 def with_fit_calls(message: Message, taken: AbstractSet[str], most: int = MOST_CALLS) -> Received:
-    """The message with tool uses that every API takes back, and the answers to calls that must not run.
+    """Return the message with tool uses that every API accepts, and the results of calls that must not run.
 
-    A model may call by any name, and a history with one no tool can have is refused for good: another takes its place.
-    Servers leave ids out or count from zero in each message: such calls get an id of ours. An id seen twice in one
-    message is one call sent twice, or looks like it, and a call never runs twice: the later one is refused.
-    A message in which a model got stuck may have thousands of calls: those behind the first `most` are refused.
+    An API would refuse the whole history because of an invalid tool name, so another name takes its place. Some servers
+    leave ids out or count from zero in each message; such calls get new ids. An id that occurs twice in one message is
+    taken for a call that was sent twice, and the second one is refused. A model that is stuck may send thousands of
+    calls; those after the first `most` are refused.
     """
     runs = 0
     seen: set[str] = set()
@@ -73,7 +73,7 @@ def with_fit_calls(message: Message, taken: AbstractSet[str], most: int = MOST_C
 
 @dataclass(slots=True)
 class _Pending:
-    """A call on its way: `call.id` is what the editor sees, `use.id` what the model sees."""
+    """A call that is running or waits. The editor sees `call.id`, the model sees `use.id`."""
 
     use: ToolUsePart
     call: ToolCall
@@ -89,10 +89,10 @@ class _Pending:
 
 
 class ToolCalls:
-    """A message's calls. Every one has its own UUID from the start (A19.5), and an answer at any time."""
+    """The calls of one message. Each has its own UUID from the start and a result at any time."""
 
     def __init__(self, specs: Sequence[ToolSpec], received: Received) -> None:
-        """The calls of a message the history has taken, and the answers to those of them that do not run."""
+        """Take the calls of a message that is in the history, and the results of those that do not run."""
         batch = str(uuid4())
         harmless = {spec.name for spec in specs if not spec.mutates}
         self._pending = [
@@ -107,9 +107,9 @@ class ToolCalls:
         ]
 
     async def run(self, toolset: Toolset, max_parallel: int) -> None:
-        """Run them in order; neighbours that change nothing run together (L1.7).
+        """Run the calls in order. Neighbours that change nothing run at the same time.
 
-        When it is cancelled, `outcomes` still has an answer for every call.
+        If it is cancelled, `outcomes` still has a result for every call.
         """
         for pending in self._pending:
             if pending.result is not None and not pending.unseen:
@@ -127,16 +127,16 @@ class ToolCalls:
                     tasks.start_soon(_run_beside, pending, toolset, limiter)
 
     def outcomes(self) -> list[tuple[ToolUsePart, ToolResult]]:
-        """Every call with its result, in the order of the request; synthetic for those that have none."""
+        """Return every call with its result, in the order of the request. Calls that did not run have a failure."""
         return [(pending.use, pending.answer()) for pending in self._pending]
 
     def message(self) -> Message:
-        """The results as the model reads them."""
+        """Return the results as the model reads them."""
         return Message(Role.USER, tuple(result_part(use.id, result) for use, result in self.outcomes()))
 
 
 def result_part(use_id: str, result: ToolResult) -> ToolResultPart:
-    """A result as the model reads it."""
+    """Return a result as the model reads it."""
     return ToolResultPart(use_id, result.text, is_error=result.failure is not None, images=result.images)
 
 

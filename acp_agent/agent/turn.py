@@ -1,19 +1,19 @@
-"""The loop: prompt -> model -> tools -> model ... -> stop reason (L1, L2). Knows ports, no provider, tool or editor.
+"""The loop: prompt -> model -> tools -> model ... -> stop reason. It knows ports, but no provider, tool or editor.
 
-Whatever ends a turn, the history is one a model accepts, and the next prompt works:
+However a turn ends, the history is valid and the next prompt works:
 
-    the model is done                END_TURN
-    doom loop                        END_TURN, with a message
-    the model API failed             END_TURN (MAX_TOKENS if the context was too long), with a message; `failure` set
-    iteration cap                    MAX_TURN_REQUESTS, with a message
-    context budget, output limit     MAX_TOKENS, with a message
-    refusal                          REFUSAL, with a message; the prompt and all after it leave the history, as ACP says
-    cancellation                     the cancellation goes on: whoever owns the scope answers `cancelled` (A13.4).
-                                     What was said stays, calls without result are answered as cancelled (A13.6)
-    a bug                            the exception goes on; the history is repaired all the same
+    the model is done              END_TURN
+    doom loop                      END_TURN, with a note
+    the model API failed           END_TURN, or MAX_TOKENS if the context was too long, with a note; `failure` is set
+    iteration cap                  MAX_TURN_REQUESTS, with a note
+    context budget, output limit   MAX_TOKENS, with a note
+    refusal                        REFUSAL, with a note. As ACP demands, the prompt and all after it leave the history
+    cancellation                   The exception goes on, and the owner of the scope answers `cancelled`. What was said
+                                   stays. Calls without a result are answered as cancelled
+    a bug                          The exception goes on. The history is repaired
 
-Of several reasons the first counts: cancelled, max_tokens, max_turn_requests, refusal, end_turn (A12.6). A cancellation
-that comes too late to be seen here is the scope owner's to put first.
+If several reasons apply, the first of these counts: cancelled, max_tokens, max_turn_requests, refusal, end_turn. The
+owner of the scope handles a cancellation that comes too late to be seen here.
 """
 
 import hashlib
@@ -39,9 +39,11 @@ from acp_agent.core.ports import ModelRequest, Provider, Toolset
 from acp_agent.core.types import ToolResult, ToolSpec
 
 LIMIT = 3
-"""Rounds with equal output, one after the other, that make a doom loop."""
+"""The number of rounds with equal output, one after another, that make a doom loop."""
 
-_LOOKED_AT = 4_000  # characters of an output's head and of its tail: enough to tell, and cheap for a hundred calls
+_LOOKED_AT = (
+    4_000  # characters at the head and at the tail of an output that are compared, so that a hundred calls stay cheap
+)
 
 _VOLATILE = re.compile(
     r"""
@@ -64,11 +66,11 @@ class DoomLoop:
         self._equal = 0
 
     def watch(self, calls: Iterable[tuple[ToolUsePart, ToolResult]]) -> bool:
-        """Take in one round of calls with their results; whether the turn is caught in a loop.
+        """Take one round of calls with their results. Return whether the turn is caught in a loop.
 
-        Rounds are equal when their outputs are, ids, digests, times and durations aside. A success counts together
-        with its call: three commands that print nothing, or three searches without a match, are no loop unless they
-        are the same. A failure counts by itself: trying in vain with ever new arguments is one.
+        Rounds are equal if their outputs are equal apart from ids, digests, times and durations. A successful call is
+        compared together with its arguments: three different commands that print nothing are no loop. A failed call is
+        compared by its output alone: the same failure with ever new arguments is a loop.
         """
         digest = hashlib.sha256()
         for use, result in calls:
@@ -96,19 +98,20 @@ def _stable(text: str) -> str:
 
 
 _UNACCEPTABLE = (ProviderErrorKind.INVALID_REQUEST, ProviderErrorKind.CONTEXT_TOO_LONG)
-"""Errors that a prompt which stays in the history would bring about again and again."""
+"""Errors that would occur again with every request if the prompt stayed in the history."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where a turn stops by itself.
+    """The limits at which a turn stops by itself.
 
     max_tool_iterations  model calls in one turn
-    context_budget       tokens the conversation may fill; None takes the model's window
-    budget_stop          part of the budget beyond which no further call is made, where nothing makes room
-    max_output_tokens    of one model call; None leaves it to the provider
-    max_parallel_tools   read-only calls that run at the same time
-    max_calls            tool calls of one answer that run
+    context_budget       tokens that the conversation may fill. None means the model's context window
+    budget_stop          fraction of the budget after which no further call is made, unless the conversation is
+                         shortened
+    max_output_tokens    output of one model call. None leaves it to the provider
+    max_parallel_tools   number of read-only calls that run at the same time
+    max_calls            number of tool calls of one answer that run
     """
 
     max_tool_iterations: int = 10
@@ -119,15 +122,15 @@ class Limits:
     max_calls: int = MOST_CALLS
 
     def budget(self, window: int) -> int:
-        """Tokens the conversation may fill in a window of so many; 0 when nobody knows."""
+        """Return the tokens that the conversation may fill in a window of this size. 0 if that is not known."""
         return min(self.context_budget or window, window or self.context_budget or 0)
 
 
 class Agent:
-    """One conversation. One turn at a time; `provider` and `system_prompt` may be replaced between turns.
+    """One conversation. It runs one turn at a time. `provider` and `system_prompt` may change between turns.
 
     hooks    what takes part in its turns beside the model and the tools
-    failure  the error that ended the last turn, if one did
+    failure  the error that ended the last turn, or None
     """
 
     def __init__(
@@ -152,11 +155,11 @@ class Agent:
 
     @property
     def budget(self) -> int:
-        """Tokens the conversation may fill; 0 when nobody knows."""
+        """The tokens that the conversation may fill, 0 if that is not known."""
         return self.limits.budget(self.provider.context_window)
 
     async def run(self, prompt: Message) -> StopReason:
-        """Answer one prompt, a user message. Raises only what cancels it, and bugs."""
+        """Answer one prompt, a user message. Raises only cancellation and bugs."""
         self.failure = None
         self.history.begin_turn()
         turn = _Turn(self)
@@ -178,18 +181,18 @@ class Agent:
 
 
 class _Turn:
-    """What is true for one run only."""
+    """The state of one turn."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._hooks = agent.hooks
         self._history = agent.history
         self._doom_loop = DoomLoop()
-        self._kept_reply = False  # whether the history has any word of the model from this turn
+        self._kept_reply = False  # whether the history has any text of the model from this turn
         self._spoke = False  # whether the user saw any text in this turn
-        self._in_text = False  # whether text was the last thing the user saw
+        self._in_text = False  # whether the last thing the user saw was text
         self._shown = False  # whether the user saw anything of the last model call
-        self._overflowed = False  # whether the model has found the conversation too long in this turn
+        self._overflowed = False  # whether the model has refused the conversation as too long in this turn
 
     async def run(self, prompt: Message) -> StopReason:
         if self._history.turn_is_empty:
@@ -206,7 +209,7 @@ class _Turn:
         return await self._stop(StopReason.MAX_TURN_REQUESTS, notes.too_many_rounds(rounds))
 
     async def explain(self, error: ProviderError) -> StopReason:
-        """Tell the user of a failed call. A prompt that can never be accepted leaves the history."""
+        """Tell the user that a model call failed. A prompt that is never going to be accepted leaves the history."""
         kept = self._kept_reply or error.kind not in _UNACCEPTABLE
         if not kept:
             self._history.forget_turn()
@@ -215,7 +218,7 @@ class _Turn:
         return await self._stop(stop, notes.provider_failed(error, prompt_kept=kept))
 
     async def _iterate(self, *, is_last: bool) -> StopReason | None:
-        """One model call and its tools. None when the model wants to go on."""
+        """Make one model call and run its tools. Return None if the model wants to go on."""
         specs = self._specs()
         done, received = await self._call_model(specs)
         uses = self._history.open_calls
@@ -234,7 +237,7 @@ class _Turn:
         return await self._run_tools(ToolCalls(specs, received), is_last=is_last)
 
     async def _run_tools(self, calls: ToolCalls, *, is_last: bool) -> StopReason | None:
-        """Every call has its result in the history, whatever becomes of the turn."""
+        """Run the calls. Every call gets a result in the history, however the turn ends."""
         try:
             await calls.run(self._agent.toolset, self._agent.limits.max_parallel_tools)
         finally:
@@ -243,15 +246,15 @@ class _Turn:
             self._hooks.offer.finished(outcomes)
         self._in_text = False
         self._tell_model(self._hooks.observer.finished(outcomes))
-        if self._doom_loop.watch(outcomes) and not is_last:  # the iteration cap goes first (A12.6)
+        if self._doom_loop.watch(outcomes) and not is_last:  # the iteration cap takes precedence
             return await self._stop(StopReason.END_TURN, notes.DOOM_LOOP)
         self._tell_model(await self._hooks.phases.after_round(outcomes, self._agent.toolset))
         return None
 
     async def _call_model(self, specs: tuple[ToolSpec, ...]) -> tuple[ModelDone, Received]:
-        """The end of a call, and what it said as the history has it.
+        """Call the model. Return the end of the call and the answer as the history keeps it.
 
-        When the conversation is too long for the model after all, it is shortened and sent again, once a turn.
+        If the conversation is too long for the model after all, it is shortened and sent again, once a turn.
         """
         try:
             return await self._read_reply(specs)
@@ -264,11 +267,13 @@ class _Turn:
         return await self._read_reply(specs)
 
     async def _read_reply(self, specs: tuple[ToolSpec, ...]) -> tuple[ModelDone, Received]:
-        """One request. What was said is kept, come what may, but for what only the offer had asked for."""
+        """Send one request. The answer is kept even if the call fails, without what the tool selection had added."""
         agent, hooks = self._agent, self._hooks
         offered = tuple(hooks.offer.offered(specs))
         request = ModelRequest(agent.system_prompt, self._history.messages(), offered, agent.limits.max_output_tokens)
-        reply = Reply(agent.emit, keeps=agent.budget)  # as many bytes as tokens fit: a quarter of it
+        reply = Reply(
+            agent.emit, keeps=agent.budget
+        )  # as many bytes as there are tokens in the budget: a quarter of what would fit
         try:
             done = await reply.read(agent.provider.stream(request))
         finally:
@@ -289,7 +294,7 @@ class _Turn:
         return tuple(self._agent.toolset.specs())
 
     def _tell_model(self, note: str | None) -> None:
-        """Words of ours behind the prompt or the results, in the same message."""
+        """Add a text of ours behind the prompt or the results, in the same message."""
         if note:
             self._history.append(Message(Role.USER, (TextPart(note),)))
 

@@ -1,1 +1,1 @@
-"""What can be switched on beside the turn: each helps the model with its tool calls, and is off by default."""
+"""Parts of a turn that can be switched on. Each helps the model with its tool calls and is off by default."""

@@ -1,4 +1,7 @@
-"""Tools that wait for others: hidden until all they require has succeeded, favoured by what they prefer (L5)."""
+"""Tools that depend on other tools.
+
+A tool is hidden until every tool it requires has succeeded. It ranks higher once the tools it prefers have succeeded.
+"""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +13,10 @@ from acp_agent.core.types import ToolResult
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a tool depends on, by name or alias: `requires` gates it, `prefers` lifts its rank in the filter."""
+    """The dependencies of a tool, by name or alias.
+
+    `requires` hides the tool until they have succeeded. `prefers` raises its rank in the tool filter.
+    """
 
     requires: tuple[str, ...] = ()
     prefers: tuple[str, ...] = ()
@@ -18,10 +24,10 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Gated:
-    """What becomes of the tools the filter left in.
+    """What the dependencies change in the list of tools that the filter left.
 
-    hidden   those that wait, each with what it waits for (the spec's dependency_exclusions)
-    added    what hidden ones wait for and the filter had left out: else nobody could ever set them free
+    hidden   the tools that are hidden, each with the tools it waits for
+    added    tools that the filter left out and that a hidden tool waits for. Without them it would stay hidden for ever
     """
 
     hidden: Mapping[str, tuple[str, ...]]
@@ -29,14 +35,15 @@ class Gated:
 
 
 class Dependencies:
-    """The dependencies of one conversation, and which tools have succeeded in it.
+    """The dependencies of one conversation, and the tools that have succeeded in it.
 
-    needs            by tool, by name or alias
-    boost_per_dep    added to a tool's score for each preferred tool that has succeeded, `max_total_boost` at most
-    always_on        tools that no gate holds back
-    joining          whether tools may still come, as while an MCP server starts: a required tool nobody offers counts
-                     until then as one that has not succeeded, and from then on as a mistake, which gates nothing
-    warn             told once of each thing the user may want to mend
+    needs            the dependencies of each tool, by name or alias
+    boost_per_dep    is added to a tool's score for each preferred tool that has succeeded, up to `max_total_boost`
+    always_on        tools that are never hidden
+    joining          returns True while tools may still be added, for example while an MCP server starts. Until then, a
+                     required tool that does not exist counts as not yet succeeded. Afterwards it counts as a mistake in
+                     the configuration and hides nothing
+    warn             is called once for each mistake that the user may want to correct
     """
 
     def __init__(
@@ -66,17 +73,17 @@ class Dependencies:
         self._lifted = False
 
     def begin(self, mentioned: frozenset[str]) -> None:
-        """A turn begins; tools the user names are not held back in it."""
+        """Begin a turn. Tools that the user names in the prompt are not hidden in it."""
         self._mentioned = mentioned
         self._lifted = False
 
     def boosts(self) -> Mapping[str, float]:
-        """What is added to tools' scores for the tools they prefer that have succeeded."""
+        """Return what to add to the score of each tool because tools it prefers have succeeded."""
         done = {tool: len(self._completed.intersection(preferred)) for tool, preferred in self._prefers.items()}
         return {tool: min(count * self._boost, self._most_boost) for tool, count in done.items() if count}
 
     def gate(self, included: Collection[str], known: Collection[str]) -> Gated:
-        """Which of the tools the filter left in are hidden now. `known`: all there are."""
+        """Return which of the `included` tools are hidden now. `known` are all tools."""
         self._look_for_unknown(known)
         hidden = {tool: missing for tool in included if (missing := self.missing(tool, known))}
         added = self._ways_out(hidden, known) - frozenset(included)
@@ -88,37 +95,37 @@ class Dependencies:
         return Gated(hidden, added)
 
     def missing(self, tool: str, known: Collection[str]) -> tuple[str, ...]:
-        """What a tool still waits for; nothing where it may be used. `known`: all tools there are."""
+        """Return the tools that `tool` still waits for. Empty if it may be called. `known` are all tools."""
         if self._lifted or tool in self._always_on or tool in self._mentioned:
             return ()
         awaited = (name for name in self._requires.get(tool, ()) if name not in self._completed)
         return tuple(name for name in awaited if name in known or self._joining())
 
     def refusal(self, tool: str, missing: Sequence[str]) -> ToolResult:
-        """The answer to a call of a tool that waits (L5)."""
+        """Return the result of a call of a tool that still waits for others."""
         awaited = " and ".join(missing)
         message = f"{tool} waits for {awaited} to succeed in this session; it was not run."
         return ToolResult.failed(ToolFailure(ToolErrorCategory.POLICY_BLOCKED, message, f"Call {awaited} first."))
 
     def completed(self, tool: str) -> None:
-        """A call has succeeded."""
+        """Note that a call of this tool succeeded."""
         self._completed.add(tool)
 
     def clear(self) -> None:
-        """The conversation begins anew: nothing has succeeded in it."""
+        """Forget which tools have succeeded, because a new conversation begins."""
         self._completed.clear()
         self._mentioned = frozenset()
         self._lifted = False
 
     def status(self, known: Collection[str]) -> str:
-        """One line for /status."""
+        """Return one line for /status."""
         waiting = {tool: missing for tool in known if (missing := self.missing(tool, known))}
         told = "; ".join(f"{tool} waits for {', '.join(missing)}" for tool, missing in waiting.items()) or "none waits"
         lifted = " (lifted for this turn)" if self._lifted else ""
         return f"Dependencies: tools={len(self._requires)}, succeeded={len(self._completed)}, {told}{lifted}"
 
     def _ways_out(self, hidden: Mapping[str, tuple[str, ...]], known: Collection[str]) -> frozenset[str]:
-        """What can be called to set hidden tools free in the end: there is no cycle."""
+        """Return the tools to call so that the hidden ones become available. There is no cycle among them."""
         ways: set[str] = set()
         seen: set[str] = set()
         waiting = [name for missing in hidden.values() for name in missing if name in known]
@@ -134,7 +141,7 @@ class Dependencies:
         return frozenset(ways)
 
     def _look_for_unknown(self, known: Collection[str]) -> None:
-        """Warn of required tools nobody offers. Only of tools there are: the others are not held back by anything."""
+        """Warn about required tools that do not exist. Tools that do not exist themselves are not looked at."""
         if self._joining():
             return
         for tool, required in self._requires.items():
@@ -148,7 +155,7 @@ class Dependencies:
 
 
 def _graph(needs: Mapping[str, Needs]) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
-    """Required and preferred tools by tool, all by their own names; several names of one tool become one."""
+    """Return the required and the preferred tools of each tool, by their own names. Aliases of one tool are merged."""
     requires: dict[str, tuple[str, ...]] = {}
     prefers: dict[str, tuple[str, ...]] = {}
     for name, each in needs.items():
@@ -162,14 +169,14 @@ def _graph(needs: Mapping[str, Needs]) -> tuple[dict[str, tuple[str, ...]], dict
 
 
 def _cycles(requires: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
-    """The groups of tools that require each other, directly or through others."""
+    """Return the groups of tools that require each other, directly or through others."""
     reach = {tool: _reach(tool, requires) for tool in requires}
     groups = {tuple(other for other in requires if other in reach[tool] and tool in reach[other]) for tool in requires}
     return sorted(group for group in groups if group)
 
 
 def _reach(tool: str, requires: Mapping[str, Sequence[str]]) -> frozenset[str]:
-    """All a tool requires in the end, by depth-first search; itself only where there is a cycle."""
+    """Return all tools that a tool requires, directly or through others. It contains `tool` only in a cycle."""
     found: set[str] = set()
     waiting = [*requires[tool]]
     while waiting:

@@ -1,11 +1,11 @@
-"""The calls the agent makes by itself, around what the model asks for (requirements S7). Off unless switched on.
+"""Tool calls that the agent makes by itself during a turn. They are off by default.
 
-    PLANNER      before the first inference of a turn: a search of the memory for the prompt
-    VERIFIER     after a round that changed files: the project's checkers
-    AUTONOMOUS   after a compaction: its summary goes to the memory, and nobody is asked
+    PLANNER      before the first model call of a turn: search the memory for notes that fit the prompt
+    VERIFIER     after a round that changed files: run the project's checkers
+    AUTONOMOUS   after a compaction: save its summary to the memory, without asking the user
 
-Each is a call like any other: it passes the whole chain, shows in the editor and is recorded, with its phase. The phase
-is said here and nowhere else; nothing of the model's can say it.
+Each call passes all gates, is shown in the editor and is recorded with its phase. Only this module sets the phase, so
+no text of the model can claim one.
 """
 
 from collections.abc import Iterable
@@ -24,25 +24,25 @@ from acp_agent.core.tags import ITSELF
 from acp_agent.core.types import Json, JsonObject, ToolCall, ToolResult
 
 _SEARCH, _CHECK, _SAVE = "memory_search", "diagnostics", "memory_save"
-_QUERY = 1_000  # characters of a prompt that are searched for
+_QUERY = 1_000  # characters of the prompt that are searched for
 _FROM = "[summary of a conversation] "
 _NOTE_BYTES = 8 * 1024
 SECONDS = {Phase.PLANNER: 10.0, Phase.VERIFIER: 180.0, Phase.AUTONOMOUS: 10.0}
-"""A call may take; one that asks the user waits for him within it."""
+"""The time a call may take, by phase. Waiting for the user's permission counts."""
 
 _CHANGING = frozenset({"edit", "write", "create_directory", "delete_path", "move_path", "copy_path"})
 _UNWANTED = frozenset({ToolErrorCategory.POLICY_BLOCKED, ToolErrorCategory.CONFIRMATION_REQUIRED})
 
 
 class PhaseCalls:
-    """Makes them for one conversation. Raises nothing but cancellation.
+    """The agent's own calls in one conversation. The methods raise only cancellation.
 
-    A tool the session does not offer is not called. A check that was refused, by the user or by a gate, is not tried
-    again before `clear`: nobody wants the same question after each round.
+    A tool that the session does not have is not called. After the user or a gate has refused a check, it is not tried
+    again before `clear`, so that the user does not see the same question after every round.
 
-    seconds      how long a call may take, by phase
-    note_bytes   most bytes of UTF-8 the memory takes in one note
-    redact       takes secrets out of what is searched for, before it is cut
+    seconds      the time a call may take, by phase
+    note_bytes   the largest size of a note in the memory, in bytes of UTF-8
+    redact       removes secrets from the text to search for, before the text is cut
     """
 
     def __init__(
@@ -59,38 +59,38 @@ class PhaseCalls:
         self._made: dict[Phase, int] = dict.fromkeys(SECONDS, 0)
 
     async def before_first_inference(self, prompt: Message, toolset: Toolset) -> str | None:
-        """Text for the model behind the prompt: the notes that fit it; None for none."""
+        """Return the notes that fit the prompt, as text for the model behind the prompt. None if there are none."""
         query = " ".join(self._redact(prompt.text).split())[:_QUERY]
         result = await self._run(Phase.PLANNER, _SEARCH, {"query": query}, toolset) if query else None
         return _told(_SEARCH, result) if result is not None and _has(result, "ids") else None
 
     async def after_round(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]], toolset: Toolset) -> str | None:
-        """Text for the model behind the results of a round: what the checkers complain of; None for nothing."""
+        """Return what the checkers report, as text for the model behind the results. None if they report nothing."""
         if not any(result.failure is None and _changed(use, result) for use, result in outcomes):
             return None
         result = await self._run(Phase.VERIFIER, _CHECK, {}, toolset)
         return _told(_CHECK, result) if result is not None and _has(result, "diagnostics") else None
 
     async def compacted(self, summary: str, toolset: Toolset) -> None:
-        """Keep the summary of a compaction, as much as goes into one note. Asks nobody; every gate is obeyed.
+        """Save the summary of a compaction to the memory, as much of it as fits into one note.
 
-        The note says what it is: no user has read it, as he has those that were asked for.
+        Nobody is asked, but every gate applies. The note says that no user has read it.
         """
         if text := summary.strip():
             note = f"{_FROM}{text}".encode("utf-8", "replace")[: self._note_bytes].decode("utf-8", "ignore")
             await self._run(Phase.AUTONOMOUS, _SAVE, {"content": note}, toolset)
 
     def clear(self) -> None:
-        """The conversation begins anew."""
+        """Allow refused checks again, because a new conversation begins."""
         self._unwanted.clear()
         self._made = dict.fromkeys(SECONDS, 0)
 
     def status(self) -> tuple[str, ...]:
-        """A line for /status."""
+        """Return a line for /status."""
         return (f"Phases: {', '.join(f'{phase} {count}' for phase, count in self._made.items())} calls",)
 
     async def _run(self, phase: Phase, tool: str, arguments: JsonObject, toolset: Toolset) -> ToolResult | None:
-        """The result of one call; None when it was not made, failed, or took too long."""
+        """Run one call and return its result. Return None if it was not made, failed or took too long."""
         if tool in self._unwanted or all(spec.name != tool for spec in toolset.specs()):
             return None
         self._made[phase] += 1
@@ -106,7 +106,7 @@ class PhaseCalls:
 
 
 class RememberedSummaries:
-    """Summaries that go to the memory as well (S7). `kept` is where they go first; None where nothing is kept."""
+    """A store of summaries that also saves them to the memory. `kept` is the store behind it, or None."""
 
     def __init__(self, kept: Summaries | None, phases: PhaseCalls, toolset: Toolset) -> None:
         self._kept = kept
@@ -122,12 +122,12 @@ class RememberedSummaries:
 
 
 def _changed(use: ToolUsePart, result: ToolResult) -> bool:
-    """Whether a call that succeeded changed files, as far as can be seen: a command tells nobody."""
+    """Return whether a successful call changed files, as far as its result tells. A shell command's result does not."""
     return bool(result.diffs) or tool_id(use.name) in _CHANGING
 
 
 def _has(result: ToolResult, name: str) -> bool:
-    """Whether a list in the result's envelope has entries."""
+    """Return whether the list `name` in the result's envelope has entries."""
     entries: Json = (result.envelope or {}).get(name)
     return isinstance(entries, list) and bool(entries)
 

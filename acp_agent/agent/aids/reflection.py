@@ -1,7 +1,7 @@
-"""A word to a model that keeps calling a tool wrongly (requirements L6.8, section 4 row 24).
+"""Advice to a model that keeps calling a tool with arguments that do not fit, and statistics of such mistakes.
 
-Only for arguments that do not fit. A tool that is not there, a network that is down or a gate that says no are nothing
-to reflect on: the result says what to do.
+Only arguments that do not fit count. After an unknown tool, a network failure or a refusal the result itself says what
+to do.
 """
 
 from collections import Counter
@@ -16,21 +16,21 @@ from acp_agent.core.types import ToolResult
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The calls of one model that say something of it, and how many of them were mistakes."""
+    """The number of calls of one model, and how many of them were mistakes of the model."""
 
     calls: int = 0
     mistakes: int = 0
 
     @property
     def score(self) -> float:
-        """From 0 to 1: the share of calls without mistake to expect (rule of succession); 0.5 without any call."""
+        """Return the expected share of correct calls, 0 to 1, by the rule of succession. It is 0.5 without any call."""
         return (self.calls - self.mistakes + 1) / (self.calls + 2)
 
 
 class Reputation:
-    """By model. What the world, a gate or the user has stopped says nothing of the model and is no sample.
+    """The record of each model. Calls that a gate, the user or an outside failure stopped are not counted.
 
-    model   whose calls are under way, as "PROVIDER:MODEL"
+    model   returns the model whose calls are running, as "PROVIDER:MODEL"
     """
 
     def __init__(self, model: Callable[[], str]) -> None:
@@ -38,15 +38,15 @@ class Reputation:
         self._records: dict[str, Record] = {}
 
     def of(self, model: str) -> Record:
-        """What is known of a model."""
+        """Return the record of a model."""
         return self._records.get(model, Record())
 
     def clear(self) -> None:
-        """The conversation begins anew."""
+        """Forget all records, because a new conversation begins."""
         self._records.clear()
 
     def finished(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]]) -> None:
-        """The calls of one message have their results."""
+        """Count the calls of one round."""
         model = self._model()
         record = self.of(model)
         for _, result in outcomes:
@@ -56,7 +56,7 @@ class Reputation:
         self._records[model] = record
 
     def status(self) -> tuple[str, ...]:
-        """Lines for /status, one for each model that made a mistake."""
+        """Return lines for /status, one for each model that made a mistake."""
         return tuple(
             f"Reputation: {model} {record.score:.2f} ({record.mistakes} of {record.calls} calls did not fit their tool)"
             for model, record in self._records.items()
@@ -65,29 +65,29 @@ class Reputation:
 
 
 REPEATED = 2
-"""Failures of a tool in one turn from which on its model is told."""
+"""The number of failures of one tool in a turn after which the model gets the advice."""
 
 _WORTH_IT = frozenset({ToolErrorCategory.INVALID_PARAMETERS, ToolErrorCategory.TYPE_MISMATCH})
 
 
 class Reflection:
-    """Watches the rounds of a conversation; a success of a tool starts its count over, and so does a turn."""
+    """Counts failures by tool. A success of the tool and a new turn start its count again."""
 
     def __init__(self, reputation: Reputation) -> None:
         self._reputation = reputation
         self._failures: Counter[str] = Counter()
 
     def begin(self) -> None:
-        """A turn begins."""
+        """Begin a turn."""
         self._failures.clear()
 
     def clear(self) -> None:
-        """The conversation begins anew, with no mistake in it."""
+        """Forget all counts, because a new conversation begins."""
         self._failures.clear()
         self._reputation.clear()
 
     def finished(self, outcomes: Iterable[tuple[ToolUsePart, ToolResult]]) -> str | None:
-        """The calls of one message have their results. A block for the model to read behind them; None for nothing."""
+        """Count the calls of one round. Return a block for the model to read behind the results, or None."""
         outcomes = list(outcomes)
         self._reputation.finished(outcomes)
         failed: dict[str, None] = {}
@@ -102,7 +102,7 @@ class Reflection:
         return "\n".join((REFLECTION, *lines)) if lines else None
 
     def status(self) -> tuple[str, ...]:
-        """Lines for /status."""
+        """Return lines for /status."""
         return self._reputation.status()
 
 

@@ -1,4 +1,4 @@
-"""Arguments that do not fit a tool, mended by a model (requirements L6.7). Off unless a model is named for it."""
+"""Repair of tool arguments by a model. It is off unless the configuration names a model for it."""
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -14,9 +14,9 @@ from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.core.types import Json, JsonObject, ToolCall, ToolSpec
 
 SECONDS = 15.0
-"""A mending may take."""
+"""The time one repair may take."""
 
-_LONGEST = 8_000  # characters of arguments that are mended: longer ones do not fit into the answer
+_LONGEST = 8_000  # longest arguments that are repaired: longer ones do not fit into the answer
 _TOKENS = 4_096
 _SYSTEM = (
     "You mend the arguments of a tool call so that they fit the tool's JSON Schema. Keep the meaning: rename, move or "
@@ -27,10 +27,12 @@ _SYSTEM = (
 
 
 class Reformatter:
-    """A `Mend` of the front door: one request, bounded in time and tokens. `attempts` and `mended` count for /status.
+    """Asks a model for arguments that fit the tool: one request, limited in time and tokens.
 
-    provider   gives the model, or raises AgentError
-    redact     takes secrets out of what is sent: the model may be another vendor's
+    `attempts` and `mended` are counted for /status.
+
+    provider   returns the model, or raises AgentError
+    redact     removes secrets from the request, because the model may belong to another vendor
     """
 
     def __init__(
@@ -49,9 +51,9 @@ class Reformatter:
         self.mended = 0
 
     async def __call__(self, call: ToolCall, spec: ToolSpec, failure: ToolFailure) -> JsonObject | None:
-        """Other arguments; None when none came, or none can: raises nothing but cancellation.
+        """Return repaired arguments, or None if there are none. Raises only cancellation.
 
-        Arguments with a secret in them are left alone: what would come back were a placeholder.
+        Arguments that contain a secret are not repaired: the answer would contain a placeholder instead.
         """
         given = call.raw_arguments if call.arguments is None else json.dumps(call.arguments, ensure_ascii=False)
         if not given.strip() or len(given) > _LONGEST or self._redact(given) != given:
@@ -77,12 +79,12 @@ class Reformatter:
         return arguments
 
     def status(self) -> tuple[str, ...]:
-        """A line for /status."""
+        """Return a line for /status."""
         return (f"Argument mending: by {self.name}, {self.mended} of {self.attempts} calls mended",)
 
 
 async def _answer(provider: Provider, request: ModelRequest) -> str:
-    """What the model says; empty when it was cut off or refused."""
+    """Return the model's answer. Empty if it was cut off or refused."""
     async with aclosing(cast("AsyncGenerator[ModelEvent]", provider.stream(request))) as events:
         async for event in events:
             if isinstance(event, ModelDone):
@@ -91,7 +93,7 @@ async def _answer(provider: Provider, request: ModelRequest) -> str:
 
 
 def parsed(answer: str) -> JsonObject | None:
-    """The JSON object an answer is, or that stands in it between its first and its last brace; None for neither."""
+    """Return the JSON object in an answer, between its first and its last brace. None if there is none."""
     begin, end = answer.find("{"), answer.rfind("}")
     try:
         value = cast("Json", json.loads(answer[begin : end + 1], parse_constant=_no_number, parse_float=_finite))

@@ -1,6 +1,7 @@
-"""Think-augmented function calling: tools with a demanding schema get a place to reason in before the arguments (L3).
+"""Think-augmented function calling (TAFC): a tool with a demanding schema gets a field to reason in.
 
-What the model writes there is nobody's: it is taken off before an answer is kept, run, audited or shown.
+The field comes before the arguments. What the model writes into it is removed before the answer is stored, run, audited
+or shown.
 """
 
 import math
@@ -14,7 +15,7 @@ from acp_agent.core.messages import Message, Part, ToolUsePart
 from acp_agent.core.types import Json, JsonObject, ToolResult, ToolSpec
 
 FIELD = "_tafc_think"
-"""The added property. A tool's own `thinking` is another thing (requirements section 4 row 8)."""
+"""The added property. A property `thinking` of a tool's own is not touched."""
 
 DEFAULT_THRESHOLD = 0.6
 
@@ -32,18 +33,18 @@ _REQUIRED_WEIGHT, _REQUIRED_FULL = 0.4, 6
 _NESTING_WEIGHT, _NESTING_FULL = 0.3, 4
 _ENUM_WEIGHT, _ENUM_FULL = 0.3, 10
 
-_MOST_NODES = 2_000  # of a schema, which a server may have made to expand without an end
+_MOST_NODES = 2_000  # nodes of a schema: the schema of an MCP server may expand without end
 _WITHIN = ("anyOf", "oneOf", "allOf")
 
-_SPELLED = re.compile(  # JSON may write any letter as its number
+_SPELLED = re.compile(  # JSON may write any letter as a number
     "".join(f"(?:{char}|\\\\u{ord(char):04x}|\\\\u{ord(char.upper()):04x})" for char in FIELD), re.IGNORECASE
 )
 
 
 class Tafc:
-    """Dresses the tools whose complexity is at least `threshold`, and takes the thoughts out of what comes back.
+    """Adds the field to tools whose complexity is at least `threshold`.
 
-    A spec is scored once: the same spec gives the same object every time, so that requests stay equal byte by byte.
+    A spec is scored once. The same spec always gives the same object, so that requests stay equal byte by byte.
     """
 
     def __init__(self, threshold: float = DEFAULT_THRESHOLD) -> None:
@@ -51,21 +52,22 @@ class Tafc:
         self._dressed: dict[str, tuple[ToolSpec, ToolSpec]] = {}
 
     def dressed(self, spec: ToolSpec) -> ToolSpec:
-        """The spec with the field in front of its properties, or as it is."""
+        """Return the spec with the field before its properties, or the spec itself if it is simple."""
         known = self._dressed.get(spec.name)
         if known is None or known[0] != spec:
             known = self._dressed[spec.name] = (spec, self._dress(spec))
         return known[1]
 
     def status(self, specs: Sequence[ToolSpec]) -> str:
-        """One line for /status on what becomes of `specs`."""
+        """Return one line for /status: how many of `specs` get the field."""
         thinking = sum(self.dressed(spec) is not spec for spec in specs)
         return f"TAFC: threshold={self.threshold:g}, thinking={thinking} of {len(specs)} tools"
 
     def _dress(self, spec: ToolSpec) -> ToolSpec:
         own = spec.parameters.get("properties")
         if not isinstance(own, dict) or not own or complexity(spec.parameters) < self.threshold:
-            return spec  # without properties there is nothing to think about, and every call would be a thought alone
+            # without properties there is nothing to reason about, and every call would contain only the thought
+            return spec
         properties: JsonObject = {FIELD: {"type": "string", "description": _DESCRIPTION}}
         properties |= {name: schema for name, schema in own.items() if not is_thought(name)}
         return replace(spec, parameters={**spec.parameters, "properties": properties})
@@ -73,18 +75,21 @@ class Tafc:
 
 @dataclass(frozen=True, slots=True)
 class Stripped:
-    """A message without thoughts in its calls, and the answer to calls that were nothing else, by id."""
+    """A message whose calls have no thoughts any more.
+
+    `answered` holds the results of calls that contained only a thought, by id.
+    """
 
     message: Message
     answered: dict[str, ToolResult]
 
 
 def strip(message: Message) -> Stripped:
-    """Take the field off every call, dressed or not: a model goes on writing what it once saw.
+    """Remove the field from every call, whether or not the tool has it: models repeat what they once saw.
 
-    Only top-level arguments are looked at: that is where the field was offered, and what lies deeper is data, such as a
-    file about this very field. Of raw arguments, which could not be read as an object, nothing is kept from the field
-    on: where the thought ends cannot be told.
+    Only top-level arguments are searched, because the field is offered there. Deeper values are data, for example a
+    file about this very field. Raw arguments that are not a JSON object are cut at the field, since the end of the
+    thought is not known.
     """
     parts: list[Part] = []
     answered: dict[str, ToolResult] = {}
@@ -100,25 +105,25 @@ def strip(message: Message) -> Stripped:
 
 
 def is_thought(name: str) -> bool:
-    """Whether an argument of this name is the model's own reasoning: the field, or anything that begins like it."""
+    """Return whether an argument is the model's reasoning: its name is the field or begins with it."""
     return name.lower().startswith(FIELD)
 
 
 def fit_threshold(threshold: float) -> float:
-    """The threshold within 0 to 1; the default for what is no finite number (L3)."""
+    """Return the threshold limited to 0 to 1, or the default if it is not a finite number."""
     return min(max(threshold, 0.0), 1.0) if math.isfinite(threshold) else DEFAULT_THRESHOLD
 
 
 def complexity(schema: JsonObject) -> float:
-    """How demanding the arguments are, from 0 to 1 (requirements section 4 row 9).
+    """Return how demanding the arguments of a schema are, 0 to 1.
 
-    The sum of three parts, none of which can make up for the others:
+    It is the sum of three parts:
 
-    0.4 * required names, those of inner objects too, 6 or more being full
-    0.3 * levels of objects and arrays below the top one, 4 or more being full
-    0.3 * values that enumerations list, all together, 10 or more being full
+    0.4 * required properties, also of inner objects; 6 or more count as 1
+    0.3 * levels of objects and arrays below the top one; 4 or more count as 1
+    0.3 * values in enumerations, all together; 10 or more count as 1
 
-    `$ref` into the schema itself is followed. Of a schema with very many nodes only the first 2,000 count.
+    A `$ref` into the schema itself is followed. Only the first 2,000 nodes of a schema count.
     """
     required = depth = values = 0
     for node, level in _nodes(schema):
@@ -133,7 +138,7 @@ def complexity(schema: JsonObject) -> float:
 
 
 def _bare(use: ToolUsePart) -> ToolUsePart:
-    """The call without thoughts."""
+    """Return the call without thoughts."""
     spelled = _SPELLED.search(use.raw_arguments)
     raw = use.raw_arguments[: spelled.start()] if spelled else use.raw_arguments
     kept = use.arguments and {name: value for name, value in use.arguments.items() if not is_thought(name)}
@@ -141,12 +146,12 @@ def _bare(use: ToolUsePart) -> ToolUsePart:
 
 
 def _nodes(schema: JsonObject) -> list[tuple[JsonObject, int]]:
-    """Every schema in a schema with its level: containers below the top one count, alternatives do not.
+    """Return every schema inside a schema with its level. Containers below the top one add one; alternatives do not.
 
-    Breadth first, and no deeper than what makes a difference: schemas that contain themselves come to an end.
+    The search is breadth first and stops at the deepest level that counts, so schemas that contain themselves end.
     """
     found = [(schema, 0)]
-    for node, level in found:  # which grows meanwhile
+    for node, level in found:  # the list grows during the loop
         room = _MOST_NODES - len(found)
         if level < _NESTING_FULL and room:
             found += ((inner, level + _is_container(inner)) for inner in islice(_inner(node, schema), room))
@@ -169,7 +174,7 @@ def _is_container(node: JsonObject) -> bool:
 
 
 def _resolved(node: JsonObject, root: JsonObject) -> JsonObject:
-    """What a `$ref` within the schema leads to, one step; the node itself where it leads nowhere."""
+    """Return what a `$ref` within the schema points to, one step. Return the node itself if it points to nothing."""
     reference = node.get("$ref")
     if not isinstance(reference, str) or not f"{reference}/".startswith("#/"):
         return node

@@ -1,15 +1,15 @@
-"""Fewer tools in a request: those a turn will hardly need are left out (L4).
+"""Fewer tools in a request: tools that the turn will hardly need are left out.
 
-In this order, a tool is in because it is
+A tool is included for the first of these reasons that applies:
 
-    always on            the configuration says so, or no conversation can do without it
-    name-mentioned       the prompt has its name as a word
-    already referenced   the model has called it in this turn, shown or not
-    short description    it is an MCP server's, with too few words to compare it by
-    no embedding         nothing is known of how well it fits: none of the tools could be compared, or it came later
-    similarity rank      it is among the `top_k` that fit the prompt best
+    always on            the configuration names it, or every conversation needs it
+    name-mentioned       the prompt contains its name as a word
+    already referenced   the model has called it in this turn
+    short description    it belongs to an MCP server, and its description is too short to compare
+    no embedding         its similarity to the prompt is not known
+    similarity rank      it is among the `top_k` tools that fit the prompt best
 
-and else out. What is out exists all the same: a model that remembers it may call it.
+All other tools are left out. They still exist, so a model that remembers one may call it.
 """
 
 import math
@@ -35,9 +35,9 @@ _RUN = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 _NAME_WEIGHT = 3
-"""A word of a tool's name counts as so many of its description."""
+"""How many words of a description one word of the tool's name counts for."""
 
-_SATURATION, _LENGTH = 1.2, 0.75  # the usual k1 and b
+_SATURATION, _LENGTH = 1.2, 0.75  # the usual k1 and b of Okapi BM25
 
 _STOP = frozenset(
     _RUN.findall(
@@ -50,7 +50,7 @@ _STOP = frozenset(
 
 
 def words(text: str) -> list[str]:
-    """The words that tell texts apart, in lower case and without a plural's s. camelCase is one word and its parts."""
+    """Return the distinctive words of a text in lower case, without a plural's s, and the parts of camelCase words."""
     found = [run.lower() for run in _RUN.findall(text)]
     for run in _RUN.findall(text):
         parts = _CAMEL.findall(run)
@@ -59,7 +59,7 @@ def words(text: str) -> list[str]:
 
 
 def by_words(query: str, specs: Sequence[ToolSpec]) -> Mapping[str, float]:
-    """How well each tool fits, by name, 1 being the best of them. Empty when none shares a word with the query."""
+    """Return how well each tool fits by Okapi BM25. The best has 1. Empty if no tool shares a word with the query."""
     wanted = frozenset(words(query))
     counts = {spec.name: Counter(_words_of(spec)) for spec in specs}
     lengths = {name: count.total() for name, count in counts.items()}
@@ -68,7 +68,7 @@ def by_words(query: str, specs: Sequence[ToolSpec]) -> Mapping[str, float]:
     scores = {
         name: sum(
             _rarity(holders[word], len(counts)) * _weight(count[word], lengths[name] / usual)
-            for word in sorted(wanted & count.keys())  # in one order: sums of floats depend on it
+            for word in sorted(wanted & count.keys())  # always in the same order, because sums of floats depend on it
         )
         for name, count in counts.items()
     }
@@ -97,7 +97,7 @@ def _stem(word: str) -> str:
 
 _QUERY_CHARS = 4_000  # what matters stands at the head of a long prompt, or below what was pasted
 _DESCRIPTION_CHARS = 2_000
-_BATCH = 32  # texts in one request: what came before time was up is kept
+_BATCH = 32  # texts in one request: what arrives in time is kept
 _MOST_VECTORS = 2_000
 _SECONDS = 5.0
 
@@ -105,22 +105,22 @@ _Vector = tuple[float, ...]
 
 
 class ToolRanking(Protocol):
-    """Something that compares tools with a prompt."""
+    """Compares tools with a prompt."""
 
     async def scores(self, query: str, specs: Sequence[ToolSpec]) -> Mapping[str, float]:
-        """How well tools fit, at most 1, by name; a tool may be left out. Empty when nothing can be said.
+        """Return how well tools fit, by name, at most 1. Tools may be missing. Empty if nothing is known.
 
-        Raises nothing but cancellation.
+        Raises only cancellation.
         """
         ...
 
     def status(self) -> str:
-        """How it compares, in a few words for /status."""
+        """Return how tools are compared, in a few words for /status."""
         ...
 
 
 class WordRanking:
-    """By the words they share. Deterministic, asks nobody; knows no synonyms and no other language."""
+    """A ranking by shared words. It is deterministic and asks nobody. It knows neither synonyms nor other languages."""
 
     async def scores(self, query: str, specs: Sequence[ToolSpec]) -> Mapping[str, float]:
         return by_words(_head_and_tail(query), specs)
@@ -130,10 +130,10 @@ class WordRanking:
 
 
 class EmbeddingRanking:
-    """By the cosine of embeddings. Tools' vectors are kept by the hash of their text.
+    """A ranking by the cosine of embeddings. The vectors of tools are cached by the hash of their text.
 
-    seconds   how long a turn may wait for the vectors it lacks; what came in time is used
-    redact    takes secrets out of prompts: the embedding model may be another vendor's
+    seconds   how long a turn may wait for missing vectors. Those that arrive in time are used
+    redact    removes secrets from prompts, because the embedding model may belong to another vendor
     """
 
     def __init__(self, embedder: Embedder, seconds: float = _SECONDS, redact: Redact = verbatim) -> None:
@@ -154,7 +154,7 @@ class EmbeddingRanking:
                 self._trouble = ""
             except ProviderError as error:
                 self._trouble = str(error)
-        wanted = self._vectors.pop(_key(asked), ())  # the next prompt is another
+        wanted = self._vectors.pop(_key(asked), ())  # the vector of a prompt is not needed again
         known = {name: self._vectors.get(_key(text), ()) for name, text in texts.items()}
         scores = {name: sum(map(mul, wanted, vector)) for name, vector in known.items() if _comparable(wanted, vector)}
         return {name: score for name, score in scores.items() if isfinite(score)}
@@ -164,7 +164,7 @@ class EmbeddingRanking:
         return f"{len(self._vectors)} ({self._embedder.model}{trouble})"
 
     async def _embed(self, texts: Sequence[str]) -> None:
-        """Learn the vectors of texts that are not known yet, in order. Raises ProviderError."""
+        """Fetch the vectors of texts that are not known yet, in order. Raises ProviderError."""
         if self._embedder.model != self._model or len(self._vectors) > _MOST_VECTORS:
             self._model = self._embedder.model
             self._vectors.clear()
@@ -193,15 +193,15 @@ def _head_and_tail(text: str) -> str:
 
 
 INDISPENSABLE = frozenset({"compress_context"})
-"""Tools no filter takes away (L11)."""
+"""Tools that the filter never leaves out."""
 
 _WORDS = re.compile(
     r"[\w-]+", re.ASCII
-)  # what a tool's name is made of: in other scripts no blank need stand before it
+)  # characters of a tool's name: in other scripts no blank need stand before the name
 
 
 class Inclusion(StrEnum):
-    """Why the model is shown a tool."""
+    """Why a tool is included."""
 
     ALWAYS_ON = "always on"
     NAME_MENTIONED = "name mentioned"
@@ -215,7 +215,7 @@ class Inclusion(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """Where a tool came in by similarity: `place` from 1, `score` with the boosts of what it prefers."""
+    """The rank of a tool by similarity: `place` counts from 1, `score` includes its boosts."""
 
     place: int
     score: float
@@ -226,19 +226,19 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What the filter says of each tool, by name, in the order of the catalogue."""
+    """What the filter decided for each tool, by name, in the order of the catalogue."""
 
     included: Mapping[str, Inclusion]
     excluded: Mapping[str, Rank]
 
 
 class SchemaFilter:
-    """Chooses for one conversation, anew in each turn; within a turn tools are only added.
+    """Chooses the tools of one conversation, anew in each turn. Within a turn tools are only added.
 
     ranking                 compares tools with the prompt
-    top_k                   tools that are in by their rank
-    min_description_words   words below which an MCP tool's description says too little
-    always_on               tools by name or alias; what nobody offers does no harm
+    top_k                   number of tools included by rank
+    min_description_words   an MCP tool whose description has fewer words is included without comparison
+    always_on               tools by name or alias. Unknown names are ignored
     """
 
     def __init__(
@@ -253,7 +253,7 @@ class SchemaFilter:
         self._ranks: Mapping[str, Rank] = {}
 
     async def begin(self, prompt: str, specs: Sequence[ToolSpec], boosts: Mapping[str, float]) -> None:
-        """A turn begins. `boosts` are added to scores, by name. Raises nothing but cancellation."""
+        """Begin a turn. `boosts` are added to the scores, by name. Raises only cancellation."""
         self._mentioned, self._ranks = mentioned(prompt, specs), {}
         self._referenced.clear()
         compared = [spec for spec in specs if self._certain(spec) is None]
@@ -263,15 +263,15 @@ class SchemaFilter:
         boosted = [
             (-scores[spec.name] - boosts.get(spec.name, 0.0), spec.name) for spec in compared if spec.name in scores
         ]
-        by_score = sorted(boosted, key=lambda each: each[0])  # equals stay in the order of the catalogue
+        by_score = sorted(boosted, key=lambda each: each[0])  # equal scores stay in the order of the catalogue
         self._ranks = {name: Rank(place, -score) for place, (score, name) in enumerate(by_score, 1)}
 
     def refer(self, name: str) -> None:
-        """The model has called a tool: it is shown for the rest of the turn."""
+        """Include a tool for the rest of the turn, because the model has called it."""
         self._referenced.add(name)
 
     def select(self, specs: Sequence[ToolSpec]) -> Selection:
-        """Judge the tools there are now. One that came since the turn began is in."""
+        """Choose among the tools that exist now. A tool that was added since the turn began is included."""
         included: dict[str, Inclusion] = {}
         excluded: dict[str, Rank] = {}
         for spec in specs:
@@ -287,18 +287,18 @@ class SchemaFilter:
         return Selection(included, excluded)
 
     def clear(self) -> None:
-        """The conversation begins anew."""
+        """Forget the last turn, because a new conversation begins."""
         self._mentioned, self._ranks = frozenset(), {}
         self._referenced.clear()
 
     def status(self, specs: Sequence[ToolSpec]) -> str:
-        """One line for /status (L4)."""
+        """Return one line for /status."""
         shown = f"shown={len(self.select(specs).included)} of {len(specs)}"
         always_on = sum(spec.name in self.always_on for spec in specs)
         return f"Filter: top_k={self._top_k}, always_on={always_on}, embeddings={self._ranking.status()}, {shown}"
 
     def _certain(self, spec: ToolSpec) -> Inclusion | None:
-        """Why a tool is in without any comparison."""
+        """Return why a tool is included without any comparison, or None."""
         if spec.name in self.always_on:
             return Inclusion.ALWAYS_ON
         if spec.name in self._mentioned:
@@ -311,10 +311,10 @@ class SchemaFilter:
 
 
 def mentioned(prompt: str, specs: Sequence[ToolSpec]) -> frozenset[str]:
-    """The tools whose names stand in the prompt as words, upper and lower case alike.
+    """Return the tools whose names stand in the prompt as words, in any case.
 
-    `read` is not mentioned by "read_overflow", "read-only" or "spread". A tool of an MCP server also goes by the
-    server's own name for it, where that is no everyday word: `create_issue` is `mcp_github_create_issue`.
+    "read_overflow", "read-only" and "spread" do not mention `read`. A tool of an MCP server may also be mentioned by
+    the server's own name for it, unless that is an everyday word: `create_issue` mentions `mcp_github_create_issue`.
     """
     said = {word.strip("-_").lower() for word in _WORDS.findall(prompt)}
     return frozenset(spec.name for spec in specs if not said.isdisjoint(_names(spec)))
