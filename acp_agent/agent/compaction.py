@@ -108,9 +108,8 @@ def pruning(messages: Sequence[Message], wanted: float, *, kept_rounds: int) -> 
 
 def _old(messages: Sequence[Message], kept_rounds: int) -> Sequence[Message]:
     """Return the messages with results, without those of the newest rounds."""
-    rounds = [
-        message for message in messages if isinstance(message.parts[0], ToolResultPart)
-    ]  # results stand first in a message
+    # Results stand first in a message.
+    rounds = [message for message in messages if isinstance(message.parts[0], ToolResultPart)]
     return rounds[: len(rounds) - kept_rounds] if len(rounds) > kept_rounds else ()
 
 
@@ -258,8 +257,7 @@ class Compactor:
 
         Raises:
             ToolError: permanent_failure if there is nothing to sum up, no summary came, or another one is being
-            written. The
-                conversation is unchanged.
+                written. The conversation is unchanged.
 
         """
         if self._running:
@@ -317,9 +315,8 @@ class Compactor:
             except ProviderError as error:
                 if error.kind is not ProviderErrorKind.CONTEXT_TOO_LONG:
                     raise
-                room = min(
-                    room, (provider.context_window or _WINDOW) // 2
-                )  # a fallback model with a smaller window may have answered
+                # A fallback model with a smaller window may have answered.
+                room = min(room, (provider.context_window or _WINDOW) // 2)
                 text = await self._ask(provider, messages, focus, room // 4, tokens)
         except AgentError as error:
             raise _kept(str(error).rstrip(".")) from error

@@ -1,1 +1,1 @@
-"""What comes back: redact, filter, clip."""
+"""What tools return, on its way to the model and the user: cleaned, redacted, filtered and cut."""

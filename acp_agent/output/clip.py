@@ -1,4 +1,4 @@
-"""Cuts a text that is too long to its head and tail, saying so in between (O5.3); counts what came of it (O1.14)."""
+"""Cuts a long text to its head and its tail, and counts what was left out."""
 
 from typing import NamedTuple
 
@@ -6,20 +6,20 @@ from acp_agent.core.types import OutputStats
 
 SMALLEST_LIMIT = 256
 _RESERVED = 128  # room for the marker line, whatever the numbers in it
-_SNAP = 8  # a cut moves to a line boundary if that costs at most this part of the half
+_SNAP = 8  # a cut moves to a line end if that costs at most this part (1/8) of the half
 
 
 class Clipped(NamedTuple):
-    """A text of at most the limit. `omitted` counts the characters left out; 0 means the text is whole."""
+    """A text within the limit. `omitted` counts the characters left out; 0 means that the text is whole."""
 
     text: str
     omitted: int = 0
 
 
 def clip(text: str, limit: int) -> Clipped:
-    """`text` if it has at most `limit` characters, else its head, a marker line and its tail, `limit` in all.
+    """Return `text` if it has at most `limit` characters, else its head, a marker line and its tail.
 
-    The cuts fall between lines where a line ends near by. Raises ValueError for a limit under 256.
+    The cuts fall on line ends if one is near. Raises ValueError for a limit under 256.
     """
     if limit < SMALLEST_LIMIT:
         raise ValueError(f"limit = {limit}: expected at least {SMALLEST_LIMIT} characters")
@@ -35,7 +35,7 @@ def clip(text: str, limit: int) -> Clipped:
 
 
 def measure(raw: str, shown: str) -> OutputStats:
-    """What became of `raw`, in lines and characters."""
+    """Return the lines and characters of `raw` and of what is shown of it."""
     return OutputStats(
         raw_lines=_lines(raw),
         shown_lines=_lines(shown),

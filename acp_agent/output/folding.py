@@ -1,16 +1,16 @@
-"""Long lines on several, where a reader may not see the end of one."""
+"""Breaks long lines into several, for readers that may hide the end of a long line."""
 
 import re
 
 CONTINUED = "↪ "
-"""Stands before the rest of a line. A text that is folded must not have the sign itself at the beginning of a line."""
+"""Stands at the beginning of a continued line. A folded text must not contain it at the beginning of a line."""
 
 _BLANK = re.compile(r".*\s", re.DOTALL)
 _BETWEEN_WORDS = re.compile(r".*[^\w]", re.DOTALL)
 
 
 def pieces(line: str, width: int) -> list[str]:
-    """Return the line in pieces of at most `width` characters, which join to the line. No word is torn if possible."""
+    """Return the pieces of a line, each of at most `width` characters. Words are broken only if they are longer."""
     found: list[str] = []
     start, half = 0, width // 2
     while len(line) - start > width:

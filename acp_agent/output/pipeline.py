@@ -1,12 +1,12 @@
-"""The way of a tool's words to their readers: sanitize -> redact -> filter -> clip -> fence (requirements 1.D).
+"""The way of a tool's result to its readers: sanitize -> redact -> filter -> clip -> fence.
 
-    every string     sanitize, redact
-    model and user   what a command printed is filtered; what filters dropped and matters is put back
-    user, machines   clipped to `display`
-    model            clipped to `preview` when the whole text is kept elsewhere, else to `threshold`; fenced as data
+    every string     is sanitized and redacted
+    model and user   get filtered command output; dropped lines that matter are put back
+    user, machines   get at most `display` characters
+    model            gets at most `threshold` characters, or `preview` if the whole text is stored; fenced as data
 
-`apply` is pure and without state between calls, so it may run in any thread; for megabytes of text it should. What it
-gives is almost done: whoever can keep the whole text does so, then calls `finish` (O5.3, O5.8).
+`apply` is pure and may run in any thread, which it should for megabytes of text. The caller then stores the whole text,
+if it can, and calls `finish`.
 """
 
 import re
@@ -27,9 +27,9 @@ _CATEGORY = re.compile(r"[a-z0-9_-]{1,40}")
 
 
 def redaction_note(found: Mapping[str, int]) -> str:
-    """`[security] 3 secrets redacted: api-key 2, password 1`, most first; "" when there were none.
+    """Return `[security] 3 secrets redacted: api-key 2, password 1`, most frequent first; "" if there were none.
 
-    Categories are the redactor's own words: what does not look like one is not repeated.
+    Only categories that look like the redactor's own are named.
     """
     counts = sorted(((name, count) for name, count in found.items() if count > 0), key=lambda one: (-one[1], one[0]))
     if not counts:
@@ -40,16 +40,16 @@ def redaction_note(found: Mapping[str, int]) -> str:
 
 
 _WORTH_IT = 200
-"""Characters a filter must save: to say where the whole text is costs most of them."""
+"""How many characters a filter must save. The sentence that says where the whole text is costs most of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much each reader gets, in characters.
+    """The number of characters that each reader gets.
 
-    threshold   of a text the model gets at most (O5.13: the one and only such limit)
-    preview     of a longer text, when the whole of it is kept and can be read on
-    display     of each string the editor gets at most: the display and every string of the envelope
+    threshold   the most that the model gets of a text. There is no other such limit
+    preview     the part of a longer text that the model gets if the whole text is stored and can be read on
+    display     the most that the editor gets of each string: the display and every string of the envelope
 
     Raises ValueError for a limit under 256, or a preview over the threshold.
     """
@@ -67,11 +67,11 @@ class Sizes:
 
 
 class Speaker(NamedTuple):
-    """Whose words they are.
+    """Where a result comes from.
 
-    call_id   the call's UUID
-    run       the command that ran; None for other tools
-    source    the URL or the MCP server the words come from; None for this machine
+    call_id   the UUID of the call
+    run       the command that ran, None for other tools
+    source    the URL or the MCP server that the text comes from, None for this machine
     """
 
     spec: ToolSpec
@@ -82,11 +82,11 @@ class Speaker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A result that only lacks its end.
+    """A result that is complete but for its end.
 
-    whole   the model's text, redacted, before anything was left out; "" when nothing was. To be kept
+    whole   the redacted text for the model before anything was left out, to be stored. "" if nothing was left out
     long    whether it is over the threshold, so that only a part of it can be shown
-    telling what stands in the part of a command's long output that is left out and matters (O4.7)
+    telling lines that matter from the part of a command's long output that is left out
     """
 
     result: ToolResult
@@ -99,11 +99,11 @@ class Fitted:
     _note: str
 
     def finish(self, reference: str = "", trouble: str = "", summary: str = "") -> ToolResult:
-        """The result as it goes out.
+        """Return the finished result.
 
-        reference   under which the whole is kept; "" when it is not
-        trouble     why not, when it should have been
-        summary     stands for the text of a long one (O5.15)
+        reference   the name under which the whole text is stored, "" if it is not
+        trouble     why it could not be stored, or ""
+        summary     replaces a long text
         """
         limit = self._sizes.preview if self.long and reference else self._sizes.threshold
         text = summary or self._clipped(limit)
@@ -119,7 +119,7 @@ class Fitted:
         return f"{clip(self.result.text, limit - len(self.telling) - 1).text}\n{self.telling}"
 
     def _fenced(self, text: str) -> str:
-        """Words of a tool that only says what it has done are ours, and so is an error."""
+        """Return the text fenced as data, unless it is an error or only reports what the tool did."""
         spec = self._speaker.spec
         foreign = spec.kind is ToolKind.EXECUTE or spec.external or not spec.mutates
         framed = self.result.failure is None or bool(self._frame.head)
@@ -139,8 +139,8 @@ class Fitted:
 class Pipeline:
     """Fits results to their readers.
 
-    redactor   takes secrets out of every string
-    filters    shorten what commands print; None = they are off
+    redactor   removes secrets from every string
+    filters    shorten the output of commands; None if they are off
     """
 
     def __init__(self, sizes: Sizes, redactor: Redactor, filters: FilterEngine | None = None) -> None:
@@ -149,16 +149,16 @@ class Pipeline:
         self._filters = filters
 
     def apply(self, result: ToolResult, speaker: Speaker) -> Fitted:
-        """The result with text, display, envelope and failure fit to be shown, and `stats` of the text.
+        """Return the result with text, display, envelope and failure ready to be shown, and with `stats` of the text.
 
-        `envelope["truncated"]` becomes true when a string of the result was cut (O5.16). Diffs and locations stay as
-        they are, an editor applies them to real files; and pictures, which hold no words.
+        `envelope["truncated"]` becomes True if a string of the result was cut. Diffs and locations are not changed,
+        because an editor applies them to real files. Pictures contain no text and are not changed either.
         """
         return _Application(self._sizes, self._redactor, self._filters, speaker).apply(result)
 
 
 class _Application:
-    """One run over one result. Equal strings (stdout often is the text) are treated once."""
+    """One run over one result. Equal strings are processed once, since stdout often is the text."""
 
     def __init__(self, sizes: Sizes, redactor: Redactor, filters: FilterEngine | None, speaker: Speaker) -> None:
         self._sizes = sizes
@@ -194,13 +194,13 @@ class _Application:
         return Fitted(fitted, whole if left_out else "", long, telling, self._sizes, self._speaker, frame, note)
 
     def _telling(self, text: str) -> str:
-        """Errors and warnings between the head and the tail that a preview shows, in two fifths of its room."""
+        """Return errors and warnings between the head and the tail of a preview, in two fifths of its room."""
         room = self._sizes.preview * 2 // 5
         dropped = _preserved(text, clip(text, max(self._sizes.preview - room, SMALLEST_LIMIT)).text)
         return clip(dropped, room).text if room >= SMALLEST_LIMIT else ""
 
     def _filtered(self, text: str) -> Filtered | None:
-        """What the filters make of a command's output; `text` itself where that would save next to nothing."""
+        """Return the filtered output of a command, or `text` itself if that would save next to nothing."""
         if self._filters is None or self._speaker.run is None:
             return None
         filtered = shortened(text, self._speaker.run, self._filters)
@@ -212,7 +212,7 @@ class _Application:
         if text not in self._clean:
             redacted = self._redactor.redact(sanitize(text, terminal=self._speaker.spec.kind is ToolKind.EXECUTE))
             self._clean[text] = redacted.text
-            self._found |= Counter(redacted.found)  # stdout and the text hold the same secrets
+            self._found |= Counter(redacted.found)  # stdout and the text contain the same secrets
         return self._clean[text]
 
     def _clip(self, text: str) -> str:
@@ -246,7 +246,7 @@ class _Application:
 
 
 def shortened(text: str, run: CommandRun, filters: FilterEngine) -> Filtered | None:
-    """What the filters make of a command's output, with the lines they dropped that matter; None: no rule is for it."""
+    """Return the filtered output of a command with dropped lines that matter. None if no rule matches."""
     filtered = filters.apply(text, run)
     if filtered is None or not filtered.removed:
         return filtered
@@ -268,7 +268,7 @@ def _stats(raw: str, text: str, filtered: Filtered | None) -> OutputStats:
 
 
 def stats_line(stats: OutputStats, name: str) -> str:
-    """`[name] 342 lines -> 28 lines, 91.8% filtered`, or nothing when no line was removed (O1.16)."""
+    """Return `[name] 342 lines -> 28 lines, 91.8% filtered`, or "" if no line was removed."""
     removed = stats.raw_lines - stats.shown_lines
     if removed <= 0:
         return ""

@@ -1,8 +1,8 @@
-"""What a session shows, without secrets (S9.6): events, the questions it asks, and results no output pipeline saw.
+"""What a session shows, without secrets: events, questions, and results that did not pass the output pipeline.
 
-Two things go as they are: a diff, which shows what would stand in the user's own file and could not be judged
-otherwise, and the answer of the model, who has seen redacted text only. Titles, notices and questions are markdown to
-many editors: what they quote must not fetch a picture (security.md 2.7).
+Two things are not redacted. A diff shows what would be in the user's own file and could not be judged otherwise. The
+answer of the model contains no secret, because the model reads only redacted text. Many editors render titles, notices
+and questions as Markdown, so quoted text in them must not load a picture.
 """
 
 import re
@@ -22,24 +22,24 @@ from acp_agent.output.redaction import RedactionStream, Redactor
 from acp_agent.output.sanitize import Escapes, sanitize
 
 _BOUNDS = re.compile(r"([\n⏎]|\\[nr]|-{2,}[ ]?(?:BEGIN|END)[ ][A-Z0-9 ]{1,60}-{2,})")
-"""Line ends, written out ones too, and the two ends of a key."""
+"""Line ends, also written as escapes, and the two ends of a key."""
 _DEEPEST = 100
-"""Lists and objects in each other that are looked into; what lies deeper is not shown."""
+"""The number of nested lists and objects that are shown. Deeper values are left out."""
 _PATIENCE = 0.5
-"""Seconds the beginning of a line waits for its end, when there is more output then."""
+"""How many seconds an unfinished line may wait for its end when there is more output."""
 _MOST_WAITING = 1024
-"""Bytes of such a beginning that wait no longer."""
+"""How many bytes of an unfinished line may wait."""
 _TAIL = 8 * 1024
-"""Characters of a cancelled call's output that stay, as many as were shown while it ran."""
+"""How many characters at the end of a cancelled call's output stay visible."""
 
 
 class RedactedEvents:
-    """An EventSink before another. Progress of one call is a stream: a secret may be split between two pieces of it.
+    """An EventSink in front of another one. It redacts progress as a stream, since a secret may be cut in two.
 
-    What terminals act on is taken out of it: a secret split by colours is one all the same. Carriage returns stay.
+    Terminal codes are removed, because colours may hide a secret. Carriage returns stay.
 
-    There is no timer here. The beginning of a line goes out with the next output half a second or more later; a
-    question that waits in silence for its answer is seen when it gets one, or when the call ends.
+    There is no timer. An unfinished line is shown with the next output that comes half a second or more later. A
+    question without a line end is therefore shown when it is answered or when the call ends.
     """
 
     def __init__(self, emit: EventSink, redactor: Redactor, clock: Callable[[], float] = monotonic) -> None:
@@ -85,12 +85,12 @@ class RedactedEvents:
             await self._emit(events.ToolProgress(event.call_id, output=rest))
         result = self._result(event.result)
         if live is not None and result.failure is not None and result.failure.category is ToolErrorCategory.CANCELLED:
-            seen = self._redactor(live.seen())  # once more: what stood on a line that was overwritten in pieces
+            seen = self._redactor(live.seen())  # redact again: an overwritten line may have been written in pieces
             result = replace(result, display=f"{seen}\n\n{result.shown}" if seen else result.shown)
         await self._emit(replace(event, name=self._redactor(event.name), result=result))
 
     def _result(self, result: ToolResult) -> ToolResult:
-        """A result that did not come through the output pipeline: a refusal, or a call nobody could understand."""
+        """Redact a result that did not pass the pipeline: a refusal, or a call that could not be parsed."""
         result = replace(result, locations=self._openable(result.locations))
         if result.stats is not None:
             return result
@@ -104,22 +104,22 @@ class RedactedEvents:
         )
 
     def _openable(self, locations: Sequence[Location]) -> tuple[Location, ...]:
-        """A path with a secret in it cannot be shown, and redacted it could not be opened."""
+        """Return the locations without secrets. A redacted path could not be opened."""
         return tuple(location for location in locations if self._redactor(location.path) == location.path)
 
 
 class _Live:
-    """The output of one call under way."""
+    """The output of one running call."""
 
     def __init__(self, stream: RedactionStream) -> None:
         self._stream = stream
         self._escapes = Escapes()
-        self._since: float | None = None  # when the beginning of a line began to wait
-        self._tail = ""  # of what was given
-        self._is_cut = False  # whether that is not all
+        self._since: float | None = None  # when the unfinished line began to wait
+        self._tail = ""  # the end of what was returned
+        self._is_cut = False  # whether `_tail` is not everything
 
     def feed(self, chunk: str, now: float) -> str:
-        """What can be shown `now`, in seconds."""
+        """Return what can be shown at the time `now`, in seconds."""
         late = self._since is not None and now - self._since >= _PATIENCE
         given = self._stream.hurry() if late else ""
         given += self._stream.feed(self._escapes.feed(chunk))
@@ -130,11 +130,11 @@ class _Live:
         return self._given(given)
 
     def finish(self) -> str:
-        """The rest."""
+        """Return the rest."""
         return self._given(self._stream.feed(self._escapes.finish()) + self._stream.finish())
 
     def seen(self) -> str:
-        """The end of what was given, as a terminal shows it: it stays when nothing else comes of a call."""
+        """Return the end of the output as a terminal shows it. It stays visible if the call has no other result."""
         tail = sanitize(self._tail).strip("\n")
         if not self._is_cut:
             return tail
@@ -149,10 +149,10 @@ class _Live:
 
 
 class RedactedApprover:
-    """An Approver before another.
+    """An Approver in front of another one.
 
-    Each line is redacted by itself, and the ends of a key apart from what stands between them: between those of a
-    made-up private key stands what runs, or what a server would be sent, and what is asked must show it.
+    Each line is redacted by itself, and so are the ends of a key and the text between them. The text between the ends
+    of a false private key may be what runs or what is sent to a server, so the question must show it.
     """
 
     def __init__(self, approver: Approver, redactor: Redactor) -> None:
@@ -175,9 +175,9 @@ class RedactedApprover:
 
 
 class RedactedToolset:
-    """A Toolset before another: what the model reads of refusals, and of calls nobody could understand.
+    """A Toolset in front of another one. It redacts refusals and results of calls that could not be parsed.
 
-    They can quote a file, as a failed edit does, and did not come through the output pipeline.
+    They can quote a file, such as after a failed edit, and did not pass the output pipeline.
     """
 
     def __init__(self, toolset: Toolset, redactor: Redactor) -> None:
@@ -200,7 +200,7 @@ def _harmless(redactor: Redactor, text: str) -> str:
 
 
 def _by_line(redactor: Redactor) -> Redact:
-    """Line ends as they are, as a question shows them, or written out."""
+    """Return a function that redacts line by line. Line ends may be real or written as escapes."""
 
     def redact(text: str) -> str:
         return "".join(map(redactor, _BOUNDS.split(text)))
@@ -209,7 +209,7 @@ def _by_line(redactor: Redactor) -> Redact:
 
 
 def _arguments(redactor: Redactor, words: Redact, arguments: JsonObject) -> JsonObject:
-    """The arguments of a call: texts of several lines by line, others by their names too."""
+    """Return the arguments of a call without secrets. Long texts are redacted by line, others also by their names."""
 
     def shown(name: str, value: Json, depth: int) -> Json:
         match value:
@@ -220,7 +220,7 @@ def _arguments(redactor: Redactor, words: Redact, arguments: JsonObject) -> Json
             case list():
                 return [shown(name, each, depth - 1) for each in value]
             case dict():
-                meant = value.get("name") or value.get("key")  # of an object with a `value`, as redaction takes it
+                meant = value.get("name") or value.get("key")  # of an object with a `value`, as redaction reads it
                 means = {"value": meant} if isinstance(meant, str) else {}
                 return {words(each): shown(means.get(each, each), inner, depth - 1) for each, inner in value.items()}
             case _:

@@ -1,32 +1,38 @@
-"""Makes text from commands, files and servers harmless and plain (O1.10, requirements 2.11, security.md 2.7).
+"""Removes from text of commands, files and servers what acts on a terminal or misleads a reader.
 
-What goes: escape sequences (CSI, OSC and the other strings, charset, two-character ones; 7- and 8-bit), control
-characters, bidi and invisible characters. A lone surrogate becomes U+FFFD, so the text always encodes.
+Removed are escape sequences (CSI, OSC and the other strings, charset, two-character ones; 7 and 8 bits), control
+characters, bidirectional overrides and invisible characters. A lone surrogate becomes U+FFFD, so that the text can
+always be encoded.
 
-Terminal output also loses what a terminal would have overwritten: of a line with carriage returns the last piece
-counts. CRs right before LF are part of the line ending, so CRLF loses nothing. Runs of blank lines become one.
-Documents (files, pages) keep their blank lines, and a CR ends a line there.
+Terminal output also loses what a terminal would have overwritten: of a line with carriage returns the last piece stays.
+CRs right before LF belong to the line end. Runs of blank lines become one. Documents (files, pages) keep their blank
+lines, and a CR ends a line there.
 
-A sequence that never ends must not swallow text: without its terminator only the introducer is dropped. Nor may it
-or an endless line fill the memory: both are given up at a fixed length, so state stays a few KiB.
+An unfinished sequence must not swallow text, so only its introducer is removed. The length of sequences and of lines is
+limited, so that the state stays at a few KiB.
+
+An answer of the model is treated differently, since code that contains such a character must stay readable:
+`ControlGuard` shows each as its JSON escape, `\u001b`. An escape sequence would steer the terminal of a text client,
+and a bidirectional override makes code read as something else (CVE-2021-42574).
 """
 
 import re
 
-_SLICE = 1 << 20  # characters handled at once: bounds what a regex holds beside the text
-_LONGEST_OVERWRITTEN = 8192  # a longer piece of a line is no progress bar: it stays, and the CR after it ends the line
-_LONGEST_STRING = 4096  # characters of an OSC, DCS, ... body
+_SLICE = 1 << 20  # characters handled at once: limits the memory of a regular expression beside the text
+# a longer piece of a line is not a progress bar: it stays, and the CR after it ends the line
+_LONGEST_OVERWRITTEN = 8192
+_LONGEST_STRING = 4096  # characters of the body of an OSC, DCS, ...
 
 _CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # all but TAB, LF, CR
 _INERT = r"\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x8f\x91-\x97\x99\x9a\x9c"  # those that begin no sequence
-_INVISIBLE = (  # zero-width, bidi, tag and other characters that show nothing but change what is read
+_INVISIBLE = (  # zero-width, bidirectional, tag and other characters that are not visible but change how text reads
     "\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\U000e0100-\U000e01ef"
 )
 _PARAMETERS = r"[0-?]{0,64}+[ -/]{0,8}+"  # of a CSI
 _BODY = rf"[^\x00-\x1f\x7f-\x9f]{{0,{_LONGEST_STRING}}}+"
 _END = r"(?:\x07|\x1b\\|\x9c)"
 
-# One leading class, so that the search runs at memory speed; what the character before begins is decided behind it.
+# The pattern begins with one class, so that the search runs at memory speed. What it begins is decided afterwards.
 _NOISE = re.compile(
     rf"""[{_CONTROL}{_INVISIBLE}](?:
         (?<=\x1b)(?: \[{_PARAMETERS}[@-~]? | [\]PX^_](?:{_BODY}{_END})? | [\x20-/]{{1,8}}+[0-~]? | [0-~] )
@@ -50,9 +56,9 @@ _BLANK_LINE = re.compile(_BLANK)
 
 
 def sanitize(text: str, *, terminal: bool = True) -> str:
-    """The whole of `text`, cleaned. Clean text comes back as it is, at the cost of one look.
+    """Return the cleaned text. A clean text is returned unchanged after one look.
 
-    `terminal` is for what a command printed; without it the text is a document, whose lines all stay.
+    `terminal` is True for the output of a command. Otherwise the text is a document, whose lines all stay.
     """
     if _is_settled(text, terminal=terminal) and all(
         _is_plain(text[start : start + _SLICE]) for start in range(0, len(text), _SLICE)
@@ -64,9 +70,9 @@ def sanitize(text: str, *, terminal: bool = True) -> str:
 
 
 class Sanitizer:
-    """Cleans a stream. However the stream is cut into chunks, the pieces given back join to the same text.
+    """Cleans a stream. However the stream is cut, the results join to the same text.
 
-    The last, unfinished line is held back until it ends (at most 8,192 characters, then it goes out in pieces).
+    An unfinished line is held back until it ends, up to 8,192 characters. A longer one is returned in pieces.
     """
 
     def __init__(self, *, terminal: bool = True) -> None:
@@ -74,22 +80,22 @@ class Sanitizer:
         self._lines = _TerminalLines() if terminal else _DocumentLines()
 
     def feed(self, chunk: str) -> str:
-        """What is certain after this chunk; may be empty."""
+        """Return what is certain after this chunk; may be empty."""
         return self._lines.feed(self._escapes.feed(chunk))
 
     def finish(self) -> str:
-        """The rest. The sanitizer is of no use afterwards."""
+        """Return the rest. The sanitizer cannot be used afterwards."""
         return self._lines.feed(self._escapes.finish()) + self._lines.finish()
 
 
 class Escapes:
-    """Takes noise out of a stream, holding back an escape sequence that has only begun; lines and CRs stay."""
+    """Removes escapes and control characters from a stream. Unfinished sequences wait. Lines and CRs stay."""
 
     def __init__(self) -> None:
         self._held = ""
 
     def feed(self, chunk: str) -> str:
-        """What is certain after this chunk, without noise."""
+        """Return what is certain after this chunk, cleaned."""
         text = self._held + chunk
         unfinished = _UNFINISHED.search(text, max(0, len(text) - _LONGEST_UNFINISHED))
         end = unfinished.start() if unfinished else len(text)
@@ -97,12 +103,12 @@ class Escapes:
         return _without_noise(text[:end])
 
     def finish(self) -> str:
-        """The rest."""
+        """Return the rest."""
         return _without_noise(self._held)
 
 
 class _DocumentLines:
-    """Line endings to LF, nothing else."""
+    """Turns line ends into LF and does nothing else."""
 
     def __init__(self) -> None:
         self._held = ""
@@ -117,10 +123,10 @@ class _DocumentLines:
 
 
 class _TerminalLines:
-    """Settles carriage returns and runs of blank lines.
+    """Resolves carriage returns and runs of blank lines.
 
-    `_line` is the line under way, `_begun` whether its beginning went out already (it then is no blank line and
-    cannot be overwritten), `_blank` whether the line before it was blank.
+    `_line` is the current line. `_begun` is True if its beginning was returned already, so that it is not blank and
+    cannot be overwritten. `_blank` is True if the previous line was blank.
     """
 
     def __init__(self) -> None:
@@ -142,7 +148,7 @@ class _TerminalLines:
         return given + kept.rstrip("\r")
 
     def _complete(self, block: str) -> str:
-        """What stays of whole lines, of which the first may have begun earlier."""
+        """Return what stays of whole lines. The first one may have begun earlier."""
         first = ""
         if self._begun:
             line, _, block = block.partition("\n")
@@ -157,7 +163,7 @@ class _TerminalLines:
         return first + self._collapse(block)
 
     def _collapse(self, block: str) -> str:
-        """One blank line, the first, of every run."""
+        """Replace every run of blank lines by its first line."""
         if not block:
             return block
         last = block[block.rfind("\n", 0, -1) + 1 :]
@@ -170,7 +176,7 @@ class _TerminalLines:
 
 
 def _settled(line: str, *, begun: bool = False) -> str:
-    """A whole line without its line feed, as it stays."""
+    """Return what stays of a whole line without its line feed."""
     if not begun and len(line) < _LONGEST_OVERWRITTEN:
         return line.rstrip("\r").rpartition("\r")[2]
     given, kept, _ = _settle(line, begun=begun)
@@ -178,10 +184,10 @@ def _settled(line: str, *, begun: bool = False) -> str:
 
 
 def _settle(line: str, *, begun: bool = False) -> tuple[str, str, bool]:
-    """What of a line under way can go out, what is to be kept, and whether the kept part's line has begun.
+    """Return what of an unfinished line can be returned, what is kept, and whether the kept part's line has begun.
 
-    Kept is the last piece, unless it is too long to be overwritten, and the CR after it: the next character decides
-    whether that ends the line or writes over it.
+    The last piece is kept, unless it is too long to be overwritten, with the CR after it: the next character decides
+    whether that CR ends the line or overwrites it.
     """
     body = line.rstrip("\r")
     waiting = "\r" if len(body) < len(line) else ""
@@ -212,7 +218,7 @@ def _lf(text: str) -> str:
 
 
 def _is_settled(text: str, *, terminal: bool) -> bool:
-    """Whether no line of it would change."""
+    """Return whether no line of the text would change."""
     if "\r" in text:
         return False
     return not terminal or (_BLANK_RUN.search(text) is None and _starts_settled(text))
@@ -224,9 +230,9 @@ def _starts_settled(text: str) -> bool:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether nothing in it is noise.
+    """Return whether the text contains nothing to remove.
 
-    Printable ASCII is deleted at memory speed first, so the regex looks at the few characters left over.
+    Printable ASCII is deleted first, at memory speed, so that the regular expression looks at few characters.
     """
     rest = text.encode("utf-8", "surrogatepass").translate(None, _PLAIN_ASCII)
     return not rest or _SUSPECT.search(rest.decode("utf-8", "surrogatepass")) is None
@@ -237,9 +243,9 @@ _RETURNS = re.compile(r"\r(?!\n)")
 
 
 class ControlGuard:
-    """Shows the acting characters of a stream. However the stream is cut, the pieces given back join to the same text.
+    """Shows the acting characters of a stream as escapes. However the stream is cut, the results join to the same text.
 
-    At most one character is held back: a carriage return that a line feed may follow.
+    Tabs and line ends stay. A lone carriage return becomes a line end, so one at the end of a chunk is held back.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,7 @@
-"""The lines of an output that matter although a filter dropped them (O4.4).
+"""The lines of an output that matter although a filter dropped them: errors and security warnings.
 
-This is where "loses no error" is kept: it looks at the whole output, so it does not matter which filter dropped a line.
+It compares the whole output with the filtered one, whatever filter dropped a line, so that no error is lost. The
+expressions are for RE2, each for one line. Two tables of the tests say what they must find and what they must not find.
 """
 
 import re
@@ -20,7 +21,7 @@ _ERROR_TYPE = (
     r"(?:(?:[A-Za-z_]\w*(?:\.|::|\\))*(?:[A-Z]\w*)?(?:Error|Exception|ExceptionGroup)"
     r"|(?:[a-z_]\w*\.)+[A-Z]\w*(?:Failure|Expired|Timeout|NotFound|DoesNotExist))"
 )
-# what is said: not just "none", "0" or "null"
+# the message: not only "none", "0" or "null"
 _WORDS = r"(?:[^0\s]\S* +\S|\S{6})"
 _PLAIN_WORD = rf"(?i:(?:fatal )?error|fatal|critical|panic){_CODE}: +{_WORDS}"
 _PLAIN_LEVEL = rf"\[?(?:ERROR|FATAL|CRITICAL|SEVERE|PANIC)(?:\]:?|:| -|) +{_WORDS}"
@@ -28,7 +29,7 @@ _COUNTED = r"(?i:errors?(?:\(s\))?|failures?|failed|failing)"
 _COUNT_ENDS = r"(?:$|[,;.)]| in | found\b| generated| emitted| reported)"
 
 _PLAIN = (
-    # at the beginning of a line, of a container's or a build step's, behind a place in a source, or behind progress
+    # at the beginning of a line, of a container's or a build step's, after a place in a source, or after progress
     rf"^(?:[\w.-]+-\d+ *\| +|#\d+ (?:[\d.]+ )?|\s+)?{_PLAIN_WORD}",
     rf"^[\w./\\@-]+[:(]\d+[,:\d]*\)?\s*: ?{_PLAIN_WORD}",
     rf"(?:\.\.\.|…)[\s.]*{_PLAIN_WORD}",
@@ -36,11 +37,11 @@ _PLAIN = (
 )
 
 PLAIN_ERRORS = LinePatterns(_PLAIN)
-"""Lines of `ERRORS` that say so in so many words that `NO_ERRORS` has no say."""
+"""Lines of `ERRORS` that are so plain that `NO_ERRORS` is not asked."""
 
 _SAID = (
     *_PLAIN,
-    # in so many words, at the beginning or behind the name of a program, a file or a place in it
+    # literally, at the beginning or after the name of a program, a file or a place in it
     rf"^{_SOURCE}{_BULLET}{_WHERE}(?:PHP )?{_WORD}{_CODE}: +[^0\s]",
     r"^[\w./\\:@-]+[:(]\d+[,:\d]*\)?\s*:\s*(?:fatal )?error\b(?: [A-Z]+\d+)?:",
     r"^\S+:\d+:\d+ - error\b",
@@ -80,7 +81,7 @@ _CRASHES = (
     r"^Killed(?:$|: )|: Killed\b|^Aborted(?:$| \()|: Aborted\b",
     r"(?i:\bout of memory\b)|\bstack overflow\b|\bdouble free\b|(?i:\bno space left on device\b)",
     r"\bERROR: \w+Sanitizer\b|: runtime error: |\bFatal Python error\b",
-    # the last line of a traceback, and what stands in for one elsewhere
+    # the last line of a traceback, and what stands for one elsewhere
     rf"^{_SOURCE}(?:[ |]*\| )?(?:Uncaught |Caused by: |  \[cause\]: )?{_ERROR_TYPE}(?: \[\w+\])?(?::|$)",
     r"^(?:KeyboardInterrupt|SystemExit|StopIteration|GeneratorExit)(?::|$)",
     r"^Exception in thread |^Caused by: \S",
@@ -108,10 +109,10 @@ _COULD_NOT = (
 )
 
 ERRORS = tuple(map(LinePatterns, (_SAID, (*_BUILDS, *_TESTS), _CRASHES, (*_LOGS, *_COULD_NOT))))
-"""Lines that report an error, unless `NO_ERRORS` knows better and none of `PLAIN_ERRORS` says so plainly.
+"""Lines that report an error, unless `NO_ERRORS` matches and none of `PLAIN_ERRORS` does.
 
-In four parts, and without counted repetitions over whole lines: RE2 is fifty times slower once what an expression can
-be in the midst of is more than its memory takes.
+They are in four parts without counted repetitions over whole lines: RE2 is fifty times slower once the states of an
+expression need more than its memory.
 """
 
 NO_ERRORS = LinePatterns(
@@ -120,7 +121,7 @@ NO_ERRORS = LinePatterns(
         r"(?i:\b(?:ok|passed|pass|success(?:ful(?:ly)?)?)(?:\s+\[ *\d+%\]| \([\d.]+ ?m?s\)| <[\d.]+s>)?$)",
         r"^\s*(?:--- PASS: |✓ |✔ |√ |ok \d|PASS\b|PASSED\b|test .* \.\.\. (?:ok|ignored)|test result: )",
         r"(?i:\bexpected (?:error|failure)s?\b)|\bxfail(?:ed)?\b",
-        # progress: what failed is told again at the end
+        # progress: failures are repeated at the end
         r"::.*\b(?:FAILED|ERROR)\s+\[ *\d+%\]$|^\[gw\d+\] \[ *\d+%\]",
         r"(?i:^\s*(?:Compiling|Downloading|Downloaded|Checking|Collecting|Installing|Running) )",
         # commands and source code
@@ -163,7 +164,7 @@ WARNINGS = LinePatterns(
         rf"(?i:\b{_VULNERABILITY} (?:was |were )?(?:detected|found)\b)|(?i:\b[1-9]\d* (?:\w+ ){{0,2}}{_VULNERABILITY})",
     )
 )
-"""The 17 kinds of O4.4, one entry each, in their order."""
+"""The kinds of security warnings, one entry each."""
 
 TELLING = LinePatterns(
     (
@@ -180,16 +181,16 @@ TELLING = LinePatterns(
         r"(?i:md5|sha-?1|sql.?injection|RUSTSEC-|security advisor|vulnerabilit)",
     )
 )
-"""Every line of `ERRORS` and `WARNINGS` holds one of these words: most outputs have few, so the rest is soon done."""
+"""Every line of `ERRORS` and `WARNINGS` contains one of these words. Most outputs have few, so the search is fast."""
 
 
 _PIECE = 256 * 1024
 _MOST_WARNINGS = 20
 _MOST_ERRORS = 40
 _LONGEST_LINE = 500  # characters shown of a line
-_LONGEST_COMPARED = 2000  # characters by which lines are told apart
-_MOST_DIFFERENT = 2000  # of one kind that are told apart; the count of the others says no more
-_LONGEST_SEARCHED = 1 << 18  # characters of a filtered text in which a line is also looked for as part of another
+_LONGEST_COMPARED = 2000  # characters by which lines are compared
+_MOST_DIFFERENT = 2000  # different lines of one kind that are compared; of the others only the number matters
+_LONGEST_SEARCHED = 1 << 18  # characters of a filtered text in which a line is also searched as a part of another line
 
 _TIME = re.compile(
     r"""\d(?:  # the character before it is looked at behind it, so that the search for digits runs at memory speed
@@ -204,10 +205,10 @@ _RULES = " \t=_-*│|"
 
 
 def preserved(raw: str, filtered: str) -> str:
-    """The lines of `raw` that matter and are not in `filtered`, as a block to append; "" when there are none.
+    """Return the lines of `raw` that matter and are not in `filtered`, as a block to append; "" if there are none.
 
-    Both are redacted. At most 20 security warnings and 40 errors, each once however often it was printed; times,
-    addresses and UUIDs do not make a line another one.
+    Both texts are redacted. At most 20 security warnings and 40 errors are listed, each once. Lines that differ only in
+    times, addresses and UUIDs count as one.
     """
     if raw == filtered:
         return ""
@@ -224,7 +225,7 @@ def preserved(raw: str, filtered: str) -> str:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Whole lines of a text, some at a time: ten megabytes of lines in a list weigh fifty."""
+    """Yield whole lines of a text in portions. A list of all lines of ten megabytes would need fifty."""
     start = 0
     while start < len(text):
         end = text.find("\n", start + _PIECE)
@@ -234,7 +235,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 class _Kept:
-    """The filtered text, to look lines up in. What it holds is worked out when the first line is looked up."""
+    """The filtered text, to look up lines. Its lines are prepared at the first look-up."""
 
     def __init__(self, filtered: str) -> None:
         self._filtered = filtered
@@ -244,12 +245,12 @@ class _Kept:
         self._text = ""
 
     def telling(self, piece: str) -> list[str]:
-        """Lines that may matter and are not there word for word."""
+        """Return the lines that may matter and that the filtered text does not contain literally."""
         others = [line for line in piece.split("\n") if line not in self._verbatim]
         return _split(TELLING.lines(encoded("\n".join(others))))
 
     def missing(self, parts: Iterable[list[str]]) -> list[tuple[str, str]]:
-        """Of lines that are not there word for word those that are not there otherwise: normalised form and itself."""
+        """Return the lines that the filtered text lacks also in other forms, each with its normalised form."""
         found: dict[str, str] = {}
         for lines in parts:
             for line in lines:
@@ -265,7 +266,7 @@ class _Kept:
             self._lines = frozenset(map(_normalised, self._verbatim))
             self._text = "\n".join(self._lines) if len(self._filtered) <= _LONGEST_SEARCHED else ""
             self._words = frozenset(self._text.split())
-        inner = normalised.split(" ")[1:-1]  # a search takes long, so first: are these words there at all?
+        inner = normalised.split(" ")[1:-1]  # the search is slow, so check first that these words occur at all
         return normalised in self._lines or (self._words.issuperset(inner) and normalised in self._text)
 
 
@@ -274,7 +275,7 @@ def _split(data: bytes) -> list[str]:
 
 
 def _errors(telling: list[str]) -> Iterator[list[str]]:
-    """Of different lines those that report an error, in their order, without those that only look like it."""
+    """Yield different lines that report an error, in order, without those that only look like one."""
     for at in range(0, len(telling), _MOST_DIFFERENT):
         some = telling[at : at + _MOST_DIFFERENT]
         data = encoded("\n".join(some))
@@ -286,9 +287,9 @@ def _errors(telling: list[str]) -> Iterator[list[str]]:
 
 
 def _normalised(line: str) -> str:
-    """A line without what varies, and without the mark in front of what pytest has to say."""
+    """Return a line without varying parts, and without pytest's mark in front."""
     line = line[:_LONGEST_COMPARED]
-    if line.count(":") > 1 or "0x" in line:  # else there is no time in it, and no address
+    if line.count(":") > 1 or "0x" in line:  # otherwise it contains no time and no address
         line = _TIME.sub("", line)
     if line.count("-") > 3:  # a UUID has four
         line = _UUID.sub("", line)

@@ -1,10 +1,9 @@
-"""Marks a tool's words as data for the model (requirements L12, T5.13; security.md 2.7).
+"""Marks the text of a tool as data for the model, so that it is not taken for instructions.
 
-The text stands between two lines that carry the same id. The id comes from the call's own, a UUID made when the
-text was not yet written or at least not by anybody who could have known it, so that nothing in the text can close
-the fence. Text of this machine stays as it is: a model that edits a file needs its exact words. In text from outside
-what looks like a mark of ours is escaped as well, for readers who do not compare ids. What a fence means is said in
-the system prompt (`agent/prompt.py`).
+The text stands between two lines with the same id. The id comes from the call's UUID, which is made after the text or
+is unknown to its author, so nothing in the text can close the fence. Text of this machine is not changed: a model that
+edits a file needs its exact characters. In text from outside, everything that looks like one of our marks is escaped as
+well, for readers that do not compare ids. The system prompt (`agent/prompt.py`) explains the fence to the model.
 """
 
 import hashlib
@@ -19,7 +18,7 @@ _LONGEST_SOURCE = 2048
 
 
 def fence(text: str, call_id: str, *, external: str | None = None) -> str:
-    """`text` between its fence. `external` is where it comes from, a URL or an MCP server; None = this machine."""
+    """Return `text` in its fence. `external` is the URL or MCP server it comes from, None for this machine."""
     tag, source = _LOCAL, ""
     if external is not None:
         tag, text = _EXTERNAL, defanged(text)
@@ -30,7 +29,7 @@ def fence(text: str, call_id: str, *, external: str | None = None) -> str:
 
 
 def _token(call_id: str, text: str) -> str:
-    """Eight characters that are not in the text."""
+    """Return eight characters that do not occur in the text."""
     seed = call_id
     while True:
         seed = hashlib.sha256(seed.encode("utf-8", "backslashreplace")).hexdigest()

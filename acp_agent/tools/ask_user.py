@@ -1,7 +1,7 @@
-"""ask_user: the model asks, the user fills in a form (requirements A28; ACP "Elicitation").
+"""ask_user: the model asks the user questions, who answers in a form (ACP, "Elicitation").
 
-Offered only where the editor can show forms: elsewhere the model asks in its answer and ends the turn, which needs no
-tool. It asks at every approval level: a question of the model's is not a call that wants to be allowed.
+It exists only if the editor can show forms. Otherwise the model asks in its answer and ends the turn. It asks at every
+approval level, because the question of the model is not a call that needs permission.
 """
 
 from typing import Annotated
@@ -17,19 +17,19 @@ from acp_agent.tools.secret_question import asks_for_secret
 from acp_agent.tools.tool import Tool
 from acp_agent.tools.visible import title
 
-_LABEL = 120  # characters of a question that fit over a field
+_LABEL = 120  # characters of a question that are shown as the label of a field
 _NOTE = "note"
 
 
 class Choice(Part):
-    """An answer to pick."""
+    """An answer to choose."""
 
     label: Annotated[Name, Field(max_length=100)]
     description: Annotated[Text, Field(max_length=300)] = ""
 
 
 class UserQuestion(Part):
-    """One question; without options it is answered in the user's own words."""
+    """One question. Without options the user answers in their own words."""
 
     question: Annotated[Name, Field(max_length=1000)]
     options: Annotated[list[Choice], Field(max_length=20)] = Field(default_factory=list[Choice])
@@ -54,7 +54,7 @@ class AskUser(Tool[AskUserParams]):
         return title(params.questions[0].question)
 
     def subjects(self, params: AskUserParams) -> tuple[Subject, ...]:
-        """None: only the user is asked."""
+        """Return no subject: only the user is asked."""
         del params
         return ()
 
@@ -70,7 +70,7 @@ class AskUser(Tool[AskUserParams]):
 
 
 def _refuse_unfit(params: AskUserParams) -> None:
-    """Raises ToolError for questions nobody should be shown."""
+    """Raise ToolError for questions that must not be shown."""
     for number, each in enumerate(params.questions, 1):
         labels = [option.label for option in each.options]
         if len(set(labels)) != len(labels):
@@ -86,7 +86,7 @@ def _refuse_unfit(params: AskUserParams) -> None:
 
 
 def _schema(params: AskUserParams) -> JsonObject:
-    """One field a question. Where there are options none has to be picked: the note says what they do not."""
+    """Return the form: one field for each question. A choice is optional, because a note may answer instead."""
     alone = len(params.questions) == 1
     fields: dict[str, Json] = {
         f"q{number}": _field(each, number, alone=alone) for number, each in enumerate(params.questions, 1)

@@ -1,4 +1,4 @@
-"""bash: run a command line (requirements T2; decided in section 4 rows 27-31 and 51)."""
+"""bash: run a command line."""
 
 from typing import Annotated
 
@@ -29,9 +29,9 @@ class BashParams(Params):
 
 
 class Bash(Tool[BashParams]):
-    """Runs a command in the session's terminal, the editor's or ours, and streams its output.
+    """Runs a command in the session's terminal, the editor's or our own, and streams its output.
 
-    longest   seconds a command may ask for; it gets no more
+    longest   the longest timeout in seconds. A call that asks for more gets this
     """
 
     name = "bash"
@@ -60,7 +60,7 @@ class Bash(Tool[BashParams]):
 
 
 def _result(outcome: CommandOutcome) -> ToolResult:
-    """Output for both readers; the model also gets the error block where the exit is an error (T2.18)."""
+    """Return the output for both readers. For the model an error block is added if the exit is an error."""
     failure = _failure(outcome)
     return ToolResult(
         text=outcome.output.removesuffix("\n") or "(no output)",
@@ -75,7 +75,7 @@ def _result(outcome: CommandOutcome) -> ToolResult:
 
 
 def _ending(outcome: CommandOutcome) -> str:
-    """What is worth knowing about the end."""
+    """Return a note about the end of the command, or ""."""
     lines = ["[output truncated]"] if outcome.truncated else []
     code = outcome.exit_code
     if code != 0:
@@ -85,7 +85,7 @@ def _ending(outcome: CommandOutcome) -> str:
 
 
 def _failure(outcome: CommandOutcome) -> ToolFailure | None:
-    """The exits that are errors of the call itself. Any other code is the command's own answer (T2.19)."""
+    """Return the failure for exits that are errors of the call itself. Any other code is the command's own answer."""
     if outcome.timed_out:
         after = "" if outcome.timeout is None else f" after {outcome.timeout:g}s"
         return ToolFailure(ToolErrorCategory.TIMEOUT, f"command timed out{after}")
@@ -101,14 +101,14 @@ def _failure(outcome: CommandOutcome) -> ToolFailure | None:
 
 
 def _telling_failure(stderr: str) -> ToolFailure | None:
-    """A failure the error stream names. Its line stands in the output: here it would speak in our name."""
+    """Return a failure that stderr names. Its line stays in the output only: here it would speak in our name."""
     said = stderr.lower()
     words = min((words for words in _TELLING if words in said), key=said.index, default="")
     return ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, f"the command reported: {words}") if words else None
 
 
 def _envelope(outcome: CommandOutcome) -> JsonObject:
-    """The stable shape of T2.3; `exit_code` is 128 + n for signal n, 124 on timeout (section 4 rows 29, 51)."""
+    """Return the envelope. `exit_code` is 128 + n for signal n, and 124 after a timeout."""
     return {
         "stdout": outcome.stdout,
         "stderr": outcome.stderr,

@@ -1,4 +1,4 @@
-"""What every tool that rewrites a file does: look at the old text, refuse bad text, write what was shown."""
+"""What the tools that change a file share: read the old text, refuse bad text, write what was shown to the user."""
 
 import os
 
@@ -11,10 +11,10 @@ from acp_agent.tools.visible import visible
 
 
 async def previous_text(files: FileSystem, path: str) -> str | None:
-    """The text of the file, or None when there is no such file yet.
+    """Return the text of the file, or None if it does not exist.
 
-    Raises what `read_text` raises for a file that is there but cannot be read: it must not be replaced (A23.2). Raises
-    Refused where nobody may know what is there, and ToolError where nothing can be: below a file.
+    Raises what `read_text` raises for a file that exists but cannot be read, since it must not be replaced. Raises
+    Refused if the path may not be looked at, and ToolError if it is below a file.
     """
     if await files.kind(path) is not None:
         return await files.read_text(path)
@@ -25,26 +25,26 @@ async def previous_text(files: FileSystem, path: str) -> str | None:
 
 
 async def _is_below_a_file(files: FileSystem, path: str) -> bool:
-    """Whether the nearest thing that is there on the way to a path is no directory."""
+    """Return whether the nearest existing path above this one is not a directory."""
     folder = os.path.dirname(files.resolve(path, Access.WRITE))
     try:
         while (kind := await files.kind(folder)) is None:
             folder = os.path.dirname(folder)
-    except Refused:  # writing will tell
+    except Refused:  # writing reports it
         return False
     return kind is not EntryKind.DIRECTORY
 
 
 def shown_text(context: ToolContext) -> str | None:
-    """The old text of the change the user was shown, if there was one: `commit` compares the file with it."""
+    """Return the old text of the change that the user was shown, or None. `commit` compares the file with it."""
     return context.previewed[0].old_text if context.previewed else None
 
 
 def change(files: FileSystem, path: str, old: str | None, new: str, max_bytes: int) -> Diff:
-    """The change of one file, its path absolute.
+    """Return the change of one file, with an absolute path.
 
-    Raises ToolError (invalid_parameters) for a text over `max_bytes` (A23.2) and for one with more of a redaction
-    placeholder than the old text has: it would stand where a secret stands (S9.9).
+    Raises ToolError (invalid_parameters) for a text over `max_bytes`, and for one with more redaction placeholders than
+    the old text: a placeholder would replace a secret.
     """
     size = len(new.encode())
     if size > max_bytes:
@@ -62,9 +62,9 @@ def change(files: FileSystem, path: str, old: str | None, new: str, max_bytes: i
 
 
 async def commit(made: Diff, path: str, context: ToolContext) -> None:
-    """Write the change, if it is the one the user was shown and the file is what it was made from.
+    """Write the change if it is the one the user was shown and the file is unchanged since.
 
-    Raises ToolError (permanent_failure) when the path or the file changed in between (A23.5).
+    Raises ToolError (permanent_failure) if the path or the file changed in between.
     """
     if context.previewed and made not in context.previewed:
         raise ToolError(

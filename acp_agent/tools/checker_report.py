@@ -1,4 +1,4 @@
-"""What checkers found, made one result: sorted, counted, cut (requirements T6)."""
+"""The findings of several checkers as one result: sorted, counted, cut."""
 
 import posixpath
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _EXCERPT_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check came to: what it found, and what to say about it when that is not all there is."""
+    """The result of one check. `warning` says why the list may not be complete."""
 
     check: Check
     diagnostics: tuple[Diagnostic, ...]
@@ -28,7 +28,7 @@ class Finding:
 
 
 def finding(check: Check, outcome: CommandOutcome) -> Finding:
-    """Read the end of a check. Slow for megabytes of output: not for the event loop."""
+    """Return the findings of a finished check. It is slow for megabytes of output, so call it in a thread."""
     found = check.checker.parse(outcome)
     return Finding(check, found or (), _warning(check, outcome, found))
 
@@ -52,7 +52,7 @@ def _warning(check: Check, outcome: CommandOutcome, found: Sequence[Diagnostic] 
 
 
 def _excerpt(outcome: CommandOutcome) -> str:
-    """The first lines that say why, from the first that speaks of an error."""
+    """Return the first lines that say why, from the first one with the word "error"."""
     lines = [line for line in (outcome.stderr.strip() or outcome.stdout.strip()).split("\n", 1000)[:1000] if line]
     start = next((number for number, line in enumerate(lines) if "error" in line.lower()), 0)
     shown = lines[start : start + _EXCERPT_LINES]
@@ -60,13 +60,13 @@ def _excerpt(outcome: CommandOutcome) -> str:
 
 
 def report(choice: Choice, findings: Sequence[Finding], limit: int) -> ToolResult:
-    """One result for all checks of a project; at most `limit` diagnostics.
+    """Return one result for all checks of a project, with at most `limit` diagnostics.
 
-    The text has a header, one `file:line:col: severity: message` a diagnostic, errors first, and the warnings. The
-    envelope is {"diagnostics": [{severity, message, file, line, col}], "total", "warnings", "commands"}; what is not
-    known of a place is null. Paths are relative to the project's folder, or absolute outside of it.
+    The text has a header, one line `file:line:col: severity: message` for each diagnostic, errors first, and the
+    warnings. The envelope is {"diagnostics": [{severity, message, file, line, col}], "total", "warnings", "commands"};
+    unknown values are null. Paths are relative to the project's folder, or absolute outside of it.
 
-    Where no checker could do its work and none found anything, the call has failed: silence is no clean project.
+    If no checker could do its work and none found anything, the call has failed: silence does not mean a clean project.
     """
     folder = choice.folder
     found = sorted(dict.fromkeys(_placed(each, folder) for one in findings for each in one.diagnostics), key=_order)
@@ -86,12 +86,12 @@ def report(choice: Choice, findings: Sequence[Finding], limit: int) -> ToolResul
 
 
 def _clean(findings: Sequence[Finding]) -> list[str]:
-    """The checkers whose lists are complete."""
+    """Return the checkers whose lists are complete."""
     return [each.check.checker.name for each in findings if not each.warning]
 
 
 def _placed(diagnostic: Diagnostic, folder: str) -> Diagnostic:
-    """The diagnostic with its file as it is shown."""
+    """Return the diagnostic with its file as it is shown."""
     if diagnostic.file is None:
         return diagnostic
     path = posixpath.normpath(posixpath.join(folder, visible(diagnostic.file[:_PATH_LIMIT])))
@@ -132,7 +132,7 @@ def _entry(diagnostic: Diagnostic) -> JsonObject:
 
 
 def _locations(shown: Sequence[Diagnostic], folder: str) -> tuple[Location, ...]:
-    """The first places in the project that an editor can open."""
+    """Return the first places in the project that an editor can open."""
     places = ((each.file, each.line) for each in shown if each.file is not None)
     inside = (
         Location(posixpath.join(folder, file), line)

@@ -1,4 +1,9 @@
-"""Which checkers a project wants: by its marker files, and for Python by its settings (requirements T6)."""
+"""The checkers that `diagnostics` can run, and the choice among them for a project.
+
+The marker files of a project decide which checkers run, and for Python its settings. The output of each checker is read
+as its documentation describes it: cargo ("External tools"), pyright ("Command line"), ruff (json-lines), mypy, tsc and
+go vet as lines of text. mypy's JSON output is newer than many installations.
+"""
 
 import posixpath
 import re
@@ -23,7 +28,7 @@ _FOLD = re.compile(r"\r?\n[ \t]+")
 
 
 class Severity(StrEnum):
-    """How bad a problem is, worst first. Whatever a checker calls less than a warning is left out."""
+    """How bad a problem is, worst first. Anything below a warning is left out."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -33,9 +38,9 @@ class Severity(StrEnum):
 class Diagnostic:
     """One problem.
 
-    message     one line of visible characters, the checker's own code for it at the end: "unused variable [x]"
-    file        absolute, or relative to where the checker ran; None when it is about no file
-    line, col   1-based; None when not known
+    message     one line of visible characters with the checker's code at the end: "unused variable [x]"
+    file        absolute, or relative to the folder where the checker ran; None if it is about no file
+    line, col   counted from 1; None if not known
     """
 
     severity: Severity
@@ -46,10 +51,10 @@ class Diagnostic:
 
 
 Parse = Callable[[CommandOutcome], tuple[Diagnostic, ...] | None]
-"""What a checker's output says; None when it makes no sense. Takes any text, cut ones too, and raises nothing."""
+"""Returns the diagnostics in a checker's output, None if it cannot be read. Takes any text, also cut, never raises."""
 
 VIRTUAL_ENVIRONMENT = (".venv/bin", "venv/bin")
-"""Where a Python project keeps programs."""
+"""Folders in which a Python project keeps programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +63,8 @@ class Checker:
 
     name            what the user is told: "cargo check"
     program         its name on PATH
-    arguments       the rest of the command line. Nothing in it may make it change the project's own files
-    folders         where a project may keep a copy of its own, such as ".venv/bin", the first that has it counting
+    arguments       the rest of the command line. It must not make the program change files of the project
+    folders         folders such as ".venv/bin" with a copy of the project's own. The first that has one counts
     warnings_fail   whether a warning explains an exit code other than 0; an error always does
     """
 
@@ -72,13 +77,13 @@ class Checker:
 
 
 def worded(message: str, code: str | None = None) -> str:
-    """A checker's message as one line, cut when very long, with its code."""
+    """Return a checker's message on one line with its code. A very long message is cut."""
     line = cut(visible(" ".join(message[: 2 * _MESSAGE_LIMIT].split())), _MESSAGE_LIMIT)
     return f"{line} [{visible(code[:_MESSAGE_LIMIT])}]" if code else line
 
 
 def position(value: Json, first: int = 1) -> int | None:
-    """A line or column that a checker counts from `first`, counted from 1; None for anything that cannot be one."""
+    """Return a line or column counted from 1, given one counted from `first`. None for anything else."""
     match value:
         case bool():
             return None
@@ -89,14 +94,14 @@ def position(value: Json, first: int = 1) -> int | None:
 
 
 def json_lines(text: str) -> Iterator[Json]:
-    """The JSON value of each line that is one; other lines are no checker's finding."""
+    """Yield the JSON value of each line that is a JSON object. Other lines are not findings."""
     for line in text.split("\n"):
         if line.startswith("{"):
             yield json_document(line)
 
 
 def json_document(text: str) -> Json:
-    """The first JSON object in a text, whatever stands around it; None when there is none."""
+    """Return the first JSON object in a text, None if there is none."""
     start = text.find("{")
     try:
         return json_value_at(text, start) if start >= 0 else None
@@ -105,7 +110,7 @@ def json_document(text: str) -> Json:
 
 
 def unfolded(text: str) -> list[str]:
-    """The lines of a text, each with the indented ones below it in it."""
+    """Return the lines of a text. Indented lines are joined to the line above."""
     return _FOLD.sub(" ", text).replace("\r\n", "\n").split("\n")
 
 
@@ -116,7 +121,7 @@ _FILES = (EntryKind.FILE, EntryKind.SYMLINK)
 class Project:
     """A project in a folder of the session.
 
-    names      of the files in the folder
+    names      the names of the files in the folder
     warnings   about settings that could not be read
     """
 
@@ -128,23 +133,23 @@ class Project:
 
     @classmethod
     async def at(cls, files: FileSystem, path: str) -> "Project":
-        """The project in the folder `path`. Raises what `FileSystem.list_directory` raises."""
+        """Return the project in the folder `path`. Raises what `FileSystem.list_directory` raises."""
         entries = await files.list_directory(path)
         return cls(files, path, frozenset(entry.name for entry in entries if entry.kind in _FILES))
 
     def has_any(self, *names: str) -> bool:
-        """Whether one of these files is in the folder."""
+        """Return whether one of these files is in the folder."""
         return not self.names.isdisjoint(names)
 
     async def holds(self, name: str) -> bool:
-        """Whether there is a file at this relative path that the session may see."""
+        """Return whether there is a file at this relative path that the session may see."""
         try:
             return await self._files.kind(posixpath.join(self._path, name)) is EntryKind.FILE
         except (ToolError, Refused):
             return False
 
     async def leads_out(self, name: str) -> bool:
-        """Whether this is a link in the folder that the session may not follow: it leads outside, or nowhere."""
+        """Return whether this is a link in the folder that leads outside the session's folders, or nowhere."""
         try:
             if name in self.names:
                 await self._files.kind(posixpath.join(self._path, name))
@@ -153,9 +158,9 @@ class Project:
         return False
 
     async def text(self, name: str) -> str:
-        """A settings file as it is on disk, where checkers read it too; empty for none.
+        """Return a settings file as it is on disk, where checkers read it, too. Empty if it does not exist.
 
-        Empty as well, with a warning, when it cannot be read.
+        It is also empty, with a warning, if it cannot be read.
         """
         if name not in self.names:
             return ""
@@ -166,7 +171,7 @@ class Project:
             return ""
 
     async def tool_tables(self) -> JsonObject:
-        """The [tool] tables of pyproject.toml; none, with a warning, when it is not valid."""
+        """Return the [tool] tables of pyproject.toml. If it is not valid, return none and add a warning."""
         try:
             document = await to_thread.run_sync(toml_table, await self.text("pyproject.toml"))
         except ValueError as error:
@@ -176,7 +181,7 @@ class Project:
         return tools if isinstance(tools, dict) else {}
 
     async def ini_keys(self, name: str, section: str) -> frozenset[str] | None:
-        """The keys in a section of an INI file; None when it has no such section."""
+        """Return the keys in a section of an INI file, None if it has no such section."""
         keys: set[str] | None = None
         inside = False
         for line in (await self.text(name)).split("\n"):
@@ -192,9 +197,9 @@ _LINE = re.compile(r"(vet: )?([^\s:#][^:]*):(\d{1,9})(?::(\d{1,9}))?: (.+)")
 
 
 def _parse(outcome: CommandOutcome) -> tuple[Diagnostic, ...]:
-    """What stands below "# [package]" is vet's own; all else is the compiler's or the module loader's.
+    """Return the problems of vet's output. Only lines below "# [package]" are vet's own; others are the compiler's.
 
-    Old versions of Go have no such line: everything is an error there, as vet's findings are for `go test`.
+    Old versions of Go print no such line. There everything is an error, as vet's findings are for `go test`.
     """
     found: list[Diagnostic] = []
     below_vet = False
@@ -216,7 +221,7 @@ def _diagnostic(match: re.Match[str], *, below_vet: bool) -> Diagnostic:
 GO_VET = Checker("go vet", "go", "vet ./...", _parse, warnings_fail=True)
 
 
-# `file:line:col: error: message  [code]`; a project may add where it ends, and an error may be about a whole file.
+# `file:line:col: error: message  [code]`. A project may add the end position. An error may be about a whole file.
 # Notes explain the error before them and are left out.
 _MYPY_LINE = re.compile(r"([^\s:][^:]*):(?:(\d{1,9}):)?(?:(\d{1,9}):)?(?:\d{1,9}:\d{1,9}:)? (error|warning): (.+)")
 
@@ -234,7 +239,7 @@ def _mypy_diagnostic(match: re.Match[str]) -> Diagnostic:
 _ARGUMENTS = "--show-column-numbers --no-pretty --no-color-output --no-error-summary"
 
 MYPY = Checker("mypy", "mypy", _ARGUMENTS, _mypy_parse, folders=VIRTUAL_ENVIRONMENT)
-"""For a project that says itself what to check."""
+"""For a project whose settings say what to check."""
 
 MYPY_HERE = Checker("mypy", "mypy", f"{_ARGUMENTS} .", _mypy_parse, folders=VIRTUAL_ENVIRONMENT)
 
@@ -278,7 +283,7 @@ BASEDPYRIGHT = Checker(
 )
 
 
-# What stops a program, as ruff's language server has it. The severity it prints is "error" for everything.
+# Errors that stop a program, as in ruff's language server. The severity that ruff prints is always "error".
 _ERRORS = ("F821", "E9", "invalid-syntax")
 
 
@@ -298,7 +303,7 @@ def _ruff_diagnostic(value: Json) -> Diagnostic | None:
             return None
 
 
-# A project may have set `fix = true` or `fix-only = true`: without the two denials its files would be changed.
+# A project may set `fix = true` or `fix-only = true`. Without the two options its files would be changed.
 RUFF = Checker(
     "ruff check",
     "ruff",
@@ -326,7 +331,7 @@ def _tsc_diagnostic(match: re.Match[str]) -> Diagnostic:
 TSC = Checker("tsc", "tsc", "--noEmit --pretty false", _tsc_parse, folders=("node_modules/.bin",))
 
 TSC_BUILD = Checker("tsc", "tsc", "--build --noEmit --pretty false", _tsc_parse, folders=("node_modules/.bin",))
-"""For a project that refers to others: only a build looks at those. TypeScript before 5.6 refuses (TS5094)."""
+"""For a project with references: only a build checks those. TypeScript before 5.6 refuses it (TS5094)."""
 
 
 _PYTHON = (
@@ -335,16 +340,16 @@ _PYTHON = (
 )
 
 MARKERS = ("Cargo.toml", *_PYTHON, "tsconfig.json", "go.mod")
-"""Files that say what a folder is a project of."""
+"""Files that mark a folder as a project."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A checker, to be run in the project's folder.
+    """A checker to run in the project's folder.
 
     line      the command line there
-    command   the same as it would be in the session's folder: what gates judge and the user is asked about
-    unused    a place of the project's own programs that may not be used: ".venv", or empty
+    command   the same command for the session's folder, which the gates judge and the user sees
+    unused    a folder of the project's own programs that may not be used, such as ".venv", or ""
     """
 
     checker: Checker
@@ -355,7 +360,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What to run for the project in `folder` (absolute): nothing when it has no marker. Warnings are in words."""
+    """What to run for the project in `folder` (absolute). Without a marker file there are no checks."""
 
     folder: str
     checks: tuple[Check, ...]
@@ -363,14 +368,14 @@ class Choice:
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """The command lines, as seen from the session's folder."""
+        """The command lines as seen from the session's folder."""
         return tuple(check.command for check in self.checks)
 
 
 async def choose(files: FileSystem, path: str, *, clippy: bool) -> Choice:
-    """The checks for the project in the folder `path`. Raises what `FileSystem.list_directory` raises.
+    """Return the checks for the project in the folder `path`. Raises what `FileSystem.list_directory` raises.
 
-    clippy   cargo's linter in place of its check, which it includes; other languages have no such choice
+    clippy   run cargo's linter instead of cargo check, which it includes. Other languages have no such choice
     """
     folder, here = files.resolve(path, Access.LIST), files.resolve(".", Access.LIST)
     project = await Project.at(files, path)
@@ -398,7 +403,7 @@ async def _checkers(project: Project, *, clippy: bool) -> list[Checker]:
 
 
 def _seen_from(here: str, folder: str, line: str) -> str:
-    """The command that does, in the session's folder, what `line` does in the project's.
+    """Return the command that does in the session's folder what `line` does in the project's.
 
     An approval of `.venv/bin/ruff check` must not cover the program of that name in another folder.
     """
@@ -409,7 +414,7 @@ def _seen_from(here: str, folder: str, line: str) -> str:
 
 
 async def _program(project: Project, checker: Checker) -> str:
-    """The project's own copy, else the name on PATH."""
+    """Return the path of the project's own copy, else the name on PATH."""
     for folder in checker.folders:
         if await project.holds(own := f"{folder}/{checker.program}"):
             return own
@@ -424,7 +429,7 @@ async def _unused(project: Project, checker: Checker) -> str:
 
 
 async def _python(project: Project) -> list[Checker]:
-    """Ruff and the type checker that the project is set up for; ruff for one that is set up for nothing."""
+    """Return ruff and the type checker that the settings name. Without any settings return ruff."""
     tools = await project.tool_tables()
     types = await _pyright(project, tools) or await _mypy(project, tools)
     if types is None:
@@ -433,7 +438,7 @@ async def _python(project: Project) -> list[Checker]:
 
 
 async def _pyright(project: Project, tools: JsonObject) -> Checker | None:
-    """Basedpyright reads pyright's settings as well: it is taken where the project has it and not the other."""
+    """Return pyright, or basedpyright, which reads the same settings, if the project has only that one."""
     if "basedpyright" in tools:
         return BASEDPYRIGHT
     if "pyright" not in tools and not project.has_any("pyrightconfig.json"):
@@ -443,7 +448,7 @@ async def _pyright(project: Project, tools: JsonObject) -> Checker | None:
 
 
 async def _mypy(project: Project, tools: JsonObject) -> Checker | None:
-    """The first of mypy's own places for settings counts ("The mypy configuration file", mypy's manual)."""
+    """Return mypy if one of its settings files has a section for it. The order is that of mypy's manual."""
     for name in ("mypy.ini", ".mypy.ini"):
         if project.has_any(name):
             return _mypy_with(await project.ini_keys(name, "mypy") or ())
@@ -455,11 +460,11 @@ async def _mypy(project: Project, tools: JsonObject) -> Checker | None:
 
 
 def _mypy_with(keys: Iterable[str]) -> Checker:
-    """Settings may name what to check; else it is the folder."""
+    """Return mypy without a path if its settings name what to check, else mypy for the folder."""
     return MYPY_HERE if {"files", "modules", "packages"}.isdisjoint(keys) else MYPY
 
 
-_PATH_LIMIT = 4096  # longer ones are nobody's, and would be slow to walk
+_PATH_LIMIT = 4096  # characters: longer paths are not real, and would be slow to walk
 _Place: TypeAlias = tuple[str, Json, Json]  # file, line, column
 
 
@@ -469,7 +474,7 @@ def _cargo_parse(outcome: CommandOutcome) -> tuple[Diagnostic, ...]:
 
 
 def _cargo_diagnostic(value: Json) -> Diagnostic | None:
-    """The problem a compiler message tells of. Summaries ("aborting due to ...") and footnotes are none."""
+    """Return the problem in a compiler message. Summaries ("aborting due to ...") and footnotes are not problems."""
     match value:
         case {"reason": "compiler-message", "message": {"level": str(level), "message": str(message), **rest}, **about}:
             severity, spans = _severity(level), rest.get("spans")
@@ -495,7 +500,7 @@ def _cargo_diagnostic(value: Json) -> Diagnostic | None:
 
 
 def _severity(level: str) -> Severity | None:
-    """An error may also be an "error: internal compiler error"."""
+    """Return the severity. "error: internal compiler error" is an error, too."""
     if level.startswith("error"):
         return Severity.ERROR
     return Severity.WARNING if level == "warning" else None
@@ -512,14 +517,14 @@ def _primary(spans: Json) -> Json:
 
 
 def _place(span: Json, crate: str) -> _Place | None:
-    """Where a message belongs. For one inside another crate's macro that is where this crate uses the macro."""
+    """Return the place of a message. Inside another crate's macro it is the place where this crate uses the macro."""
     uses = list(_uses(span))
     own = ((path, line, col) for file, line, col in uses if (path := _below(crate, file)))
     return next(own, uses[0] if uses else None)
 
 
 def _uses(span: Json) -> Iterator[_Place]:
-    """The place of a span, then of the macro call it comes from, and of the one that comes from."""
+    """Yield the place of a span, then of the macro call that it comes from, and so on."""
     while True:
         match span:
             case {"file_name": str(file), "line_start": line, "column_start": col, **rest}:
@@ -534,7 +539,7 @@ def _uses(span: Json) -> Iterator[_Place]:
 
 
 def _crate(target: Json) -> str:
-    """The folder of a target's main source, absolute; empty when it is not told."""
+    """Return the absolute folder of a target's main source, "" if it is not known."""
     match target:
         case {"src_path": str(source)} if posixpath.isabs(source) and len(source) <= _PATH_LIMIT:
             return posixpath.dirname(source)
@@ -543,10 +548,10 @@ def _crate(target: Json) -> str:
 
 
 def _below(crate: str, file: str) -> str:
-    """The absolute path of a file of the crate; empty for another's.
+    """Return the absolute path of a file of the crate, "" for a file of another crate.
 
-    The compiler names files from the folder of the workspace. That may be above the project's and is not told: it
-    is the nearest folder above the crate from which the name leads into the crate.
+    The compiler names files from the folder of the workspace, which is not known. It is the nearest folder above the
+    crate from which the name leads into the crate.
     """
     folder = crate if len(file) <= _PATH_LIMIT else "/"
     while folder != posixpath.dirname(folder):

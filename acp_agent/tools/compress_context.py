@@ -1,4 +1,4 @@
-"""compress_context: the model has the conversation before the current request summed up (requirements L11)."""
+"""compress_context: replace the conversation before the current request by a summary."""
 
 from typing import Annotated
 
@@ -18,7 +18,7 @@ class CompressContextParams(Params):
 
 
 class CompressContext(Tool[CompressContextParams]):
-    """Asks `Backends.compressor`. Changes the conversation alone, nothing of the user's."""
+    """Asks `Backends.compressor`. It changes only the conversation."""
 
     name = "compress_context"
     kind = ToolKind.OTHER
@@ -26,7 +26,7 @@ class CompressContext(Tool[CompressContextParams]):
     params = CompressContextParams
 
     def subjects(self, params: CompressContextParams) -> tuple[Subject, ...]:
-        """None: nothing outside of the conversation is touched."""
+        """Return no subject: nothing outside of the conversation is touched."""
         del params
         return ()
 

@@ -1,4 +1,4 @@
-"""copy_path: a second file or folder like the first (requirements T1, T4.3, T4.20)."""
+"""copy_path: copy a file or a folder."""
 
 from pydantic import Field
 
@@ -19,7 +19,7 @@ class CopyPathParams(Params):
 
     @property
     def target(self) -> str:
-        """The whole path of what is made."""
+        """The whole path of the copy."""
         return landing(self.source, self.destination)
 
 
@@ -34,7 +34,7 @@ class CopyPath(Tool[CopyPathParams]):
         self.kind = kind
 
     def title(self, params: CopyPathParams) -> str:
-        """Both paths, each cut for itself: a long source cannot hide the destination."""
+        """Return both paths, each cut by itself, so that a long source cannot hide the destination."""
         return f"{title(params.source)} -> {title(params.target)}"
 
     def subjects(self, params: CopyPathParams) -> tuple[Subject, ...]:

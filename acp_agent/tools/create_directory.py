@@ -1,4 +1,4 @@
-"""create_directory: a folder and those above it (requirements T1, A23.8)."""
+"""create_directory: create a folder and the missing folders above it."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ class CreateDirectoryParams(Params):
 
 
 class CreateDirectory(Tool[CreateDirectoryParams]):
-    """Makes folders through the FileSystem port. One that is there already is no error."""
+    """Creates folders through the FileSystem port. A folder that already exists is not an error."""
 
     name = "create_directory"
     mutates = True
@@ -32,7 +32,7 @@ class CreateDirectory(Tool[CreateDirectoryParams]):
         return (PathSubject(params.path, Access.WRITE),)
 
     async def understand(self, call: ToolCall, arguments: JsonObject, files: FileSystem) -> Invocation:
-        """As every tool's. Of a folder that is there already nothing becomes, so nobody is asked about it."""
+        """Return the invocation. Nobody is asked about a folder that already exists, because nothing changes."""
         invocation = await super().understand(call, arguments, files)
         path = self.parse(arguments).path
         if invocation.flaw is None and await _kind(files, path) is EntryKind.DIRECTORY:
@@ -50,7 +50,7 @@ class CreateDirectory(Tool[CreateDirectoryParams]):
 
 
 async def _kind(files: FileSystem, path: str) -> EntryKind | None:
-    """What is at the path; None for nothing, and where nobody may know."""
+    """Return what is at the path. None if there is nothing, or if it may not be looked at."""
     try:
         return await files.kind(path)
     except (ToolError, Refused):

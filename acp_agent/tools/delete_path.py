@@ -1,4 +1,4 @@
-"""delete_path: a file, a link or a folder (requirements T1, T4.3, T4.19)."""
+"""delete_path: delete a file, a link or a folder."""
 
 from typing import assert_never
 
@@ -56,7 +56,7 @@ class DeletePath(Tool[DeletePathParams]):
 async def _refuse_filled(files: FileSystem, path: str) -> None:
     try:
         entries = await files.list_directory(path)
-    except (ToolError, Refused):  # who may not list it may still take it away when it is empty
+    except (ToolError, Refused):  # an empty folder may be deleted even if it may not be listed
         return
     if entries:
         msg = f"{path}: the directory is not empty"

@@ -1,4 +1,4 @@
-"""diagnostics: what a project's own checkers say about it (requirements T6; decided in section 4 row 59)."""
+"""diagnostics: the errors and warnings of a project, from its own checkers."""
 
 from dataclasses import replace
 from functools import partial
@@ -40,13 +40,13 @@ class DiagnosticsParams(Params):
 
 
 class Diagnostics(Tool[DiagnosticsParams]):
-    """Runs the checkers one after the other, out of the user's sight, and makes one list of what they say.
+    """Runs the checkers one after another and returns one list of their findings.
 
-    A check may run code of the project (build scripts, plugins, a checker in .venv or node_modules): the gates see
+    A check may run code of the project (build scripts, plugins, a checker in .venv or node_modules), so the gates judge
     it as the command it is.
 
-    max_diagnostics   how many are shown when the model names no number
-    seconds           one checker may take; what it said until then is kept
+    max_diagnostics   the number of diagnostics that are shown if the model names none
+    seconds           the time of one checker. Its output until then is kept
     """
 
     name = "diagnostics"
@@ -63,7 +63,7 @@ class Diagnostics(Tool[DiagnosticsParams]):
         return (PathSubject(params.path, Access.LIST),)
 
     async def understand(self, call: ToolCall, arguments: JsonObject, files: FileSystem) -> Invocation:
-        """As every tool's; the commands are chosen here, so that what the gates judge is what runs."""
+        """Return the invocation. The commands are chosen here, so that the gates judge exactly what runs."""
         invocation = await super().understand(call, arguments, files)
         params = self.parse(arguments)
         try:
@@ -80,7 +80,7 @@ class Diagnostics(Tool[DiagnosticsParams]):
         )
 
     async def run(self, params: DiagnosticsParams, context: ToolContext) -> ToolResult:
-        """Choose and check at once, judged by no gate. An invocation runs what `understand` bound instead."""
+        """Choose and check at once, without gates. An invocation runs what `understand` bound instead."""
         return await self._check(await self._choose(params, context.files), params, context)
 
     async def _choose(self, params: DiagnosticsParams, files: FileSystem) -> "Choice":
@@ -101,11 +101,11 @@ class Diagnostics(Tool[DiagnosticsParams]):
 
 
 async def _unseen(output: str) -> None:
-    """Nobody watches a checker."""
+    """Do nothing: the output of a checker is not streamed."""
     del output
 
 
 async def _fail(error: AgentError, context: ToolContext) -> ToolResult:
-    """End as the choosing did. To choose again would run what no gate has judged."""
+    """Raise the error of the choice. A second choice would run what no gate has judged."""
     del context
     raise error

@@ -1,4 +1,11 @@
-"""edit: replace one exact string in a file (requirements T4.13, T4.14, A23)."""
+"""edit: replace one exact string in a file, or refuse.
+
+A model writes LF. If the string it wants has no CR, CRLF line ends of the file are read as LF, and the replacement gets
+the line ends found there. A string with a CR is taken literally, and so is its replacement; this edits line ends.
+
+If the string is not in the file, the error shows the most similar lines. The search is linear in the file: a window of
+as many lines as wanted counts the words it shares with them, so lines with wrong indentation are found, too.
+"""
 
 import re
 from bisect import bisect_left
@@ -20,7 +27,7 @@ from acp_agent.tools.change import change, commit, shown_text
 from acp_agent.tools.params import Name, Params, Text
 from acp_agent.tools.tool import Tool, changed, numbered, split_lines
 
-_MAX_TEXT = 1_000_000  # characters; above, looking costs more than it helps
+_MAX_TEXT = 1_000_000  # characters: in a longer text the search costs more than it helps
 _MAX_SHOWN_LINES = 12
 _MAX_SHOWN_CHARS = 200
 _LIKE_ENOUGH = 0.5
@@ -29,14 +36,14 @@ _NUMBERED = re.compile(r" *\d+\t")
 
 
 class _Window(NamedTuple):
-    """Some lines of the file: how much they are like the wanted ones (0..1), and the index of the first."""
+    """Some lines of the file: their similarity to the wanted lines, 0 to 1, and the index of the first."""
 
     likeness: float
     first: int
 
 
 class NoMatch(ToolError):
-    """The wanted string is not in the text. `nearest` is what looks most like it, numbered, or empty."""
+    """The wanted string is not in the text. `nearest` has the most similar lines with their numbers, or is empty."""
 
     def __init__(self, where: str, advice: str, nearest: str = "") -> None:
         super().__init__(ToolErrorCategory.PERMANENT_FAILURE, f"old_string was not found{where}", advice)
@@ -44,9 +51,9 @@ class NoMatch(ToolError):
 
 
 def no_match(text: str, wanted: str) -> NoMatch:
-    """The error for a string that is not there, with the most helpful advice there is.
+    """Return the error for a string that is missing, with the most helpful advice.
 
-    A redaction placeholder that the text has too seldom was copied from redacted text: it can match nothing (S9.9).
+    A redaction placeholder that occurs less often in the text was copied from redacted text and cannot match anything.
     """
     hidden = placeholders(wanted) - placeholders(text)
     if hidden:
@@ -69,7 +76,7 @@ def no_match(text: str, wanted: str) -> NoMatch:
 
 
 def _best(there: Sequence[str], wanted: Sequence[str]) -> _Window:
-    """The window most like the wanted lines; the first of several."""
+    """Return the window most similar to the wanted lines, the first of several."""
     words = Counter(_words(wanted))
     size = len(wanted)
     sides = [_WORD.findall(line) for line in there]
@@ -105,14 +112,14 @@ _LONE_LF = re.compile(r"(?<!\r)\n")
 
 
 class _Span(NamedTuple):
-    """Where a match stands in the text itself: first offset, and the one behind the last."""
+    """The place of a match in the original text: first offset, and the one after the last."""
 
     start: int
     end: int
 
 
 class _Folded:
-    """A text to search, with CRLF read as LF if wanted, and the way back to the offsets of the text itself."""
+    """A text to search, with CRLF read as LF if wanted, and a mapping to the offsets of the original text."""
 
     def __init__(self, text: str, *, fold: bool) -> None:
         self._pairs: list[int] = []
@@ -122,7 +129,7 @@ class _Folded:
             self._pairs = [match.start() - i for i, match in enumerate(re.finditer("\r\n", text))]
 
     def spans(self, wanted: str, *, overlapping: bool) -> Iterator[_Span]:
-        """Every place `wanted` stands, in order."""
+        """Yield every place of `wanted`, in order."""
         step = 1 if overlapping else len(wanted)
         at = self._folded.find(wanted)
         while at != -1:
@@ -134,11 +141,14 @@ class _Folded:
 
 
 def replace_exactly(text: str, old: str, new: str, *, every: bool = False) -> tuple[str, int]:
-    """The text with `old` replaced by `new`, and how many times.
+    """Return the text with `old` replaced by `new`, and the number of replacements.
 
-    `old` must stand there exactly once, overlaps counted, unless `every` is true. Raises ToolError:
-    invalid_parameters when `old` is empty or nothing would change, permanent_failure when `old` is not there
-    (NoMatch) or there more than once (saying how often, and on which lines).
+    `old` must occur exactly once, counting overlaps, unless `every` is True.
+
+    Raises:
+        ToolError: invalid_parameters if `old` is empty or nothing would change; permanent_failure if `old` is missing
+            (NoMatch) or occurs more than once, with the number and the lines.
+
     """
     if not old or old == new:
         what = "old_string is empty" if not old else "old_string and new_string are the same"
@@ -156,7 +166,7 @@ def replace_exactly(text: str, old: str, new: str, *, every: bool = False) -> tu
 
 
 def _only(found: _Folded, text: str, old: str) -> list[_Span]:
-    """The one match, or none. Raises ToolError when there are more."""
+    """Return the only match, or no match. Raises ToolError if there are more."""
     spans: list[_Span] = []
     for span in found.spans(old, overlapping=True):
         spans.append(span)
@@ -176,12 +186,12 @@ def _only(found: _Folded, text: str, old: str) -> list[_Span]:
 
 
 def _replaced(text: str, spans: Iterable[_Span], new: str, *, adapt: bool) -> tuple[str, int]:
-    """The text with every span replaced, and their number. `adapt` gives `new` the line ends found there."""
+    """Return the text with every span replaced, and their number. `adapt` gives `new` the line ends found there."""
     crlf = _LONE_LF.sub("\r\n", new) if adapt else new
     pieces: list[str] = []
     done, until, adapted = 0, -1, new
     for span in spans:
-        if span.start > until:  # past the line end that decided so far: the next one does, or the text's last
+        if span.start > until:  # after the line end that decided so far: the next one decides, or the last of the text
             following = text.find("\n", span.start)
             until = len(text) if following == -1 else following
             deciding = text.rfind("\n") if following == -1 else following
@@ -204,7 +214,7 @@ class EditParams(Params):
 
 
 class Edit(Tool[EditParams]):
-    """Exact or refused: what the model named is replaced, and every other byte stays."""
+    """Replaces exactly what the model named, or refuses. Every other byte stays."""
 
     name = "edit"
     kind = ToolKind.EDIT
@@ -239,14 +249,14 @@ class Edit(Tool[EditParams]):
         return _missed(error) if isinstance(error, NoMatch) else super().failed(error)
 
     async def _change(self, params: EditParams, files: FileSystem, old: str) -> tuple[Diff, int]:
-        """The change and how many places it touches."""
+        """Return the change and the number of places it touches."""
         replacing = partial(replace_exactly, old, params.old_string, params.new_string, every=params.replace_all)
-        new, count = await anyio.to_thread.run_sync(replacing)  # a big file with a near miss takes its time
+        new, count = await anyio.to_thread.run_sync(replacing)  # a near miss in a large file takes time
         return change(files, params.path, old, new, self._max_bytes), count
 
 
 def _missed(miss: NoMatch) -> ToolResult:
-    """The error block of L6.1, and under it what the file has instead."""
+    """Return the error with the most similar lines of the file below it."""
     failed = ToolResult.failed(miss.failure)
     if not miss.nearest:
         return failed

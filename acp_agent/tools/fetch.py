@@ -1,4 +1,4 @@
-"""fetch: a page of the web as text (requirements T5.10)."""
+"""fetch: a web page as text."""
 
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Subject, ToolKind, ToolResult, UrlSubject

@@ -1,4 +1,4 @@
-"""find_path: files and folders by glob (requirements T4.17, A22.5)."""
+"""find_path: find files and folders by glob."""
 
 import posixpath
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class FindPathParams(Params):
 class FindPath(Tool[FindPathParams]):
     """Searches names through the FileSystem port.
 
-    A pattern without a slash means any depth, like grep's glob; `./*.py` means the folder itself.
+    A pattern without a slash matches at any depth, like grep's glob; `./*.py` matches in the folder itself.
     """
 
     name = "find_path"

@@ -1,4 +1,4 @@
-"""grep: lines of files that match a regular expression (requirements T4.15)."""
+"""grep: find lines of files that match a regular expression."""
 
 import posixpath
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class GrepParams(Params):
 class Grep(Tool[GrepParams]):
     """Searches through the FileSystem port. A match is `path:12: text`, a line around one `path-12- text`.
 
-    With context, `--` stands between lines that do not follow each other.
+    With context, `--` separates lines that are not adjacent.
     """
 
     name = "grep"
@@ -80,7 +80,7 @@ class Grep(Tool[GrepParams]):
         return ToolResult("\n".join((*lines, *_left_out(found, base))))
 
     def _secrets(self, params: GrepParams, context: ToolContext) -> Secrecy:
-        """Return how secret the files are that the call may search: those it names the gates have let pass."""
+        """Return how secret the searched files may be: the gates have let files pass that the call names."""
         if not self._guards_secrets:
             return Secrecy.SEALED
         named = (params.path, context.files.resolve(params.path, Access.LIST), _below(params))
@@ -116,7 +116,7 @@ def _below(params: GrepParams) -> str:
 
 
 def _left_out(found: GrepMatches, base: str) -> Iterator[str]:
-    """What was not searched although it was asked for."""
+    """Yield what was asked for but not searched."""
     count = len(found.too_large)
     if count:
         names = [visible(relative(path, base)) for path in found.too_large[:_MOST_NAMED]]

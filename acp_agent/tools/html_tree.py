@@ -1,7 +1,7 @@
-"""HTML as a tree one can select from with CSS, bounded in size. Imported when the first page is scraped.
+"""HTML as a tree of limited size from which CSS selectors select. It is imported when the first page is scraped.
 
-soupsieve takes time in proportion to the selector's parts times the page's elements, whatever their shape; both are
-limited here. Measured on hostile pages of 50,000 elements: parsing 1.5 s, selecting 4 s at most.
+The time of soupsieve is proportional to the parts of the selector times the elements of the page, and both are limited.
+Measured on hostile pages of 50,000 elements: at most 1.5 s for parsing and 4 s for selecting.
 """
 
 import re
@@ -25,7 +25,7 @@ MAX_ELEMENTS = 50_000
 
 
 def compiled(selector: str) -> soupsieve.SoupSieve:
-    """A selector, checked. Raises ToolError (invalid_parameters) with what is wrong with it."""
+    """Compile a selector. Raises ToolError (invalid_parameters) with its mistake."""
     if len(selector) > MAX_SELECTOR:
         raise _no_selector(selector, f"longer than {MAX_SELECTOR} characters")
     if len(_PART.findall(_QUOTED.sub("", selector))) > MAX_PARTS:
@@ -38,10 +38,11 @@ def compiled(selector: str) -> soupsieve.SoupSieve:
 
 
 def selected(markup: str, selector: str, limit: int) -> list[Tag]:
-    """The first `limit` elements that match, in their order. Raises ToolError: the selector, a page too large."""
+    """Return the first `limit` matching elements in order. Raises ToolError for the selector or a page too large."""
     builder = _Bounded()
     try:
-        tree = BeautifulSoup(f"{markup}\n", builder=builder)  # bs4 takes one line for a file name, and warns
+        # without a line end bs4 takes one line for a file name and warns
+        tree = BeautifulSoup(f"{markup}\n", builder=builder)
         return compiled(selector).select(tree, limit)
     except _TooMuch as excess:
         message, advice = f"the page is too large to select from: {excess}", "Use fetch to read its beginning."
@@ -54,11 +55,11 @@ def _no_selector(selector: str, reason: str) -> ToolError:
 
 
 class _TooMuch(Exception):
-    """The page is larger than the limits; the message says how."""
+    """The page exceeds a limit, which the message names."""
 
 
 class _Bounded(HTMLTreeBuilder):
-    """Builds a tree of bs4 from lxml's events; gives up on a page beyond the limits. Comments are left out."""
+    """Builds a tree of bs4 from lxml's events and stops at the limits. Comments are left out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,4 +87,4 @@ class _Bounded(HTMLTreeBuilder):
         self.soup.handle_data(data)
 
     def close(self) -> None:
-        """What is still open is closed by bs4."""
+        """Do nothing: bs4 closes what is still open."""

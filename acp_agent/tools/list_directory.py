@@ -1,4 +1,4 @@
-"""list_directory: the names in a folder (requirements T4.18)."""
+"""list_directory: the names in a folder."""
 
 from acp_agent.core.backends import EntryKind
 from acp_agent.core.ports import ToolContext
@@ -17,9 +17,10 @@ class ListDirectoryParams(Params):
 
 
 class ListDirectory(Tool[ListDirectoryParams]):
-    """Lists by lstat: a link is shown as a link, wherever it leads.
+    """Lists without following links: a link is shown as a link, wherever it leads.
 
-    max_entries   how many are shown; of more the first, and how many are missing
+    max_entries   the number of entries that are shown. Of a longer list the first ones are, with the number of the
+                  others
     """
 
     name = "list_directory"

@@ -1,4 +1,8 @@
-"""The tools over the editor's language servers, those of them the client serves (requirements A27.6)."""
+"""The tools that ask the language servers of the editor (LSP 3.17). Only those that the client serves are offered.
+
+Paths are sent only if they may be read. Files in an answer that may not be read are named and not opened. Answers come
+from outside and are not trusted: `external` is True.
+"""
 
 import json
 import os
@@ -40,7 +44,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _LONGEST_NAME = 500
 _LAST = 2**31 - 2
 _LOCATIONS = 20
-"""Places an editor is told of."""
+"""The number of places that an editor gets."""
 
 Counted = Annotated[int, Field(ge=1, le=_LAST), WHOLE]
 
@@ -52,19 +56,19 @@ class FileParams(Params):
 
 
 class PositionParams(FileParams):
-    """A place in a file. Lines and columns count from 1."""
+    """A position in a file. Lines and columns count from 1."""
 
     line: Counted
     column: Counted
 
 
 def file_uri(path: str) -> str:
-    """The URI of an absolute path."""
+    """Return the URI of an absolute path."""
     return f"file://{quote(os.fsencode(path))}"
 
 
 def uri_path(uri: str) -> str | None:
-    """The path of a file:// URI, or the path itself where it is one; None for anything else."""
+    """Return the path of a file:// URI, or the value itself if it is a path. None for anything else."""
     if _SCHEME.match(uri) is None:
         return uri if uri and "\0" not in uri else None
     try:
@@ -78,7 +82,7 @@ def uri_path(uri: str) -> str | None:
 
 
 class Names:
-    """Names for what language servers call by URI: relative to the session's folder, where it may be read."""
+    """Turns URIs into names: relative to the session's folder if the file may be read."""
 
     def __init__(self, files: FileSystem) -> None:
         self._files = files
@@ -86,7 +90,7 @@ class Names:
         self._paths: dict[str, str | None] = {}
 
     def path(self, uri: str) -> str | None:
-        """The absolute path, links resolved; None for what may not be read or is no file."""
+        """Return the absolute path with links resolved. None if it may not be read or is not a file."""
         if uri not in self._paths:
             self._paths[uri] = self._resolved(uri_path(uri))
         return self._paths[uri]
@@ -98,24 +102,24 @@ class Names:
             return None
 
     def name(self, uri: str) -> str:
-        """On one line, whatever it is."""
+        """Return the name on one line."""
         path = self.path(uri)
         shown = relative(path, self._base) if path is not None else uri_path(uri) or uri
         return visible(cut(shown, _LONGEST_NAME))
 
     def place(self, place: Place) -> str:
-        """`file:line:col`, and whether it is elsewhere."""
+        """Return `file:line:col`, marked if it is outside the session's folders."""
         where = f"{self.name(place.uri)}:{place.span}" if place.span else self.name(place.uri)
         return where if self.path(place.uri) is not None else f"{where} (not to be read here)"
 
     def locations(self, places: Iterable[Place]) -> tuple[Location, ...]:
-        """The first of those an editor may be told to open."""
+        """Return the first places that an editor may open."""
         found = ((self.path(place.uri), place.span) for place in places)
         return tuple(Location(path, span and span.line) for path, span in found if path is not None)[:_LOCATIONS]
 
 
 class LanguageServerTool(Tool[P]):
-    """A question to a language server. Offered only where the client serves `method` (A27.6)."""
+    """A question to a language server. It is offered only if the client serves `method`."""
 
     method: ClassVar[str]
     kind = ToolKind.READ
@@ -123,7 +127,7 @@ class LanguageServerTool(Tool[P]):
     external = True
 
     async def ask(self, context: ToolContext, params: JsonObject) -> Json:
-        """What the editor answers. Raises ToolError."""
+        """Return the editor's answer. Raises ToolError."""
         languages = context.backends.languages
         if languages is None or not languages.offers(self.method):
             raise ToolError(
@@ -137,11 +141,11 @@ class FileTool(LanguageServerTool[P]):
 
     @abstractmethod
     def params_to_wire(self, params: P) -> JsonObject:
-        """What is asked besides the file."""
+        """Return the parameters besides the file."""
 
     @abstractmethod
     def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
-        """The answer in words. `uri` is the file's. Raises ToolError."""
+        """Return the answer in words. `uri` is that of the file. Raises ToolError."""
 
     def subjects(self, params: P) -> tuple[Subject, ...]:
         return (PathSubject(_path(params), Access.READ),)
@@ -162,19 +166,19 @@ def _path(params: Params) -> str:
 
 
 def position(params: PositionParams) -> JsonObject:
-    """A place as it goes over the wire."""
+    """Return a position in LSP's form."""
     return {"line": params.line - 1 + FIRST, "character": params.column - 1 + FIRST}
 
 
 def listed(lines: list[str], nothing: str, most: int) -> str:
-    """The first `most` lines, and how many are missing."""
+    """Return the first `most` lines, and how many are missing."""
     if len(lines) > most:
         return "\n".join((*lines[:most], f"... and {len(lines) - most} more (showing first {most})"))
     return "\n".join(lines) or nothing
 
 
 def listed_places(places: list[Place], names: Names, nothing: str, most: int) -> ToolResult:
-    """A list of places, no place twice, in the order they came."""
+    """Return a list of different places in the order of the answer."""
     unique = list(dict.fromkeys(places))
     shown = [*map(names.place, unique[:most]), *("" for _ in unique[most:])]
     return ToolResult(listed(shown, nothing, most), locations=names.locations(unique[:most]))
@@ -228,7 +232,7 @@ class LspReferencesParams(PositionParams):
 
 
 class LspReferences(FileTool[LspReferencesParams]):
-    """Asks `lsp/references`. `most` is how many are shown."""
+    """Asks `lsp/references`. `most` places are shown."""
 
     name = "lsp_references"
     method = "lsp/references"
@@ -238,7 +242,7 @@ class LspReferences(FileTool[LspReferencesParams]):
         self._most = most
 
     def params_to_wire(self, params: LspReferencesParams) -> JsonObject:
-        # Zeph's name for it stands beside the one of LSP's ReferenceContext.
+        # Some clients read this name, others that of LSP's ReferenceContext.
         included = params.include_declaration
         return {**position(params), "includeDeclaration": included, "include_declaration": included}
 
@@ -252,7 +256,7 @@ class LspDiagnosticsParams(FileParams):
 
 
 class LspDiagnostics(FileTool[LspDiagnosticsParams]):
-    """Asks `lsp/diagnostics`. `most` is how many are shown, the worst first."""
+    """Asks `lsp/diagnostics`. `most` diagnostics are shown, the worst first."""
 
     name = "lsp_diagnostics"
     method = "lsp/diagnostics"
@@ -279,7 +283,7 @@ class LspDocumentSymbolsParams(FileParams):
 
 
 class LspDocumentSymbols(FileTool[LspDocumentSymbolsParams]):
-    """Asks `lsp/documentSymbols`. What is in another stands below it, further in."""
+    """Asks `lsp/documentSymbols`. A symbol inside another one is indented below it."""
 
     name = "lsp_document_symbols"
     method = "lsp/documentSymbols"
@@ -306,7 +310,7 @@ class LspWorkspaceSymbolParams(Params):
 
 
 class LspWorkspaceSymbol(LanguageServerTool[LspWorkspaceSymbolParams]):
-    """Asks `lsp/workspaceSymbol`. `most` is how many are shown."""
+    """Asks `lsp/workspaceSymbol`. `most` symbols are shown."""
 
     name = "lsp_workspace_symbol"
     method = "lsp/workspaceSymbol"
@@ -342,7 +346,7 @@ _LONGEST_NEW_TEXT = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A change to a file: another text for a span, or what becomes of the whole file."""
+    """A change to a file: a new text for a span, or an operation on the whole file."""
 
     uri: str
     span: Span | None
@@ -352,7 +356,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something a language server would do."""
+    """Something that a language server offers to do."""
 
     title: str
     kind: str
@@ -361,7 +365,7 @@ class Action:
 
 
 def actions(answer: Json) -> list[Action]:
-    """Those of (Command | CodeAction)[] that carry an edit (A27.2)."""
+    """Return those of (Command | CodeAction)[] that contain an edit."""
     found: list[Action] = []
     for entry in entries(answer):
         match entry:
@@ -418,7 +422,7 @@ class LspCodeActionsParams(PositionParams):
 
 
 class LspCodeActions(FileTool[LspCodeActionsParams]):
-    """Asks `lsp/codeActions`. Only those that say what they would change are shown; the model makes the edits."""
+    """Asks `lsp/codeActions`. Only actions that contain their edits are shown; the model makes the edits."""
 
     name = "lsp_code_actions"
     method = "lsp/codeActions"
@@ -469,7 +473,7 @@ _DEFAULTS = LspLimits()
 
 
 def lsp_tools(offers: Callable[[str], bool], limits: LspLimits = _DEFAULTS) -> tuple[LanguageServerTool[Any], ...]:
-    """The tools whose method `offers` says yes to, in the order the model sees them."""
+    """Return the tools whose method `offers` accepts, in the order in which the model sees them."""
     every: tuple[LanguageServerTool[Any], ...] = (
         LspHover(),
         LspDefinition(),

@@ -1,8 +1,7 @@
-"""What language servers answer, in our own words (A27; LSP 3.17, "Language Features").
+"""The answers of language servers as our own types (LSP 3.17, "Language Features").
 
-An editor may send any shape: what cannot be read is left out, and every text is cut, on one line and without hidden
-characters, but for hovers and new texts. On the wire positions count from 0, ours from 1; a column counts as the
-editor does.
+An editor may send any shape. What cannot be read is left out. Every text except hovers and new texts is cut to one line
+without hidden characters. On the wire positions count from 0, here from 1; columns count as in the editor.
 """
 
 from collections.abc import Iterator
@@ -14,9 +13,9 @@ from acp_agent.core.types import Json, JsonObject
 from acp_agent.tools.visible import visible
 
 FIRST = 0
-"""What the first line and the first column are called on the wire."""
+"""The number of the first line and column on the wire."""
 MOST = 10_000
-"""Entries of one answer that are looked at."""
+"""How many entries of an answer are read."""
 
 _LONGEST_NAME = 200
 _LONGEST_MESSAGE = 500
@@ -33,7 +32,7 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From a place up to another one, which is not part of it."""
+    """A range in a file. The end is not part of it."""
 
     line: int
     column: int
@@ -45,13 +44,13 @@ class Span:
 
     @property
     def whole(self) -> str:
-        """Both ends."""
+        """Return both ends."""
         return f"{self}-{self.end_line}:{self.end_column}"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Somewhere in a file. `span` is None where only the file is known."""
+    """A place in a file. `span` is None if only the file is known."""
 
     uri: str
     span: Span | None
@@ -59,7 +58,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """A problem. `uri` is empty where the question names the file; `severity` is error, warning, info or hint."""
+    """A problem. `uri` is empty if the question named the file. `severity` is error, warning, info or hint."""
 
     uri: str
     span: Span | None
@@ -69,23 +68,23 @@ class Diagnostic:
 
     @property
     def rank(self) -> int:
-        """0 for the worst."""
+        """0 for the worst severity."""
         return _SEVERITIES.index(self.severity)
 
     def line(self, name: str) -> str:
-        """`file:line:col  sev  msg  [code]` (A24.12)."""
+        """Return `file:line:col  sev  msg  [code]`."""
         where = f"{name}:{self.span}" if self.span else name
         return f"{where}  {self.severity}  {self.message}" + (f"  [{self.code}]" if self.code else "")
 
     def to_wire(self) -> JsonObject:
-        """As LSP has it, the file beside it."""
+        """Return the diagnostic in LSP's form, with the file beside it."""
         wire: JsonObject = {"uri": self.uri, "severity": self.rank + 1, "message": self.message, "code": self.code}
         return wire if self.span is None else {**wire, "range": to_wire(self.span)}
 
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A name somebody gave. `depth` says how many others it is in; `uri` is empty in a list of one file's."""
+    """A symbol. `depth` counts the symbols around it. `uri` is empty in the list of one file."""
 
     name: str
     kind: str
@@ -98,7 +97,7 @@ class Symbol:
 
 
 def to_wire(span: Span) -> JsonObject:
-    """An LSP range."""
+    """Return an LSP range."""
     return {
         "start": {"line": span.line - 1 + FIRST, "character": span.column - 1 + FIRST},
         "end": {"line": span.end_line - 1 + FIRST, "character": span.end_column - 1 + FIRST},
@@ -106,7 +105,7 @@ def to_wire(span: Span) -> JsonObject:
 
 
 def read_span(value: Json) -> Span | None:
-    """An LSP range; None for anything else."""
+    """Return the span of an LSP range, None for anything else."""
     match value:
         case {
             "start": {"line": int(line), "character": int(column)},
@@ -121,20 +120,20 @@ def read_span(value: Json) -> Span | None:
 
 
 def places(answer: Json) -> list[Place]:
-    """Location, Location[], LocationLink[] or null."""
+    """Read Location, Location[], LocationLink[] or null."""
     found = map(_place, [answer] if isinstance(answer, dict) else entries(answer))
     return [place for place in found if place is not None]
 
 
 def hover(answer: Json) -> str:
-    """The text of a hover; empty for none."""
+    """Return the text of a hover, "" if there is none."""
     contents = answer.get("contents") if isinstance(answer, dict) else answer
     pieces = contents if isinstance(contents, list) else [contents]
     return "\n\n".join(filter(None, (_said(piece).strip() for piece in pieces[:MOST])))[:_LONGEST_HOVER]
 
 
 def diagnostics(answer: Json, uri: str = "") -> list[Diagnostic]:
-    """Diagnostic[] or a report that holds them, the worst first. `uri` for those that name no file."""
+    """Read Diagnostic[] or a report, the worst first. `uri` is used for entries without a file."""
     if isinstance(answer, dict):
         answer = answer.get("diagnostics", answer.get("items"))
     found = (_diagnostic(entry, uri) for entry in entries(answer))
@@ -142,12 +141,12 @@ def diagnostics(answer: Json, uri: str = "") -> list[Diagnostic]:
 
 
 def symbols(answer: Json) -> list[Symbol]:
-    """DocumentSymbol[], SymbolInformation[] or WorkspaceSymbol[], what is in another behind it."""
+    """Read DocumentSymbol[], SymbolInformation[] or WorkspaceSymbol[]. Nested symbols follow the outer one."""
     return list(islice(_symbols(entries(answer), 0), MOST))
 
 
 def entries(answer: Json) -> list[Json]:
-    """The first of a list; none for null. Raises ToolError for anything else."""
+    """Return the first entries of a list, none for null. Raises ToolError for anything else."""
     if answer is None:
         return []
     if not isinstance(answer, list):
@@ -202,7 +201,7 @@ def _severity(value: Json) -> str:
             return value.lower()
         case str() if value.lower() == "information":
             return "info"
-        case _:  # LSP leaves it to us
+        case _:  # LSP leaves it to the client
             return _SEVERITIES[0]
 
 
@@ -228,12 +227,12 @@ def _symbol(entry: JsonObject, name: str, depth: int) -> Symbol:
 
 
 def word(value: Json) -> str:
-    """A short text on one line; empty for what is neither text nor a whole number."""
+    """Return a short text on one line, "" for anything that is neither text nor an integer."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         return ""
     return visible(clipped(" ".join(str(value).split()), _LONGEST_NAME))
 
 
 def clipped(text: str, limit: int) -> str:
-    """The first `limit` characters, and a sign where there were more."""
+    """Return the first `limit` characters, with a sign if there were more."""
     return text if len(text) <= limit else f"{text[:limit]}…"

@@ -1,8 +1,8 @@
-"""A tool of an MCP server, as one of the session's own (requirements E6; security.md 2.8).
+"""A tool of an MCP server as one of the session's tools.
 
-No `Tool`: its parameters are a schema that came over the wire, not a class of ours. Names are `mcp_<server>_<tool>`:
-no built-in tool and no alias of one begins so. The server's part holds no `_`, so a name is to be read in one way only,
-and `mcp_<server>_*` in a rule is that server's alone, whatever others are called and whenever they start.
+It is not a `Tool`, because its parameters are a schema from the server and not a class. Its name is
+`mcp_<server>_<tool>`. No built-in tool or alias begins so. The server's part contains no `_`, so the name can be read
+in only one way, and a rule for `mcp_<server>_*` covers the tools of that server only.
 """
 
 import hashlib
@@ -22,10 +22,10 @@ from acp_agent.tools.params import no_object, quote
 from acp_agent.tools.visible import title, visible
 
 MAX_DESCRIPTION = 2048
-"""Bytes of a description, our own words in front of it included."""
+"""The longest description in bytes, with our own words in front of it."""
 
-_LONGEST_NAME = 64  # of a tool, as every model API wants it
-_LONGEST_SERVER = 24  # of that
+_LONGEST_NAME = 64  # the longest tool name that every model API accepts
+_LONGEST_SERVER = 24  # the longest server part of it
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
 _LINE = re.compile(r"[^\n\t]+")
 _WITHHELD = "The server has changed this tool since the user let it run; the user is asked before it runs again."
@@ -33,19 +33,19 @@ _MOST_PROBLEMS = 5
 
 
 def server_slug(server: str) -> str:
-    """A server's name as it stands in its tools' names: without `_`, at most 24 characters, a long one with a hash.
+    """Return a server's name as it stands in its tools' names: without `_`, at most 24 characters.
 
-    No two servers of a session share one, whatever the case: the second is not started.
+    A longer name gets a hash. Two servers of a session with the same slug, in any case, cannot both start.
     """
     fit = _fit(server).replace("_", "-")
     return fit if len(fit) <= _LONGEST_SERVER else f"{fit[: _LONGEST_SERVER - 7]}-{_short_hash(server)}"
 
 
 def tool_names(server: str, tools: Collection[str]) -> Mapping[str, str]:
-    """The model's names for a server's tools, by the server's own. Other servers have no part in them.
+    """Return the names that the model uses for a server's tools, by the server's names. Other servers do not matter.
 
-    Where two would be one, whatever the case, or where a name must be cut, a hash of the tool's own name makes it
-    another. The order in which tools are listed changes nothing.
+    If two names would be equal, in any case, or one must be cut, it gets a hash of the tool's own name. The order of
+    the list does not matter.
     """
     prefix = f"mcp_{server_slug(server)}_"
     plain = Counter(_fit(tool).lower() for tool in tools)
@@ -60,7 +60,7 @@ def tool_names(server: str, tools: Collection[str]) -> Mapping[str, str]:
 
 
 def _candidates(prefix: str, tool: str, *, clear: bool) -> Iterator[str]:
-    """Names for a tool, best first, without end."""
+    """Yield possible names for a tool, best first, without end."""
     plain = prefix + _fit(tool)
     if clear and len(plain) <= _LONGEST_NAME:
         yield plain
@@ -77,7 +77,7 @@ def _short_hash(name: str) -> str:
 
 
 class McpTool:
-    """One definition of one server. A changed definition is another tool, of the same name."""
+    """One definition of a server's tool. A changed definition is another object with the same name."""
 
     def __init__(self, name: str, definition: McpDefinition, connection: McpConnection) -> None:
         self.name = name
@@ -99,13 +99,13 @@ class McpTool:
         return self._spec
 
     def withheld(self) -> ToolSpec:
-        """The same without any word of the server's: its definition was not agreed to."""
+        """The spec without the server's words, because the user did not agree to the definition."""
         return replace(self._spec, description=_described(self._spec.server, _WITHHELD), parameters=_object_schema({}))
 
     async def understand(self, call: ToolCall, *, agreed: bool = True) -> Invocation:
-        """A call, ready for the gates. Raises ToolError (invalid_parameters or type_mismatch).
+        """Return the invocation. Raises ToolError (invalid_parameters or type_mismatch).
 
-        agreed   whether the model may know the parameters: else nothing is said of them, and the server judges
+        agreed   whether the model may know the parameters. Otherwise only the server checks them
         """
         arguments = call.arguments
         if arguments is None:
@@ -123,7 +123,7 @@ class McpTool:
         )
 
     async def _run(self, arguments: JsonObject, context: ToolContext) -> ToolResult:
-        """Raises what `McpConnection.call` raises: policy_blocked when the tool is no longer what was agreed to."""
+        """Call the server. Raises what `McpConnection.call` raises, e.g. policy_blocked after a change."""
         del context
         return _result(await self.connection.call(self.definition, arguments))
 
@@ -131,7 +131,7 @@ class McpTool:
 def _result(reply: McpReply) -> ToolResult:
     text = reply.text or (json.dumps(reply.structured, ensure_ascii=False) if reply.structured is not None else "")
     failure = None
-    if reply.is_error:  # its words stand in the output: here they would speak in our name
+    if reply.is_error:  # the server's words stay in the output: here they would speak in our name
         failure = ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, "the tool reported an error")
     return ToolResult(
         text=text or ("(an image)" if reply.images else "(no output)"),
@@ -143,14 +143,14 @@ def _result(reply: McpReply) -> ToolResult:
 
 
 def _described(server: str, description: str) -> str:
-    """The server's words, behind its name. What they hide is made visible; line ends stay."""
+    """Return the server's words after its name. Hidden characters are made visible; line ends stay."""
     words = _LINE.sub(lambda line: visible(line[0]), f"[server: {server}] {description}".strip())
     data = words.encode("utf-8", "replace")
     return words if len(data) <= MAX_DESCRIPTION else data[: MAX_DESCRIPTION - 4].decode("utf-8", "ignore") + "…"
 
 
 def _object_schema(parameters: JsonObject) -> JsonObject:
-    """The schema as it came; one that is not for an object, which no model API takes, gives way to any object."""
+    """Return the schema. If it is not for an object, as every model API demands, return the schema of any object."""
     return parameters if parameters.get("type") == "object" else {"type": "object", "properties": {}}
 
 
@@ -169,7 +169,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def _check(tool: str, arguments: JsonObject, schema: JsonObject) -> None:
-    """Say what is plainly wrong in our own words, without a trip; all else is for the server to judge."""
+    """Report plain mistakes in our own words without asking the server. It checks everything else."""
     required, properties = schema.get("required"), schema.get("properties")
     names = properties if isinstance(properties, dict) else {}
     wrong = [
@@ -194,7 +194,7 @@ def _mistyped(arguments: JsonObject, properties: Mapping[str, Json]) -> Iterator
 
 
 def _kinds(schema: Json) -> list[str]:
-    """The types a schema names; none when it says something about it that is not read here."""
+    """Return the types that a schema names. Empty if it also has conditions that are not read here."""
     kind = schema.get("type") if isinstance(schema, dict) else None
     kinds = kind if isinstance(kind, list) else [kind]
     named = [each for each in kinds if isinstance(each, str) and each in _TYPES]

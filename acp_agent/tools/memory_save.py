@@ -1,8 +1,8 @@
-"""memory_save: a note for later sessions (requirements E2).
+"""memory_save: a note for later sessions.
 
-It asks like every tool that changes something, with the whole note in the question: a note outlives the session, so
-one that a page or a file has talked the model into would speak in all later ones. "Always", or a rule `memory_save`
-`*` `allow`, ends the asking.
+It asks the user like every tool that changes something, and the question shows the whole note: a note that a page or
+file has talked the model into would act in all later sessions. "Always" or a rule `memory_save` `*` `allow` ends the
+questions.
 """
 
 from acp_agent.core.backends import FileSystem
@@ -35,7 +35,7 @@ class MemorySave(Tool[MemorySaveParams]):
         return title(f"Remember: {params.content}")
 
     def subjects(self, params: MemorySaveParams) -> tuple[Subject, ...]:
-        """None: it touches no path, command or address, only our own store. That it mutates makes it ask."""
+        """Return no subject, because it touches only our own store. It asks because it mutates."""
         del params
         return ()
 

@@ -1,8 +1,7 @@
-"""memory_search: notes of earlier sessions (requirements E2).
+"""memory_search: notes of earlier sessions.
 
-Not every note was seen by the user: a rule or "always" lets the model save unasked, and with phases on (S7) summaries
-of conversations are saved unasked too; those say so. Notes are therefore data to whoever reads them: the output
-pipeline fences them like any tool's words.
+The user has not seen every note: a rule or "always" lets the model save without asking, and the agent's own calls save
+summaries, which say so. Therefore notes are data: the output pipeline fences them like the text of any tool.
 """
 
 from typing import Annotated
@@ -30,7 +29,7 @@ class MemorySearchParams(Params):
 
 
 class MemorySearch(Tool[MemorySearchParams]):
-    """Reads through the Memories port. Not cacheable: other sessions write, too (O6)."""
+    """Reads through the Memories port. It is not cacheable, because other sessions write to the store, too."""
 
     name = "memory_search"
     kind = ToolKind.OTHER
@@ -41,7 +40,7 @@ class MemorySearch(Tool[MemorySearchParams]):
         return title(f"Recall: {params.query}") if params.query.strip() else "Recall the newest notes"
 
     def subjects(self, params: MemorySearchParams) -> tuple[Subject, ...]:
-        """None: it touches only our own store."""
+        """Return no subject: it touches only our own store."""
         del params
         return ()
 
@@ -62,6 +61,6 @@ class MemorySearch(Tool[MemorySearchParams]):
 
 
 def _shown(note: Remembered) -> str:
-    """A note with its number and day; further lines are set in. So none looks like another, or like a mark of ours."""
+    """Return a note with its number and day. Further lines are indented, so that none looks like a note."""
     day = utc(note.created_at).date().isoformat()
     return f"[note {note.id}, {day}] " + "\n  ".join(defanged(note.content).splitlines())

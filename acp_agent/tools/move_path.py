@@ -1,4 +1,4 @@
-"""move_path: another path for a file or folder (requirements T1, T4.20)."""
+"""move_path: move or rename a file or folder."""
 
 from pydantic import Field
 
@@ -19,12 +19,12 @@ class MovePathParams(Params):
 
     @property
     def target(self) -> str:
-        """The whole path of what is made."""
+        """The whole path of the destination."""
         return landing(self.source, self.destination)
 
 
 class MovePath(Tool[MovePathParams]):
-    """Moves through the FileSystem port. A link is moved itself."""
+    """Moves through the FileSystem port. A link itself is moved."""
 
     name = "move_path"
     mutates = True
@@ -34,7 +34,7 @@ class MovePath(Tool[MovePathParams]):
         self.kind = kind
 
     def title(self, params: MovePathParams) -> str:
-        """Both paths, each cut for itself: a long source cannot hide the destination."""
+        """Return both paths, each cut by itself, so that a long source cannot hide the destination."""
         return f"{title(params.source)} -> {title(params.target)}"
 
     def subjects(self, params: MovePathParams) -> tuple[Subject, ...]:

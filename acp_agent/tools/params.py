@@ -1,4 +1,4 @@
-"""What a tool may be given: a typed model that is both the parser and the schema (requirements T1.1)."""
+"""The parameters of a tool: a typed model that is both the parser and the schema."""
 
 import json
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _KEYWORDS = ("type", "properties", "required", "additionalProperties")
 
 
 def _whole(value: object) -> object:
-    """JSON Schema calls 5.0 an integer; Python's JSON parser makes a float of it."""
+    """Turn 5.0 into 5: JSON Schema calls it an integer, but Python's JSON parser returns a float."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -39,26 +39,26 @@ def _no_nul(value: str) -> str:
 
 
 WHOLE = BeforeValidator(_whole)
-"""Makes an `Annotated[int, Field(...), WHOLE]` take every number JSON Schema calls an integer."""
+"""Makes an `Annotated[int, Field(...), WHOLE]` accept every number that JSON Schema calls an integer."""
 
 Text = Annotated[str, AfterValidator(_no_nul)]
-"""Any text but NUL characters, which no file or command line of ours may hold (A23.2)."""
+"""Any text without NUL characters, which no file and no command line may contain."""
 
 Name = Annotated[Text, Field(min_length=1)]
-"""A path, a pattern or a command: not empty."""
+"""A path, a pattern or a command. It is not empty."""
 
 
 class Params(BaseModel):
     """Base of every tool's parameters. The docstring of a subclass is the tool's description for the model.
 
-    A parameter of type `X | None` with the default None shows as X in the schema: null means "not given".
+    A parameter of type `X | None` with the default None has the schema of X, since null means "not given".
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class Part(Params):
-    """An object inside a tool's parameters. As among these, an optional key that is null counts as not given."""
+    """An object inside a tool's parameters. An optional key with null counts as not given."""
 
     @model_validator(mode="before")
     @classmethod
@@ -74,7 +74,7 @@ P = TypeVar("P", bound=Params)
 
 
 class _Lean(GenerateJsonSchema):
-    """Leaves out what no model needs: titles, null types and null defaults."""
+    """Leaves out what the model does not need: titles, null types and null defaults."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         del schema
@@ -89,13 +89,13 @@ class _Lean(GenerateJsonSchema):
 
 
 def schema(model: type[Params]) -> JsonObject:
-    """The JSON Schema object of a tool's parameters, in one piece: some model APIs take no `$ref`."""
+    """Return the JSON Schema object of a tool's parameters without `$ref`, which some model APIs do not accept."""
     full = model.model_json_schema(schema_generator=_Lean)
     return {key: _spelled_out(full[key], full.get("$defs", {})) for key in _KEYWORDS if key in full}
 
 
 def _spelled_out(node: Json, parts: JsonObject) -> Json:
-    """The same with each Part where it is referred to, as lean as the rest."""
+    """Return the schema with each Part written out where it is referred to."""
     match node:
         case {"$ref": str(reference)}:
             part = parts[reference.removeprefix("#/$defs/")]
@@ -110,10 +110,10 @@ def _spelled_out(node: Json, parts: JsonObject) -> Json:
 
 
 def parse(model: type[P], tool: str, arguments: JsonObject) -> P:
-    """The arguments of one call, checked. An optional one that is null counts as not given.
+    """Return the checked arguments of a call. An optional one with null counts as not given.
 
-    Raises ToolError (type_mismatch when every problem is a wrong type, else invalid_parameters) naming each
-    problem's key and value and what was expected.
+    Raises ToolError with the key and value of each problem and what was expected: type_mismatch if every problem is a
+    wrong type, else invalid_parameters.
     """
     optional = {key for key, field in model.model_fields.items() if not field.is_required()}
     given = {key: value for key, value in arguments.items() if value is not None or key not in optional}
@@ -128,7 +128,7 @@ def parse(model: type[P], tool: str, arguments: JsonObject) -> P:
 
 
 def no_object(tool: str, sent: str) -> ToolError:
-    """The error of a call whose arguments are no JSON object; `sent` is what came instead."""
+    """Return the error of a call whose arguments are not a JSON object. `sent` is what came instead."""
     told = f"{tool}: the arguments are not a JSON object: {quote(sent) if sent else 'nothing'}"
     return ToolError(ToolErrorCategory.INVALID_PARAMETERS, told, "Send one JSON object that fits the schema.")
 
@@ -141,7 +141,7 @@ def _describe(problems: Sequence[ErrorDetails], parameters: JsonObject) -> str:
 
 
 def _problem(problem: ErrorDetails, parameters: JsonObject) -> str:
-    """One problem in words: key, value, expected."""
+    """Return one problem in words: key, value, expected."""
     place = problem["loc"]
     key = ".".join(map(str, place)) if place else _ROOT
     parameter = _at(parameters, place) if place else None
@@ -165,7 +165,7 @@ def _problem(problem: ErrorDetails, parameters: JsonObject) -> str:
 
 
 def _at(schema: JsonObject, place: Sequence[int | str]) -> Json:
-    """The schema of what stands at a place; None where it names nothing of the kind."""
+    """Return the schema of the value at a place, None if there is none."""
     found: Json = schema
     for step in place:
         found = found.get("items" if isinstance(step, int) else "properties") if isinstance(found, dict) else None
@@ -175,7 +175,7 @@ def _at(schema: JsonObject, place: Sequence[int | str]) -> Json:
 
 
 def _expected(parameter: Json) -> str:
-    """What a parameter's schema asks for, in words."""
+    """Return in words what a parameter's schema asks for."""
     if not isinstance(parameter, dict):
         return "another value"
     low, high = parameter.get("minimum"), parameter.get("maximum")
@@ -199,7 +199,7 @@ def _expected(parameter: Json) -> str:
 
 
 def quote(value: object) -> str:
-    """A value from the model, short and on one line, whatever it is."""
+    """Return a value from the model, short and on one line."""
     match value:
         case str():
             short = json.dumps(value[:_MAX_QUOTED], ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Globs that models write from the root of the disk, although they are asked for below a path (A22.5)."""
+"""Globs that a model wrote as absolute paths although they must be relative to a folder."""
 
 import os
 
@@ -9,9 +9,9 @@ from acp_agent.tools.params import quote
 
 
 def pattern_below(pattern: str, path: str, context: ToolContext, *, key: str) -> str:
-    """The glob relative to `path`, also of an absolute one that lies below it.
+    """Return the glob relative to `path`. An absolute glob must lie below it.
 
-    `key` is the parameter it came as. Raises ToolError with what to give instead.
+    `key` is the name of the parameter. Raises ToolError that says what to give instead.
     """
     if not pattern.startswith("/"):
         if ".." not in pattern.split("/"):

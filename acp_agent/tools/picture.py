@@ -1,6 +1,6 @@
-"""Pictures that models take, told by their bytes: type, size and end, never by what somebody calls them.
+"""Pictures that models accept, recognised by their bytes and not by a name: type, size and completeness.
 
-Nothing is unpacked: what is checked is that all of it is there.
+Nothing is decompressed. Only completeness is checked.
 """
 
 import struct
@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 MAX_PICTURE: Final = 3_932_160
-"""Bytes of a picture: 5 MiB of base64, the smallest limit of the big model APIs."""
+"""The largest picture in bytes: 5 MiB of base64, the smallest limit of the large model APIs."""
 MAX_SIDE: Final = 8000
-"""Pixels of a picture's longer side, likewise."""
+"""The longest side in pixels, the smallest limit of the large model APIs."""
 _MOST_CHUNKS: Final = 20_000
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -22,7 +22,7 @@ _MAGIC: Final = (
 
 
 class Picture(NamedTuple):
-    """What the bytes say; width and height are 0 where the header makes no sense, or the end is missing.
+    """What the bytes say. Width and height are 0 if the header is invalid or the end is missing.
 
     An API refuses such a picture, and with it every later request of the conversation.
     """
@@ -33,14 +33,14 @@ class Picture(NamedTuple):
 
     @property
     def trouble(self) -> str:
-        """Why no model should be sent it; empty when one may be."""
+        """Return why a model must not be sent it, "" if it may."""
         if not (self.width and self.height):
             return "damaged"
         return "too large" if max(self.width, self.height) > MAX_SIDE else ""
 
 
 def picture_of(data: bytes) -> Picture | None:
-    """The picture these bytes are; None when they are none that models take."""
+    """Return the picture, None if the bytes are not a picture that models accept."""
     mime_type = "image/webp" if data.startswith(b"RIFF") and data[8:12] == b"WEBP" else ""
     mime_type = mime_type or next((known for magic, known in _MAGIC if data.startswith(magic)), "")
     if not mime_type:
@@ -80,7 +80,7 @@ def _webp_size(data: bytes) -> tuple[int, int]:
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int]:
-    """From the first frame header (SOF0 to SOF15, but for the three numbers among them that mean tables)."""
+    """Read the first frame header: SOF0 to SOF15 without the three numbers that mean tables."""
     for kind, at in _jpeg_segments(data):
         if 0xC0 <= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC):
             height, width = struct.unpack_from(">HH", data, at + 5)
@@ -89,7 +89,7 @@ def _jpeg_size(data: bytes) -> tuple[int, int]:
 
 
 def _jpeg_segments(data: bytes) -> Iterator[tuple[int, int]]:
-    """Kind and place of each segment up to the first scan (SOS). Raises struct.error where the data ends before."""
+    """Yield kind and place of each segment up to the first scan (SOS). Raises struct.error if the data ends before."""
     at = 2
     while True:
         mark, kind, length = struct.unpack_from(">BBH", data, at)
@@ -108,7 +108,7 @@ def _jpeg_segments(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _is_whole(data: bytes, mime_type: str) -> bool:
-    """Whether a picture has an end, and something before it. Raises struct.error where the data ends too soon."""
+    """Return whether a picture has an end and data before it. Raises struct.error if the data ends too soon."""
     match mime_type:
         case "image/png":
             return _png_is_whole(data)
@@ -122,7 +122,7 @@ def _is_whole(data: bytes, mime_type: str) -> bool:
 
 
 def _png_is_whole(data: bytes) -> bool:
-    """Whether all chunks are there, with the right checksums, header first and end last."""
+    """Return whether all chunks have the right checksums, with the header first and the end last."""
     at, kinds = 8, set[bytes]()
     for number in range(_MOST_CHUNKS):
         length, kind = struct.unpack_from(">I4s", data, at)
@@ -137,7 +137,7 @@ def _png_is_whole(data: bytes) -> bool:
 
 
 def _webp_is_whole(data: bytes) -> bool:
-    """Whether as much is there as it says, with an image or the frames of one."""
+    """Return whether the file is as long as it says and contains an image or frames."""
     (size,) = struct.unpack_from("<I", data, 4)
     end, at, kinds = size + 8, 12, set[bytes]()
     for _ in range(_MOST_CHUNKS):

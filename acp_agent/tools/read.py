@@ -1,4 +1,4 @@
-"""read: a text file, or a part of it, with line numbers; or a picture (requirements T4.11, 2.8)."""
+"""read: a text file or a part of it with line numbers, or a picture."""
 
 import base64
 from typing import Annotated
@@ -16,7 +16,7 @@ from acp_agent.tools.picture import MAX_PICTURE, MAX_SIDE, picture_of
 from acp_agent.tools.tool import Tool, numbered
 
 _MAX_NOTEBOOK = 32 * 1024 * 1024
-_MAX_OFFSET = 1_000_000_000  # a place's line is 32 bits wide in ACP
+_MAX_OFFSET = 1_000_000_000  # a line number in ACP has 32 bits
 
 
 class ReadParams(Params):
@@ -33,7 +33,7 @@ class ReadParams(Params):
 
 
 class Read(Tool[ReadParams]):
-    """Reads through the FileSystem port, so unsaved editor buffers are seen where the editor offers them."""
+    """Reads through the FileSystem port, so unsaved changes are read if the editor offers them."""
 
     name = "read"
     kind = ToolKind.READ
@@ -65,7 +65,7 @@ class Read(Tool[ReadParams]):
         return ToolResult(self._page(lines, params), locations=_location(params.path, lines.first, files))
 
     def _page(self, lines: Lines, params: ReadParams) -> str:
-        """The lines, and a notice where there is more or nothing to show."""
+        """Return the lines, and a notice if there are more or none."""
         if lines.total == 0:
             return f"Empty file: {params.path}"
         if params.offset >= lines.total:
@@ -80,7 +80,7 @@ class Read(Tool[ReadParams]):
 
 
 def _location(path: str, first: int, files: FileSystem) -> tuple[Location, ...]:
-    """The file, at the line after the first `first`; at no line when these are none."""
+    """Return the file at the line after `first`, or without a line if there are none."""
     return (Location(files.resolve(path, Access.READ), first + 1 if first else None),)
 
 
@@ -88,11 +88,11 @@ def _location(path: str, first: int, files: FileSystem) -> tuple[Location, ...]:
 
 
 async def _picture(path: str, files: FileSystem, error: ToolError) -> ToolResult:
-    """What a file is that could not be read as text, by its first bytes. Raises `error` where it is no picture."""
+    """Return the picture in a file that is not text. Raises `error` if it is not a picture."""
     try:
         data = await files.read_bytes(path, MAX_PICTURE)
     except (ToolError, Refused):
-        raise error from None  # missing or too large: it says so better
+        raise error from None  # missing or too large: the first error says it better
     if data.startswith(b"%PDF-"):
         raise _pdf(path)
     picture = picture_of(data)
@@ -116,11 +116,11 @@ def _pdf(path: str) -> ToolError:
 
 
 async def _refuse_notebook(path: str, files: FileSystem) -> None:
-    """Raise for a Jupyter notebook: its outputs, pictures among them, would bury the code."""
+    """Raise for a Jupyter notebook: its outputs and pictures would hide the code."""
     try:
         data = await files.read_bytes(path, _MAX_NOTEBOOK)
     except ToolError:
-        return  # not on disk, or no file: reading it will tell
+        return  # not on disk or not a file: reading reports it
     if await to_thread.run_sync(_is_notebook, data):
         hint = "Take the cells out with a command such as `jq -r '.cells[].source | add' FILE` or `jupyter nbconvert`."
         raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{path} is a notebook, not a text file", hint)

@@ -1,4 +1,4 @@
-"""read_overflow: what was too long to show, by lines, by pieces of a line, or by a pattern (requirements O5)."""
+"""read_overflow: the stored text of a result that was too long, by lines, by parts of a line, or by a pattern."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ _BLOCK = 64 * 1024
 
 
 class Line(NamedTuple):
-    """A line without its end. `number` counts from 0, `start` is its offset in the text's bytes."""
+    """A line without its end. `number` counts from 0, `start` is its offset in the bytes of the text."""
 
     number: int
     start: int
@@ -30,16 +30,16 @@ class Line(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A line with a match, and the character of it (from 0) where the match begins."""
+    """A line with a match, and the character (from 0) at which the match begins."""
 
     line: Line
     column: int
 
 
 class KeptText:
-    """A text of any size. Nothing but the lines asked for is taken apart.
+    """A text of any size. Only the requested lines are decoded.
 
-    total   its lines; a line end at the very end begins no further line
+    total   the number of lines. A line end at the very end begins no further line
     """
 
     def __init__(self, text: str) -> None:
@@ -47,7 +47,7 @@ class KeptText:
         self.total = self._data.count(b"\n") + (self._data[-1:] not in (b"", b"\n"))
 
     def lines(self, first: int) -> Iterator[Line]:
-        """The lines from number `first` (0 or more) on."""
+        """Yield the lines from number `first` on."""
         at = self._start(first) if first < self.total else 0
         for number in range(first, self.total):
             line = self._line(number, at)
@@ -55,7 +55,7 @@ class KeptText:
             at = self._end(at) + 1
 
     def before(self, line: Line, count: int) -> list[Line]:
-        """At most `count` lines before a line, in order."""
+        """Return at most `count` lines before a line, in order."""
         found: list[Line] = []
         at = line.start
         for number in range(line.number - 1, max(line.number - 1 - count, -1), -1):
@@ -64,7 +64,7 @@ class KeptText:
         return found
 
     def after(self, line: Line, count: int) -> list[Line]:
-        """At most `count` lines after a line, in order."""
+        """Return at most `count` lines after a line, in order."""
         found: list[Line] = []
         at = line.start
         for number in range(line.number + 1, min(line.number + 1 + count, self.total)):
@@ -73,14 +73,14 @@ class KeptText:
         return found
 
     def find(self, pattern: LinearRegex, line: Line, column: int, check: Callable[[], None]) -> Found | None:
-        """The first match at or after a character of a line, also in later lines. One behind the last is none.
+        """Return the first match at or after a character of a line, also in later lines. None if there is none.
 
-        `check` is called again and again and ends the search by raising.
+        `check` is called repeatedly and may end the search by raising.
         """
         check()
         at = line.start + len(line.text[:column].encode())
         if column > len(line.text):
-            at += 1  # behind the line end
+            at += 1  # after the line end
         found = pattern.find(self._data, at, check) if at < len(self._data) else None
         if found is None or (found == len(self._data) and self._data.endswith(b"\n")):
             return None
@@ -92,7 +92,7 @@ class KeptText:
         return Line(number, start, self._data[start : self._end(start)].decode(errors="replace"))
 
     def _start(self, number: int) -> int:
-        """Where a line begins that there is."""
+        """Return where an existing line begins."""
         at, left = 0, number
         while (ends := self._data.count(b"\n", at, at + _BLOCK)) < left:
             at, left = at + _BLOCK, left - ends
@@ -106,7 +106,7 @@ class KeptText:
 
 
 SMALLEST = 800
-"""Characters a page must have at least: a match in a long line, its context and the notice fit in that."""
+"""The smallest page in characters. A match in a long line fits with its context and the notice."""
 
 _NOTICE = 180  # room for the line that says how to read on
 _READ_CHARS = 2000
@@ -116,7 +116,7 @@ _GAP = "--"
 
 
 class Page:
-    """Lines of at most `max_chars` characters with what says how to read on; `max_chars` is at least SMALLEST."""
+    """Lines of at most `max_chars` characters, with a note how to read on. `max_chars` is at least SMALLEST."""
 
     def __init__(self, max_chars: int) -> None:
         self._room = max_chars - _NOTICE
@@ -125,11 +125,11 @@ class Page:
         self._notice: list[str] = []
 
     def text(self) -> str:
-        """The page; empty when nothing was put on it."""
+        """Return the page, "" if nothing was added."""
         return "\n".join((*self._lines, *self._notice))
 
     def read(self, kept: KeptText, first: int, limit: int) -> None:
-        """At most `limit` lines from number `first` on, as read shows them."""
+        """Add at most `limit` lines from number `first` on, as `read` shows them."""
         end = first
         for line in kept.lines(first):
             if end - first == limit or not self._add(f"{line.number + 1:>4}\t{self._piece(line, 0, _READ_CHARS)}"):
@@ -138,7 +138,7 @@ class Page:
         self._go_on(kept, end)
 
     def read_line(self, kept: KeptText, line: Line, column: int) -> None:
-        """As much of one line from a character on as the page holds."""
+        """Add as much of one line as fits, from a character on."""
         number = f"{line.number + 1:>4}\t"
         end = min(column + self._room - len(number) - 1, len(line.text))
         if column > end:
@@ -152,9 +152,9 @@ class Page:
             self._notice = [f"... {more} (go on with offset={line.number} column={end})"]
 
     def search(self, kept: KeptText, pattern: LinearRegex, at: Found, limit: int, check: Callable[[], None]) -> None:
-        """At most `limit` matches from a place on, as grep shows them; of a long line, what is around each match.
+        """Add at most `limit` matches from a place on, as `grep` shows them. Long lines are shown in part.
 
-        `check` is called again and again and ends the search by raising.
+        `check` is called repeatedly and may end the search by raising.
         """
         shown, last = 0, None
         while (found := kept.find(pattern, at.line, at.column, check)) is not None:
@@ -170,7 +170,7 @@ class Page:
             self._add(*self._around(kept.after(last, _CONTEXT)))
 
     def _add(self, *lines: str) -> bool:
-        """Put lines on the page, if there is room for all of them."""
+        """Add lines if all of them fit. Return whether they did."""
         size = sum(len(line) + 1 for line in lines)
         if size > self._room:
             return False
@@ -183,13 +183,13 @@ class Page:
             self._notice = [f"... {kept.total - end} more lines (go on with offset={end})"]
 
     def _window(self, found: Found) -> tuple[int, int]:
-        """First and last character, the last exclusive, of what is shown of a line with a match."""
+        """Return the first character and the end of the shown part of a line with a match."""
         size, whole = min(_FOUND_CHARS, self._part), len(found.line.text)
         begin = max(0, min(found.column - size // 4, whole - size))
         return begin, min(begin + size, whole)
 
     def _between(self, kept: KeptText, last: Line | None, line: Line) -> list[str]:
-        """The context of two matches that follow each other; of the first, what is before it."""
+        """Return the context between two matches, or before the first one."""
         if last is None:
             return self._around(kept.before(line, _CONTEXT))
         after = kept.after(last, min(_CONTEXT, line.number - last.number - 1)) if last.number < line.number else []
@@ -202,7 +202,7 @@ class Page:
         return [f"{line.number + 1}- {self._piece(line, 0, _FOUND_CHARS)}" for line in lines]
 
     def _piece(self, line: Line, begin: int, size: int) -> str:
-        """Part of a line, marked where it is not the whole, with how to read the rest."""
+        """Return a part of a line, with marks if it is not whole, and how to read the rest."""
         end = begin + min(size, self._part)
         before = f"[from column {begin}] …" if begin else ""
         missing = len(line.text) - end
@@ -232,9 +232,9 @@ class ReadOverflowParams(Params):
 
 
 class ReadOverflow(Tool[ReadOverflowParams]):
-    """Pages through what `Backends.overflow` keeps for the conversation. A page never overflows itself (O5.7).
+    """Reads the texts that `Backends.overflow` keeps for the conversation. A page is never too long itself.
 
-    max_chars   most characters of a page, notices included; below the overflow threshold. At least 800 (ValueError)
+    max_chars   the longest page with notices, below the overflow threshold. Raises ValueError under 800
     """
 
     name = "read_overflow"
@@ -249,7 +249,7 @@ class ReadOverflow(Tool[ReadOverflowParams]):
         self._max_chars = max_chars
 
     def subjects(self, params: ReadOverflowParams) -> tuple[Subject, ...]:
-        """None: what is kept was shown to this very conversation in part, and is found by its id alone."""
+        """Return no subject: the text was shown to this conversation in part, and only its id finds it."""
         del params
         return ()
 
@@ -269,7 +269,7 @@ class ReadOverflow(Tool[ReadOverflowParams]):
         return ToolResult(await to_thread.run_sync(self._page, text, params))
 
     def _page(self, text: str, params: ReadOverflowParams) -> str:
-        """What is asked for, as far as it goes on one page, and how to read on."""
+        """Return one page of the requested part, and how to read on."""
         kept = KeptText(text)
         first = params.offset if params.offset >= 0 else max(0, kept.total + params.offset)
         start = next(kept.lines(first), None)
@@ -307,7 +307,7 @@ def _ends_in_time() -> Callable[[], None]:
 
 
 def _regex(pattern: str) -> LinearRegex:
-    """The pattern, held against each line. Raises ToolError with RE2's reason for what is no expression."""
+    """Compile the pattern for single lines. Raises ToolError with RE2's reason."""
     try:
         return LinearRegex(pattern, by_line=True)
     except ValueError as error:

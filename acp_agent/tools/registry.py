@@ -1,4 +1,4 @@
-"""From a name and raw arguments to a tool that understands them."""
+"""The built-in tools, and the registry that finds a tool for a call."""
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
@@ -32,17 +32,17 @@ from acp_agent.tools.write import Write
 
 
 class ToolLimits(NamedTuple):
-    """How far the built-in tools go.
+    """The limits of the built-in tools.
 
-    command_seconds             most seconds a command may ask for
-    read_lines, line_chars      most lines of one read, and characters of one line
-    match_chars, grep_matches   characters of a matching line, and most matches of one grep
-    found_paths                 find_path's results when the model names no number
-    write_bytes                 most bytes a file may have after write or edit
-    overflow_chars              characters of one page of read_overflow, which must not overflow itself
-    diagnostics                 problems diagnostics shows when the model names no number
-    checker_seconds             seconds each of its checkers may take
-    guards_secrets              whether a search leaves out files that may hold secrets unless the call names them
+    command_seconds             the longest timeout of a command
+    read_lines, line_chars      lines of one read, and characters of one line
+    match_chars, grep_matches   characters of a matching line, and matches of one grep
+    found_paths                 results of find_path if the model names no number
+    write_bytes                 size of a file after write or edit
+    overflow_chars              characters of one page of read_overflow, which must not be too long itself
+    diagnostics                 problems that diagnostics shows if the model names no number
+    checker_seconds             seconds for each of its checkers
+    guards_secrets              whether a search leaves out files that may contain secrets unless the call names them
     """
 
     command_seconds: float = 600
@@ -69,10 +69,10 @@ def default_tools(
     compression: bool = False,
     questions: bool = False,
 ) -> tuple[Tool[Any], ...]:
-    """The built-in tools, in the order the model sees them.
+    """Return the built-in tools in the order in which the model sees them.
 
-    With `rich_kinds` editors draw every tool as what it is, else as the seeds say, many as "other" (requirements
-    section 4 row 60). `questions`: whether the editor can show a form.
+    With `rich_kinds` every tool has its own kind, else many have the kind "other". `questions` says whether the editor
+    can show a form.
     """
 
     def kind(rich: ToolKind) -> ToolKind:
@@ -118,7 +118,7 @@ def _optional(*, memory: bool, compression: bool, questions: bool) -> Iterator[T
 
 
 class Registry:
-    """The tools of an agent, by name. Immutable: other tools make another registry."""
+    """The tools of an agent by name. It is immutable; other tools need another registry."""
 
     def __init__(self, tools: Sequence[Tool[Any]]) -> None:
         self._tools = {tool.name: tool for tool in tools}
@@ -128,18 +128,18 @@ class Registry:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The ids of all tools."""
+        """The names of all tools."""
         return tuple(self._tools)
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What the model may call, aliases left out."""
+        """Return what the model may call, without aliases."""
         return tuple(tool.spec() for tool in self._tools.values())
 
     async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
-        """The call with its arguments parsed, its subjects known and its change previewed.
+        """Return the invocation: arguments parsed, subjects known, change previewed.
 
-        The invocation's call carries the tool's own name where the model used an alias. Raises ToolError
-        (tool_not_found, invalid_parameters or type_mismatch).
+        It carries the tool's own name even if the model used an alias. Raises ToolError (tool_not_found,
+        invalid_parameters or type_mismatch).
         """
         tool = self._named(call.name)
         if call.arguments is None:
@@ -147,7 +147,7 @@ class Registry:
         return await tool.understand(call, call.arguments, files)
 
     def _named(self, name: str) -> Tool[Any]:
-        """The tool of that name, else the one the name is an alias of, whatever its case."""
+        """Return the tool with that name, else the one with that alias, in any case."""
         lowered = name.lower()
         for candidate in (name, lowered, ALIASES.get(lowered)):
             if candidate in self._tools:
@@ -165,7 +165,7 @@ class Registry:
 
 
 def catalogue() -> JsonObject:
-    """Every built-in tool with its defaults: `{"tools": [{name, description, kind, mutates, parameters}, ...]}`."""
+    """Return all built-in tools: `{"tools": [{name, description, kind, mutates, parameters}, ...]}`."""
     return {
         "tools": [
             {

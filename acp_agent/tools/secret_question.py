@@ -1,6 +1,6 @@
-"""Questions no form may ask: ACP and MCP forbid forms for passwords, keys and other credentials ("Elicitation").
+"""Questions that no form may ask: ACP and MCP forbid forms for passwords, keys and other credentials ("Elicitation").
 
-Names and sentences are judged, so this is a fence, not a wall: it stops servers and models that ask openly.
+It looks at names and sentences, so it stops only servers and models that ask openly.
 """
 
 import re
@@ -38,15 +38,15 @@ _SCANNED = 4000
 
 
 def names_secret(name: str) -> bool:
-    """Whether a field of this name, or with this label, is for a secret: `apiKey`, `db_password`, `Access token`."""
+    """Return whether a field of this name or label is for a secret: `apiKey`, `db_password`, `Access token`."""
     words = [word.lower() for word in _WORD.findall(name[:_SCANNED])]
     return bool(set(words) & _WORDS or words == ["key"] or set(pairwise(words)) & _PAIRED)
 
 
 def asks_for_secret(text: str) -> bool:
-    """Whether a sentence asks somebody to tell a secret; one that only speaks of secrets does not.
+    """Return whether a sentence asks for a secret. A sentence that only mentions secrets does not.
 
-    Which environment variable holds one may be asked.
+    A question about the environment variable that holds a secret is allowed.
     """
     scanned = text[:_SCANNED]
     return _ASKED.search(scanned) is not None and _ELSEWHERE.search(scanned) is None

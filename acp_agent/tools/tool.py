@@ -1,4 +1,8 @@
-"""What every tool is: a name, typed parameters, the subjects it touches, and what it does."""
+"""The base of every tool, and the lines of a file as a model sees them.
+
+A tool has a name, typed parameters, the subjects it touches, and what it does. A line ends only with LF or CRLF.
+`str.splitlines` also splits at form feeds, U+2028 and more, and would number lines unlike every editor.
+"""
 
 import os
 from abc import ABC, abstractmethod
@@ -27,7 +31,7 @@ _COUNTED = 100_000  # missing characters that are worth a number
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines without their ends. A text that ends with a line end has no empty last line."""
+    """Return the lines without their ends. A text that ends with a line end has no empty last line."""
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -35,7 +39,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def cut(line: str, limit: int) -> str:
-    """The line, or its first `limit` characters and how many are missing."""
+    """Return the line, or its first `limit` characters and how many are missing."""
     missing = len(line) - limit
     if missing <= 0:
         return line
@@ -44,12 +48,12 @@ def cut(line: str, limit: int) -> str:
 
 
 def numbered(lines: Iterable[str], first: int, limit: int) -> str:
-    """Lines with their numbers, as T4.11 wants them; `first` is 1-based, long lines are cut."""
+    """Return lines with their numbers. `first` counts from 1. Long lines are cut."""
     return "\n".join(f"{number:>4}\t{cut(line, limit)}" for number, line in enumerate(lines, first))
 
 
 def first_changed_line(old: str, new: str) -> int:
-    """The 1-based line of the new text where it starts to differ; its last line when only the end is gone."""
+    """Return the first line of the new text that differs, from 1. It is the last line if only the end is missing."""
     before, after = old.split("\n"), new.split("\n")
     for number, (left, right) in enumerate(zip(before, after, strict=False), 1):
         if left != right:
@@ -58,19 +62,19 @@ def first_changed_line(old: str, new: str) -> int:
 
 
 def relative(path: str, base: str) -> str:
-    """The absolute `path` seen from the absolute folder `base` when it is below it, else as it is."""
+    """Return the absolute `path` relative to the folder `base` if it is below it, else unchanged."""
     prefix = base if base.endswith(os.sep) else base + os.sep
     return path.removeprefix(prefix) if path != base else "."
 
 
 class Tool(ABC, Generic[P]):
-    """A tool the model can call. Stateless: one object serves every session and every call.
+    """A tool that the model can call. It has no state: one object serves every session and call.
 
-    name        the model's word for it, and the audit's
+    name        the name for the model and the audit log
     kind        how an editor draws it
-    mutates     whether it changes anything; true where in doubt
-    cacheable   whether the same call gives the same answer until something changes (O6)
-    external    whether what it says comes from outside: the web, an MCP server (L12)
+    mutates     whether it changes anything; True if in doubt
+    cacheable   whether the same call gives the same answer until something changes
+    external    whether its result comes from outside: the web, an MCP server
     params      the model of its parameters
     """
 
@@ -82,7 +86,7 @@ class Tool(ABC, Generic[P]):
     params: type[P]
 
     def spec(self) -> ToolSpec:
-        """What the model is told. Made once: prompt caching wants the same bytes every turn."""
+        """What the model is told. It is made once, because prompt caches need the same bytes every turn."""
         return self._spec
 
     @cached_property
@@ -99,11 +103,11 @@ class Tool(ABC, Generic[P]):
         )
 
     def parse(self, arguments: JsonObject) -> P:
-        """The typed parameters. Raises ToolError (invalid_parameters or type_mismatch)."""
+        """Return the typed parameters. Raises ToolError (invalid_parameters or type_mismatch)."""
         return parse(self.params, self.name, arguments)
 
     def title(self, params: P) -> str:
-        """One line for the user: the command, path or URL the model gave, else the tool's name (A19.12)."""
+        """Return one line for the user: the command, path or URL of the call, else the tool's name."""
         for field in ("command", "path", "url"):
             value = getattr(params, field, None) if field in params.model_fields_set else None
             if isinstance(value, str):
@@ -112,15 +116,15 @@ class Tool(ABC, Generic[P]):
 
     @abstractmethod
     def subjects(self, params: P) -> tuple[Subject, ...]:
-        """Everything the call touches. What is not named here is not guarded."""
+        """Return everything that the call touches. What is missing here is not guarded."""
 
     def locations(self, params: P, files: FileSystem) -> tuple[Location, ...]:
-        """Places worth opening when the call starts. Raises what `files.resolve` raises."""
+        """Return places worth opening when the call starts. Raises what `files.resolve` raises."""
         del params, files
         return ()
 
     async def preview(self, params: P, files: FileSystem) -> tuple[Diff, ...]:
-        """The change as it would be made now. Raises ToolError, Refused or BackendUnavailable."""
+        """Return the change as it would be made now. Raises ToolError, Refused or BackendUnavailable."""
         del params, files
         return ()
 
@@ -137,13 +141,13 @@ class Tool(ABC, Generic[P]):
         """Do it. Raises ToolError, Refused or BackendUnavailable."""
 
     def failed(self, error: ToolError | Refused) -> ToolResult:
-        """What a run that meets this error gives."""
+        """Return the result of a run that fails with this error."""
         return ToolResult.failed(error.failure)
 
     async def understand(self, call: ToolCall, arguments: JsonObject, files: FileSystem) -> Invocation:
-        """A call of this tool, ready for the gates. Raises ToolError for arguments that do not fit.
+        """Return the invocation for the gates. Raises ToolError for arguments that do not fit.
 
-        A preview that fails shows nothing: the run would meet the same error, and reports it.
+        If the preview fails, nothing is shown: the run fails with the same error and reports it.
         """
         params = self.parse(arguments)
         diffs, locations, deed, flaw = tuple[Diff, ...](), tuple[Location, ...](), "", None
@@ -169,5 +173,5 @@ class Tool(ABC, Generic[P]):
 
 
 def changed(diffs: tuple[Diff, ...]) -> tuple[Location, ...]:
-    """Where each changed file changes first (A19.8, requirements 2.2)."""
+    """Return where each changed file changes first."""
     return tuple(Location(diff.path, first_changed_line(diff.old_text or "", diff.new_text)) for diff in diffs)

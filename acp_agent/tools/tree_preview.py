@@ -1,6 +1,6 @@
-"""What is known of a change to the tree before anybody is asked about it (requirements A20, T4.19, T4.20).
+"""What is known of a move, copy or deletion before the user is asked about it.
 
-Only what is cheap to know. The file system judges everything once more, and what is below a folder, when it acts.
+Only cheap checks are made. The file system checks everything again when it acts, also what is below a folder.
 """
 
 import posixpath
@@ -15,7 +15,7 @@ _MOST_COUNTED = 1000
 
 
 def named(path: str) -> str:
-    """A path inside a sentence: quoted where it could be taken for more words of it."""
+    """Return a path for use in a sentence. It is quoted if it could be taken for words of the sentence."""
     return shlex.quote(visible(path))
 
 
@@ -26,9 +26,9 @@ def landing(source: str, destination: str) -> str:
 
 
 async def entry_kind(files: FileSystem, path: str, access: Access) -> EntryKind | None:
-    """What an entry that is to be moved or deleted is, a link being a link; None where nobody may know.
+    """Return what an entry to move or delete is, without following links. None if it may not be looked at.
 
-    Raises ToolError when there is nothing, and Refused for the session's folder and what it lies in.
+    Raises ToolError if there is nothing, and Refused for the session's folder and the folders above it.
     """
     real = files.resolve(path, access)
     if f"{files.resolve('.', Access.LIST)}/".startswith(f"{real}/"):
@@ -36,7 +36,7 @@ async def entry_kind(files: FileSystem, path: str, access: Access) -> EntryKind 
     try:
         target = files.resolve(path, Access.LIST)
         kind = await files.kind(path)
-    except (ToolError, Refused):  # a link that leads out or nowhere, or something hidden
+    except (ToolError, Refused):  # a link that leads outside or nowhere, or something hidden
         return None
     if target != real:
         return EntryKind.SYMLINK
@@ -44,7 +44,7 @@ async def entry_kind(files: FileSystem, path: str, access: Access) -> EntryKind 
 
 
 async def source_kind(files: FileSystem, path: str) -> EntryKind:
-    """What is to be copied is, links followed. Raises ToolError or Refused when it cannot be copied."""
+    """Return what is to be copied, following links. Raises ToolError or Refused if it cannot be copied."""
     kind = _there(path, await files.kind(path))
     if kind is EntryKind.FILE:
         files.resolve(path, Access.READ)
@@ -56,14 +56,14 @@ async def source_kind(files: FileSystem, path: str) -> EntryKind:
 async def refuse_taken(
     files: FileSystem, source: str, kind: EntryKind | None, destination: str, access: Access
 ) -> None:
-    """Raise ToolError when a source of this kind, touched by `access`, is known not to get the path `destination`."""
+    """Raise ToolError if a source of this kind is known not to fit at the path `destination`."""
     old, new = files.resolve(source, access), files.resolve(destination, Access.WRITE)
     if kind is EntryKind.DIRECTORY and new.startswith(f"{old}/"):
         msg = f"{source} -> {destination}: a directory cannot hold itself"
         raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
     try:
         there, above = await files.kind(destination), await files.kind(posixpath.dirname(new))
-    except Refused:  # nobody may know what is there; the move or copy will tell
+    except Refused:  # it may not be looked at: the move or copy reports it
         return
     if there is EntryKind.DIRECTORY:
         whole = posixpath.join(destination, posixpath.basename(old))
@@ -76,7 +76,7 @@ async def refuse_taken(
 
 
 async def contents(files: FileSystem, path: str) -> str:
-    """How many entries there are below a folder, in words; it counts no further than a thousand."""
+    """Return in words how many entries are below a folder. It counts to a thousand."""
     count, certain, folders = 0, True, [path]
     while folders and count <= _MOST_COUNTED:
         folder = folders.pop()

@@ -1,4 +1,4 @@
-"""update_plan: what the model means to do, shown to the user step by step (requirements A18.5)."""
+"""update_plan: the plan of the model, shown to the user step by step."""
 
 from typing import Annotated, Literal
 
@@ -11,7 +11,7 @@ from acp_agent.tools.params import Name, Params, Part
 from acp_agent.tools.tool import Tool
 from acp_agent.tools.visible import visible
 
-_LINE = 200  # characters of a step in what the model is answered
+_LINE = 200  # characters of a step in the result for the model
 
 
 class PlanStep(Part):
@@ -22,7 +22,7 @@ class PlanStep(Part):
     priority: Literal["high", "medium", "low"] = "medium"
 
     def entry(self) -> PlanEntry:
-        """The same without pydantic, on one line."""
+        """Return the step without pydantic, on one line."""
         content = visible(" ".join(self.content.split()))
         return PlanEntry(content, PlanStatus(self.status), PlanPriority(self.priority))
 
@@ -34,7 +34,7 @@ class UpdatePlanParams(Params):
 
 
 class UpdatePlan(Tool[UpdatePlanParams]):
-    """Hands the plan to `Backends.show_plan`. It stands as it is until the model changes it."""
+    """Hands the plan to `Backends.show_plan`. The plan stays until the model changes it."""
 
     name = "update_plan"
     kind = ToolKind.THINK
@@ -45,7 +45,7 @@ class UpdatePlan(Tool[UpdatePlanParams]):
         return f"Plan: {_progress(params)}"
 
     def subjects(self, params: UpdatePlanParams) -> tuple[Subject, ...]:
-        """None: it is only shown."""
+        """Return no subject: the plan is only shown."""
         del params
         return ()
 

@@ -1,20 +1,20 @@
-"""Text from a model or a file name, made fit for one line a person reads (A19.12, security.md 1 row 10)."""
+"""Text of a model or a file name on one line that a person can read safely."""
 
 import json
 import re
 import unicodedata
 
 _TITLE_LIMIT = 120
-_SCAN_LIMIT = 2000  # a title needs no more of a ten-megabyte command than this
+_SCAN_LIMIT = 2000  # characters: a title needs no more of a command of ten megabytes
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # controls, bidi and zero-width, surrogates, separators
-_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")  # letters and marks drawn as nothing
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")  # letters and marks that are drawn as nothing
 _LINE_END = re.compile(r"\s*[\r\n]+\s*")
 
 
 def visible(text: str) -> str:
-    """The text with every control, invisible or direction-changing character as its JSON escape.
+    """Return the text with every control, invisible or direction-changing character as its JSON escape.
 
-    JSON, because a model that copies the escape into its next call names the same character again.
+    A model that copies the JSON escape into its next call names the same character again.
     """
     if text.isprintable() and _BLANK.isdisjoint(text):
         return text
@@ -22,9 +22,9 @@ def visible(text: str) -> str:
 
 
 def title(text: str) -> str:
-    """One line of at most 120 characters and an ellipsis; line ends show as a sign, never as a blank.
+    """Return one line of at most 120 characters. Line ends become a visible sign and not a blank.
 
-    A blank would make two commands look like one with more arguments.
+    With a blank, two commands would look like one with more arguments.
     """
     text = text.strip()
     flat = visible(_LINE_END.sub(" ⏎ ", text[:_SCAN_LIMIT]).replace("\t", " "))

@@ -1,4 +1,4 @@
-"""web_scrape: parts of a web page, by CSS selector (requirements T5.9)."""
+"""web_scrape: parts of a web page, by CSS selector."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bs4 import Tag
 
 MAX_CHARS = 1024 * 1024
-"""Characters of all results together: elements hold one another, so a hundred may hold a page a hundred times."""
+"""Characters of all results together: elements contain one another, so a hundred may hold a page a hundred times."""
 
 _ATTRIBUTE = "attr:"
 
@@ -46,7 +46,7 @@ class WebScrape(Tool[WebScrapeParams]):
         return (UrlSubject(params.url),)
 
     async def preview(self, params: WebScrapeParams, files: FileSystem) -> tuple[Diff, ...]:
-        """Nothing to show; but nobody should be asked about a selector that is none."""
+        """Return nothing, but check the selector, so that nobody is asked about an invalid one."""
         del files
         await anyio.to_thread.run_sync(_check, params.select)
         return ()
@@ -75,7 +75,7 @@ def _check(selector: str) -> None:
 
 
 def _scrape(markup: str, params: WebScrapeParams) -> str:
-    """The results as one text, empty when there are none. Raises ToolError. Takes seconds at worst."""
+    """Return the results as one text, "" if there are none. Raises ToolError. It may take seconds."""
     from acp_agent.tools.html_tree import selected  # noqa: PLC0415 - see _check
 
     results: list[str] = []
@@ -95,7 +95,7 @@ def _scrape(markup: str, params: WebScrapeParams) -> str:
 
 
 def _extracted(element: "Tag", mode: str) -> str:
-    """What was asked for of one element; empty when there is nothing."""
+    """Return the requested part of one element, "" if there is nothing."""
     if mode == "html":
         return str(element)
     if not mode.startswith(_ATTRIBUTE):

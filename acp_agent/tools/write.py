@@ -1,4 +1,4 @@
-"""write: a whole file, new or replaced (requirements T4.12, A23)."""
+"""write: create a file or replace all of it."""
 
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.ports import ToolContext

@@ -1,4 +1,4 @@
-"""The filter engine: what a command printed, without what nobody needs (requirements O1-O3)."""
+"""Filters that remove from the output of a command what no reader needs."""
 
 from acp_agent.output.filters.engine import FilterEngine, RuleSource
 from acp_agent.output.filters.strategy import CommandRun, Filtered

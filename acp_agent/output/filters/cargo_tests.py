@@ -1,4 +1,8 @@
-"""`cargo test`: the standard harness, plain, quiet and with --nocapture, of any number of test binaries."""
+"""The output of `cargo test` and `cargo nextest run`, and of the build before them.
+
+`cargo test` is read plain, quiet and with --nocapture, for any number of test binaries. Of nextest both layouts of the
+output of failing tests are read.
+"""
 
 import re
 from collections.abc import Sequence
@@ -18,14 +22,14 @@ _ERROR = re.compile(r"error(?:\[E\d+\])?: ")
 
 
 def _is_progress(line: str) -> bool:
-    """Whether cargo only tells what it is about to do, or the rule for builds how much of that it took out before."""
+    """Return whether a line is cargo's progress, or the note about progress that another filter removed."""
     return line.startswith(_FIRST_LETTERS) and _PROGRESS.match(line) is not None
 
 
 def _diagnostic(lines: Sequence[str], start: int, parsed: Parsed) -> int:
-    """Take up the compiler message that begins at `start`; the line behind it, or `start` when there is none.
+    """Take the compiler message that begins at `start`. Return the line after it, or `start` if there is none.
 
-    Errors are kept whole; a warning is its first line and its place.
+    Errors are kept whole. Of a warning the first line and the place are kept.
     """
     line = lines[start]
     if not line.startswith(("error", "warning", "Caused by:")):
@@ -44,7 +48,7 @@ def _diagnostic(lines: Sequence[str], start: int, parsed: Parsed) -> int:
 
 
 def _block_end(lines: Sequence[str], start: int) -> int:
-    """Messages end with a blank line; cargo's own, which may have none, before its next step."""
+    """Return where a message ends: at a blank line, or before cargo's next step."""
     return next((i for i in range(start, len(lines)) if not lines[i].strip() or _is_progress(lines[i])), len(lines))
 
 
@@ -71,7 +75,7 @@ _SECTIONS = ("failures:", "successes:")
 
 
 class CargoTest:
-    """Goes through the lines once. `_expected` is the size of the run under way, None outside of one."""
+    """Reads the lines once. `_expected` is the number of tests of the running binary, None outside of one."""
 
     def __init__(self) -> None:
         self._parsed = Parsed()
@@ -96,7 +100,7 @@ class CargoTest:
         return self._parsed if self._recognised else None
 
     def _take(self, lines: Sequence[str], at: int) -> int:
-        """Take up what begins at a line; the line behind it."""
+        """Take what begins at a line. Return the line after it."""
         line = lines[at]
         if self._expected is None and not line.startswith(_BEGINNINGS):
             self._parsed.loose(line)
@@ -117,7 +121,7 @@ class CargoTest:
         return at + 1
 
     def _test(self, line: str) -> bool:
-        """A line about one test that did not simply pass, or the totals of a binary."""
+        """Take a line about one test that did not simply pass, or the totals of a binary. Return whether it was one."""
         if result := _RESULT.match(line):
             self._recognised = True
             self._parsed.totals.add(Totals(*map(int, result.groups())))
@@ -134,7 +138,7 @@ class CargoTest:
         else:
             self._seen.passed += 1
             if end == "ok" and rest and not rest.startswith(" <"):
-                self._parsed.loose(rest)  # with --nocapture a test's words can follow on the same line
+                self._parsed.loose(rest)  # with --nocapture the test's output can follow on the same line
         return True
 
     def _harness(self, line: str) -> bool:
@@ -158,7 +162,7 @@ class CargoTest:
         return False
 
     def _section(self, lines: Sequence[str], at: int) -> int:
-        """Details of failures, the list of their names, or what passing tests printed (--show-output)."""
+        """Take details of failures, the list of their names, or the output of passing tests (--show-output)."""
         failing = lines[at] == "failures:"
         at += 1
         block: list[str] = []
@@ -191,7 +195,7 @@ class CargoTest:
             self._parsed.keep(line)
 
     def _ended_early(self) -> None:
-        """A run without totals: the process was killed, aborted or timed out."""
+        """Note a run without totals: the process was killed, aborted or timed out."""
         if self._expected is None:
             return
         seen = self._seen.passed + self._seen.failed + self._seen.ignored
@@ -203,7 +207,7 @@ class CargoTest:
 
 
 def _message(block: list[str]) -> str:
-    """What a panic said, with its place; else the first `Error: …` line."""
+    """Return the message of a panic with its place, else the first `Error: ...` line."""
     for i, line in enumerate(block):
         if old := _OLD_PANIC.match(line):
             return old[1]
@@ -229,7 +233,7 @@ _FAILED = {"failed", "timed out", "exec failed", "failed to execute", "setup scr
 
 
 class Nextest:
-    """Goes through the lines once. `_failure` is the failure whose output may follow."""
+    """Reads the lines of nextest once. `_failure` is the failure whose output may follow."""
 
     def __init__(self) -> None:
         self._parsed = Parsed()
@@ -282,7 +286,7 @@ class Nextest:
         return True
 
     def _status(self, line: str) -> bool:
-        """`PASS [   0.004s] crate tests::name` and its kin; the summary repeats those that failed."""
+        """Take a status line such as `PASS [   0.004s] crate tests::name`. The summary repeats the failures."""
         if "[" not in line or (status := _STATUS.match(line)) is None:
             return False
         self._close()
@@ -309,7 +313,7 @@ class Nextest:
         return False
 
     def _of_output(self, line: str) -> bool:
-        """A line of a failing test's output: the harness around it is left out."""
+        """Take a line of a failing test's output, without the lines of the harness. Return whether it was one."""
         if not self._in_output or _RULE.match(line) or _START.match(line):
             return not line.strip() and bool(self._failure)
         bare = line.strip()

@@ -1,4 +1,4 @@
-"""The filter engine: the rules that match a command, applied to what it printed one after another (requirements O1)."""
+"""The filter engine: applies the rules that match a command to its output, one after another."""
 
 import os
 import re
@@ -25,11 +25,12 @@ _LOG = Log(__name__)
 class FilterTotals(NamedTuple):
     """Counts since the start.
 
-    commands         whose output was offered to the filters
-    filtered         of these, those whose output became shorter
-    skipped          those no rule matched
-    raw_chars        characters of all outputs; `shown_chars` of what is left of them
-    confidence       how often each was the worst of the rules that matched
+    commands         commands whose output went through the engine
+    filtered         those whose output became shorter
+    skipped          those that no rule matched
+    raw_chars        characters of all outputs
+    shown_chars      characters that are left of them
+    confidence       how often each confidence was the worst of the matching rules
     rules            how often each rule was applied, by name
     """
 
@@ -48,7 +49,7 @@ class FilterTotals(NamedTuple):
 
 
 class FilterMetrics:
-    """Counts, from several threads. Every 50 commands the log gets a debug line."""
+    """Counts from several threads. Every 50 commands it writes a debug line to the log."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,7 +58,7 @@ class FilterMetrics:
         self._rules: Counter[str] = Counter()
 
     def record(self, raw: str, filtered: Filtered | None) -> None:
-        """A command's output, and what came of it; None when no rule matched."""
+        """Count a command's output and the filtered text, None if no rule matched."""
         shown = len(raw if filtered is None else filtered.text)
         with self._lock:
             self._counts.update(commands=1, raw_chars=len(raw), shown_chars=shown)
@@ -72,7 +73,7 @@ class FilterMetrics:
             self._log()
 
     def totals(self) -> FilterTotals:
-        """The counts now."""
+        """Return the counts."""
         with self._lock:
             return FilterTotals(
                 commands=self._counts["commands"],
@@ -100,7 +101,7 @@ _NOT_LITERAL = re.compile(r"[$\\*?\[\n]|^-|`")
 
 
 class Apart(NamedTuple):
-    """A text in three parts; `run` names the commands that printed `body`."""
+    """A text in three parts. `run` names the commands that printed `body`."""
 
     before: str
     body: str
@@ -109,9 +110,11 @@ class Apart(NamedTuple):
 
 
 def set_apart(text: str, run: CommandRun) -> Apart:
-    """The lines of leading and trailing `echo` commands apart from what is between them.
+    """Separate the lines that leading and trailing `echo` commands printed from the rest.
 
-    An `echo` whose line is not at its place did not run (`make && echo done`): it printed nothing, so it is left out.
+    Models often write `echo "== tests =="; pytest; echo "exit: $?"`. The output of such an `echo` is known from its
+    arguments, so its lines can stay, and the rest is treated as the output of the one other command. An `echo` whose
+    line is missing did not run (`make && echo done`) and is left out.
     """
     printing = list(run.printing)
     before = after = ""
@@ -129,7 +132,7 @@ def set_apart(text: str, run: CommandRun) -> Apart:
 
 
 def _line(command: str) -> re.Pattern[str] | None:
-    """The line a command prints, as far as its words tell: `$?` is a number. None if they do not tell."""
+    """Return a pattern for the line that an `echo` prints, with a number for `$?`. None if the line is not known."""
     name, _, words = command.partition(" ")
     literals = words.split("$?")
     if name != "echo" or any(_NOT_LITERAL.search(literal) for literal in literals):
@@ -141,10 +144,11 @@ FILE_NAME = "filters.toml"
 
 
 class RuleSource:
-    """Where the rules come from. Safe to use from several threads.
+    """The filter rules in use. It is safe to use from several threads.
 
-    path       the user's file, or a folder that holds `filters.toml`; "" for none. Its rules replace the built-in ones
-    required   whether a file that is not there is worth a warning: the user named it
+    path       the user's file, or a folder that contains `filters.toml`; "" for none. Its rules replace the built-in
+               ones
+    required   True if a missing file is worth a warning, because the user named it
     """
 
     def __init__(self, path: str = "", *, required: bool = False) -> None:
@@ -155,20 +159,20 @@ class RuleSource:
         self._users: RuleSet | None = None
 
     def current(self) -> "RuleSet":
-        """The rules now, with what is wrong with them. Costs a look at the file; what is new is logged once.
+        """Return the rules, read again if the file has changed. New warnings are logged once.
 
-        A file that cannot be used leaves the rules as they were before: the built-in ones at first.
+        While a file cannot be used, the previous rules stay. At first those are the built-in ones.
         """
         return self._users_now() or _built_in()
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is wrong with the user's rules now. Where there are none, no rule is read for it."""
+        """The warnings about the user's rules. Without a user's file no rule is read for this."""
         users = self._users_now()
         return () if users is None else users.warnings
 
     def _users_now(self) -> "RuleSet | None":
-        """The user's rules, or what is wrong with them; None where the built-in ones are in force, as they should."""
+        """Return the user's rules with their warnings. None if the built-in ones are in use and nothing is wrong."""
         seen = self._state()
         if seen == self._seen:
             return self._users
@@ -182,7 +186,7 @@ class RuleSource:
             return self._users
 
     def _state(self) -> tuple[str, Stamp]:
-        """The file the rules are in, and its state."""
+        """Return the path of the file with the rules, and its state."""
         if not self._path:
             return "", None
         inside = os.path.join(self._path, FILE_NAME)
@@ -196,7 +200,7 @@ class RuleSource:
 
         try:
             rules = read_rules(path)
-        except (ConfigError, ValueError) as error:  # ValueError: no name a file can have
+        except (ConfigError, ValueError) as error:  # ValueError: the path is not a valid file name
             kept = self._users or _built_in()
             return replace(kept, warnings=(f"{error}; {kept.source} stay in force",))
         if rules is not None:
@@ -215,7 +219,7 @@ _FROM_BEST = tuple(Confidence)
 
 
 class FilterEngine:
-    """Shortens what commands print. Safe to use from several threads."""
+    """Shortens the output of commands. It is safe to use from several threads."""
 
     def __init__(self, source: RuleSource | None = None) -> None:
         self._source = source or RuleSource()
@@ -223,13 +227,13 @@ class FilterEngine:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is wrong with the user's rules now, a sentence each."""
+        """The warnings about the user's rules, one sentence each."""
         return self._source.warnings
 
     def apply(self, text: str, run: CommandRun) -> Filtered | None:
-        """The text after every rule that matches the command; None when none does. Never raises (O1.12).
+        """Return the text after every matching rule, None if no rule matches. It never raises.
 
-        `text` is sanitized and redacted. Where a rule saves neither characters nor lines, its text is not taken.
+        `text` is sanitized and redacted. The result of a rule is dropped if it saves neither characters nor lines.
         """
         apart = set_apart(text, run)
         rules = [rule for rule in self._source.current().rules if rule.matcher.matches(apart.run)]
@@ -244,7 +248,7 @@ class FilterEngine:
 
 
 def _composed(text: str, run: CommandRun, rules: "list[CompiledRule]") -> tuple[str, Confidence]:
-    """The text after all rules, and the worst of their confidences (O1.9)."""
+    """Return the text after all rules, and the worst of their confidences."""
     worst = Confidence.FULL
     for rule in rules:
         applied = rule.strategy.apply(text, run)

@@ -1,4 +1,7 @@
-"""The `git_diff` strategy: headers of all files, hunks up to a limit (section 4 row 45)."""
+"""The strategies `git_diff` and `git_status`.
+
+A diff keeps the headers of all files and hunks up to a limit. A status keeps branch, sections and files, without hints.
+"""
 
 import re
 from collections.abc import Sequence
@@ -21,7 +24,7 @@ _BINARY_DATA = re.compile(r"(?:literal|delta) \d+$|[A-Za-z][0-9A-Za-z!#$%&()*+;<
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """`@@ … @@` and its lines."""
+    """The line `@@ ... @@` and the lines of the hunk."""
 
     lines: list[str]
 
@@ -30,9 +33,9 @@ class Hunk:
 class FileDiff:
     """One file of a diff.
 
-    path      as git writes it in the header; the new name
-    header    from `diff --…` to before the first hunk
-    trailer   lines behind it that belong to no file
+    path      the new name, as git writes it in the header
+    header    the lines from `diff --...` up to the first hunk
+    trailer   lines after the file that belong to no file
     """
 
     path: str
@@ -44,19 +47,19 @@ class FileDiff:
 
     @property
     def size(self) -> int:
-        """Lines of the hunks."""
+        """The number of lines of the hunks."""
         return sum(len(hunk.lines) for hunk in self.hunks)
 
     @property
     def counts(self) -> str:
-        """`path | +a -b`, and how many conflict markers are in the file if there are any."""
+        """`path | +a -b`, and the number of conflict markers if there are any."""
         markers = sum(_CONFLICT.match(line) is not None for hunk in self.hunks for line in hunk.lines)
         said = f", {markers} conflict marker{'' if markers == 1 else 's'}" if markers else ""
         return f"{self.path} | +{self.added} -{self.removed}{said}"
 
 
 def files_of(lines: Sequence[str]) -> tuple[list[str], list[FileDiff]]:
-    """What stands before the first file (a --stat table, other words), and the files."""
+    """Return the lines before the first file, such as a --stat table, and the files."""
     at = next((i for i, line in enumerate(lines) if line.startswith(_FILE)), len(lines))
     prelude, files = list(lines[:at]), list[FileDiff]()
     while at < len(lines):
@@ -65,7 +68,7 @@ def files_of(lines: Sequence[str]) -> tuple[list[str], list[FileDiff]]:
 
 
 def _file(lines: Sequence[str], at: int, files: list[FileDiff]) -> int:
-    """One file and the lines behind it; where the next begins."""
+    """Take one file and the lines after it. Return where the next one begins."""
     found = FileDiff(_path(lines[at]), [lines[at]])
     files.append(found)
     at += 1
@@ -87,7 +90,7 @@ def _file(lines: Sequence[str], at: int, files: list[FileDiff]) -> int:
 
 
 def _path(line: str) -> str:
-    r"""The new name in `diff --git a/x b/x`, `diff --cc x` and `diff --git "a/\303\274" "b/\303\274"`."""
+    r"""Return the new name in `diff --git a/x b/x`, `diff --cc x` or `diff --git "a/\303\274" "b/\303\274"`."""
     kind, _, names = line.removeprefix("diff --").partition(" ")
     if kind != "git":
         return names
@@ -100,7 +103,7 @@ def _path(line: str) -> str:
 
 
 def _hunk_end(lines: Sequence[str], at: int, hunk: re.Match[str], found: FileDiff) -> int:
-    """As many lines as the header tells; up to the next header where they are no plain diff (--word-diff)."""
+    """Return the end of a hunk: after the lines that its header counts, or at the next header for --word-diff."""
     parents = len(hunk["ats"]) - 1
     sizes = [int(count or 1) for count in _RANGE.findall(hunk["ranges"])]
     following = _next_header(lines, at + 1)
@@ -113,7 +116,7 @@ def _hunk_end(lines: Sequence[str], at: int, hunk: re.Match[str], found: FileDif
         return end
     marks = [line[:1] for line in lines[at + 1 : following]]
     end = following
-    if _sizes_of(marks) != sizes:  # other words behind the hunk, or no plain diff
+    if _sizes_of(marks) != sizes:  # text after the hunk, or not a plain diff
         end = _plain_end(marks, at + 1, sizes) or following
         marks = marks[: end - at - 1]
     found.added += marks.count("+")
@@ -122,13 +125,13 @@ def _hunk_end(lines: Sequence[str], at: int, hunk: re.Match[str], found: FileDif
 
 
 def _sizes_of(marks: Sequence[str]) -> list[int] | None:
-    """Lines of the old and of the new file, if every line is of a diff."""
+    """Return the number of lines of the old and of the new file. None if a line is not part of a diff."""
     added, removed, same = marks.count("+"), marks.count("-"), marks.count(" ") + marks.count("")
     return [removed + same, added + same] if added + removed + same + marks.count("\\") == len(marks) else None
 
 
 def _plain_end(marks: Sequence[str], at: int, sizes: list[int]) -> int | None:
-    """The line behind a hunk of one old file, or None when its lines are not those its header tells of."""
+    """Return the line after a plain hunk. None if its lines do not fit its header."""
     old, new = sizes
     for end, mark in enumerate(marks, at):
         if mark == "\\":
@@ -143,7 +146,7 @@ def _plain_end(marks: Sequence[str], at: int, sizes: list[int]) -> int | None:
 
 
 def _combined_end(lines: Sequence[str], at: int, sizes: list[int], parents: int) -> int | None:
-    """The same for a merge's hunk: sizes of the old files first, of the new one last."""
+    """Return the line after the hunk of a merge. `sizes` has the old files first, the new one last."""
     left, end = list(sizes), at
     while any(left) or (end < len(lines) and lines[end].startswith("\\")):
         if end == len(lines):
@@ -176,17 +179,17 @@ _GENERATED = re.compile(
     r"|uv\.lock|pdm\.lock|Pipfile\.lock|composer\.lock|Gemfile\.lock|go\.sum|flake\.lock|mix\.lock|pubspec\.lock|deno\.lock"
     r"|Package\.resolved|packages\.lock\.json)$|\.min\.(?:js|css|mjs)$|\.(?:js|css)\.map$|\.pb\.go$|_pb2(?:_grpc)?\.pyi?$"
 )
-_FEWEST_LINES = 10  # of the limit: less of a hunk than this is not worth cutting it
+_FEWEST_LINES = 10  # of the limit: a hunk is not cut to fewer lines than this
 
 
 class GitDiff:
-    """Keeps whole hunks while there is room for them; then one line `path | +a -b` a file.
+    """Keeps whole hunks while there is room, then writes one line `path | +a -b` for each file.
 
-    max_diff_lines   lines of hunks in all
+    max_diff_lines   lines of all hunks together
 
-    Lock files and other generated ones are their header and counts, whatever the size; conflict markers in what is not
-    shown are counted. Partial when any hunk went, Fallback when there is no patch in the text (--stat, --name-only, an
-    error).
+    Of lock files and other generated files only the header and the counts are kept. Conflict markers in hidden parts
+    are counted. The confidence is Partial if a hunk was left out, and Fallback if the text has no patch, such as with
+    --stat or after an error.
     """
 
     def __init__(self, max_diff_lines: int = 500) -> None:
@@ -204,7 +207,7 @@ class GitDiff:
         return Applied(shorter, Confidence.PARTIAL) if len(shorter) < len(text) else Applied(text, Confidence.FULL)
 
     def _shown(self, files: Sequence[FileDiff]) -> list[str]:
-        """Files in their order."""
+        """Return the lines of the files in their order."""
         lines: list[str] = []
         rest: list[str] = []
         room = self._limit
@@ -231,12 +234,12 @@ def _is_generated(file: FileDiff) -> bool:
 
 
 def _names(file: FileDiff) -> list[str]:
-    """The header but for the blob ids."""
+    """Return the header without the blob ids."""
     return [line for line in file.header if not line.startswith("index ")]
 
 
 def _hunks_within(file: FileDiff, room: int) -> list[str]:
-    """Whole hunks, as many as there is room for; the one that does not fit is cut, never left without its header."""
+    """Return the hunks that fit into `room`. The next hunk is cut, but keeps its header."""
     shown: list[str] = []
     for hunk in file.hunks:
         left = room - len(shown)
@@ -247,7 +250,7 @@ def _hunks_within(file: FileDiff, room: int) -> list[str]:
 
 
 def _remaining(rest: Sequence[str], files: Sequence[FileDiff], *, full: bool) -> list[str]:
-    """The files without a shown hunk, and the totals of all."""
+    """Return one line for each file without a shown hunk, and the totals of all files."""
     if not full:
         return []
     added, removed = sum(file.added for file in files), sum(file.removed for file in files)
@@ -274,10 +277,11 @@ _TAIL_HINT = re.compile(r"((?:no changes added|nothing added|nothing) to commit\
 
 
 class GitStatus:
-    """Drops hints, and of a section with more than 30 files all but the first 20 and their number.
+    """Removes hints. Of a section with more than 30 files it keeps the first 20 and the number of the others.
 
-    Conflicts stay, all of them, and so does every line that is not git's. Short and porcelain formats pass as they are.
-    Full when only hints went, Partial when files did, Fallback when it is not the output of git status.
+    All conflicts stay, and so does every line that is not git's. Short and porcelain formats are not changed. The
+    confidence is Full if only hints were removed, Partial if files were, and Fallback if the text is not the output of
+    git status.
     """
 
     def apply(self, text: str, run: CommandRun) -> Applied:
@@ -303,7 +307,7 @@ def _without_hints(lines: Sequence[str]) -> tuple[list[str], bool]:
             shown, shortened = _head(files)
             kept += shown
             files, cut = [], cut or shortened
-        if line.startswith("diff --git "):  # of `status -v`: git_diff's matter, not ours
+        if line.startswith("diff --git "):  # of `status -v`: the diff is not this strategy's business
             return kept + list(lines[lines.index(line) :]), cut
         known = known or line.startswith(_STATE)
         hint = line.startswith("  (") and line.endswith(")")
@@ -317,7 +321,7 @@ def _without_hints(lines: Sequence[str]) -> tuple[list[str], bool]:
 
 
 def _head(files: list[str]) -> tuple[list[str], bool]:
-    """The first files of a long section and how many there are."""
+    """Return the first files of a long section and the number of the others, and whether any was left out."""
     if len(files) <= _LONGEST_SECTION:
         return files, False
     return [*files[:_HEAD], f"\t... and {len(files) - _HEAD} more ({len(files)} in this section)"], True

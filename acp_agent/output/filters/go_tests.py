@@ -1,4 +1,4 @@
-"""`go test`, plain and -v."""
+"""The output of `go test`: plain, -v and -json. JSON events are read as the `go test -v` they were made from."""
 
 import json
 import re
@@ -20,10 +20,10 @@ _EXIT = re.compile(r"(?:exit status \d+|signal: \w+)$")
 
 
 class GoPlain:
-    """Goes through the lines once.
+    """Reads the lines once.
 
-    `_printed` holds what each test under way printed, by its name; of the one that passes it is dropped. Without -v
-    only failing tests are told of, so that what passed is counted in packages then.
+    `_printed` holds the output of each running test, by name. It is dropped when the test passes. Without -v only
+    failing tests are named, so packages are counted instead.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class GoPlain:
         return self._parsed
 
     def _counted(self) -> Totals:
-        """Tests where they were listed, else packages."""
+        """Return the counts of tests if tests were listed, else of packages."""
         if self._tests.passed or self._tests.ignored:
             return self._tests
         failed = max(self._tests.failed, self._packages.failed)
@@ -105,7 +105,7 @@ class GoPlain:
             self._current = ""
 
     def _subtests_into_failure(self, test: str, *, failed: bool) -> None:
-        """What subtests printed goes the way of their parent."""
+        """Move the output of subtests to their parent."""
         own = f"{test}/"
         for name in [name for name in self._printed if name.startswith(own)]:
             printed = self._printed.pop(name)
@@ -144,7 +144,7 @@ class GoPlain:
             self._close()
 
     def _crash_line(self, line: str) -> None:
-        """A panic or a timeout: what the test under way had printed comes before it."""
+        """Take a line of a panic or a timeout, after the output of the running test."""
         if not self._crash:
             self._close()
             self._recognised = self._recognised or bool(self._current)
@@ -155,7 +155,7 @@ class GoPlain:
         self._crash.append(line)
 
     def _outside(self, line: str) -> None:
-        """Between packages: compiler errors, which stay whole, coverage and other words."""
+        """Take a line between packages: compiler errors, which stay whole, coverage and other text."""
         self._close()
         if _BUILD.match(line) or re.match(r"\S+\.go:\d+(?::\d+)?: |too many errors|\tnote: ", line):
             self._parsed.keep(line)
@@ -182,7 +182,7 @@ GO = Format(words=("go test",), signs=("ok  \t", "FAIL\t", "--- FAIL: ", "--- PA
 
 
 class GoJson:
-    """Puts each package's output together again, so that packages tested side by side do not mix."""
+    """Joins the output of each package, so that packages that ran in parallel do not mix."""
 
     def parse(self, lines: Sequence[str]) -> Parsed | None:
         packages: dict[str, list[str]] = {}
@@ -210,7 +210,7 @@ def _plain(packages: dict[str, list[str]]) -> Iterator[str]:
 
 
 def _event(line: str) -> dict[str, str] | None:
-    """The string members of an event, or None for a line that is none."""
+    """Return the string members of an event, or None if the line is not an event."""
     if not line.startswith("{") or '"Action":' not in line:
         return None
     try:

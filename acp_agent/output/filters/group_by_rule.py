@@ -1,4 +1,4 @@
-"""The `group_by_rule` strategy: a linter's findings, one heading a rule and all its places (requirements O2, 2.11)."""
+"""The strategy `group_by_rule`: the findings of a linter, grouped by rule with all their places."""
 
 import re
 from collections.abc import Sequence
@@ -29,13 +29,13 @@ class _Finding:
 class GroupByRule:
     """Groups findings by their rule.
 
-    location_pattern   RE2; a finding's place is its first group, or the whole match without one
-    rule_pattern       RE2; likewise its rule
+    location_pattern   RE2; the place of a finding is the first group, or the whole match if there is no group
+    rule_pattern       RE2; the same for its rule
 
-    A finding begins with `warning: …` or, in output without those, with a line that holds a place. Rules are often
-    named at their first finding only: a later one is taken for the same rule by its message. Findings without any are
-    grouped under their message. Full when findings were recognised; Fallback, with the text as it was, when there are
-    none or an error is among them. Raises ValueError for a pattern RE2 does not take.
+    A finding begins with `warning: ...`. If the output has no such line, it begins with a line that contains a place.
+    Linters often name a rule only at its first finding, so a later finding with a similar message gets the same rule.
+    Findings without a rule are grouped by message. The confidence is Full, or Fallback with the unchanged text if there
+    are no findings or if there is an error among them. Raises ValueError for an invalid pattern.
     """
 
     def __init__(self, location_pattern: str, rule_pattern: str) -> None:
@@ -54,7 +54,7 @@ class GroupByRule:
         return Applied(shorter if len(shorter) < len(text) else text, Confidence.FULL)
 
     def _findings(self, data: bytes) -> tuple[list[_Finding], list[str]]:
-        """What the linter found, and the lines that are about no finding."""
+        """Return the findings, and the lines that belong to none."""
         places, rules = self._location.by_line(data), self._rule.by_line(data)
         headed = b"\nwarning: " in data or data.startswith(b"warning: ")
         findings: list[_Finding] = []
@@ -84,19 +84,19 @@ class GroupByRule:
 
 
 def _message(line: str, place: str, previous: str) -> str:
-    """The rest of the line, or the line before when the place stands alone."""
+    """Return the rest of the line, or the line before if the place stands alone."""
     rest = line.replace(place, "", 1).strip(" \t:->")
     return rest or previous.strip()
 
 
 def _clippy_rule(line: str) -> str:
-    """The rule in the address of clippy's help, which every finding of it names."""
+    """Return the rule in the address of clippy's help. Every finding names that address."""
     page = _CLIPPY_PAGE.search(line)
     return f"clippy::{page[1]}" if page else ""
 
 
 def _real(findings: Sequence[_Finding], other: list[str]) -> list[_Finding]:
-    """Findings with a place; of those without one cargo's own counts go, the others stay as they were."""
+    """Return the findings with a place. Cargo's counts are dropped; others without a place go to `other`."""
     other += [f"warning: {one.message}" for one in findings if not one.places and not _GENERATED.match(one.message)]
     return [one for one in findings if one.places]
 
@@ -117,7 +117,7 @@ def _grouped(findings: Sequence[_Finding]) -> list[str]:
 
 
 def _shape(message: str) -> str:
-    """A message without the names in it."""
+    """Return a message without the names in it."""
     return _NAMES.sub("`", message)
 
 

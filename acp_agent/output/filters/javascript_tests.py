@@ -1,4 +1,4 @@
-"""jest, vitest and mocha: failures and their summary lines."""
+"""The output of jest, vitest and mocha: failures and summary lines."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _DETAIL = re.compile(r"\s*(?:● \S.*|⎯+ .*⎯+|FAIL\s+\S.* > .*|\d+\) \S.*)$"
 _NOTE = re.compile(r"\s*(?:Test Suites|Test Files|Snapshots|Time|Duration|Errors|Unhandled Errors?)\b:?\s")
 _PASSED = re.compile(r"\s*(?:PASS\b|○|↓|RUN\s+v\d|Start at|Ran all test suites|\[\d+/\d+\]⎯)")
 _TICKS = frozenset("✓√✔")
-_FIRST = frozenset("TSDEUFPR[0123456789●⎯○↓✕\u00d7✗\u276f")  # what any of these expressions begins with
+_FIRST = frozenset("TSDEUFPR[0123456789●⎯○↓✕\u00d7✗\u276f")  # the first characters of all these expressions
 _FAILED = re.compile(r"\s*(?:✕|\u00d7|✗|\u276f|FAIL\b)\s*\S")
 _PASSED_WORDS = {"passed", "passing"}
 _FAILED_WORDS = {"failed", "failing"}
@@ -20,7 +20,7 @@ _IGNORED_WORDS = {"skipped", "pending", "todo"}
 
 
 class JavaScript:
-    """Goes through the lines once. `_failure` is the one under way, up to the next heading or the summary."""
+    """Reads the lines once. `_failure` is the current failure, up to the next heading or the summary."""
 
     def __init__(self) -> None:
         self._parsed = Parsed()
@@ -63,7 +63,7 @@ class JavaScript:
             self._parsed.loose(line)
 
     def _detail(self, line: str) -> None:
-        """A heading. A file's and a test's above one another belong together."""
+        """Take a heading. The headings of a file and of its test belong together."""
         if self._failure and not any(text.strip() for text in self._failure[1:]) and "⎯" not in line:
             self._failure.append(line)
             return

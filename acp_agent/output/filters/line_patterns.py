@@ -1,7 +1,7 @@
-"""Finds the lines of a text that hold one of several expressions, in time linear in the text (O1.4, security.md 2.7).
+"""Finds the lines of a text that match one of several expressions, in time linear in the length of the text.
 
-All expressions of a rule become one, and lines that follow one another are found as one run: a call into RE2 costs
-as much as searching some kilobytes, so the calls must be few.
+All expressions of a rule are compiled to one, and neighbouring lines are found as one run. One call of RE2 costs as
+much as the search of some kilobytes, so there must be few calls.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,11 +10,11 @@ from typing import Protocol, cast
 import re2  # pyright: ignore[reportMissingTypeStubs] - the package has none, hence the protocols below
 
 LONGEST_PATTERN = 512
-"""Characters of an expression; a rule with a longer one is skipped (O1.4)."""
+"""The longest expression of a rule, in characters. A rule with a longer one is skipped."""
 
 
-_LARGEST = 1024 * 1024  # bytes of one expression that was written down: what is larger would take long to compile
-_MEMORY = 8 * 1024 * 1024  # for what RE2 remembers of a search; a fiftieth of its speed is left when that is too little
+_LARGEST = 1024 * 1024  # bytes of an expression: a larger one would take long to compile
+_MEMORY = 8 * 1024 * 1024  # bytes for RE2's cache of a search: with too few, RE2 has a fiftieth of its speed
 
 
 class _Options(Protocol):
@@ -46,40 +46,40 @@ _ENGINE = cast("_Engine", re2)
 
 
 class Pattern:
-    """One expression, searched for in a short text such as a command. Raises ValueError when it is none."""
+    """An expression to search for in a short text, such as a command. Raises ValueError if it is invalid."""
 
     def __init__(self, pattern: str) -> None:
         self._regex = _compiled(pattern, _LARGEST, lines=False)
 
     def found_in(self, text: str) -> bool:
-        """Whether it matches anywhere in the text."""
+        """Return whether it matches anywhere in the text."""
         return self._regex.search(encoded(text)) is not None
 
 
 class LinePatterns:
-    """Several expressions. `^` and `$` are the ends of a line, and no match goes beyond its line.
+    """Several expressions. `^` and `$` match at the ends of a line, and a match stays within its line.
 
-    Raises ValueError for an expression RE2 does not take, or when all of them are too much for it together.
+    Raises ValueError if an expression is invalid or if all of them together are too large.
     """
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        for pattern in patterns:  # each alone first: its error quotes what the author wrote
+        for pattern in patterns:  # each alone first: the error quotes what the author wrote
             check(pattern)
         anyone = "|".join(f"(?:{pattern})" for pattern in patterns)
-        # `.` never takes a line feed here, `\C` takes any byte: behind a greedy `.*` only a line feed is left.
+        # `.` never matches a line feed here, `\C` matches any byte: after a greedy `.*` only a line feed is left
         runs = rf"(?m)(?:^.*(?:{anyone}).*\C?)+"
         check(runs)
         self._runs = _compiled(runs, _MEMORY)
 
     def runs(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """Start and end of every run of lines that hold an expression, line feeds included. `data` is UTF-8."""
+        """Yield start and end of every run of matching lines, with their line feeds. `data` is UTF-8."""
         for match in self._runs.finditer(data):
             start, end = match.span()
-            if start < len(data):  # behind the last line feed there is no line
+            if start < len(data):  # there is no line after the last line feed
                 yield start, end
 
     def other_runs(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """The same for the lines that hold none."""
+        """Yield start and end of every run of lines that do not match."""
         at = 0
         for start, end in self.runs(data):
             if at < start:
@@ -89,22 +89,22 @@ class LinePatterns:
             yield at, len(data)
 
     def lines(self, data: bytes) -> bytes:
-        """The lines that hold an expression."""
+        """Return the matching lines."""
         return b"".join([data[start:end] for start, end in self.runs(data)])
 
     def other_lines(self, data: bytes) -> bytes:
-        """The lines that hold none."""
+        """Return the lines that do not match."""
         return b"".join([data[start:end] for start, end in self.other_runs(data)])
 
     def found_in(self, text: str) -> bool:
-        """Whether any line of a text holds an expression."""
+        """Return whether any line of a text matches."""
         return next(self.runs(encoded(text)), None) is not None
 
 
 class Captures:
-    """One expression that says which part of a line is meant: by its first group, or the whole match.
+    """An expression that selects a part of a line: its first group, or the whole match.
 
-    Raises ValueError when it is none.
+    Raises ValueError if it is invalid.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -113,37 +113,37 @@ class Captures:
         self._group = min(1, self._regex.groups)
 
     def by_line(self, data: bytes) -> dict[int, str]:
-        """The meant part of the first match in each line that has one, by the offset the line begins at."""
+        """Return the selected part of each line that matches, by the offset of the line."""
         found: dict[int, str] = {}
         for match in self._regex.finditer(data):
             start, end = match.span(self._group)
-            if start >= 0:  # the group took part
+            if start >= 0:  # the group took part in the match
                 found.setdefault(data.rfind(b"\n", 0, start) + 1, decoded(data[start:end]))
         return found
 
 
 def check(pattern: str) -> None:
-    """Raises ValueError, with RE2's reason, for what is no expression."""
+    """Raise ValueError with RE2's reason if the pattern is invalid."""
     _compiled(pattern, _LARGEST)
 
 
 def encoded(text: str) -> bytes:
-    """UTF-8, whatever is in the text; `decoded` undoes it."""
+    """Return the text as UTF-8. Any text can be encoded, and `decoded` restores it."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def decoded(data: bytes) -> str:
-    """The text of what `encoded` gave, cut between lines."""
+    """Return the text that `encoded` was called with, or a part of it that was cut between lines."""
     return data.decode("utf-8", "surrogatepass")
 
 
 def line_count(data: bytes) -> int:
-    """Lines, the last one whether or not it ends with a line feed."""
+    """Return the number of lines. The last line counts even without a line feed."""
     return data.count(b"\n") + (data != b"" and not data.endswith(b"\n"))
 
 
 def united(some: list[tuple[int, int]], others: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The runs of lines of both lists in their order, none of them twice where they overlap."""
+    """Return the runs of both lists in order. Overlapping runs are merged."""
     runs: list[tuple[int, int]] = []
     at = 0
     for start, end in sorted((*some, *others)) if others else some:

@@ -1,4 +1,4 @@
-"""The strategy that keeps only lines known to matter (requirements O2, `keep_matching`)."""
+"""The strategies that decide about single lines: keep_matching, strip_noise, truncate, strip_annotated and dedup."""
 
 import re
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ from acp_agent.output.filters.strategy import Applied, CommandRun, lines_of
 
 
 class KeepMatching:
-    """Keeps the lines that hold one of the expressions. Raises ValueError for one that RE2 does not take."""
+    """Keeps the lines that match one of the expressions. Raises ValueError for an invalid expression."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._wanted = LinePatterns(patterns)
 
     def apply(self, text: str, run: CommandRun) -> Applied:
-        """The lines that match: Full. The whole text, as Fallback, if none does or the command failed.
+        """Return the matching lines: Full. Return the whole text, as Fallback, if none matches or the command failed.
 
-        Why it failed may be said in any words, so a rule that only knows those of success has no say then.
+        The reason of a failure may have any form, so a rule that knows the lines of success does not apply to it.
         """
         if run.failed:
             return Applied(text, Confidence.FALLBACK)
@@ -27,9 +27,9 @@ class KeepMatching:
 
 
 class StripNoise:
-    """Drops every line that holds one of the expressions, but for those that hold one of `keep`.
+    """Removes every line that matches one of the expressions, unless it matches one of `keep`.
 
-    Raises ValueError for an expression RE2 does not take.
+    Raises ValueError for an invalid expression.
     """
 
     def __init__(self, patterns: Sequence[str], keep: Sequence[str] = ()) -> None:
@@ -37,7 +37,7 @@ class StripNoise:
         self._keep = LinePatterns(keep) if keep else None
 
     def apply(self, text: str, run: CommandRun) -> Applied:
-        """The other lines: Full, or Fallback if there was no noise. If all is noise, a line that says so."""
+        """Return the other lines: Full, or Fallback without noise. If all are noise, return a line that says so."""
         del run
         data = encoded(text)
         kept = b"".join([data[start:end] for start, end in self._kept(data)])
@@ -52,16 +52,16 @@ class StripNoise:
 
 
 def noise_note(removed: int) -> str:
-    """The line that stands for noise."""
+    """Return the line that stands for removed noise."""
     return f"({removed} noise line{'' if removed == 1 else 's'} removed)\n"
 
 
 class Truncate:
-    """Of a text with more than `max_lines` lines, keeps the first `head` and the last `tail`.
+    """Keeps the first `head` and the last `tail` of a text with more than `max_lines` lines.
 
-    keep   expressions: of the lines between, the first that match stay, up to `max_lines` lines in all
+    keep   expressions: the first lines between the ends that match stay, up to `max_lines` lines in all
 
-    Raises ValueError if `head` and `tail` are more than `max_lines`, or none; or if RE2 does not take `keep`.
+    Raises ValueError for an invalid expression, or if `head + tail` is 0 or more than `max_lines`.
     """
 
     def __init__(self, max_lines: int, head: int = 20, tail: int = 20, keep: Sequence[str] = ()) -> None:
@@ -73,7 +73,7 @@ class Truncate:
         self._keep = LinePatterns(keep) if keep else None
 
     def apply(self, text: str, run: CommandRun) -> Applied:
-        """Head, a line that says how many lines are left out, and tail: Partial. A short text: Fallback."""
+        """Return head, a line with the number of omitted lines, and tail: Partial. A short text is Fallback."""
         del run
         if lines_of(text) <= self._max_lines:
             return Applied(text, Confidence.FALLBACK)
@@ -98,14 +98,14 @@ class Truncate:
 
 
 def ends(text: str, head: int, tail: int) -> str:
-    """The first and last so many lines of a text that has more, and between them how many are left out."""
+    """Return the first and last lines of a longer text, with the number of omitted lines between them."""
     start, stop = _between(text, head, tail)
     omitted = lines_of(text[start:stop])
     return f"{text[:start]}... ({omitted} line{'' if omitted == 1 else 's'} omitted) ...\n{text[stop:]}"
 
 
 def _between(text: str, head: int, tail: int) -> tuple[int, int]:
-    """Where the first `head` lines of a text that has more end, and where the last `tail` begin."""
+    """Return where the first `head` lines of a longer text end, and where the last `tail` lines begin."""
     start = 0
     for _ in range(head):
         start = text.index("\n", start) + 1
@@ -117,14 +117,14 @@ def _between(text: str, head: int, tail: int) -> tuple[int, int]:
 
 
 class StripAnnotated:
-    """Drops lines that hold one of `patterns`, and the middle of what is left if that is long.
+    """Removes lines that match one of `patterns`, and the middle of a long rest.
 
-    summary_pattern       lines that stay wherever they stand, and move to the end if the middle goes
-    long_output_threshold lines the rest may have; 0 = as many as there are
-    keep_head, keep_tail  lines of a longer rest that stay
-    keep_named            drop no noise if a word of the command is such noise itself: `ls node_modules` asks for it
+    summary_pattern       matching lines always stay. They move to the end if the middle is removed
+    long_output_threshold lines that the rest may have; 0 means no limit
+    keep_head, keep_tail  lines at the ends of a longer rest that stay
+    keep_named            keep noise that a word of the command matches: `ls node_modules` asks for it
 
-    Raises ValueError for an expression RE2 does not take, or ends that are longer than the threshold.
+    Raises ValueError for an invalid expression, or if the ends are longer than the threshold.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class StripAnnotated:
         self._keep_named = keep_named
 
     def apply(self, text: str, run: CommandRun) -> Applied:
-        """Full if only noise went, Partial if the middle did, Fallback if nothing."""
+        """Return the text: Full if only noise was removed, Partial if the middle was, Fallback if nothing was."""
         asked_for = self._keep_named and self._asks_for_noise(run)
         rest, removed = (text, 0) if asked_for else self._without_noise(encoded(text))
         note = noise_note(removed) if removed else ""
@@ -165,7 +165,7 @@ class StripAnnotated:
         return any(self._noise.found_in(word.strip("'\"")) for word in command.split()[1:])
 
     def _without_noise(self, data: bytes) -> tuple[str, int]:
-        """What is no noise, or is a summary, and the number of the other lines."""
+        """Return the lines that are not noise or that are summaries, and the number of the others."""
         wanted = list(self._noise.other_runs(data))
         if self._summary is not None:
             wanted = united(wanted, list(self._summary.runs(data)))
@@ -173,7 +173,7 @@ class StripAnnotated:
         return decoded(kept), line_count(data) - line_count(kept)
 
     def _shortened(self, rest: str) -> str:
-        """The ends of the rest, without its summary lines, and then those."""
+        """Return the ends of the rest without its summary lines, and then the summary lines."""
         summaries = ""
         if self._summary is not None:
             data = encoded(rest)
@@ -184,12 +184,12 @@ class StripAnnotated:
 
 
 MAX_PATTERNS = 10_000
-"""Different lines that are remembered; what is new after them stays as it is (O2)."""
+"""The number of different lines that are remembered. Later new lines are not changed."""
 
 _FEWEST_LINES = 3
-_ANY = "\0"  # stands for what varies; sanitized text has none of its own
+_ANY = "\0"  # stands for varying parts; sanitized text does not contain it
 
-# One leading class, so that the search runs at memory speed; the character before the digit is looked at behind it.
+# The pattern begins with one class, so that the search runs at memory speed. A lookbehind checks the character before.
 _VARYING = re.compile(
     r"""[0-9](?:
         (?<=[^\w.]\d)(?:
@@ -210,12 +210,13 @@ _UUID_UP_TO_8 = 8
 
 
 class Dedup:
-    """Lines that are equal but for times, UUIDs, IP addresses, ports and process ids become the first of them."""
+    """Merges lines that differ only in times, UUIDs, IP addresses, ports and process ids into the first of them."""
 
     def apply(self, text: str, run: CommandRun) -> Applied:
-        """Each line once, with " (xN)" behind it, and how many there were. Fallback if nothing was said twice.
+        """Return each line once, with " (xN)" if repeated, and the number of lines. Fallback if none was repeated.
 
-        Full if all that went was repeated word for word, Partial if it differed in what does not matter.
+        The confidence is Full if all removed lines were repeated word for word, and Partial if they differed in varying
+        parts.
         """
         del run
         lines = text.removesuffix("\n").split("\n")
@@ -243,7 +244,7 @@ class Dedup:
 
 
 def normalised(text: str) -> str:
-    """The text with one sign in place of each time, UUID, IPv4 address, port and process id; lines stay lines."""
+    """Replace each time, UUID, IPv4 address, port and process id by one character. Lines stay lines."""
     *before, last = _UUID_FROM_9.split(text)
     heads = (part[:-_UUID_UP_TO_8] if part[-_UUID_UP_TO_8:].isalnum() else part for part in before)
     return _VARYING.sub(_ANY, f"\n{_ANY.join((*heads, last))}")[1:]

@@ -1,4 +1,7 @@
-"""pytest's terminal: any verbosity and --tb style, -x, xdist, interrupted runs, several runs one after another."""
+"""The output of pytest and of `python -m unittest`, also as Django's test runner prints it.
+
+Of pytest any verbosity and --tb style is read, -x, xdist, interrupted runs, and several runs after one another.
+"""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +23,7 @@ _SECTION_LINES = 40
 
 
 def failures(lines: Sequence[str], parsed: Parsed) -> None:
-    """One failure a heading `____ name ____`; with --tb=line, one a `path:line: …`."""
+    """Take the failures, one for each heading `____ name ____`, or with --tb=line for each `path:line: ...`."""
     block: list[str] = []
     titled = False
     for line in lines:
@@ -49,7 +52,7 @@ def _close(block: list[str], parsed: Parsed) -> None:
 
 
 def short_summary(lines: Sequence[str], parsed: Parsed) -> None:
-    """Every line that names a failure stays; of those about skipped and passed tests a few, and none."""
+    """Keep every line that names a failure, a few about skipped tests and none about passed ones."""
     notes: list[str] = []
     for line in lines:
         if _LISTED.match(line):
@@ -64,7 +67,7 @@ def short_summary(lines: Sequence[str], parsed: Parsed) -> None:
 
 
 def warnings(lines: Sequence[str], parsed: Parsed) -> None:
-    """How many, and each different message with the first place it came from."""
+    """Keep the number of warnings, and each different message with its first place."""
     first: dict[str, str] = {}
     count = 0
     for line in lines:
@@ -83,7 +86,7 @@ def warnings(lines: Sequence[str], parsed: Parsed) -> None:
 
 
 def other(heading: str, lines: Sequence[str], parsed: Parsed) -> None:
-    """A plugin's section (coverage, durations), its middle left out when it is long."""
+    """Take the section of a plugin, such as coverage. The middle of a long one is left out."""
     solid = [line for line in lines if line.strip()]
     kept, cut = shorten(solid, _SECTION_LINES)
     parsed.cut |= cut
@@ -112,14 +115,14 @@ _DOTS = re.compile(r"(?:\S+\.(?:py|md|rst|txt) )?(?P<dots>[.FEsxXRuUfp,-]+)(?:\s
 _STOPPED = re.compile(r"!+ .* !+$")
 _PLUGIN = re.compile(
     r"-+ (?:coverage: |generated |benchmark )\S.* -+$"
-)  # a plugin's section without a heading of its own
-_ENDS = frozenset("=-!0123456789")  # what a line that ends a section begins with
+)  # a section of a plugin without a heading of its own
+_ENDS = frozenset("=-!0123456789")  # the first characters of lines that end a section
 _PERCENT = re.compile(r"\s*\[ *(?:\d+%|\d+/\d+)\]$")
 _STARTED = re.compile(r"[^\s:]+\.py::\S.*$")
 
 
 class Pytest:
-    """Goes through the lines once, section by section."""
+    """Reads the lines of pytest once, section by section."""
 
     def __init__(self) -> None:
         self._parsed = Parsed()
@@ -127,7 +130,7 @@ class Pytest:
         self._begun = False
         self._ended = True
         self._unlisted: list[str] = []  # failures of -v, until the summary names them
-        self._seen = Totals()  # by the dots and words of progress, for a run without totals
+        self._seen = Totals()  # counted from the dots and words of progress, for a run without totals
         self._totalled = False
 
     def parse(self, lines: Sequence[str]) -> Parsed | None:
@@ -152,7 +155,7 @@ class Pytest:
         return self._parsed if self._recognised else None
 
     def _ruled(self, lines: Sequence[str], at: int) -> int:
-        """Take up what may be totals, or begin a section; the line behind it."""
+        """Take totals or begin a section. Return the line after it."""
         line = lines[at]
         if self._totals(line):
             return at + 1
@@ -168,7 +171,7 @@ class Pytest:
         return at + 1
 
     def _take(self, line: str) -> None:
-        """Any other line."""
+        """Take any other line."""
         if line.endswith("%]") and _PASSED.match(line):
             self._seen.passed += 1
         elif self._begun and not self._ended and "::" not in line and _HEADER.match(line):
@@ -178,7 +181,7 @@ class Pytest:
             self._parsed.loose(line)
 
     def _totals(self, line: str) -> bool:
-        """`== 1 failed, 2 passed in 0.35s ==`, without the rules under -q."""
+        """Take `== 1 failed, 2 passed in 0.35s ==`, or the same without `=` under -q. Return whether it was one."""
         bare = line.strip("= ") if line.startswith("=") else line
         if not bare[:1].isdigit() and not bare.startswith("no tests "):
             return False
@@ -221,7 +224,7 @@ class Pytest:
 
     @staticmethod
     def _section_end(lines: Sequence[str], start: int) -> int:
-        """The next heading as wide as pytest's. Totals without rules end a section too, as does an interruption."""
+        """Return where a section ends: at the next heading, at totals without `=`, or at an interruption."""
         for at in range(start, len(lines)):
             line = lines[at]
             if line[:1] not in _ENDS:  # most lines
@@ -233,7 +236,7 @@ class Pytest:
         return len(lines)
 
     def _progress(self, line: str) -> bool:
-        """Dots and `-v` lines. A failure of `-v` is told by the summary; without one its line stays."""
+        """Take dots and lines of -v. The line of a failure stays only if no summary repeats it."""
         if not line or line.isspace():
             return False
         dots = _DOTS.match(line)
@@ -251,7 +254,7 @@ class Pytest:
         return self._begun and not self._ended and _STARTED.match(line) is not None and " " not in line.rstrip()
 
     def _count(self, marks: str) -> None:
-        """`P` and `.` have passed, `F` and `E` failed."""
+        """Count marks: `P` and `.` passed, `F` and `E` failed."""
         passed = marks.count(".") + marks.count("P")
         self._seen.passed += passed
         if passed == len(marks):  # most often
@@ -277,7 +280,7 @@ _DOUBLE, _SINGLE = "=" * 70, "-" * 70
 
 
 class Unittest:
-    """Goes through the lines once. `_failure` is the one under way."""
+    """Reads the lines of unittest once. `_failure` is the current failure."""
 
     def __init__(self) -> None:
         self._parsed = Parsed()

@@ -1,4 +1,4 @@
-"""A rule ready to be applied: its matcher and its strategy (requirements O1.19)."""
+"""A compiled filter rule: its matcher and its strategy."""
 
 from dataclasses import dataclass
 from typing import assert_never
@@ -27,17 +27,16 @@ from acp_agent.output.filters.test_summary import SummaryOfTests
 
 
 class CommandMatcher:
-    """The `match` of a rule, compiled.
+    """The compiled `match` of a rule.
 
-    summary   the rule puts a summary in place of the text. Then the words of any other command would be lost, so its
-              command must be the only one that prints; else it is enough that it is the last one.
+    summary   the rule replaces the text by a summary. Text of other commands would be lost, so the matching command
+              must be the only one that prints. Otherwise it is enough that it prints last
+    unless    an expression for commands that the rule does not apply to, or None
 
-    The command line itself is compared with `exact`; with the others only if nobody could tell what prints in it:
-    of `pytest > log; tail log` the text is not pytest's, whatever the line begins with.
+    `exact` is compared with the whole command line. The other two are compared with it only if the printing commands
+    are not known: in `pytest > log; tail log` the output is not pytest's, although the line begins with it.
 
-    unless    an expression for commands the rule leaves alone although they match; None = there are none
-
-    Raises ValueError for an expression RE2 does not take.
+    Raises ValueError for an invalid expression.
     """
 
     def __init__(self, match: Match, *, summary: bool, unless: str | None = None) -> None:
@@ -48,7 +47,7 @@ class CommandMatcher:
         self._summary = summary
 
     def matches(self, run: CommandRun) -> bool:
-        """Whether the rule may be applied to what a command printed."""
+        """Return whether the rule applies to the output of this command."""
         line = run.command.strip()
         if line == self._exact:
             return not self._excepted(line)
@@ -75,7 +74,7 @@ _SUMMARIES = (KeepMatchingSpec, TestSummarySpec, GroupByRuleSpec, GitStatusSpec,
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """One enabled rule."""
+    """An enabled rule."""
 
     name: str
     matcher: CommandMatcher
@@ -83,8 +82,8 @@ class CompiledRule:
 
 
 def compiled(rule: Rule) -> CompiledRule:
-    """The rule, compiled. Raises ValueError when its expressions are too much for RE2 together."""
-    # Without its end, a text lacks the words of the very command the rule is for.
+    """Compile the rule. Raises ValueError if its expressions are invalid or too large together."""
+    # The missing end of a text may hold the output of the very command that the rule is for.
     endless = isinstance(rule.strategy, TruncateSpec) and not rule.strategy.tail
     summary = endless or isinstance(rule.strategy, _SUMMARIES)
     matcher = CommandMatcher(rule.match, summary=summary, unless=rule.unless)
@@ -117,7 +116,7 @@ def _strategy(spec: StrategySpec) -> Strategy:  # noqa: PLR0911 - one return a s
 
 @dataclass(frozen=True, slots=True)
 class _OrElse:
-    """A strategy, and another for what the first does not recognise (requirements section 4 row 70)."""
+    """A strategy with another one for text that the first does not recognise."""
 
     first: Strategy
     second: Strategy

@@ -1,4 +1,4 @@
-"""Reads files of filter rules: what is wrong with a rule costs that rule only (requirements O1.3-O1.6)."""
+"""Reads files of filter rules. A mistake in one rule disables only that rule."""
 
 import time
 import tomllib
@@ -17,17 +17,17 @@ from acp_agent.output.filters.rule_model import SPECS, Ends, Match, Rule
 
 BUILT_IN = "the built-in rules"
 
-_MAX_SECONDS = 2.0  # of processor time for all rules of a file; the built-in ones take 0.01
-_LONGEST_SHOWN = 60  # characters of a value that is wrong
+_MAX_SECONDS = 2.0  # seconds of processor time to compile all rules of a file; the built-in ones take 0.01
+_LONGEST_SHOWN = 60  # characters of a wrong value in a warning
 _Table: TypeAlias = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """The rules of a file, in its order.
+    """The rules of a file in their order.
 
-    source     the file's path, or BUILT_IN
-    warnings   what is wrong with it, a sentence each
+    source     the path of the file, or BUILT_IN
+    warnings   what is wrong with the file, one sentence each
     """
 
     rules: tuple[CompiledRule, ...]
@@ -37,15 +37,15 @@ class RuleSet:
 
 @cache
 def built_in() -> RuleSet:
-    """The rules that come with the program: a constant that is read late, so that starting up does not pay for it."""
+    """Return the built-in rules. They are read late, so that the start does not wait for them."""
     source = files("acp_agent.output.filters").joinpath("builtin.toml").read_text(encoding="utf-8")
     return _rule_set(tomllib.loads(source), BUILT_IN)
 
 
 def read_rules(path: str) -> RuleSet | None:
-    """The rules in a file; None when there is no such file.
+    """Return the rules of a file, None if there is no such file.
 
-    Raises ConfigError when the file cannot be read, is longer than 1 MiB, or is not TOML in UTF-8.
+    Raises ConfigError if the file cannot be read, is larger than 1 MiB, or is not TOML in UTF-8.
     """
     table = read_toml(path)
     return None if table is None else _rule_set(table, path)
@@ -85,17 +85,17 @@ def _called(number: int, value: object) -> str:
 
 
 def _complaints(error: ValidationError) -> Iterator[str]:
-    """What is wrong with one rule, as `key = value: expected …`."""
+    """Yield what is wrong with one rule, as `key = value: expected ...`."""
     details = error.errors(include_url=False)
     inside = {detail["loc"][:end] for detail in details for end in range(len(detail["loc"]))}
     for detail in details:
         place, value = detail["loc"], detail["input"]
         if place and place in inside:
-            continue  # a list lacks values only because they are wrong themselves
+            continue  # the list seems too short only because its values are wrong
         spec: type[BaseModel] | None = None
         if detail["type"] == "union_tag_invalid":
             place, value = (*place, "type"), detail.get("ctx", {})["tag"]
-        elif place[:1] == ("strategy",) and len(place) > 1:  # then comes the type, which is no key
+        elif place[:1] == ("strategy",) and len(place) > 1:  # the next part of the place is the type, not a key
             spec = SPECS[str(place[1])]
             place = (place[0], *place[2:])
         key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).lstrip(".")
@@ -104,7 +104,7 @@ def _complaints(error: ValidationError) -> Iterator[str]:
 
 
 def _siblings(place: tuple[int | str, ...], spec: type[BaseModel] | None) -> Iterable[str]:
-    """The keys that may stand where an unknown one does."""
+    """Return the keys that are allowed where an unknown key stands."""
     match place[:-1]:
         case ("match",):
             return Match.model_fields
@@ -117,7 +117,7 @@ def _siblings(place: tuple[int | str, ...], spec: type[BaseModel] | None) -> Ite
 
 
 def _expected(detail: ErrorDetails, siblings: Iterable[str]) -> str:
-    """The words for what pydantic wanted."""
+    """Return in words what pydantic expected."""
     given = detail.get("ctx", {})
     match detail["type"]:
         case "value_error":
@@ -148,7 +148,7 @@ _WORDS = {
 
 
 def _shown(value: object) -> str:
-    """A value of a file, in one short line."""
+    """Return a value of a file on one short line."""
     if isinstance(value, bool):
         return str(value).lower()
     return _cut(f'"{value}"' if isinstance(value, str) else str(value))

@@ -1,4 +1,4 @@
-"""What may stand in a filter rule file: the models, and the JSON schema made from them (requirements O1, O2)."""
+"""The models of a filter rule file, and the JSON schema made from them."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -22,7 +22,7 @@ def _compiles(pattern: str) -> str:
 
 
 PatternText = Annotated[str, Field(min_length=1, max_length=LONGEST_PATTERN), AfterValidator(_compiles)]
-"""A regular expression, in RE2's syntax."""
+"""A regular expression in RE2's syntax."""
 
 PatternTexts = Annotated[tuple[PatternText, ...], Field(min_length=1, max_length=_MOST_PATTERNS, strict=False)]
 KeptTexts = Annotated[tuple[PatternText, ...], Field(max_length=_MOST_PATTERNS, strict=False)]
@@ -31,13 +31,13 @@ SomeLines = Annotated[int, Field(ge=1, le=_MOST_LINES)]
 
 
 class _Table(BaseModel):
-    """A table of a rule file: frozen, no unknown keys, no silent conversions. Values' errors say what is expected."""
+    """A table of a rule file: frozen, without unknown keys and silent conversions. Errors say what is expected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class Match(_Table):
-    """Which commands a rule is for: exactly one of the three (O1.7)."""
+    """The commands that a rule applies to. Exactly one of the three is set."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
@@ -121,7 +121,7 @@ class StripAnnotatedSpec(_Table):
 class TestSummarySpec(_Table):
     """Keep a test run's failures and totals; without any, do what `fallback` says."""
 
-    __test__ = False  # no test, whatever pytest makes of the name
+    __test__ = False  # tells pytest that this is not a test
 
     type: Literal["test_summary"]
     max_failures: SomeLines = 10
@@ -172,11 +172,11 @@ StrategySpec: TypeAlias = (
 SPECS: Mapping[str, type[BaseModel]] = MappingProxyType(
     {get_args(spec.model_fields["type"].annotation)[0]: spec for spec in get_args(StrategySpec)}
 )
-"""The nine strategies by the name in `type`."""
+"""The nine strategies by their `type`."""
 
 
 class Rule(_Table):
-    """One rule: for the output of which commands, and what to do with it."""
+    """A rule: the commands whose output it applies to, and what to do with the output."""
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
     enabled: bool = True
@@ -187,13 +187,13 @@ class Rule(_Table):
 
 
 class RuleFile(_Table):
-    """A whole file of rules, `filters.toml`. Rules are applied in the order they stand in."""
+    """A file of rules, `filters.toml`. Rules are applied in the order of the file."""
 
     rules: Annotated[tuple[Rule, ...], Field(strict=False)] = ()
 
 
 def filter_rules_schema() -> JsonObject:
-    """What `acp-agent schema filter-rules` prints and `schemas/filter-rules.schema.json` keeps: JSON Schema 2020-12."""
+    """Return the JSON schema (2020-12) of a rule file, as `acp-agent schema filter-rules` prints it."""
     schema = cast("JsonObject", RuleFile.model_json_schema())
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

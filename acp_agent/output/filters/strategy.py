@@ -1,4 +1,4 @@
-"""What each of the nine filter strategies is: text in, text out, and how sure it is (requirements O2)."""
+"""The port of the nine filter strategies: a text goes in, a shorter text and a confidence come out."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -8,13 +8,13 @@ from acp_agent.core.types import Confidence
 
 @dataclass(frozen=True, slots=True)
 class CommandRun:
-    """A command that has ended, for the filters to judge its output by (O1.13).
+    """A command that has ended, as the filters see it.
 
-    command    the text the model gave to the shell
-    printing   the simple commands whose output is in the text, wrappers peeled, words joined by spaces, in order;
-               () when that could not be told
-    exit_code  128 + n for one that signal n ended; None when it is not known
-    stderr     what the command wrote there, as far as it was captured apart
+    command    the text that the model gave to the shell
+    printing   the simple commands that print into the text, without wrappers, words joined by spaces, in order. Empty
+               if they are not known
+    exit_code  128 + n if signal n ended the command; None if it is not known
+    stderr     the separately captured part of stderr
     """
 
     command: str
@@ -24,17 +24,17 @@ class CommandRun:
 
     @property
     def failed(self) -> bool:
-        """Whether the command is known to have ended with an error."""
+        """Whether the command is known to have failed."""
         return self.exit_code not in (None, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """A text the rules that matched have been applied to.
+    """A text after all matching rules.
 
-    rules       their names, in the order they were applied (O1.14)
-    confidence  the worst of theirs (O1.9)
-    removed     whether anything of the text was left out
+    rules       their names, in the order of application
+    confidence  the worst of their confidences
+    removed     whether anything was left out
     """
 
     text: str
@@ -44,10 +44,10 @@ class Filtered:
 
 
 class Applied(NamedTuple):
-    """What a strategy made of a text.
+    """The result of a strategy.
 
-    Full: everything that matters is kept. Partial: something that matters may be gone. Fallback: nothing was
-    recognised, and `text` is the text that was given.
+    Full: everything that matters is kept. Partial: something that matters may be missing. Fallback: nothing was
+    recognised, and `text` is the unchanged text.
     """
 
     text: str
@@ -55,16 +55,16 @@ class Applied(NamedTuple):
 
 
 class Strategy(Protocol):
-    """One way to shorten what a command printed. Compiled once, used by several threads at a time (O1.19)."""
+    """A way to shorten the output of a command. It is compiled once and used by several threads."""
 
     def apply(self, text: str, run: CommandRun) -> Applied:
-        """The shorter text. Never raises: what it does not recognise it gives back whole, as Fallback.
+        """Return the shorter text. Never raises. A text that is not recognised is returned unchanged, as Fallback.
 
-        `text` is sanitized (no escape sequences, LF line endings) and redacted, of any length up to 10 MiB.
+        `text` is sanitized (no escape sequences, LF line ends), redacted, and at most 10 MiB long.
         """
         ...
 
 
 def lines_of(text: str) -> int:
-    """Lines, the last one whether or not it ends with a line feed."""
+    """Return the number of lines. The last line counts even without a line feed."""
     return text.count("\n") + (text != "" and not text.endswith("\n"))

@@ -1,4 +1,4 @@
-"""What a test run's output is taken apart into: what is kept as it is, what nobody recognised, and failures."""
+"""The parts of a test run's output: lines that are kept, lines that no parser recognised, and failures."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -8,14 +8,14 @@ from typing import Protocol, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Lines that stay, all of them: errors, names of failures, totals in the tool's own words."""
+    """Lines that are always kept: errors, names of failures, totals in the tool's own words."""
 
     lines: list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Loose:
-    """Lines no format knows: what tests printed, other commands. They stay up to a limit for all of them together."""
+    """Lines that no parser knows: output of tests or of other commands. Together they are kept up to a limit."""
 
     lines: list[str]
 
@@ -24,8 +24,8 @@ class Loose:
 class Failure:
     """One failure as it was printed, its heading first.
 
-    message   what went wrong, in a line; for the list of those whose details are left out
-    whole     an error that kept tests from running at all (collection, compiler): its details are never shortened
+    message   what went wrong, in one line; for the list of failures without details
+    whole     an error that kept tests from running, such as a compiler error. Its details are never shortened
     """
 
     lines: list[str]
@@ -38,7 +38,7 @@ Piece: TypeAlias = Kept | Loose | Failure
 
 @dataclass(slots=True)
 class Totals:
-    """Counts of tests, summed over every run in the text (2.11)."""
+    """Counts of tests, summed over every run in the text."""
 
     passed: int = 0
     failed: int = 0
@@ -46,7 +46,7 @@ class Totals:
     filtered: int = 0
 
     def add(self, other: "Totals") -> None:
-        """Add another run's counts."""
+        """Add the counts of another run."""
         self.passed += other.passed
         self.failed += other.failed
         self.ignored += other.ignored
@@ -55,10 +55,10 @@ class Totals:
 
 @dataclass(slots=True)
 class Parsed:
-    """A text taken apart, pieces in the order they were printed.
+    """A parsed text. Its pieces are in the order of the output.
 
-    broken   something failed that is in no count: a build, a collection, a run that was interrupted
-    cut      something was left out already that somebody might want
+    broken   something failed that no count includes: a build, a collection, an interrupted run
+    cut      something that may matter was left out already
     """
 
     pieces: list[Piece] = field(default_factory=list[Piece])
@@ -67,7 +67,7 @@ class Parsed:
     cut: bool = False
 
     def keep(self, line: str) -> None:
-        """A line that stays."""
+        """Keep a line."""
         last = self.pieces[-1] if self.pieces else None
         if isinstance(last, Kept):
             last.lines.append(line)
@@ -75,7 +75,7 @@ class Parsed:
             self.pieces.append(Kept([line]))
 
     def loose(self, line: str) -> None:
-        """A line that was not recognised."""
+        """Add a line that was not recognised."""
         last = self.pieces[-1] if self.pieces else None
         if isinstance(last, Loose):
             last.lines.append(line)
@@ -83,26 +83,26 @@ class Parsed:
             self.pieces.append(Loose([line]))
 
     def fail(self, lines: list[str], message: str = "", *, whole: bool = False) -> None:
-        """A failure, without the blank lines at its end."""
+        """Add a failure, without the blank lines at its end."""
         while lines and not lines[-1].strip():
             lines.pop()
         self.pieces.append(Failure(lines, message, whole))
 
 
 class Parser(Protocol):
-    """Takes the output of one test runner apart. One object a text."""
+    """Parses the output of one test runner. One object parses one text."""
 
     def parse(self, lines: Sequence[str]) -> Parsed | None:
-        """The pieces, or None when no run of this runner is in the lines."""
+        """Return the parts of the text. None if it contains no run of this test runner."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A test runner whose output is understood.
+    """A test runner whose output can be parsed.
 
-    words      as they stand in a command that runs it: with several formats in a text, the command's is taken first
-    signs      literals of which a run's output has at least one
+    words      words in the command that runs it. The format named by the command is tried first
+    signs      literals; every output of the runner contains at least one of them
     """
 
     words: tuple[str, ...]
@@ -111,7 +111,7 @@ class Format:
 
 
 LONGEST_LINE = 2000
-"""Characters of a line; the formats are told nothing by longer ones, which bounds what a regex can cost."""
+"""The longest line that is parsed, in characters. The limit bounds the cost of a regular expression."""
 
 _HEAD, _TAIL = 1500, 400
 
@@ -123,14 +123,14 @@ _TELLING = re.compile(
     re.VERBOSE,
 )
 _PANIC = "panicked at"
-_AFTER_PANIC = 4  # lines of message below "thread '…' panicked at …:"
+_AFTER_PANIC = 4  # lines of the message below "thread '...' panicked at ...:"
 
 
 def shorten(lines: Sequence[str], limit: int) -> tuple[list[str], bool]:
-    """At most `limit` lines and the marks for what is left out between them, and whether anything is.
+    """Return at most `limit` lines, with marks for what was left out, and whether anything was.
 
-    What says what went wrong comes first (its own first and last when that alone is too much); the rest of the room
-    is for the beginning and the end. Lines over 2,000 characters lose their middle.
+    Lines that say what went wrong come first. If they alone are too many, their first and last ones stay. The remaining
+    room goes to the beginning and the end. Lines over 2,000 characters lose their middle.
     """
     chosen = range(len(lines)) if len(lines) <= limit else _chosen(lines, limit)
     cut = len(chosen) < len(lines) or any(len(lines[i]) > LONGEST_LINE for i in chosen)
@@ -151,7 +151,7 @@ def _chosen(lines: Sequence[str], limit: int) -> list[int]:
 
 
 def _telling(lines: Sequence[str]) -> list[int]:
-    """Where it says what went wrong, in order."""
+    """Return the indexes of the lines that say what went wrong, in order."""
     found: set[int] = set()
     for i, line in enumerate(lines):
         if _TELLING.match(line):
@@ -172,7 +172,7 @@ def _with_marks(lines: Sequence[str], chosen: Sequence[int]) -> Iterator[str]:
 
 
 def clipped(line: str) -> str:
-    """A line without its middle when it is very long."""
+    """Return a line without its middle if it is very long."""
     if len(line) <= LONGEST_LINE:
         return line
     return f"{line[:_HEAD]} ... ({len(line) - _HEAD - _TAIL} characters left out) ... {line[-_TAIL:]}"

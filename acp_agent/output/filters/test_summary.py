@@ -1,4 +1,4 @@
-"""`test_summary`: what failed and why, and the totals (requirements O2, section 4 row 70)."""
+"""The strategy `test_summary`: which tests failed and why, and the totals."""
 
 from collections.abc import Sequence
 
@@ -17,11 +17,11 @@ from acp_agent.output.filters.test_output import (
     shorten,
 )
 
-_LOOSE_LINES = 60  # of what was not recognised, all stretches together
+_LOOSE_LINES = 60  # of unrecognised lines, in all places together
 
 
 def rendered(parsed: Parsed, max_failures: int, trace_lines: int) -> tuple[str, bool]:
-    """The text, ending with the totals, and whether anything was left out that may matter."""
+    """Return the text, which ends with the totals, and whether anything that may matter was left out."""
     page = _Page(parsed, max_failures, trace_lines)
     lines = page.lines()
     lines.append(totals_line(parsed.totals, broken=parsed.broken))
@@ -29,14 +29,14 @@ def rendered(parsed: Parsed, max_failures: int, trace_lines: int) -> tuple[str, 
 
 
 def totals_line(totals: Totals, *, broken: bool) -> str:
-    """`test result: ok|FAILED. a passed; b failed; c ignored; d filtered out`."""
+    """Return the line `test result: ok|FAILED. a passed; b failed; c ignored; d filtered out`."""
     word = "FAILED" if broken or totals.failed else "ok"
     counts = f"{totals.passed} passed; {totals.failed} failed; {totals.ignored} ignored; {totals.filtered} filtered out"
     return f"test result: {word}. {counts}"
 
 
 class _Page:
-    """Writes the pieces in their order."""
+    """Writes the parts in their order."""
 
     def __init__(self, parsed: Parsed, max_failures: int, trace_lines: int) -> None:
         self._parsed = parsed
@@ -93,7 +93,7 @@ class _Page:
         self._write(list(map(clipped, lines)))
 
     def _write(self, lines: list[str]) -> None:
-        """Lines, of blank ones no two in a row and none at the beginning."""
+        """Add lines, without blank ones at the beginning and without two blank ones in a row."""
         for line in lines:
             if line.strip() or (self._lines and self._lines[-1].strip()):
                 self._lines.append(line)
@@ -104,13 +104,13 @@ def _solid(piece: Loose) -> int:
 
 
 class SummaryOfTests:
-    """Failures with their message, location and trace; then `test result: …` summed over all runs in the text.
+    """Writes failures with message, place and trace, then `test result: ...`, summed over all runs in the text.
 
-    max_failures           failures shown with details; of more, the name and the message stay
-    truncate_stack_trace   lines of details a failure may have
+    max_failures           number of failures with details. Of the others name and message are kept
+    truncate_stack_trace   lines of details for each failure
 
-    Full when only what passed and progress was left out, Partial when details of a failure or other output were,
-    Fallback when no test run was recognised.
+    The confidence is Full if only passed tests and progress were left out, Partial if details of a failure or other
+    output were, and Fallback if no test run was recognised.
     """
 
     def __init__(self, max_failures: int = 10, truncate_stack_trace: int = 50) -> None:
@@ -118,11 +118,11 @@ class SummaryOfTests:
         self._trace_lines = truncate_stack_trace
 
     def apply(self, text: str, run: CommandRun) -> Applied:
-        """See `Strategy.apply`. Never longer than what was given."""
+        """See `Strategy.apply`. The result is never longer than the text."""
         parsed = _taken_apart(text, run)
         if parsed is None:
             return Applied(text, Confidence.FALLBACK)
-        parsed.broken |= run.failed and len(run.printing) <= 1  # pytest ends so when there was nothing to run
+        parsed.broken |= run.failed and len(run.printing) <= 1  # pytest exits with an error if there was nothing to run
         summary, cut = rendered(parsed, self._max_failures, self._trace_lines)
         if len(summary) >= len(text):
             return Applied(text, Confidence.FULL)
@@ -130,7 +130,7 @@ class SummaryOfTests:
 
 
 def _taken_apart(text: str, run: CommandRun) -> Parsed | None:
-    """The pieces of every test run in a text, or None when there is none."""
+    """Return the parts of all test runs in a text, None if there are none."""
     lines = text.split("\n")
     too_long = max(map(len, lines)) > LONGEST_LINE
     whole = Parsed(pieces=[Loose(list(map(clipped, lines)) if too_long else lines)])
@@ -158,14 +158,14 @@ def _may_hold(form: Format, piece: Loose) -> bool:
 
 
 def _in_order(run: CommandRun) -> Sequence[Format]:
-    """The command's own format first: then little is left to be searched for the signs of the others."""
+    """Return all formats, that of the command first: the other parsers then have less text to search."""
     # The parsers are loaded when the output of tests is first read.
     from acp_agent.output.filters.cargo_tests import CARGO, NEXTEST  # noqa: PLC0415
     from acp_agent.output.filters.go_tests import GO, GO_JSON  # noqa: PLC0415
     from acp_agent.output.filters.javascript_tests import JAVASCRIPT  # noqa: PLC0415
     from acp_agent.output.filters.python_tests import PYTEST, UNITTEST  # noqa: PLC0415
 
-    # The output of nextest holds that of cargo's own harness, so nextest comes first.
+    # The output of nextest contains that of cargo's own harness, so nextest comes first.
     formats = (NEXTEST, CARGO, PYTEST, GO_JSON, GO, UNITTEST, JAVASCRIPT)
     commands = " ".join((*run.printing, run.command))
     return sorted(formats, key=lambda form: not any(word in commands for word in form.words))

@@ -1,4 +1,4 @@
-"""Redaction: secrets told by their form, by their value, by the user's patterns (S9, O4.3, security.md 2.6)."""
+"""Redaction of secrets: by their form, by their known value, and by patterns of the user."""
 
 from acp_agent.output.redaction.known import KnownSecrets
 from acp_agent.output.redaction.redactor import Redacted, Redactor, compile_extra

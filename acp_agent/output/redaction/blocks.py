@@ -1,8 +1,8 @@
-"""Secrets of many lines: PEM, OpenSSH and PGP private keys, PuTTY's, and Ansible vaults, also with an end cut off.
+"""Secrets of several lines: PEM, OpenSSH, PGP and PuTTY private keys and Ansible vaults, even if an end is missing.
 
-A block begins at its header and goes on while lines look like its body. It is taken out as one, header and footer
-included; a header or footer without a body beside it (in code, in prose) is no secret. Lines may have a number or a
-file before them, as our own `read` and `grep` write them, `cat -n`, `grep -n` and `diff` too.
+A block begins at its header and continues while lines look like its body. It is removed whole, with header and footer.
+A header or footer without a body, as in code or prose, is not a secret. Lines may begin with a number or a file name,
+as `read`, `grep`, `cat -n`, `grep -n` and `diff` write them.
 """
 
 import re
@@ -17,19 +17,19 @@ _PIECE = re.compile(rb"[A-Za-z0-9+/=_-]{12,}")
 _ATTRIBUTE = re.compile(rb"\W*(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash|X-[\w-]+): .*|\W*")
 _ONE_WORD = re.compile(rb"\s*\S{1,200}\s*")
 _LAST = re.compile(rb"\W*(?=[A-Za-z+/=]*[0-9])[A-Za-z0-9+/]{12,}={0,2}\W*|\W*[A-Za-z0-9+/]+=={0,1}\W*")
-_PREFIX = re.compile(  # no base64 has a colon or a tab in it, nor a minus
+_PREFIX = re.compile(  # base64 contains no colon, tab or minus
     rb"[ \t]*+\d{1,7}(?:\t|[:|][ \t]?)|(?![ \t]*-{4})[^\n\t]{0,300}?[^\n\t:][:-]\d{1,7}[:-][ ]?|[-+>|](?!---)[ ]?"
 )
 _DIGIT = re.compile(rb"[0-9]")
 _LONGEST_MARGIN = 300
 _FILLERS = 8  # lines of attributes before the body
-_SHORT = 200  # bytes of a last line at most
+_SHORT = 200  # most bytes of a last line
 _WORDS = 3  # short lines in a row that may belong to a body
-_ASIDE = 40  # bytes beside the base64 on a line of a block that has lost its header: a timestamp, a line number
+_ASIDE = 40  # bytes beside the base64 on a line of a block without header: a timestamp, a line number
 
 
 class Block(NamedTuple):
-    """A block at `start:end`; `end` is `start` while nothing secret was seen. `is_open`: the text ends inside."""
+    """A block at `start:end`. `end` equals `start` if it has no secret. `is_open`: the text ends inside it."""
 
     start: int
     end: int
@@ -37,9 +37,9 @@ class Block(NamedTuple):
 
 
 def block_at(data: bytes, start: int, end: int, after: int) -> Block | None:
-    """The block whose header or footer lies at `start:end`; None when there is no body with it.
+    """Return the block whose header or footer is at `start:end`. None if it has no body.
 
-    What lies before `after` belongs to the block or footer before.
+    Bytes before `after` belong to the previous block.
     """
     if _FOOTER.match(data, start):
         return None if start < after else _headless(data, start, end, after)
@@ -48,7 +48,7 @@ def block_at(data: bytes, start: int, end: int, after: int) -> Block | None:
 
 
 def open_block(data: bytes) -> int | None:
-    """Where a block begins that goes on after `data`, whole lines."""
+    """Return where a block begins that continues after `data`, which has whole lines. None if there is none."""
     if b"PRIVATE KEY" not in data and b"$ANSIBLE_VAULT;" not in data and b"Private-Lines: " not in data:
         return None
     for header in _HEADER.finditer(data):
@@ -59,18 +59,18 @@ def open_block(data: bytes) -> int | None:
 
 
 def header_end(data: bytes, start: int) -> int:
-    """Where the header that begins at `start` ends."""
+    """Return where the header that begins at `start` ends."""
     header = _HEADER.match(data, start)
     return header.end() if header else start
 
 
 def headless_tail(data: bytes, start: int) -> int:
-    """Where, not before `start`, the lines at the end begin that would be secret if a footer came next."""
+    """Return where the lines at the end begin that would be secret if a footer came next. Not before `start`."""
     return _climb(data, len(data), start, b"")
 
 
 def walk(data: bytes, start: int, header_end: int) -> Block:
-    """The block of a header."""
+    """Return the block that a header begins."""
     eol = _line_end(data, header_end)
     another = _HEADER.search(data, header_end, eol)
     here = another.start() if another else eol
@@ -78,7 +78,7 @@ def walk(data: bytes, start: int, header_end: int) -> Block:
     if footer:
         return Block(start, footer.end() if _PIECE.search(data, header_end, footer.start()) else start)
     runs = [run.end() for run in _RUN.finditer(data, header_end, here)]
-    if runs or another:  # a whole key escaped on one line, cut
+    if runs or another:  # a whole key escaped on one line, cut off
         return Block(start, runs[-1] if runs else start)
     end, fillers, words, seen, margin = start, 0, 0, False, _margin(data, start)
     while eol < len(data):
@@ -115,7 +115,7 @@ def _headless(data: bytes, start: int, end: int, after: int) -> Block | None:
 
 
 def _climb(data: bytes, bottom: int, top: int, margin: bytes) -> int:
-    """The beginning of the base64 lines right above `bottom`, the last of which may be a short one."""
+    """Return where the base64 lines right above `bottom` begin. The last one may be short."""
     first = bottom
     while first > top:
         line = max(top, data.rfind(b"\n", top, first - 1) + 1)
@@ -128,7 +128,7 @@ def _climb(data: bytes, bottom: int, top: int, margin: bytes) -> int:
 
 
 def _is_last(data: bytes, start: int, end: int) -> bool:
-    """Whether a line may be the short one a body ends with."""
+    """Return whether a line may be the short last line of a body."""
     return end - start <= _SHORT and _LAST.fullmatch(data, start, end) is not None
 
 
@@ -140,13 +140,13 @@ def _is_body(data: bytes, start: int, end: int) -> bool:
 
 
 def _margin(data: bytes, start: int) -> bytes:
-    """What stands before `start` on its line: a timestamp, a container, a mark of a comment; digits made alike."""
+    """Return what precedes `start` on its line: a timestamp, a container, a comment mark. Digits are made equal."""
     line = data.rfind(b"\n", 0, start) + 1
     return _DIGIT.sub(b"0", data[line:start]) if start - line <= _LONGEST_MARGIN else b""
 
 
 def _text(data: bytes, start: int, margin: bytes) -> int:
-    """Where the text of the line that begins at `start` begins: behind the margin, its number or its file."""
+    """Return where the text of the line at `start` begins, after the margin and its number or file name."""
     if margin and _DIGIT.sub(b"0", data[start : start + len(margin)]) == margin:
         return start + len(margin)
     prefix = _PREFIX.match(data, start, _line_end(data, start))

@@ -1,4 +1,4 @@
-"""Secrets whose value we know: our own keys, the headers and environment of MCP servers (S9.4, security.md 2.6)."""
+"""Secrets whose value is known: our own keys, and the headers and environment of MCP servers."""
 
 import base64
 import json
@@ -10,15 +10,15 @@ from urllib.parse import quote, quote_plus
 from acp_agent.output.redaction.spans import Regex, Span, literals
 
 SHORTEST = 8
-"""Characters a value has at least: shorter ones stand in too many innocent places."""
+"""The shortest known value, in characters. Shorter ones occur in too many harmless places."""
 CATEGORY = "known"
 _MOST_TOGETHER = 128  # forms, of some ten values
 
 
 class KnownSecrets:
-    """Exact values and the forms they are met in: plain, base64, URL- and JSON-escaped.
+    """Known values in the forms in which they occur: plain, base64, URL-escaped and JSON-escaped.
 
-    One for the process. Any thread may add and look; those who look see all values of before or all of after.
+    There is one for the process. Any thread may add and read. Readers see all values of a call of `add`, or none.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class KnownSecrets:
         self._forms = Forms(frozenset())
 
     def add(self, values: Iterable[str]) -> None:
-        """Know these values too. Blanks around them do not count; shorter than 8 characters are ignored."""
+        """Add values. Surrounding blanks are removed; values under 8 characters are ignored."""
         new = frozenset(value for each in values if len(value := each.strip()) >= SHORTEST)
         with self._adding:
             if not new <= self._forms.values:
@@ -34,39 +34,39 @@ class KnownSecrets:
 
     @property
     def forms(self) -> "Forms | None":
-        """All that is known now, for good; None when nothing is."""
+        """Return an immutable set of all current forms, None if there are none."""
         return self._forms if self._forms.values else None
 
     def unfinished(self, data: bytes) -> int | None:
-        """Where a value of several lines begins of which `data`, whole lines, holds the beginning alone."""
+        """Return where a value of several lines begins that `data` ends in the middle of. `data` has whole lines."""
         starts = [len(data) - len(head) for head in self._forms.heads if data.endswith(head)]
         return min(starts, default=None)
 
 
 class Forms:
-    """A fixed set of values, and where they stand."""
+    """An immutable set of values that finds them in a text."""
 
     def __init__(self, values: frozenset[str]) -> None:
         self.values = values
         self._hits: tuple[str, Regex] | None = None
 
     def spans(self, data: bytes) -> Iterator[Span]:
-        """Where a value stands, in any form."""
+        """Yield the places of values in any form."""
         yield from self.spans_within(data, 0, len(data))
         yield from self.spans_across(data)
 
     def spans_within(self, data: bytes, start: int, end: int) -> Iterator[Span]:
-        """Those within a line, of the lines between `start` and `end`."""
+        """Yield the places of values within a line, in the lines between `start` and `end`."""
         return _spans(self._within, data, start, end)
 
     def spans_across(self, data: bytes) -> Iterator[Span]:
-        """Those of several lines."""
+        """Yield the places of values of several lines."""
         return _spans(self._across, data, 0, len(data))
 
     def hits(self, starts: str) -> Regex | None:
-        """Finds values within a line and what `starts` matches, in one go, which takes no longer than either alone.
+        """Return a search for values within a line or for `starts`, as fast as either alone.
 
-        None for many values: each multiplies the states that RE2 has to build before it is fast.
+        Return None for many values: each of them multiplies the states that RE2 has to build.
         """
         if len(self._inside) > _MOST_TOGETHER:
             return None
@@ -76,7 +76,7 @@ class Forms:
 
     @cached_property
     def _literals(self) -> list[bytes]:
-        """Longest first, for of two that begin alike the longer one is to be taken."""
+        """Return the forms, longest first: of two with the same beginning the longer one must be found."""
         return sorted({form for value in self.values for form in _forms(value)}, key=lambda form: (-len(form), form))
 
     @cached_property
@@ -94,7 +94,7 @@ class Forms:
 
     @cached_property
     def heads(self) -> tuple[bytes, ...]:
-        """The literals of several lines, cut behind each of their lines."""
+        """Return the forms of several lines, cut after each of their lines."""
         return tuple(
             literal[: at + 1] for literal in self._literals for at, byte in enumerate(literal[:-1]) if byte == 0x0A
         )
@@ -110,7 +110,7 @@ def _forms(value: str) -> Iterator[bytes]:
     yield raw
     for ascii_only in (True, False):
         once = json.dumps(value, ensure_ascii=ascii_only)[1:-1]
-        for escaped in (once, json.dumps(once, ensure_ascii=ascii_only)[1:-1]):  # JSON in JSON too
+        for escaped in (once, json.dumps(once, ensure_ascii=ascii_only)[1:-1]):  # JSON may contain JSON
             yield escaped.encode("utf-8", "surrogatepass")
             yield escaped.replace("/", "\\/").encode("utf-8", "surrogatepass")
     for safe in ("", "/", "~", "!'()*~"):
@@ -127,9 +127,9 @@ _URLSAFE = bytes.maketrans(b"+/", b"-_")
 
 
 def _base64(raw: bytes) -> Iterator[bytes]:
-    """What base64 makes of the value at each of the three places it may have in a triple of bytes.
+    """Yield the base64 of the value at each of its three possible offsets in a group of three bytes.
 
-    Characters that also hold bits of a neighbour are left out; alone, the value is found with its whole encoding.
+    Characters that also depend on neighbouring bytes are left out. A value that is encoded alone is found whole.
     """
     yield base64.b64encode(raw)
     for before in range(3):

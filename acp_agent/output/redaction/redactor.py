@@ -1,4 +1,4 @@
-"""Takes secrets out of texts and of JSON (S9, O4.3)."""
+"""Removes secrets from texts and from JSON values."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,24 +14,24 @@ from acp_agent.output.redaction.stream import RedactionStream, uncoloured
 from acp_agent.output.redaction.values import category_of, is_secret, key_of
 
 LONGEST_PATTERN = 512
-"""Characters of a pattern of the user (O4.6)."""
+"""The longest pattern of the user, in characters."""
 CUSTOM = "custom"
-_DEEPEST = 200  # levels of JSON: beyond, a value is withheld rather than trusted
+_DEEPEST = 200  # levels of nested JSON: deeper values are left out
 _HEADERS = frozenset(("authorization", "proxy-authorization", "cookie", "set-cookie"))
 
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """A text without its secrets, and how many of each category there were."""
+    """A text without its secrets, and the number of secrets of each category."""
 
     text: str
     found: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def compile_extra(patterns: Sequence[str]) -> tuple[tuple[Regex, ...], tuple[str, ...]]:
-    """The user's patterns (`[tools.filters.security] extra_patterns`), and what is wrong with those left out.
+    """Return the user's compiled patterns (`extra_patterns`), and a warning for each pattern that is left out.
 
-    RE2 syntax, 512 characters at most; they match within a line. Never raises.
+    They are RE2 expressions of at most 512 characters and match within a line. Never raises.
     """
     good, problems = list[Regex](), list[str]()
     for pattern in patterns:
@@ -48,10 +48,10 @@ def compile_extra(patterns: Sequence[str]) -> tuple[tuple[Regex, ...], tuple[str
 
 
 class Redactor:
-    """Takes out what looks like a secret, what is known to be one, and what the user's patterns match.
+    """Removes what looks like a secret, what is a known one, and what the user's patterns match.
 
-    Stateless but for its settings; any thread may use it. `enabled=False` turns off everything but the known values:
-    our own keys are never shown. Patterns that do not compile are left out; `compile_extra` tells of them.
+    It has no state but its settings, and any thread may use it. `enabled=False` switches everything off but the known
+    values, since our own keys are never shown. Invalid patterns are left out; `compile_extra` reports them.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class Redactor:
         self._extra = compile_extra(extra_patterns)[0] if enabled else ()
 
     def redact(self, text: str) -> Redacted:
-        """The text with `[REDACTED:<category>]` for each secret. What is redacted stays as it is. Never raises."""
+        """Return the text with `[REDACTED:<category>]` for each secret. Placeholders are not changed. Never raises."""
         data = text.encode("utf-8", "surrogatepass")
         found = Counter[str]()
-        # Again until nothing is found: a placeholder may end a word that hid another secret. Each time, less is left.
+        # Repeat until nothing is found: a placeholder may end a word that hid another secret. Each round has less text.
         while spans := self.spans(data):
             data = replaced(data, spans)
             found += counted(spans)
@@ -75,9 +75,9 @@ class Redactor:
         return self.redact(text).text
 
     def spans(self, data: bytes) -> list[Span]:
-        """The secrets that can be seen in a text at once: in order, apart, none inside a placeholder.
+        """Return the secrets that one pass finds: in order, without overlap, none inside a placeholder.
 
-        Colours are not looked at: those inside of a secret are part of it, all others stay.
+        Colours inside a secret belong to it; all other colours are ignored.
         """
         plain = uncoloured(data)
         if plain is None:
@@ -99,18 +99,18 @@ class Redactor:
         return settled(data, spans) if spans else []
 
     def unfinished(self, data: bytes) -> int | None:
-        """Where something begins in `data`, whole lines, that the next line may complete to a secret."""
+        """Return where something begins in the lines that the next line may complete to a secret. Else None."""
         starts = [self._known.unfinished(data)] if self._known is not None else []
         if self._enabled:
             starts.append(built_in().unfinished(data))
         return min((start for start in starts if start is not None), default=None)
 
     def json(self, value: Json) -> Json:
-        """The value with every string redacted, keys too; one also for what its key, or `name` beside it, says."""
+        """Return the value with every string and key redacted. The key or `name` of a value counts, too."""
         return self._json(value, "", 0)
 
     def stream(self) -> RedactionStream:
-        """Redacts a text that comes in pieces."""
+        """Return a redactor for a text that arrives in pieces."""
         return RedactionStream(self, blocks=self._enabled)
 
     def _json(self, value: Json, key: str, depth: int) -> Json:
@@ -142,6 +142,6 @@ class Redactor:
 
 
 def _name(value: Mapping[str, Json]) -> str:
-    """What an object with a `value` says that is: the header or variable it names."""
+    """Return the header or variable that an object with a `value` names."""
     named = value.get("name") or value.get("key")
     return named if isinstance(named, str) and "value" in value else ""

@@ -1,8 +1,8 @@
-"""The rules that tell secrets by their form, from `rules.toml`, and one search for where any could apply.
+"""The rules for secrets by their form, from `rules.toml`, and one search for the places where any could apply.
 
-A rule matches what it `starts` with and `then` goes on with. Only the starts of all rules, as one expression, are
-looked for in the whole text; the rules themselves see the lines around a hit. Its first group, if it has one, is the
-secret; without a group the whole match is.
+A rule matches `starts` followed by `then`. Only the `starts` of all rules, joined to one expression, are searched in
+the whole text. The rules themselves see the lines around a hit. The secret is the first group of the match, or the
+whole match if there is no group.
 """
 
 import re
@@ -35,7 +35,7 @@ _SHORTEST = 6
 
 
 def cookie_values(data: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Where they lie, the pairs beginning at `start`."""
+    """Yield the places of secret values in a Cookie or Set-Cookie header whose pairs begin at `start`."""
     position = start
     while (pair := _PAIR.match(data, position, end)) or (pair := _FLAG.match(data, position, end)):
         position = pair.end()
@@ -53,23 +53,24 @@ def _lets_in(name: bytes, value: bytes) -> bool:
     return _SESSION.search(name) is not None or is_random(text)
 
 
-_WINDOW = 512  # bytes after a hit that are looked at together, to the end of their last line
-_MOST_KEYS = 4096  # that are remembered
+_WINDOW = 512  # bytes after a hit that are looked at together, up to the end of their last line
+_MOST_KEYS = 4096  # keys that are remembered
 _DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
-_REACH = 1024  # bytes a rule of several lines may go on behind the window
+_REACH = 1024  # bytes that a rule of several lines may reach beyond the window
 
 
 _EDGE = r"(?:\b|\\[nrtbf]|\\u00[0-9a-fA-F]{2}|%[0-9A-Fa-f]{2}|\[[0-9;]{0,24}[mK])"
-"""Where a token may begin: at a word, behind the escape of a character that is none (JSON, URLs), behind a colour.
+"""Where a token may begin: at a word, or after an escape (JSON, URLs) or a colour.
 
-Of a colour only what all spellings have is asked for: `[31m` of `\\033[31m`, `\\e[31m`, `\\x1b[31m`, `\\u001b[31m`.
+Only the part of a colour that all spellings share is required: `[31m` of `\033[31m`, `\\e[31m`, `\x1b[31m`,
+`\u001b[31m`.
 """
 
 
 class Reads(StrEnum):
-    """What a rule reads: its `then`, the value of an assignment, cookies, a block of lines behind its `starts`.
+    """What a rule reads after its `starts`: its `then`, the value of an assignment, cookies, or a block of lines.
 
-    PAIRS are all assignments on the lines where `starts` was met.
+    PAIRS means all assignments on the lines with `starts`.
     """
 
     THEN = "then"
@@ -80,15 +81,15 @@ class Reads(StrEnum):
 
 
 class Rule(NamedTuple):
-    """One kind of secret.
+    """A rule for one kind of secret.
 
-    starts    the expression each match begins with, RE2 syntax, within one line
-    then      what follows; of an ASSIGNMENT the groups are the key and, if any, the sign; the value begins behind
-              the sign or, without one, the match
-    full      instead of `then`: the whole expression, each match of which holds one of `starts` on its line
+    starts    the expression at the beginning of each match, RE2 syntax, within one line
+    then      what follows. For an ASSIGNMENT its groups are the key and, optionally, the sign; the value begins after
+              the sign or, without a sign, after the match
+    full      instead of `then`: the whole expression. Each match has one of `starts` on its line
     guard     what a match must be beside its form
-    lines     whether a match may reach over line ends
-    opens     for such a rule: what the lines at the end of a text look like when the next one could complete a match
+    lines     whether a match may contain line ends
+    opens     for such a rule: the last lines of a text that the next line could complete to a match
     keyed     whether it begins with the key of an assignment
     """
 
@@ -105,7 +106,7 @@ class Rule(NamedTuple):
 
     @property
     def pattern(self) -> str:
-        """The whole expression; its first group, if there is one, is the secret or the key."""
+        """The whole expression. Its first group, if there is one, is the secret or the key."""
         whole = self.full or (f"(?:{self.starts})(?:{self.then})" if self.then else self.starts)
         if _EDGE not in whole:
             return whole
@@ -116,10 +117,10 @@ class Rule(NamedTuple):
 
 
 class RuleSet:
-    """Rules, compiled when first needed. Safe from several threads.
+    """Rules that are compiled when they are first needed. Safe to use from several threads.
 
-    Those that begin with a key (%KEY%) and those that begin with a form are searched for apart: RE2 builds a state for
-    each way in which beginnings can coincide, and together those would be the product.
+    Rules that begin with a key (%KEY%) and rules that begin with a form are searched separately. RE2 builds a state for
+    each combination of beginnings, and together they would have the product of both.
     """
 
     def __init__(self, rules: tuple[Rule, ...], key: str) -> None:
@@ -141,17 +142,17 @@ class RuleSet:
         return compiled(rf"(?:{opens})\z", captures=False, lines=True)
 
     def spans(self, data: bytes, known: Forms | None = None) -> Iterator[Span]:
-        """Where secrets lie, and the known ones, in no order; they may overlap."""
+        """Yield the places of secrets and of known values, unordered and possibly overlapping."""
         by_form, by_key = self._kinds
         yield from by_form.spans(data, known)
         yield from by_key.spans(data)
 
     def is_key(self, name: str) -> bool:
-        """Whether a name sounds like the key of something secret."""
+        """Return whether a name sounds like the key of a secret."""
         return self._sounds_secret(name.encode("utf-8", "replace"))
 
     def unfinished(self, data: bytes) -> int | None:
-        """Where, in the last lines of `data`, something begins that the next line may complete."""
+        """Return where in the last lines of `data` something begins that the next line may complete. Else None."""
         start = data.rfind(b"\n", 0, max(0, len(data) - _REACH)) + 1
         found = self._opens.search(data, start, len(data))
         return None if found is None else found.start()
@@ -160,7 +161,7 @@ class RuleSet:
         return self._keys.search(word, 0, len(word)) is not None
 
     def _meaning(self, word: bytes) -> Meaning | None:
-        """What the key of a pair announces; remembered, for texts say the same again and again, but for a number."""
+        """Return what the key of a pair announces. Results are cached, except for numbers."""
         word = word.translate(_DIGITS_ALIKE)
         try:
             return self._meanings[word]
@@ -173,7 +174,7 @@ class RuleSet:
 
 
 class _Kind:
-    """Some of the rules, by rank, that are searched for together."""
+    """Some of the rules, by rank, that are searched together."""
 
     def __init__(self, rules: Mapping[int, Rule], meaning: Meant) -> None:
         self._rules = rules
@@ -194,7 +195,7 @@ class _Kind:
         return compiled_set([rule.starts for rule in self._rules.values()])
 
     def spans(self, data: bytes, known: Forms | None = None) -> Iterator[Span]:
-        """Where they find secrets, and the known ones."""
+        """Yield the places of secrets and of known values."""
         position = after = 0
         hits = None if known is None else known.hits(self._start)
         if known is not None:
@@ -231,7 +232,7 @@ class _Kind:
         groups = regex.groups
         for match in regex.finditer(data, start, end):
             if match.start() > window:
-                break  # the next window's
+                break  # belongs to the next window
             if rule.reads is Reads.BLOCK:
                 block = block_at(data, *match.span(), after)
                 after = max(after, match.end() if block is None else block.end)
@@ -239,7 +240,7 @@ class _Kind:
                     yield Span(block.start, block.end, rule.category, rank, block.start)
             elif match.start() >= after or rule.reads is not Reads.ASSIGNMENT:
                 for span in _secrets(rule, rank, data, match, groups, end):
-                    after = span.end  # what looks like assignments inside a value is not read again
+                    after = span.end  # what looks like assignments inside a value is skipped
                     yield span
 
     def _regex(self, rank: int) -> Regex:
@@ -273,7 +274,7 @@ def _secrets(rule: Rule, rank: int, data: bytes, match: Match, groups: int, end:
 
 @cache
 def built_in() -> RuleSet:
-    """The rules of `rules.toml`; once a process."""
+    """Return the rules of `rules.toml`, which are read once in a process."""
     read = tomllib.loads(files("acp_agent.output.redaction").joinpath("rules.toml").read_text("utf-8"))
     key = "".join(read["key"])
     return RuleSet(tuple(_rule(entry, key, read["gap"]) for entry in read["rule"]), key)

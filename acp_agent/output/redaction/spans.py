@@ -1,4 +1,8 @@
-"""Where secrets lie in a text, in bytes, and what is left when they are taken out."""
+"""Places of secrets in a text, in bytes, their replacement, and a typed face of RE2 for bytes.
+
+RE2 takes linear time whatever the pattern is. Latin-1 rules see single bytes, so that a value may contain any or
+invalid UTF-8; their spans end at ASCII characters. Patterns of the user see UTF-8.
+"""
 
 import re
 from collections import Counter
@@ -17,9 +21,9 @@ _BY_START = itemgetter(0, 3)  # start, rank
 
 
 class Span(NamedTuple):
-    """A secret at `start:end`, and from where on it was told to be one (its key, its scheme).
+    """A secret at `start:end`. Its context, such as its key, begins at `context`.
 
-    Of spans that overlap, the one of the lowest rank names what is taken out. A tuple, as there may be very many.
+    Overlapping spans are merged, and the lowest rank gives the name. It is a tuple, since there may be very many.
     """
 
     start: int
@@ -30,7 +34,7 @@ class Span(NamedTuple):
 
 
 def settled(data: bytes, spans: Iterable[Span]) -> list[Span]:
-    """The spans in order, overlapping ones merged, placeholders left out, at the borders of UTF-8 characters."""
+    """Return the spans in order, merged if they overlap, without placeholders, at borders of characters."""
     merged = list[Span]()
     for span in sorted(spans, key=_BY_START):
         last = merged[-1] if merged else None
@@ -44,7 +48,7 @@ def settled(data: bytes, spans: Iterable[Span]) -> list[Span]:
 
 
 def replaced(data: bytes, spans: Sequence[Span]) -> bytes:
-    """The text with a placeholder for each of the settled spans."""
+    """Return the text with a placeholder for each span. The spans come from `settled`."""
     pieces, position = list[bytes](), 0
     for span in spans:
         pieces += (data[position : span.start], placeholder(span.category).encode())
@@ -53,7 +57,7 @@ def replaced(data: bytes, spans: Sequence[Span]) -> bytes:
 
 
 def counted(spans: Iterable[Span]) -> Counter[str]:
-    """How many of each category."""
+    """Return the number of spans of each category."""
     return Counter(span.category for span in spans)
 
 
@@ -69,7 +73,7 @@ def _whole_characters(data: bytes, span: Span) -> Span:
 
 
 def _without_placeholders(data: bytes, span: Span) -> Iterator[Span]:
-    """What of a span is no placeholder yet: so that a second redaction finds nothing to do."""
+    """Yield the parts of a span that are not placeholders, so that a second redaction finds nothing."""
     low = max(0, min(span.context, span.start) - _LONGEST_PLACEHOLDER)
     high = span.end + _LONGEST_PLACEHOLDER
     if _MARK not in data[low:high]:
@@ -78,7 +82,7 @@ def _without_placeholders(data: bytes, span: Span) -> Iterator[Span]:
     position = span.start
     for found in _PLACEHOLDER.finditer(data, low, high):
         if found.start() < span.context < found.end():
-            return  # the key is a word of ours
+            return  # the key is part of a placeholder
         if found.start() >= span.end:
             break
         if position < found.start():
@@ -92,7 +96,7 @@ _MEMORY = 64 << 20  # bytes RE2 may use for one expression; taken only as states
 
 
 class Match(Protocol):
-    """A match; spans are offsets into the searched bytes, (-1, -1) for a group that took no part."""
+    """A match. Spans are offsets into the searched bytes, (-1, -1) for a group without a match."""
 
     def start(self) -> int: ...
     def end(self) -> int: ...
@@ -109,10 +113,10 @@ class Regex(Protocol):
 
 
 class RegexSet(Protocol):
-    """Several expressions, searched at once."""
+    """Several expressions that are searched at once."""
 
     def Match(self, text: bytes) -> list[int] | None:  # noqa: N802 - re2's own name
-        """Which of them match anywhere in a text, or None."""
+        """Return the indexes of the expressions that match anywhere in a text, or None."""
         ...
 
 
@@ -146,11 +150,11 @@ _ENGINE = cast("_Engine", re2)
 
 
 def compiled(pattern: str, *, lines: bool = False, captures: bool = True, utf8: bool = False) -> Regex:
-    """An expression; `^` and `$` mean lines. Raises ValueError with RE2's reason when it is none.
+    """Compile an expression in which `^` and `$` match at lines. Raises ValueError with RE2's reason.
 
-    lines     whether a match may reach over a line end
-    captures  False is faster, without groups
-    utf8      whether `.` is a character instead of a byte
+    lines     whether a match may contain line ends
+    captures  False is faster and has no groups
+    utf8      whether `.` matches a character instead of a byte
     """
     try:
         return _ENGINE.compile(b"(?m)" + pattern.encode(), _options(lines=lines, captures=captures, utf8=utf8))
@@ -160,7 +164,7 @@ def compiled(pattern: str, *, lines: bool = False, captures: bool = True, utf8: 
 
 
 def compiled_set(patterns: list[str]) -> RegexSet:
-    """Tells which of the expressions match somewhere in a text."""
+    """Compile several expressions to one set."""
     grown = _ENGINE.Set.SearchSet(_options(captures=False, lines=False, utf8=False))
     for pattern in patterns:
         grown.Add(b"(?m)" + pattern.encode())
@@ -169,7 +173,7 @@ def compiled_set(patterns: list[str]) -> RegexSet:
 
 
 def literals(values: list[bytes], *, lines: bool, beside: str = "") -> Regex:
-    """Any of the values, earlier ones preferred; or a match of the expression `beside`."""
+    """Compile a search for any of the values, earlier ones preferred, or for the expression `beside`."""
     whole = b"|".join(((b"(?m)" + beside.encode(),) if beside else ()) + tuple(map(_ENGINE.escape, values)))
     return _ENGINE.compile(whole, _options(lines=lines, captures=False, utf8=False))
 

@@ -1,4 +1,4 @@
-"""Redacts a text that comes in pieces, so that a secret cut by a border between pieces is not missed (S9.7)."""
+"""Redacts a text that arrives in pieces, so that a secret which is cut by the end of a piece is found."""
 
 import re
 from bisect import bisect_right
@@ -12,7 +12,10 @@ _COLOUR = re.compile(rb"\x1b(?:\[[0-?]{0,64}+[ -/]{0,8}+[@-~]|\([0-9A-Za-z])")
 
 
 class Uncoloured:
-    """A text without its colours and other short terminal codes, and where in the whole text each byte of it stands."""
+    """A text without colours and other short terminal codes, with the place of each byte in the original text.
+
+    `grep --color` writes the `ghp_` that it searched for and the rest of the token in two colours.
+    """
 
     def __init__(self, data: bytes) -> None:
         pieces, self._here, self._there, position = list[bytes](), [0], [0], 0
@@ -24,21 +27,21 @@ class Uncoloured:
         self.text = b"".join((*pieces, data[position:]))
 
     def at(self, offset: int) -> int:
-        """Where the byte at `offset` stands in the whole text; behind the codes before it."""
+        """Return where the byte at `offset` stands in the original text, after the codes before it."""
         piece = bisect_right(self._here, offset) - 1
         return self._there[piece] + offset - self._here[piece]
 
 
 def uncoloured(data: bytes) -> Uncoloured | None:
-    """A text without colours; None for one that has none."""
+    """Return a text without colours. None if it has no colours."""
     return Uncoloured(data) if b"\x1b" in data and _COLOUR.search(data) else None
 
 
 WINDOW = 8192
-"""Bytes held back at least where a text has to be cut inside a line."""
+"""How many bytes are held back at least when a text has to be cut inside a line."""
 LONGEST_LINE = 65536
-"""Bytes of a line, or of lines that belong together, that are held before they are cut."""
-_KEPT = 2048  # bytes of an endless secret that are held at either end: what is between changes nothing
+"""How many bytes of a line, or of lines that belong together, are held before they are cut."""
+_KEPT = 2048  # bytes at either end of an endless secret that are held: the middle changes nothing
 _SEAM = re.compile(rb"[\s,;&](?=[^\s,;&]*\Z)")
 
 
@@ -49,28 +52,30 @@ class _Redacts(Protocol):
 
 
 class RedactionStream:
-    """Takes pieces of a text, gives back what is certain: whole lines nothing behind them can change.
+    """Takes pieces of a text and returns what is certain: whole lines that no later text can change.
 
-    A carriage return ends a line too, as progress bars write it. All that is given back together equals the redaction
-    of the whole text, except where a secret goes on behind a lone carriage return, where a line is longer than 64 KiB
-    (it is cut between secrets, at a blank if there is one near, and each part redacted by itself), where the base64
-    lines above a footer of a private key, its header missing, are more than 8 KiB (the lines before have gone), and
-    where `hurry` was called.
+    A carriage return ends a line, too, since progress bars write it. The joined results equal the redaction of the
+    whole text, except in these cases:
+
+    - a secret continues after a single carriage return;
+    - a line is longer than 64 KiB: it is cut between secrets, at a blank if one is near, and each part is redacted by
+    itself; - the base64 lines above the footer of a private key without header are more than 8 KiB;
+    - `hurry` was called.
     """
 
     def __init__(self, redactor: _Redacts, *, blocks: bool = True) -> None:
         self._redactor = redactor
         self._blocks = blocks
         self._pending = b""
-        self._given = 0  # bytes of what is pending that went out already, and only tell what follows them
+        self._given = 0  # bytes of the pending text that were returned and only give context to what follows
 
     @property
     def waiting(self) -> int:
-        """How many bytes are held back."""
+        """The number of bytes held back."""
         return len(self._pending) - self._given
 
     def feed(self, chunk: str) -> str:
-        """What is certain now, redacted; often nothing until the line ends."""
+        """Return what is certain now, redacted. It is often empty until the line ends."""
         new = chunk.encode("utf-8", "surrogatepass")
         before = max(0, len(self._pending) - 1)
         self._pending += new
@@ -83,10 +88,10 @@ class RedactionStream:
         return given
 
     def hurry(self) -> str:
-        """What can be seen of a line that has no end yet: up to its last blank outside of all secrets.
+        """Return the visible part of an unfinished line: up to its last blank outside of all secrets.
 
-        What was given is remembered, for it tells what follows: `hunter2` behind `Password: ` goes all the same. Only
-        the first words of a secret of several words can be seen, when somebody writes them one by one.
+        What was returned stays known as context: `hunter2` after `Password: ` is still redacted. Of a secret of several
+        words that arrive one by one, the first words may be shown.
         """
         if b"\n" in self._pending:
             return ""  # lines that wait for the next one
@@ -102,7 +107,7 @@ class RedactionStream:
         return seen
 
     def finish(self) -> str:
-        """The rest, redacted. The stream is as new afterwards."""
+        """Return the rest, redacted. The stream can then be used again."""
         return self._give(len(self._pending))
 
     def _give(self, end: int) -> str:
@@ -113,7 +118,7 @@ class RedactionStream:
         return seen
 
     def _seen(self, data: bytes, spans: Sequence[Span] = ()) -> str:
-        """What of a text was not given yet, redacted."""
+        """Return the part of a text that was not returned yet, redacted."""
         given = self._given
         if given >= len(data):
             return ""
@@ -123,7 +128,7 @@ class RedactionStream:
         return self._redactor(data.decode("utf-8", "surrogatepass"))
 
     def _certain(self, lines: bytes) -> int:
-        """Up to where no later line can change what is secret in these lines."""
+        """Return the end of the part in which no later line can change what is secret."""
         plain = uncoloured(lines)
         return self._certain_plainly(lines) if plain is None else plain.at(self._certain_plainly(plain.text))
 
@@ -136,12 +141,12 @@ class RedactionStream:
             return start
         cut = lines.rfind(b"\n", 0, start) + 1
         for span in reversed(self._redactor.spans(lines)):
-            if span.context < cut < span.end:  # what is held may itself be what an earlier line goes on with
+            if span.context < cut < span.end:  # the held part may itself continue what an earlier line began
                 cut = lines.rfind(b"\n", 0, span.context) + 1
         return cut
 
     def _shorten_block(self) -> None:
-        """Let go of the middle of a private key that still goes on: it is one placeholder however long it is."""
+        """Drop the middle of a private key that still continues. It becomes one placeholder, however long it is."""
         if len(self._pending) < 3 * _KEPT or not self._blocks:
             return
         start = open_block(self._pending[: self._pending.rfind(b"\n") + 1])
@@ -152,7 +157,7 @@ class RedactionStream:
                 self._pending = self._pending[:first] + self._pending[last:]
 
     def _cut(self) -> str:
-        """Give the beginning of too long a line, cut outside of all secrets."""
+        """Return the beginning of a line that is too long, cut outside of all secrets."""
         data = self._pending
         cut = len(data) - WINDOW
         seam = _SEAM.search(data, cut - 1024, cut)
@@ -165,7 +170,7 @@ class RedactionStream:
                 cut, inside = span.context, span
         if inside is None or cut > _KEPT:
             return self._give(cut)
-        # A secret from the beginning to the window: what is left of it is as secret as the whole.
+        # The secret reaches from the beginning to the window: what is left of it is as secret as the whole.
         end = max(inside.start + _KEPT, min(inside.end, len(data)) - _KEPT)
         given = self._give(cut) if cut else ""
         self._pending = data[cut : inside.start + _KEPT] + data[end:]
@@ -174,7 +179,7 @@ class RedactionStream:
 
 
 def _lines_end(data: bytes, start: int) -> int:
-    """Behind the last line end, or the last carriage return that is none of a line end; 0 when none is after `start`.
+    """Return the position after the last line end or lone carriage return, 0 if there is none after `start`.
 
     A carriage return at the very end may be the first half of a line end.
     """

@@ -1,6 +1,7 @@
-"""Whether the value of an assignment is a secret.
+"""Whether the value of an assignment is a secret, and what its key announces.
 
-Code, names, paths, placeholders, labels, counts and hashes are none.
+Code, names, paths, placeholders, labels, counts and hashes are not secrets. The value of a key that announces a
+password may be a word; a token must look random.
 """
 
 import base64
@@ -14,10 +15,10 @@ from typing import NamedTuple, TypeAlias, assert_never
 
 
 class Guard(StrEnum):
-    """What is asked of a secret.
+    """A condition on a secret beside its form.
 
-    RANDOM     letters and digits mixed as chance mixes them
-    USERINFO   base64 of `user:password`, in whatever character set (RFC 7617)
+    RANDOM     letters and digits in a random mixture
+    USERINFO   base64 of `user:password`, in any character set (RFC 7617)
     PEM        base64 of a private key
     PASSWORD   neither a placeholder nor a variable
     """
@@ -48,7 +49,7 @@ _TEMPLATE = re.compile(
 
 
 def allows(guard: Guard, value: bytes) -> bool:
-    """Whether a value passes."""
+    """Return whether a value meets the condition."""
     match guard:
         case Guard.RANDOM:
             return is_random(value.decode("latin-1"))
@@ -63,7 +64,7 @@ def allows(guard: Guard, value: bytes) -> bool:
 
 
 def stands_in(value: str) -> bool:
-    """Whether a value only stands for one: a placeholder, a variable, a template."""
+    """Return whether a value only stands for a secret: a placeholder, a variable, a template."""
     return _STAND_IN.match(value) is not None or _TEMPLATE.search(value) is not None
 
 
@@ -73,7 +74,7 @@ _WORDY = re.compile(  # words, versions and numbers between signs
 
 
 def is_random(value: str) -> bool:
-    """Whether letters and digits, 12 at least, are mixed as no name mixes them."""
+    """Return whether a value has at least 12 letters and digits, mixed as in no name."""
     if len(value) < 12 or stands_in(value):
         return False
     digits = sum(character.isdigit() for character in value)
@@ -82,7 +83,7 @@ def is_random(value: str) -> bool:
 
 
 def _is_title(value: str) -> bool:
-    """Whether a value is a name of many words, such as a test has: `test_draft202012_is_chosen`."""
+    """Return whether a value is a name of many words, as tests have: `test_draft202012_is_chosen`."""
     parts = re.split(r"[-_./:]+", value)
     words = [part for part in parts if re.fullmatch(r"[A-Za-z][a-z]+(?:[A-Z][a-z]+)*", part)]
     return len(words) >= 3 and sum(map(len, words)) * 2 > len(value)
@@ -105,7 +106,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def _decoded(value: bytes) -> bytes:
-    """What base64 holds, as far as it goes; nothing when it is none."""
+    """Return what base64 contains, as far as it is valid; empty if it is not base64."""
     value = value.rstrip(b"=")
     value = value[: len(value) - (len(value) % 4 == 1)]
     try:
@@ -146,7 +147,7 @@ class Key(Enum):
 
 
 def key_of(key: str) -> Key | None:
-    """What a key announces; None for one that only sounds like it: `max_tokens`, `password_field`, `public_key`."""
+    """Return what a key announces. None if it only sounds secret: `max_tokens`, `password_field`, `public_key`."""
     words = [word.lower() for word in _WORDS.findall(key)]
     joined = "".join(words)
     if not words or _TOKENIZERS.search(joined):
@@ -161,18 +162,18 @@ def key_of(key: str) -> Key | None:
 
 
 def _kept(joined: str) -> frozenset[str]:
-    """Last words that are no excuse here: Vault's secret_id, GCP's private_key_id."""
+    """Return the last words that do not excuse a key: Vault's secret_id, GCP's private_key_id."""
     return frozenset(("id",)) if joined.endswith(("secretid", "privatekeyid")) else frozenset()
 
 
-@lru_cache(4096)  # logs say the same again and again
+@lru_cache(4096)  # logs repeat the same keys
 def meant_by(key: bytes) -> Key | None:
-    """`key_of` for bytes."""
+    """Return `key_of` for bytes."""
     return key_of(key.decode("latin-1"))
 
 
 class Meaning(NamedTuple):
-    """What the key of a pair announces. `random`: only a value that looks like chance counts, as of `FOO_KEY`."""
+    """What the key of a pair announces. `random`: only a random-looking value is secret, as that of `FOO_KEY`."""
 
     key: Key
     category: str
@@ -180,14 +181,14 @@ class Meaning(NamedTuple):
 
 
 Meant: TypeAlias = Callable[[bytes], Meaning | None]
-"""Tells what a word before `=` or `:` announces."""
+"""Returns what a word before `=` or `:` announces."""
 
 _SOUNDS = re.compile(rb"(?i)passw|passphrase|passcode|pass\Z|pwd|psk|secret|token|credential|key")
 _ENVIRONMENT = re.compile(rb"(?:\A|[.-])[A-Z][A-Z0-9_]*_KEY\Z")
 
 
 def meaning_of(word: bytes, sounds_secret: Callable[[bytes], bool]) -> Meaning | None:
-    """What a word announces; `sounds_secret` tells whether it is one of the keys the rules know."""
+    """Return what a word announces. `sounds_secret` is True for keys that the rules know."""
     if _SOUNDS.search(word) is None or (key := meant_by(word)) is None:
         return None
     if sounds_secret(word):
@@ -196,7 +197,7 @@ def meaning_of(word: bytes, sounds_secret: Callable[[bytes], bool]) -> Meaning |
 
 
 def category_of(key: bytes) -> str:
-    """What the secret of a key is called."""
+    """Return the category of the secret of a key."""
     name = key.lower()
     if b"passw" in name or b"passphrase" in name or b"pwd" in name:
         return "password"
@@ -253,7 +254,7 @@ _NEXT_WORD = re.compile(r"[:,;.]?\s+[A-Za-z(]")  # of a sentence, or of the next
 
 
 def is_secret(meant: Key, value: str) -> bool:
-    """Whether a whole, delimited value is a secret."""
+    """Return whether a whole, delimited value is a secret."""
     if len(value) < _SHORTEST[meant] or _is_innocent(value):
         return False
     if any(blank in value for blank in " \t\n"):
@@ -262,7 +263,7 @@ def is_secret(meant: Key, value: str) -> bool:
 
 
 def is_bare_secret(meant: Key, value: str, after: str, *, in_environment: bool) -> bool:
-    """The same for a value without quotes: in an environment file, YAML, INI, a log, or code."""
+    """Return whether an unquoted value is a secret: in an environment file, YAML, INI, a log, or code."""
     if len(value) < _SHORTEST[meant] or _is_call(value + after[:1]) or _OPENED.match(value):
         return False
     if meant is Key.SECRET and _is_type_name(value):
@@ -329,13 +330,13 @@ def _looks_base64(value: str) -> bool:
 
 
 def _has_random_case(value: str) -> bool:
-    """Whether capitals stand where no word begins: `wJalrXUtnFEMI`."""
+    """Return whether capitals stand where no word begins: `wJalrXUtnFEMI`."""
     changes = sum(a.islower() != b.islower() for a, b in pairwise(value) if a.isalpha() and b.isalpha())
     return len(value) >= 16 and changes * 3 >= len(value)
 
 
 def _is_jumble(value: str) -> bool:
-    """Whether what capitals cut a name into are no words: `QGPegaKZDFYMVVf`."""
+    """Return whether the parts that capitals cut a name into are not words: `QGPegaKZDFYMVVf`."""
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", value)
     odd = sum(
         len(word) == 1 or not re.search(r"(?i)[aeiouy]", word) or re.fullmatch(r"[A-Z]{7,}", word) is not None
@@ -346,13 +347,13 @@ def _is_jumble(value: str) -> bool:
 
 
 def _is_type_name(value: str) -> bool:
-    """Whether a value reads as the name of a type: `PKCS7PrivateKeyTypes`."""
+    """Return whether a value looks like the name of a type: `PKCS7PrivateKeyTypes`."""
     words = re.findall(r"(?:[A-Z]+(?![a-z])|[A-Z][a-z]+)\d?", value)
     return len(words) >= 2 and "".join(words) == value and len(value) >= 3.5 * len(words) and not _is_jumble(value)
 
 
 def _is_call(value: str) -> bool:
-    """Whether a value begins as a call or an index does: `b64encode(`, `options[`."""
+    """Return whether a value begins as a call or an index does: `b64encode(`, `options[`."""
     called = _CALLED.match(value) if "(" in value or "[" in value else None
     if called is None or re.search(r"[a-z_]{2}", called[0]) is None:
         return False
@@ -361,7 +362,7 @@ def _is_call(value: str) -> bool:
 
 
 def _is_resource(value: str) -> bool:
-    """Whether a value is a path of names: `projects/my-project/locations/us-east1/keyRings/1`."""
+    """Return whether a value is a path of names: `projects/my-project/locations/us-east1/keyRings/1`."""
     parts = value.strip("/").split("/")
     return all(re.fullmatch(r"[A-Za-z]++(?:[_.-][A-Za-z]++)*+-?\d{0,4}|\d{1,6}|\*", part) for part in parts)
 
@@ -372,7 +373,7 @@ _GRAMMAR = frozenset(_SENTENCE.split())
 
 
 def _is_passphrase(meant: Key, value: str) -> bool:
-    """Words with blanks are a label, unless there are digits and signs inside them, or they make no sentence."""
+    """Return whether words with blanks are a secret and not a label: with digits and signs, or no sentence."""
     if meant is not Key.PASSWORD:
         return False
     words = value.split()
