@@ -1,10 +1,18 @@
-"""Memory and notes for agents: what holds when nobody sets anything, what is refused, what a project may do."""
+"""`[memory]`, titles and instructions."""
 
 import pytest
 from pydantic import ValidationError
 
 from acp_agent.config.keys import SettingKey
-from acp_agent.config.memory_settings import NOTE_FILES, InstructionSettings, MemorySettings, SessionsSettings
+from acp_agent.config.memory_settings import (
+    NOTE_FILES,
+    InstructionSettings,
+    MemorySettings,
+    SessionsSettings,
+    TitleSettings,
+    TitleSource,
+)
+from acp_agent.config.settings import ChoiceSettings
 
 ALL = [
     (section, field)
@@ -83,3 +91,19 @@ def test_what_all_projects_share_is_the_users_alone(section, field):
 @pytest.mark.parametrize(("section", "field"), ALL)
 def test_every_setting_is_described(section, field):
     assert (section.model_fields[field].description or "").endswith(".")
+
+
+def test_by_default_every_model_can_be_chosen_and_a_model_writes_titles() -> None:
+    assert ChoiceSettings().available_models == ()
+    assert TitleSettings() == TitleSettings(titles=TitleSource.MODEL, title_max_chars=60, title_provider="")
+
+
+def test_models_are_named_with_their_provider() -> None:
+    assert ChoiceSettings.model_validate({"available_models": ["ollama:qwen3:8b"]}).available_models
+    for wrong in ("qwen3", ":m", "a: b"):
+        with pytest.raises(ValidationError, match="PROVIDER:MODEL"):
+            ChoiceSettings.model_validate({"available_models": [wrong]})
+        with pytest.raises(ValidationError, match="PROVIDER:MODEL"):
+            TitleSettings(title_provider=wrong)
+    with pytest.raises(ValidationError):
+        TitleSettings(title_max_chars=9)

@@ -1,0 +1,83 @@
+"""The settings of long conversations, questions and language servers."""
+
+import pytest
+from pydantic import ValidationError
+
+from acp_agent.config.section import OFF, SMALLER, ProjectMay, Tightened
+from acp_agent.config.settings import ContextSettings, LspSettings, QuestionSettings
+
+
+def test_the_defaults_are_those_of_the_requirements() -> None:
+    settings = ContextSettings()
+    assert (settings.compaction_soft, settings.compaction_hard) == (0.6, 0.9)
+    assert settings.compaction
+    assert not settings.compress_context
+    assert settings.compress_provider == ""
+
+
+@pytest.mark.parametrize(("soft", "hard"), [(0.8, 0.8), (0.9, 0.85), (0.6, 0.5)])
+def test_the_soft_threshold_lies_below_the_hard_one(soft: float, hard: float) -> None:
+    with pytest.raises(ValidationError, match="compaction_soft below compaction_hard"):
+        ContextSettings(compaction_soft=soft, compaction_hard=hard)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"compaction_soft": 0.0}, {"compaction_hard": 1.0}, {"compaction_soft": float("nan")}, {"compaction_hard": "0.9"}],
+)
+def test_thresholds_are_parts_of_the_context(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        ContextSettings.model_validate(wrong)
+
+
+@pytest.mark.parametrize("wrong", ["ollama", ":x", "a b:c"])
+def test_the_model_for_summaries_is_named_with_its_provider(wrong: str) -> None:
+    with pytest.raises(ValidationError, match="PROVIDER:MODEL"):
+        ContextSettings(compress_provider=wrong)
+    assert ContextSettings(compress_provider="ollama:qwen3:8b").compress_provider == "ollama:qwen3:8b"
+
+
+def test_questions_are_on_and_stand_as_long_as_the_turn() -> None:
+    assert QuestionSettings() == QuestionSettings(elicitation=True, elicitation_timeout_secs=0)
+
+
+@pytest.mark.parametrize("table", [{"elicitation": "yes"}, {"elicitation_timeout_secs": -1}, {"elicit": True}])
+def test_what_is_no_setting_is_refused(table: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        QuestionSettings.model_validate(table)
+
+
+def test_a_project_may_only_switch_them_off() -> None:
+    marks = {
+        name: [each for each in field.metadata if isinstance(each, ProjectMay)]
+        for name, field in QuestionSettings.model_fields.items()
+    }
+    (mark,) = marks["elicitation"]
+    assert mark.tighten(True, False) == Tightened(False)
+    assert mark.tighten(False, True) == Tightened(False, (True,))
+    assert marks["elicitation_timeout_secs"] == []  # the user's alone
+
+
+def test_everything_is_on_and_bounded_when_nobody_sets_anything():
+    assert LspSettings().model_dump() == {
+        "enabled": True,
+        "auto_diagnostics_on_save": True,
+        "max_diagnostics_per_file": 20,
+        "max_diagnostic_files": 5,
+        "max_references": 100,
+        "max_workspace_symbols": 50,
+        "request_timeout_secs": 10.0,
+    }
+
+
+def test_a_project_may_only_tighten():
+    for name, field in LspSettings.model_fields.items():
+        assert (OFF if field.annotation is bool else SMALLER) in field.metadata, name
+
+
+@pytest.mark.parametrize(
+    "table", [{"max_references": 0}, {"request_timeout_secs": 0}, {"request_timeout_secs": float("inf")}, {"on": True}]
+)
+def test_what_cannot_be_meant_is_refused(table):
+    with pytest.raises(ValidationError):
+        LspSettings.model_validate(table)
