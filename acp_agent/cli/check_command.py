@@ -104,24 +104,24 @@ class CommandJudge:
         chain = build_chain(innermost, dict[Place, Link].fromkeys(Place, absent) | judges(loaded, ground, warn))
         self._gates = gates_of(chain)
 
-        def asking(given: dict[str, tuple[Rule, ...]], grants: str) -> PermissionGate:
-            return permission_gate(given, ground, GrantStore(grants, warn), None)(innermost)
+        no_answers = GrantStore(os.devnull, warn)
 
+        def gate_of(bash_rules: tuple[Rule, ...]) -> PermissionGate:
+            return permission_gate({self._spec.name: bash_rules}, ground, no_answers, None)(innermost)
+
+        self._gate_of = gate_of
         self._compiled: dict[str, tuple[Rule, ...]] = {}
-        self._supposed = asking({}, os.devnull)
         if rules is not None:
-            self._configured = asking({self._spec.name: rules}, os.devnull)
+            self._configured = gate_of(rules)
         else:
             answers = loaded.settings.acp.permission_file
             answers = answers or os.path.join(data_path(os.environ), "acp-permissions.toml")
-            self._configured = asking(permission_rules(loaded, warn), answers)
+            grants = GrantStore(answers, warn)
+            self._configured = permission_gate(permission_rules(loaded, warn), ground, grants, None)(innermost)
 
     def verdict(self, text: str, rules: tuple[Rule, ...] | None = None) -> CommandVerdict:
         """Judge one command line, by `rules` if they are given, else by those in force."""
-        permission = self._configured
-        if rules is not None:
-            permission = self._supposed
-            permission.rules = {self._spec.name: rules}
+        permission = self._configured if rules is None else self._gate_of(rules)
         call = ToolCall("check", self._spec.name, {"command": text})
         invocation = Invocation(call, self._spec, text, _never, (CommandSubject(text),))
         found = judged(invocation, (*self._gates, permission))

@@ -31,6 +31,10 @@ class CallItem:
     started: ToolStarted
     finished: ToolFinished | None = None
 
+    def finish(self, event: ToolFinished) -> None:
+        """Record the end of the call."""
+        self.finished = event
+
 
 @dataclass(frozen=True, slots=True)
 class MessageItem:
@@ -142,7 +146,7 @@ class _ItemBuilder:
         if call is None:  # its start was not stored, or it was given up
             call = CallItem(at, ToolStarted(event.call_id, event.name, event.name, ToolKind.OTHER, {}))
             self._waiting.append(call)
-        call.finished = event
+        call.finish(event)
 
     def _is_open(self, item: MessageItem | CallItem) -> bool:
         return isinstance(item, CallItem) and self._open.get(item.started.call_id) is item

@@ -28,6 +28,11 @@ class _Pending:
     answered: anyio.Event = field(default_factory=anyio.Event)
     message: JsonObject = field(default_factory=dict[str, Json])
 
+    def resolve(self, message: JsonObject) -> None:
+        """Store the answer and wake the task that waits for it."""
+        self.message = message
+        self.answered.set()
+
 
 OnRequest = Callable[[RecordedFrame], Coroutine[None, None, None]]
 """A handler that answers a request of the agent. It runs in a task of its own."""
@@ -150,8 +155,7 @@ class AgentConnection:
         self.recording.add(frame)
         number = at(message, "id")
         if frame.is_response and isinstance(number, int) and number in self._pending:
-            self._pending[number].message = message
-            self._pending[number].answered.set()
+            self._pending[number].resolve(message)
         return frame
 
     async def _write(self, data: bytes) -> None:

@@ -132,6 +132,12 @@ class SeenCall:
     updates: list[JsonObject] = field(default_factory=list[JsonObject])
     end: int = -1
 
+    def add(self, update: JsonObject, index: int) -> None:
+        """Append an update, which is at `index` of the recording."""
+        self.updates.append(update)
+        if text_at(update, "status") in _FINAL:
+            self.end = index
+
     @property
     def id(self) -> str:
         """The call's id."""
@@ -180,9 +186,7 @@ def seen_calls(recording: Recording) -> list[SeenCall]:
             case "tool_call":
                 calls.setdefault(call_id, SeenCall(index, frame.update))
             case "tool_call_update" if call_id in calls and calls[call_id].end < 0:
-                calls[call_id].updates.append(frame.update)
-                if text_at(frame.update, "status") in _FINAL:
-                    calls[call_id].end = index
+                calls[call_id].add(frame.update, index)
             case _:
                 pass
     return list(calls.values())
