@@ -73,15 +73,13 @@ class SseSplitter:
 
     It ignores the names and ids of events. Lines end at LF or CRLF; the standard also allows a single CR, which no
     server uses.
-
-    ignored   the number of bytes that belonged to no data
     """
 
     def __init__(self) -> None:
         self._lines = LineSplitter()
         self._data: list[bytes] = []
         self._size = 0
-        self.ignored = 0
+        self._ignored = 0
 
     def feed(self, data: bytes) -> Iterable[bytes]:
         """Yield the data of the events that these bytes complete.
@@ -101,7 +99,12 @@ class SseSplitter:
                 event, self._data, self._size = b"\n".join(self._data), [], 0
                 yield event
             else:
-                self.ignored += len(line) + 1
+                self._ignored += len(line) + 1
+
+    def take_ignored(self) -> int:
+        """Return the number of bytes since the last call that belonged to no data."""
+        ignored, self._ignored = self._ignored, 0
+        return ignored
 
 
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]

@@ -187,8 +187,7 @@ async def _receive_body(answer: McpResponse, channel: MessageChannel, until: Ses
                 await channel.receive(event)
                 if until is not None and not channel.is_pending(until):
                     return
-            ignored, events.ignored = events.ignored, 0
-            await channel.count_ignored(ignored)
+            await channel.count_ignored(events.take_ignored())
 
 
 _LAST_OUTPUT: Final = 0.2
