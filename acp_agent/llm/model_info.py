@@ -12,7 +12,7 @@ from acp_agent.llm.provider_config import ProviderConfig
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """One model of a provider. A value that nobody has told is None.
+    """One model of a provider. A value is None if it is unknown.
 
     provider        the configured name
     model           its own id; `PROVIDER:MODEL` chooses it

@@ -111,7 +111,7 @@ class ModelTable(BaseModel):
     def known(self, model: str) -> ModelLimits | None:
         """Return the entry with the longest prefix of the id, or of its last part after a slash.
 
-        Return None if there is none.
+        Return None without one.
         """
         prefix = _longest_prefix(self.models, model)
         return self.models[prefix] if prefix else None

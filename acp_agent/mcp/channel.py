@@ -309,7 +309,7 @@ class MessageChannel:
         elif method == "ping":
             self.answer(identity, {})
         else:
-            self.refuse(identity, METHOD_NOT_FOUND, "this client offers no such thing")
+            self.refuse(identity, METHOD_NOT_FOUND, "this client does not offer this method")
 
     def _read_notification(self, method: str, params: Json) -> None:
         match method, params:
@@ -338,7 +338,7 @@ class MessageChannel:
     async def _count_junk(self, size: int) -> None:
         self._junk += 1
         if self._junk > _MOST_JUNK:
-            raise BrokenServerError(f"sent {_MOST_JUNK} lines that are no messages")
+            raise BrokenServerError(f"sent {_MOST_JUNK} lines that are not messages")
         await self._count_unrequested(size)
 
     async def _count_unrequested(self, size: int, messages: int = 1) -> None:

@@ -103,7 +103,7 @@ class _ReplyParts:
             raw = b""
         picture = picture_of(raw)
         if picture is None or len(raw) > MAX_PICTURE or len(self.images) == MAX_IMAGES:
-            self.say("[a picture that cannot be shown: too large, too many, or no PNG, JPEG, GIF or WebP]")
+            self.say("[a picture that cannot be shown: too large, one too many, or not PNG, JPEG, GIF or WebP]")
         elif picture.trouble:
             self.say(f"[a {picture.trouble} picture, left out]")
         else:
@@ -113,12 +113,12 @@ class _ReplyParts:
 def _structured(value: Json, reading: _ReplyParts) -> JsonObject | None:
     if not isinstance(value, dict):
         if value is not None:
-            reading.say("[structured content that is no object, left out]")
+            reading.say("[structured content that is not an object, left out]")
         return None
     try:
         size = len(json.dumps(value, ensure_ascii=False, allow_nan=False).encode())
     except ValueError:
-        reading.say("[structured content with a number that is none, left out]")
+        reading.say("[structured content with NaN or infinity, left out]")
         return None
     if size > MAX_STRUCTURED:
         reading.say(f"[structured content of {size} bytes, left out]")

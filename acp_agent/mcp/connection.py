@@ -108,7 +108,7 @@ _CALL_PATIENCE: Final = 5.0
 """The seconds that a call waits for a connection that is being restored."""
 
 _LIST_PATIENCE: Final = 10.0
-"""The seconds that a call waits for a list that is due. Without the list nobody knows what the call would run."""
+"""The seconds that a call waits for a list that is due. Without the list it is unknown what the call would run."""
 
 _LONGEST_PROBLEM: Final = 500
 

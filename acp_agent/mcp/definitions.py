@@ -49,14 +49,14 @@ def fit_schema(schema: Json) -> JsonObject:
 
     """
     if not isinstance(schema, dict) or schema.get("type") != "object":
-        raise ValueError("its parameters are described by no schema of an object")
+        raise ValueError("its schema is not the schema of an object")
     properties = schema.get("properties", {})
     rules = [keyword for keyword in _NOT_AT_TOP if keyword in schema]
     if rules and not properties:
         raise ValueError(f"its schema describes the parameters by {rules[0]} alone, which model APIs refuse")
     for name in properties if isinstance(properties, dict) else ():
         if not _PARAMETER.fullmatch(name):
-            raise ValueError(f'"{visible(name[:60])}" is no name of a parameter that model APIs take')
+            raise ValueError(f'"{visible(name[:60])}" is not a parameter name that model APIs take')
     root = {key: value for key, value in schema.items() if key not in rules}
     return {**_fit_object(root, root), **({} if "properties" in root else {"properties": {}})}
 
@@ -69,7 +69,7 @@ def exact_size(schema: Json) -> int:
     try:
         size = len(json.dumps(schema, ensure_ascii=False, allow_nan=False).encode())
     except ValueError:
-        raise ValueError("its schema holds a number that is none") from None
+        raise ValueError("its schema holds NaN or infinity") from None
     if size > MAX_SCHEMA:
         raise ValueError(f"its schema has {size} bytes, and {MAX_SCHEMA} is the most")
     return size
@@ -105,14 +105,14 @@ def _fit(node: Json, root: JsonObject) -> Json:
         case dict():
             return _fit_object(node, root)
         case _:
-            raise ValueError("its schema holds something else where a schema belongs")
+            raise ValueError("its schema holds another value in the place of a schema")
 
 
 def _fit_object(node: JsonObject, root: JsonObject) -> JsonObject:
     for key, value in node.items():
         right = _SHAPES.get(key)
         if right is not None and not right(value):
-            raise ValueError(f'its schema holds a "{key}" that is none in draft 2020-12')
+            raise ValueError(f'its schema holds a "{key}" that draft 2020-12 does not allow')
     reference = node.get("$ref")
     if isinstance(reference, str) and not _leads_somewhere(reference, root):
         raise ValueError("its schema refers to a part that it does not have")
@@ -294,7 +294,7 @@ def _name(tool: Json) -> str:
         case {"name": str(name)} if _NAME.fullmatch(name):
             return name
         case {"name": str(name)}:
-            raise ValueError(f'"{visible(name[:60])}" was left out: that is no name of a tool')
+            raise ValueError(f'"{visible(name[:60])}" was left out: this is not a valid tool name')
         case _:
             raise ValueError("a tool without a name was left out")
 
@@ -306,7 +306,7 @@ def _description(said: Json) -> str:
         case str():
             text = said[: 2 * MAX_DESCRIPTION + 2].replace("\r\n", "\n")  # longer than what is kept
         case _:
-            raise ValueError("its description is no text")
+            raise ValueError("its description is not a text")
     _refuse_hidden(text, "its description")
     data = text.encode()
     if len(data) <= MAX_DESCRIPTION:

@@ -70,7 +70,7 @@ def form_schema(schema: Json) -> JsonObject:
 
     """
     if not isinstance(schema, dict) or schema.get("type") != "object":
-        raise ValueError("requestedSchema is no schema of an object")
+        raise ValueError("requestedSchema is not the schema of an object")
     if estimated_size(schema, _MAX_SCHEMA) > _MAX_SCHEMA:
         raise ValueError(f"requestedSchema has more than {_MAX_SCHEMA} bytes")
     properties = schema.get("properties", {})
@@ -84,7 +84,7 @@ def form_schema(schema: Json) -> JsonObject:
 
 def _field(name: str, field: Json) -> JsonObject:
     if not _NAME.fullmatch(name) or not isinstance(field, dict):
-        raise ValueError(f'"{visible(name[:64])}" is no name of a field, or no schema stands for it')
+        raise ValueError(f'"{visible(name[:64])}" is not a valid field name, or it has no schema')
     found: JsonObject = {"type": field.get("type"), **_words(field)}
     match field.get("type"):
         case "string":
@@ -97,7 +97,7 @@ def _field(name: str, field: Json) -> JsonObject:
             found |= {**_numbers(field, _COUNTS, 0, _MOST_LENGTH), "items": _items(field.get("items"))}
         case _:
             raise ValueError(
-                f"{name} is of no type that a form has: string, number, integer, boolean, array of choices"
+                f"{name} has a type that forms lack; they have string, number, integer, boolean, array of choices"
             )
     _refuse_secret(name, field, found)
     default = field.get("default")
@@ -139,7 +139,7 @@ def _text(field: JsonObject) -> JsonObject:
 
 
 def _items(items: Json) -> JsonObject:
-    """Return the choices of a field of which the user may pick several."""
+    """Return the choices of a field that takes several choices."""
     choices = _choices(items, "anyOf") if isinstance(items, dict) else None
     if choices is None:
         raise ValueError("an array in a form is a list of choices, with an enum or anyOf in its items")
@@ -176,7 +176,7 @@ def _option(value: Json, title: Json, description: Json) -> JsonObject:
 def _constant(value: Json) -> str:
     """Return a choice that can be shown exactly as it is. Raises ValueError for any other."""
     if not isinstance(value, str) or visible(value) != value or len(value) > _LONGEST_DESCRIPTION:
-        raise ValueError("a choice is no text, too long, or holds a character that cannot be seen")
+        raise ValueError("a choice is not a text, is too long, or holds an invisible character")
     return value
 
 
@@ -310,7 +310,7 @@ class ServerElicitations:
         if channel is None or tasks is None or identity in self._open_requests:
             return
         if not (self.forms or self.visits):
-            channel.refuse(identity, _NO_METHOD, "this client offers no elicitation")
+            channel.refuse(identity, _NO_METHOD, "this client does not offer elicitation")
         elif not self._calls:
             channel.answer(identity, _result(_CANCELLED))
         elif not self._questions_left:
@@ -376,7 +376,7 @@ class ServerElicitations:
             case "url", str(message) if elicitor.visits:
                 return await self._visit(elicitor, message, params)
             case _:
-                raise ValueError("this client offers no elicitation of this mode, or there is no message")
+                raise ValueError("this client does not offer elicitation of this mode, or the message is missing")
 
     async def _fill_in(self, elicitor: Elicitor, message: str, params: JsonObject) -> ElicitationAnswer:
         schema = form_schema(params.get("requestedSchema"))

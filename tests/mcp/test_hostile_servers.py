@@ -69,7 +69,7 @@ async def test_schemas_that_are_huge_deep_remote_or_none_are_left_out():
     async with on_stage(stdio("bad_schemas")) as stage:
         problem = await stage.reach(McpState.READY)
         assert stage.names() == ["local"]
-        for reason in ("huge was left out: its schema has", "nests", "no schema of an object", "another document"):
+        for reason in ("huge was left out: its schema has", "nests", "not the schema of an object", "another document"):
             assert reason in problem
 
 
@@ -442,7 +442,7 @@ async def test_lines_that_are_no_messages_are_passed_over():
 async def test_a_program_that_only_babbles_is_given_up(behaviour):
     async with on_stage(stdio(behaviour)) as stage:
         await stage.until(lambda: bool(stage.changes))
-        assert "lines that are no messages" in stage.changes[0][1]
+        assert "lines that are not messages" in stage.changes[0][1]
 
 
 async def test_invalid_utf_8_becomes_replacement_characters():
@@ -496,7 +496,7 @@ async def test_parts_of_the_wrong_type_are_left_out_and_that_is_said():
     async with on_stage(stdio("wrong_types")) as stage:
         await stage.reach(McpState.READY)
         assert (await stage.call("blocks")).count("unknown kind") == 7
-        assert "no object" in await stage.call("structured")
+        assert "not an object" in await stage.call("structured")
         assert await stage.call("empty") == ""
 
 

@@ -134,7 +134,7 @@ def test_of_a_long_description_only_what_is_kept_is_read():
 def test_a_tool_whose_parameters_model_apis_refuse_is_left_out_and_the_reason_told():
     made = catalogue(tool("bad", schema={**SCHEMA, "properties": {"filter[id]": {}}}), tool("good"))
     assert [definition.name for definition in made.definitions()] == ["good"]
-    assert made.troubles == ['bad was left out: "filter[id]" is no name of a parameter that model APIs take']
+    assert made.troubles == ['bad was left out: "filter[id]" is not a parameter name that model APIs take']
 
 
 def test_what_is_complained_of_is_bounded():
