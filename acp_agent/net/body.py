@@ -88,7 +88,7 @@ def _is_zlib(start: bytes) -> bool:
 
 
 _CHARSETS: Final = frozenset(
-    # By Python's names, and no others: Python also knows codecs that take for ever or are not about text.
+    # By Python's names. Other codecs of Python are extremely slow or do not decode text, so they are not listed.
     (
         *("utf-8", "utf-16-be", "utf-16-le", "koi8-r", "koi8-u", "mac-roman", "tis-620"),
         *(f"iso8859-{number}" for number in range(2, 17)),
@@ -193,7 +193,7 @@ def _declared(start: str) -> str:
         if attributes.get("http-equiv", "").strip() == "content-type":
             charset = charset or ContentType.read(attributes.get("content", "")).charset
         if charset:
-            # What could be read up to here as ASCII is none of these, whatever it says.
+            # The declaration was readable as ASCII, so the page is not in UTF-16.
             return "utf-8" if charset.startswith("utf-16") else charset
     return ""
 
@@ -249,7 +249,7 @@ class Body:
             raise self._wrongly_packed()
 
     def _take(self, chunk: bytes) -> None:
-        # One byte more than may be is enough to know: a bomb is never unpacked.
+        # One byte above the limit is enough to refuse the body, so a zip bomb is never unpacked.
         room = self._limit + 1 - len(self.data)
         try:
             self.data += self._unpacker.unpack(chunk, room) if self._unpacker else chunk[:room]

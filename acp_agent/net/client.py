@@ -96,19 +96,19 @@ class HttpClient:
     loop.
     """
 
-    def __init__(self) -> None:
-        self._clients: dict[bool, httpx.AsyncClient] = {}  # by whether TLS is wanted
-        self._headers: Mapping[str, str] = {}
+    def __init__(
+        self, headers: Mapping[str, str] | None = None, *, connections: dict[bool, httpx.AsyncClient] | None = None
+    ) -> None:
+        self._clients = {} if connections is None else connections  # by whether TLS is used
+        self._headers = {name.lower(): value for name, value in (headers or {}).items()}
 
     def with_headers(self, headers: Mapping[str, str]) -> "HttpClient":
         """Return a client that shares the connections and adds these headers to every request.
 
         Closing either closes both.
         """
-        client = HttpClient()
-        client._clients = self._clients
-        client._headers = {**self._headers, **{name.lower(): value for name, value in headers.items()}}
-        return client
+        lowered = {name.lower(): value for name, value in headers.items()}
+        return HttpClient({**self._headers, **lowered}, connections=self._clients)
 
     @asynccontextmanager
     async def post(self, post: Post) -> AsyncGenerator[StreamedResponse]:
@@ -156,7 +156,7 @@ class HttpClient:
 
 def _new_client(peer: str, *, tls: bool) -> httpx.AsyncClient:
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=_KEEPALIVE)
-    # Reading the certificate store takes tens of milliseconds; for plain HTTP a context that trusts nobody will do.
+    # Reading the certificate store takes tens of milliseconds. Plain HTTP needs none, so its context trusts no one.
     verify = True if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         return httpx.AsyncClient(
@@ -167,7 +167,7 @@ def _new_client(peer: str, *, tls: bool) -> httpx.AsyncClient:
             mounts=dict.fromkeys(_LOOPBACK),  # a model on this machine is never behind the proxy
         )
     except (OSError, ValueError, ImportError, httpx.InvalidURL) as error:
-        # The values may hold a proxy's password, so only the names are told.
+        # The values may contain a proxy's password, so the message has only the names.
         message = (
             f"{peer} cannot be reached: the proxy or certificate settings of the environment are unusable "
             f"({type(error).__name__}): check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR"
@@ -175,13 +175,13 @@ def _new_client(peer: str, *, tls: bool) -> httpx.AsyncClient:
         raise ProviderError(message, kind=ProviderErrorKind.NOT_CONFIGURED) from error
 
 
-# ------------------------------------------------------------------------------------ the seam
+# -------------------------------------------------------------------------- translation of errors
 
 _Kind = ProviderErrorKind
 
 _TRANSLATIONS: Final[tuple[tuple[type[Exception], ProviderErrorKind, str], ...]] = (
-    # Most specific first. {peer}, {origin}, {reason} and {read:g} are filled in. An error of httpx is told
-    # only as far as its cause in the operating system: its own text may quote headers, and so the key.
+    # Most specific first. {peer}, {origin}, {reason} and {read:g} are filled in. Of an error of httpx, the message has
+    # only the cause in the operating system: the error's own text may quote headers, and so the key.
     (httpx.ConnectTimeout, _Kind.TIMEOUT, "no connection to {peer} at {origin} within 10 s: check network and proxy"),
     (httpx.ReadTimeout, _Kind.TIMEOUT, "{peer} sent nothing for {read:g} s"),
     (httpx.TimeoutException, _Kind.TIMEOUT, "{peer} at {origin} did not take the request in time"),
@@ -231,7 +231,7 @@ def _reason(error: BaseException) -> str:
         if isinstance(cause, ssl.SSLError):
             said = (cause.strerror or "").partition("(_ssl")[0].strip()
         elif isinstance(cause, OSError) and cause.errno:
-            # asyncio writes addresses into `strerror`; a failed look-up of a name has a negative number of its own
+            # asyncio writes addresses into `strerror`; a failed DNS look-up has a negative errno
             said = os.strerror(cause.errno) if cause.errno > 0 else cause.strerror or ""
         cause = cause.__cause__ or cause.__context__
     return f" ({said})" if said else ""

@@ -21,7 +21,7 @@ from acp_agent.net.hosts import ResolvedTarget, WebTarget
 from acp_agent.net.urls import redirected
 
 _HEADERS: Final = (
-    # No cookies, no credentials, no referrer ; one connection a request.
+    # No cookies, no credentials, no referrer; one connection per request.
     (b"User-Agent", f"acp-agent/{__version__}".encode()),
     (b"Accept", b"text/html, application/json, text/*;q=0.9, application/xml;q=0.9, */*;q=0.1"),
     (b"Accept-Encoding", b"gzip, deflate"),
@@ -97,7 +97,7 @@ async def _answer(target: WebTarget, response: httpcore.Response, hop: Hop, limi
     if not content_type.is_text:
         message = f"the page of {target.host} is {content_type.mime[:80]!r}, and only text can be read"
         raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message)
-    # Digits, or h11 would have refused the answer; more than 18 of them are all the same.
+    # h11 accepts only digits. More than 18 digits are above every limit.
     announced = int(headers.get("content-length", "0")[:18])
     encoding = headers.get("content-encoding", "")
     body = Body(target.host, encoding, limit.bytes, announced=announced, truncate=limit.truncate)
@@ -125,7 +125,7 @@ def _location(target: WebTarget, status: int, headers: dict[str, str]) -> str:
         raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message) from None
 
 
-# ------------------------------------------------------------------------------------ the seam
+# -------------------------------------------------------------------------- translation of errors
 
 
 @contextmanager

@@ -44,12 +44,12 @@ _FORBIDDEN: Final = tuple(
         ("203.0.113.0/24", "documentation"),
         ("224.0.0.0/4", "multicast"),
         ("240.0.0.0/4", "reserved or broadcast"),
-        # inside 2000::/3, and not public all the same
+        # inside 2000::/3 but not public
         ("2001::/23", "Teredo, benchmarking or another protocol's"),
         ("2001:db8::/32", "documentation"),
         ("2002::/16", "6to4, which holds any IPv4 address"),
         ("3fff::/20", "documentation"),
-        # outside it; listed for the sake of the reason
+        # outside 2000::/3; listed only to give the reason
         ("::/128", "this host"),
         ("::1/128", "loopback"),
         ("64:ff9b::/96", "NAT64, which holds any IPv4 address"),
@@ -160,8 +160,8 @@ _LOCAL_ZONES: Final = (
     # Cloud metadata under names of their own; the others are in .internal or have a single label.
     *("metadata.goog", "metadata.tencentyun.com", "metadata.packet.net", "metadata.platformequinix.com"),
 )
-# .test, .example and .invalid are not here: the public DNS has none, so they fail at the look-up, and where
-# somebody's resolver does answer for them, the address decides as for every other name.
+# .test, .example and .invalid are not listed. The public DNS has no such names, so the look-up fails. If a private
+# resolver answers for them, the address decides as for every other name.
 
 
 def canonical_host(text: str) -> str:
@@ -306,7 +306,7 @@ def _literal(host: str) -> tuple[Address, ...]:
 async def _looked_up(target: WebTarget, resolve: Resolve) -> tuple[Address, ...]:
     answers: Sequence[str] = ()
     with anyio.move_on_after(LOOKUP_TIMEOUT):
-        # The reasons for a failure differ from system to system, and are often wrong: one sentence says them all.
+        # The system's reasons for a failure are often wrong, so the message does not contain them.
         with suppress(OSError, UnicodeError):
             answers = await resolve(target.host, target.port)
     if not answers:

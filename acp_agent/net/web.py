@@ -85,7 +85,7 @@ class GuardedWeb:
             RequestBlocked: The URL may not be requested. The error has the host and the kind of reason.
 
         """
-        # httpx takes 0.1 s to load, which no session should wait for that reads no page.
+        # httpx takes 0.1 s to load, so it is loaded only when a page is read.
         from acp_agent.net.urls import judge_url  # noqa: PLC0415 - see above
 
         target = judge_url(url, self._rules)

@@ -142,7 +142,7 @@ class AuditLog:
         if error is None:
             return True
         if self._lost is None:
-            self._warn(f"{self.path}: what is called is no longer recorded: {_words(error)}")
+            self._warn(f"{self.path}: tool calls are no longer recorded: {_words(error)}")
             self._lost = LostRecord(count=1, error=_words(error))
         else:
             self._lost = LostRecord(count=self._lost.count + 1, error=self._lost.error)

@@ -130,7 +130,7 @@ _ENCODING, _ERRORS = "utf-8", "surrogatepass"
 
 _PUT = "INSERT INTO tool_overflow (id, conversation_id, created_at, bytes, content) VALUES (?, ?, ?, ?, ?)"
 _GET = "SELECT content FROM tool_overflow WHERE id = ? AND conversation_id = ?"
-# The newest texts that fit together stay; all before them go.
+# The newest texts that fit into the limit stay; all older ones are deleted.
 _DROP_OLDEST_OUTPUTS = """
     DELETE FROM tool_overflow WHERE seq IN (
         SELECT seq FROM (
@@ -139,7 +139,7 @@ _DROP_OLDEST_OUTPUTS = """
     )
 """
 
-# So many of the oldest rows, and no more than fit into a batch; one at least.
+# The oldest rows that fit into a batch, and at least one.
 _PURGE = """
     DELETE FROM tool_overflow WHERE seq IN (
         SELECT seq FROM (

@@ -70,7 +70,7 @@ class _Lane:
         """
         lost = False
         if self._connection is not None:
-            # A file that was removed or set aside would take what we write with it, unseen.
+            # Writes to a file that was removed or set aside would be lost without an error.
             if await anyio.to_thread.run_sync(file_at, self.path) == self._file:
                 return self._connection
             lost = True
@@ -87,8 +87,8 @@ class _Lane:
         self._file = opening.file
         if lost and opening.made:
             warn(
-                f"the database {self.path} was removed while it was in use; a new one was made. What was told before "
-                "is lost; sessions that are open are kept from here on"
+                f"the database {self.path} was removed while it was in use, so a new one was created. Earlier sessions "
+                "are lost; open sessions are stored from now on"
             )
         return self._connection
 

@@ -32,15 +32,19 @@ class TransactionConnection(sqlite3.Connection):
     takes half of that. What is written with every piece of an answer therefore enters the thread only once.
     """
 
-    always_durable: bool = False
-    """Whether no commit may be left to the system to write down: without a log (WAL) that could damage the file."""
     _durable: bool = True
     _wait: float = -1.0
 
-    def __init__(self, path: str, timeout: float) -> None:
+    def __init__(self, path: str, timeout: float, *, always_durable: bool = False) -> None:
+        """Connect to a file.
+
+        timeout          seconds a statement waits for a lock
+        always_durable   True if every commit is synced: without a log (WAL) anything less could damage the file
+        """
         super().__init__(path, timeout, isolation_level=None, check_same_thread=False, uri=True)
         self.ahead = deque[Callable[[], None]]()
-        """What the next calls of `commit` do first. aiosqlite makes them in its thread; nothing else lets us in."""
+        """Functions that the next calls of `commit` run first, in aiosqlite's thread. There is no other way into it."""
+        self._always_durable = always_durable
 
     def commit(self) -> None:
         """Commit, after the functions in `ahead`. Raises sqlite3.Error, and what they raise."""
@@ -54,7 +58,7 @@ class TransactionConnection(sqlite3.Connection):
         durable   True if the commit must survive a power cut, and not only the death of this process
         wait      seconds a statement waits for a lock
         """
-        durable = durable or self.always_durable
+        durable = durable or self._always_durable
         script = begin
         if durable is not self._durable:
             script = f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}; {script}"
@@ -217,11 +221,10 @@ class DatabaseOpener:
 
     def _open(self, folder: str) -> TransactionConnection:
         self._make_private(folder)
-        # A path like any other, but for SQLite never to create what is not there.
+        # A URI, so that SQLite does not create a missing file.
         uri = f"file:{quote(os.fsencode(self._path))}?mode=rw"
         network = network_file_system(folder)
-        connection = TransactionConnection(uri, STATEMENT_WAIT)
-        connection.always_durable = network is not None
+        connection = TransactionConnection(uri, STATEMENT_WAIT, always_durable=network is not None)
         try:
             self._prepare(connection, network)
             self.file = file_at(self._path)

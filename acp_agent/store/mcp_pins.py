@@ -83,7 +83,9 @@ class McpPins:
                 servers[server] = _Server(known.name, {**known.tools, tool: pin})
                 replace_private(self._path, _toml(servers))
         except OSError as error:
-            self._warn(f"{self._path}: which MCP tools you allowed is forgotten when the agent ends: {error}")
+            self._warn(
+                f"{self._path}: your permissions for MCP tools could not be stored and end with the agent: {error}"
+            )
             return
         self._kept = servers
         self._unkept = {place: each for place, each in self._unkept.items() if place != (server, tool)}
@@ -95,7 +97,7 @@ class McpPins:
         try:
             self._kept, trouble = _read(self._path), ""
         except (OSError, DamagedFile) as error:
-            trouble = f"{self._path}: {error}; which MCP tools you allowed is not known"
+            trouble = f"{self._path}: {error}; it is not known which MCP tools you allowed, so you will be asked again"
         if trouble and trouble != self.trouble:
             self._warn(trouble)
         self._stamp, self.trouble = now, trouble

@@ -83,7 +83,11 @@ class MemoryVectors:
         with anyio.move_on_after(self._seconds):
             placed = await self._place([query])
         if not placed:
-            _log.warning("a query was not placed by meaning", model=self.model, pause=_PAUSE)
+            _log.warning(
+                "the embedding model gave no vector for a query; searching by words alone",
+                model=self.model,
+                pause=_PAUSE,
+            )
             self._paused_until = self._clock() + _PAUSE
             return []
         try:
@@ -91,7 +95,7 @@ class MemoryVectors:
                 await self._catch_up()
             rows = await self._database.read(self._all)
         except StoreUnavailable as error:
-            _log.warning("notes were not compared by meaning", error=str(error))
+            _log.warning("the vectors of notes cannot be read; searching by words alone", error=str(error))
             return []
         return await to_thread.run_sync(_nearest, placed[0], rows, limit, abandon_on_cancel=True)
 
@@ -127,7 +131,7 @@ class MemoryVectors:
         try:
             placed = await self._embedder.embed([text[:_LONGEST] for text in texts])
         except ProviderError as error:
-            _log.warning("texts were not placed by meaning", model=self.model, error=str(error))
+            _log.warning("the embedding model failed", model=self.model, error=str(error))
             return ()
         sizes = {len(vector) for vector in placed}
         finite = all(map(math.isfinite, (number for vector in placed for number in vector)))

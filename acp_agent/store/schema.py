@@ -12,7 +12,7 @@ Migration = tuple[str, ...]
 _OVERFLOW: Migration = (
     # Times are whole seconds since 1970.
     "CREATE TABLE conversations (id TEXT PRIMARY KEY NOT NULL, created_at INTEGER NOT NULL)",
-    # `seq` says which came first whatever the clock did. `content` is last: who reads the rest does not pass it.
+    # `seq` gives the order, whatever the clock did. `content` is last, so that reading other columns does not read it.
     """
     CREATE TABLE tool_overflow (
         seq INTEGER PRIMARY KEY,
@@ -28,8 +28,8 @@ _OVERFLOW: Migration = (
 )
 
 _MEMORY: Migration = (
-    # `recency` says which note was kept last, whatever the clock did; a key is never used again. What finds words is
-    # made at the first note (memories.py): not every SQLite can.
+    # `recency` says which note was kept last, whatever the clock did; a key is never used again. The index of
+    # words is created with the first note (memories.py), since not every SQLite has FTS5.
     """
     CREATE TABLE memories (
         key INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -64,8 +64,8 @@ _MEMORY: Migration = (
 )
 
 _SESSIONS: Migration = (
-    # All times of conversations are milliseconds now. One without a `cwd` is no session: only its outputs or summaries
-    # are here. Texts that are not Unicode are blobs (record_json.py), as all JSON is.
+    # All times of conversations are milliseconds now. A row without a `cwd` is not a session but holds only outputs or
+    # summaries. Texts that are not Unicode are blobs (record_json.py), as all JSON is.
     "UPDATE conversations SET created_at = created_at * 1000",
     "ALTER TABLE conversations ADD COLUMN updated_at INTEGER NOT NULL DEFAULT 0",
     "ALTER TABLE conversations ADD COLUMN cwd TEXT",
@@ -79,9 +79,9 @@ _SESSIONS: Migration = (
     "ALTER TABLE conversations ADD COLUMN tally BLOB NOT NULL DEFAULT x'7b7d'",
     "CREATE INDEX sessions_by_use ON conversations (updated_at, id, prompts) WHERE cwd IS NOT NULL",
     "CREATE INDEX sessions_by_cwd ON conversations (cwd, updated_at, id, prompts) WHERE cwd IS NOT NULL",
-    # So that whoever still writes to a session does not bring it back.
+    # A process that still writes to a deleted session must not bring it back.
     "CREATE TABLE deleted_conversations (id TEXT PRIMARY KEY NOT NULL, deleted_at INTEGER NOT NULL) WITHOUT ROWID",
-    # Rows of one session lie together: the last page of each is all that an event changes.
+    # Rows of one session lie together, so that an event changes only the last page.
     """
     CREATE TABLE told (
         conversation_id TEXT NOT NULL REFERENCES conversations ON DELETE CASCADE,
@@ -101,7 +101,7 @@ _SESSIONS: Migration = (
         PRIMARY KEY (conversation_id, seq)
     ) WITHOUT ROWID
     """,
-    # A fork keeps its outputs under the ids they had: an id is one conversation's, no longer one of all.
+    # A fork keeps its outputs under their ids, so an id is unique only within a conversation.
     "ALTER TABLE tool_overflow RENAME TO tool_overflow_before",
     "DROP INDEX tool_overflow_by_conversation",
     "DROP INDEX tool_overflow_by_age",

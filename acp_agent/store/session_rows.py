@@ -241,7 +241,12 @@ class StoredHistory:
             except ValueError as error:
                 damaged.append(f"{seq}: {error}")
         if damaged:
-            _log.warning("messages that cannot be read", session=self._session, count=len(damaged), first=damaged[0])
+            _log.warning(
+                "messages of a session cannot be read and are left out",
+                session=self._session,
+                count=len(damaged),
+                first=damaged[0],
+            )
         self._stored = None if damaged else tuple(messages)
         return tuple(messages), len(damaged)
 

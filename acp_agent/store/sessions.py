@@ -139,7 +139,11 @@ class SqliteSessionRepository:
                     event = event_from_row(kind, body)
                 except ValueError as error:
                     if complain:
-                        _log.warning("events that cannot be read", session=self._id, first=f"{seq}: {error}")
+                        _log.warning(
+                            "events of a session cannot be read and are left out",
+                            session=self._id,
+                            first=f"{seq}: {error}",
+                        )
                     complain = False
                 else:
                     yield StoredEvent(seq, at, event)
@@ -171,7 +175,7 @@ class SqliteSessionRepository:
         try:
             return readable_part(type(default), json_from(body))
         except ValueError as error:
-            _log.warning("a session's state that cannot be read", session=self._id, error=str(error))
+            _log.warning("the state of a session cannot be read; defaults are used", session=self._id, error=str(error))
             return default
 
 
@@ -204,7 +208,7 @@ _BREATH = 0.02
 _FIRST = (2**63 - 1, "")
 """The position before the first session of a list."""
 
-# A row that only outputs or summaries needed becomes the session's; a session that is there already stays as it is.
+# A row that was stored for outputs or summaries becomes the session's. A stored session stays as it is.
 _CREATE = """
     INSERT INTO conversations
         (id, cwd, additional, title, created_at, updated_at, prompts, model, conduct, tally)
@@ -234,7 +238,7 @@ _DELETE = (
     "INSERT INTO deleted_conversations SELECT id, ? FROM conversations WHERE id = ? ON CONFLICT DO NOTHING",
     "DELETE FROM conversations WHERE id = ?",
 )
-# What goes along with a fork. Its ids of outputs are those of the source: its messages name them.
+# What a fork copies. Outputs keep their ids, since the copied messages refer to them.
 _FORK_STATE = """
     UPDATE conversations SET (knowledge, tokens, tally, prompts) = (
         SELECT source.knowledge, source.tokens, source.tally, max(source.prompts, conversations.prompts)
@@ -254,7 +258,7 @@ _FORK = (
     ORDER BY seq
     """,
 )
-# Outputs have a time of their own to be kept for (overflow.py): what still has some is somebody's.
+# Outputs expire by themselves (conversations.py), so a row that still has some is in use.
 _UNUSED = """
     SELECT id FROM conversations WHERE id > ? AND CASE
         WHEN cwd IS NOT NULL THEN prompts = 0 AND updated_at < ?

@@ -61,7 +61,7 @@ class TrustedFolders:
                 answers.setdefault(folder, {})[digest] = trusted
                 replace_private(self._path, _toml(answers))
         except OSError as error:
-            self._warn(f"{self._path}: the answer holds until the session ends, but could not be kept: {error}")
+            self._warn(f"{self._path}: the answer could not be stored and holds until the session ends: {error}")
 
     def _usable(self) -> _Answers:
         try:

@@ -101,5 +101,5 @@ def test_what_cannot_be_written_holds_until_the_process_ends_and_is_told(tmp_pat
     (tmp_path / "data").write_text("no folder")
     shelf = Shelf(tmp_path)
     shelf.pins.keep(SERVER, "srv", "t", PIN)
-    assert "is forgotten when the agent ends" in shelf.warnings[-1]
+    assert "end with the agent" in shelf.warnings[-1]
     assert shelf.pins.find(SERVER, "t") == PIN

@@ -47,12 +47,12 @@ def test_rows_are_small_and_people_can_read_them():
         "text",
         '{"text":"Grüße\\u0000\ud800","message_id":"m"}'.encode("utf-8", "surrogatepass"),
     )
-    finished = ToolFinished("c", "from_json", ToolResult("out"), 0.5)
+    finished = ToolFinished("c", "read", ToolResult("out"), 0.5)
     assert event_row(finished) == (
         "tool_finished",
         b'{"call_id":"c","name":"read","result":{"text":"out"},"elapsed":0.5}',
     )
-    message = Message(Role.ASSISTANT, (TextPart("a"), ToolUsePart("1", "from_json", {"path": "x"})))
+    message = Message(Role.ASSISTANT, (TextPart("a"), ToolUsePart("1", "read", {"path": "x"})))
     assert message_row(message) == (
         "assistant",
         b'[{"type":"text","text":"a"},{"type":"tool_use","id":"1","name":"read","arguments":{"path":"x"}}]',

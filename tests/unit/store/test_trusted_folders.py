@@ -133,7 +133,7 @@ def test_a_link_in_the_place_of_the_file_is_not_followed(shelf, tmp_path):
     shelf.store.remember("/p", ONE, trusted=True)
     assert shelf.store.find("/p", ONE) is None
     assert len(shelf.warnings) == 3
-    assert "could not be kept" in shelf.warnings[1]
+    assert "could not be stored" in shelf.warnings[1]
 
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
