@@ -38,7 +38,7 @@ from acp_agent.core.redaction import Redact, verbatim
 _TELLING = 2.0  # seconds that a cancelled turn waits for a slow editor
 
 
-class CompactionCard:
+class CompactionProgress:
     """Reports the progress of one compaction to the user. A compaction that never began is not reported."""
 
     def __init__(self, emit: EventSink) -> None:
@@ -64,9 +64,9 @@ class CompactionCard:
 
 
 @asynccontextmanager
-async def compaction_card(emit: EventSink) -> AsyncGenerator[CompactionCard]:
+async def compaction_progress(emit: EventSink) -> AsyncGenerator[CompactionProgress]:
     """Yield the progress of a compaction and end it with the block: failed by AgentError, else cancelled."""
-    card = CompactionCard(emit)
+    card = CompactionProgress(emit)
     try:
         yield card
     except AgentError as error:
@@ -148,7 +148,7 @@ class Thresholds:
 
 
 @dataclass(frozen=True, slots=True)
-class Summarizing:
+class SummarySettings:
     """How summaries are made.
 
     provider   returns the model that writes them, or raises an AgentError that says what is missing
@@ -173,7 +173,7 @@ class Compactor:
         self,
         history: History,
         emit: EventSink,
-        summarizing: Summarizing,
+        summarizing: SummarySettings,
         budget: Callable[[], int],
         thresholds: Thresholds,
     ) -> None:
@@ -264,7 +264,7 @@ class Compactor:
             raise _kept("a summary is being written already")
         self._running = True
         try:
-            async with compaction_card(self._emit) as card:
+            async with compaction_progress(self._emit) as card:
                 return await self._compact(method, focus, card)
         finally:
             self._running = False
@@ -281,7 +281,7 @@ class Compactor:
         thresholds = f"soft={limits.soft:.0%}, hard={limits.hard:.0%}" if limits.automatic else "on request only"
         return (f"Context: {used:,} of {budget:,} tokens; compaction: {thresholds}; summaries: {self._count}",)
 
-    async def _compact(self, method: Compaction, focus: str, card: CompactionCard) -> str:
+    async def _compact(self, method: Compaction, focus: str, card: CompactionProgress) -> str:
         history, budget = self._history, self._budget() or _WINDOW
         earlier = history.earlier
         if not earlier:
@@ -303,7 +303,7 @@ class Compactor:
         said = _tokens(before, history.estimate())
         return f"Summed up {len(old)} older messages ({method}): {said}."
 
-    async def _record(self, messages: Sequence[Message], focus: str, tokens: int, card: CompactionCard) -> str:
+    async def _record(self, messages: Sequence[Message], focus: str, tokens: int, card: CompactionProgress) -> str:
         """Return the summary in the form in which it is kept. Raises ToolError."""
         how = self._summarizing
         try:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from acp_agent.agent.aids.dependencies import Dependencies, Gated
 from acp_agent.agent.aids.tafc import Tafc, strip
-from acp_agent.agent.aids.tool_filter import Inclusion, SchemaFilter, Selection, mentioned
+from acp_agent.agent.aids.tool_filter import FilterResult, Inclusion, SchemaFilter, mentioned
 from acp_agent.agent.offer import Received
 from acp_agent.core.aliases import tool_id
 from acp_agent.core.messages import Message, ToolUsePart
@@ -24,7 +24,7 @@ class DebugLog(Protocol):
         ...
 
 
-class DressedOffer:
+class AidedToolSelection:
     """A selection of up to three parts. A part that is None is switched off and costs nothing."""
 
     def __init__(
@@ -106,17 +106,17 @@ class DressedOffer:
             lines.append(self._dependencies.status([spec.name for spec in self._specs]))
         return lines
 
-    def _selection(self, specs: Sequence[ToolSpec]) -> Selection:
+    def _selection(self, specs: Sequence[ToolSpec]) -> FilterResult:
         if self._filter is None:
-            return Selection({spec.name: Inclusion.UNFILTERED for spec in specs}, {})
+            return FilterResult({spec.name: Inclusion.UNFILTERED for spec in specs}, {})
         return self._filter.select(specs)
 
-    def _gated(self, selection: Selection) -> Gated:
+    def _gated(self, selection: FilterResult) -> Gated:
         if self._dependencies is None:
             return Gated({})
         return self._dependencies.gate(selection.included, selection.included.keys() | selection.excluded.keys())
 
-    def _explain(self, selection: Selection, gated: Gated, shown: tuple[str, ...]) -> None:
+    def _explain(self, selection: FilterResult, gated: Gated, shown: tuple[str, ...]) -> None:
         if shown == self._shown:
             return
         self._shown = shown

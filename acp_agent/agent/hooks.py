@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from acp_agent.agent.offer import Offer, WholeOffer
+from acp_agent.agent.offer import AllTools, ToolSelection
 from acp_agent.core.messages import Message, ToolUsePart
 from acp_agent.core.ports import Toolset
 from acp_agent.core.types import ToolResult
@@ -36,7 +36,7 @@ class Phases(Protocol):
         ...
 
 
-class Room(Protocol):
+class ContextLimiter(Protocol):
     """Keeps the conversation within the context of the model."""
 
     def begin(self) -> None:
@@ -71,7 +71,7 @@ class _NoPhases:
         """Return None."""
 
 
-class _NoRoom:
+class _NoLimiter:
     def begin(self) -> None:
         """Do nothing."""
 
@@ -99,9 +99,9 @@ class Hooks:
     abandoned  returns whether a cancelled turn was cancelled because the session ends, not by the user
     """
 
-    offer: Offer = field(default_factory=WholeOffer)
+    offer: ToolSelection = field(default_factory=AllTools)
     observer: Observer = field(default_factory=_NoObserver)
     phases: Phases = field(default_factory=_NoPhases)
-    room: Room = field(default_factory=_NoRoom)
+    room: ContextLimiter = field(default_factory=_NoLimiter)
     began: Callable[[], None] = _untold
     abandoned: Callable[[], bool] = _by_the_user

@@ -25,7 +25,7 @@ class Received:
     unseen: frozenset[str] = frozenset()
 
 
-class Offer(Protocol):
+class ToolSelection(Protocol):
     """Chooses and prepares the tools that the model sees. There is one for each conversation."""
 
     async def begin(self, prompt: Message, specs: Sequence[ToolSpec]) -> None:
@@ -53,7 +53,7 @@ class Offer(Protocol):
         ...
 
 
-class WholeOffer:
+class AllTools:
     """A selection that shows every tool unchanged."""
 
     async def begin(self, prompt: Message, specs: Sequence[ToolSpec]) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 from acp_agent.agent.aids.phases import PhaseCalls, RememberedSummaries
 from acp_agent.agent.aids.reflection import Reflection, Reputation
-from acp_agent.agent.compaction import Compactor, Summarizing, Thresholds
+from acp_agent.agent.compaction import Compactor, SummarySettings, Thresholds
 from acp_agent.agent.history import History, restored
 from acp_agent.agent.hooks import Hooks
-from acp_agent.agent.offer import Offer
+from acp_agent.agent.offer import ToolSelection
 from acp_agent.agent.turn import Agent, Limits
 from acp_agent.compose.models import SessionModels
 from acp_agent.config.settings import Settings
@@ -42,7 +42,7 @@ class Conversation:
         redact: Redact,
         summaries: Summaries,
         toolset: Callable[[], Toolset],
-        offer: Offer,
+        offer: ToolSelection,
         history: History | None = None,
     ) -> None:
         own = settings.agent
@@ -61,7 +61,7 @@ class Conversation:
         self.compactor = Compactor(
             self.history,
             emit,
-            Summarizing(self._summarizer, kept, redact),
+            SummarySettings(self._summarizer, kept, redact),
             self._budget,
             Thresholds(own.compaction_soft, own.compaction_hard, automatic=own.compaction),
         )

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from acp_agent.agent.offer import Offer, WholeOffer
+from acp_agent.agent.offer import AllTools, ToolSelection
 from acp_agent.config.settings import Settings
 from acp_agent.core.ports import Embedder
 from acp_agent.core.redaction import Redact
@@ -21,7 +21,7 @@ def offer(
     joining: Callable[[], bool],
     warn: Callable[[str], None],
     redact: Redact,
-) -> Offer:
+) -> ToolSelection:
     """The offer of one conversation.
 
     joining  whether an MCP server is still starting
@@ -29,11 +29,11 @@ def offer(
     """
     tafc, chosen, needs = settings.tools.tafc, settings.agent.tool_filter, settings.tools.dependencies
     if not (tafc.enabled or chosen.enabled or needs.enabled):
-        return WholeOffer()
+        return AllTools()
     from acp_agent.agent.aids.dependencies import Dependencies, Needs  # noqa: PLC0415 - off by default
     from acp_agent.agent.aids.tafc import Tafc  # noqa: PLC0415 - off by default
     from acp_agent.agent.aids.tool_filter import INDISPENSABLE, SchemaFilter  # noqa: PLC0415 - off by default
-    from acp_agent.agent.dressed_offer import DressedOffer  # noqa: PLC0415 - off by default
+    from acp_agent.agent.dressed_offer import AidedToolSelection  # noqa: PLC0415 - off by default
 
     schema_filter = chosen.enabled and SchemaFilter(
         _ranking(embedder, redact),
@@ -49,7 +49,7 @@ def offer(
         joining=joining,
         warn=warn,
     )
-    return DressedOffer(
+    return AidedToolSelection(
         _log,
         tafc=Tafc(tafc.complexity_threshold) if tafc.enabled else None,
         schema_filter=schema_filter or None,

@@ -12,7 +12,7 @@ from acp_agent.core.types import CommandSubject, Json, McpSubject, ToolResult, U
 from acp_agent.core.wrapper import WrapperExecutor
 from acp_agent.gates.printing import printing_commands
 from acp_agent.output.filters import CommandRun
-from acp_agent.output.pipeline import Fitted, Pipeline, Speaker
+from acp_agent.output.pipeline import Fitted, Pipeline, ResultSource
 
 _INLINE_LIMIT = 16 * 1024
 """Characters up to which a thread would cost more than the work."""
@@ -65,7 +65,7 @@ class OutputExecutor(WrapperExecutor):
         return fitted.finish(reference, summary=summary)
 
 
-def _speaker(invocation: Invocation, result: ToolResult) -> Speaker:
+def _speaker(invocation: Invocation, result: ToolResult) -> ResultSource:
     run, source = None, None
     landed = (result.envelope or {}).get("url")  # where redirects led
     for subject in invocation.subjects:
@@ -78,7 +78,7 @@ def _speaker(invocation: Invocation, result: ToolResult) -> Speaker:
                 source = server
             case _:
                 pass
-    return Speaker(invocation.spec, invocation.call.id, run, source)
+    return ResultSource(invocation.spec, invocation.call.id, run, source)
 
 
 def _run(command: str, result: ToolResult) -> CommandRun | None:

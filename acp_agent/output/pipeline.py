@@ -66,7 +66,7 @@ class Sizes:
             raise ValueError(f"preview = {self.preview}: expected at most the threshold, {self.threshold}")
 
 
-class Speaker(NamedTuple):
+class ResultSource(NamedTuple):
     """Where a result comes from.
 
     call_id   the UUID of the call
@@ -94,7 +94,7 @@ class Fitted:
     long: bool
     telling: str
     _sizes: Sizes
-    _speaker: Speaker
+    _speaker: ResultSource
     _frame: Frame
     _note: str
 
@@ -148,7 +148,7 @@ class Pipeline:
         self._redactor = redactor
         self._filters = filters
 
-    def apply(self, result: ToolResult, speaker: Speaker) -> Fitted:
+    def apply(self, result: ToolResult, speaker: ResultSource) -> Fitted:
         """Return the result with text, display, envelope and failure ready to be shown, and with `stats` of the text.
 
         `envelope["truncated"]` becomes True if a string of the result was cut. Diffs and locations are not changed,
@@ -160,7 +160,7 @@ class Pipeline:
 class _Application:
     """One run over one result. Equal strings are processed once, since stdout often is the text."""
 
-    def __init__(self, sizes: Sizes, redactor: Redactor, filters: FilterEngine | None, speaker: Speaker) -> None:
+    def __init__(self, sizes: Sizes, redactor: Redactor, filters: FilterEngine | None, speaker: ResultSource) -> None:
         self._sizes = sizes
         self._redactor = redactor
         self._filters = filters

@@ -9,7 +9,7 @@ from acp_agent.core.lsp import LanguageServers
 from acp_agent.core.types import Json
 from acp_agent.output.spotlight import fence
 from acp_agent.tools.lsp import Names, uri_path
-from acp_agent.tools.lsp_answer import Diagnostic, diagnostics
+from acp_agent.tools.lsp_answer import LspDiagnostic, diagnostics
 
 GET_DIAGNOSTICS = "get_diagnostics"
 """What the editor is asked for the problems of all files; where it does not serve that, the kept ones are them."""
@@ -28,7 +28,7 @@ class KeptDiagnostics:
     def __init__(self, max_files: int = 5, max_per_file: int = 20) -> None:
         self._max_files = max_files
         self._max_per_file = max_per_file
-        self._files: OrderedDict[str, tuple[Diagnostic, ...]] = OrderedDict()
+        self._files: OrderedDict[str, tuple[LspDiagnostic, ...]] = OrderedDict()
 
     def keep(self, uri: str, answer: Json) -> None:
         """Take what is said of a file now in place of what was said before. Raises ToolError for no list."""

@@ -21,7 +21,7 @@ _LABEL = 120  # characters of a question that are shown as the label of a field
 _NOTE = "note"
 
 
-class Choice(Part):
+class AnswerOption(Part):
     """An answer to choose."""
 
     label: Annotated[Name, Field(max_length=100)]
@@ -32,7 +32,7 @@ class UserQuestion(Part):
     """One question. Without options the user answers in their own words."""
 
     question: Annotated[Name, Field(max_length=1000)]
-    options: Annotated[list[Choice], Field(max_length=20)] = Field(default_factory=list[Choice])
+    options: Annotated[list[AnswerOption], Field(max_length=20)] = Field(default_factory=list[AnswerOption])
     multiple: bool = False
 
 
@@ -113,7 +113,7 @@ def _heading(text: str, number: int) -> JsonObject:
     return {"title": f"Question {number}", "description": text}
 
 
-def _option(choice: Choice) -> JsonObject:
+def _option(choice: AnswerOption) -> JsonObject:
     described: JsonObject = {"description": choice.description} if choice.description else {}
     return {"const": choice.label, "title": choice.label, **described}
 

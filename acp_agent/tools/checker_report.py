@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from acp_agent.core.backends import CommandOutcome
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.types import Json, JsonObject, Location, ToolResult
-from acp_agent.tools.checkers import Check, Choice, Diagnostic, Severity
+from acp_agent.tools.checkers import CheckerChoice, Problem, ProblemSeverity, ProjectCheck
 from acp_agent.tools.tool import cut, relative
 from acp_agent.tools.visible import visible
 
@@ -19,21 +19,21 @@ _EXCERPT_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """The result of one check. `warning` says why the list may not be complete."""
 
-    check: Check
-    diagnostics: tuple[Diagnostic, ...]
+    check: ProjectCheck
+    diagnostics: tuple[Problem, ...]
     warning: str = ""
 
 
-def finding(check: Check, outcome: CommandOutcome) -> Finding:
+def finding(check: ProjectCheck, outcome: CommandOutcome) -> CheckResult:
     """Return the findings of a finished check. It is slow for megabytes of output, so call it in a thread."""
     found = check.checker.parse(outcome)
-    return Finding(check, found or (), _warning(check, outcome, found))
+    return CheckResult(check, found or (), _warning(check, outcome, found))
 
 
-def _warning(check: Check, outcome: CommandOutcome, found: Sequence[Diagnostic] | None) -> str:
+def _warning(check: ProjectCheck, outcome: CommandOutcome, found: Sequence[Problem] | None) -> str:
     name, program = check.checker.name, check.checker.program
     if outcome.timed_out:
         after = "" if outcome.timeout is None else f" after {outcome.timeout:g}s"
@@ -43,7 +43,7 @@ def _warning(check: Check, outcome: CommandOutcome, found: Sequence[Diagnostic] 
     if outcome.exit_code == 127 and check.line.startswith(f"{program} "):
         unused = f" (a {check.unused} that links outside the project is not used)" if check.unused else ""
         return f"{program} is not installed{unused}"
-    explained = any(check.checker.warnings_fail or each.severity is Severity.ERROR for each in found or ())
+    explained = any(check.checker.warnings_fail or each.severity is ProblemSeverity.ERROR for each in found or ())
     if found is not None and (outcome.exit_code == 0 or (explained and outcome.signal is None)):
         return ""
     code = "unknown" if outcome.exit_code is None else outcome.exit_code
@@ -59,7 +59,7 @@ def _excerpt(outcome: CommandOutcome) -> str:
     return "; ".join(cut(visible(line[:2000].strip()), _EXCERPT_CHARS) for line in shown) or "it said nothing"
 
 
-def report(choice: Choice, findings: Sequence[Finding], limit: int) -> ToolResult:
+def report(choice: CheckerChoice, findings: Sequence[CheckResult], limit: int) -> ToolResult:
     """Return one result for all checks of a project, with at most `limit` diagnostics.
 
     The text has a header, one line `file:line:col: severity: message` for each diagnostic, errors first, and the
@@ -85,12 +85,12 @@ def report(choice: Choice, findings: Sequence[Finding], limit: int) -> ToolResul
     return ToolResult("\n".join(lines), envelope=envelope, locations=_locations(shown, folder))
 
 
-def _clean(findings: Sequence[Finding]) -> list[str]:
+def _clean(findings: Sequence[CheckResult]) -> list[str]:
     """Return the checkers whose lists are complete."""
     return [each.check.checker.name for each in findings if not each.warning]
 
 
-def _placed(diagnostic: Diagnostic, folder: str) -> Diagnostic:
+def _placed(diagnostic: Problem, folder: str) -> Problem:
     """Return the diagnostic with its file as it is shown."""
     if diagnostic.file is None:
         return diagnostic
@@ -98,30 +98,30 @@ def _placed(diagnostic: Diagnostic, folder: str) -> Diagnostic:
     return replace(diagnostic, file=relative(path, folder))
 
 
-def _order(diagnostic: Diagnostic) -> tuple[bool, str, int, int, str]:
+def _order(diagnostic: Problem) -> tuple[bool, str, int, int, str]:
     severity, place = diagnostic.severity, (diagnostic.line or 0, diagnostic.col or 0)
-    return (severity is not Severity.ERROR, diagnostic.file or "", *place, diagnostic.message)
+    return (severity is not ProblemSeverity.ERROR, diagnostic.file or "", *place, diagnostic.message)
 
 
-def _header(findings: Sequence[Finding], found: Sequence[Diagnostic], shown: int) -> str:
+def _header(findings: Sequence[CheckResult], found: Sequence[Problem], shown: int) -> str:
     if not found:
         unsure = [each.check.checker.name for each in findings if each.warning]
         not_checked = f"; could not check with {', '.join(unsure)}" if unsure else ""
         clean = _clean(findings)
         return f"No problems found ({', '.join(clean)}){not_checked}." if clean else "Could not check."
-    errors = sum(each.severity is Severity.ERROR for each in found)
+    errors = sum(each.severity is ProblemSeverity.ERROR for each in found)
     counts = ((errors, "error"), (len(found) - errors, "warning"))
     header = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts if count)
     return header if shown == len(found) else f"{header} (showing {shown} of {len(found)})"
 
 
-def _line(diagnostic: Diagnostic) -> str:
+def _line(diagnostic: Problem) -> str:
     place = (diagnostic.file, diagnostic.line, diagnostic.col)
     known = [f"{part}" for part in place if part is not None]
     return ": ".join((*([":".join(known)] if known else []), diagnostic.severity, diagnostic.message))
 
 
-def _entry(diagnostic: Diagnostic) -> JsonObject:
+def _entry(diagnostic: Problem) -> JsonObject:
     return {
         "severity": diagnostic.severity.value,
         "message": diagnostic.message,
@@ -131,7 +131,7 @@ def _entry(diagnostic: Diagnostic) -> JsonObject:
     }
 
 
-def _locations(shown: Sequence[Diagnostic], folder: str) -> tuple[Location, ...]:
+def _locations(shown: Sequence[Problem], folder: str) -> tuple[Location, ...]:
     """Return the first places in the project that an editor can open."""
     places = ((each.file, each.line) for each in shown if each.file is not None)
     inside = (

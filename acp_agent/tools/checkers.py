@@ -27,7 +27,7 @@ _NUMBER_LIMIT = 2**31
 _FOLD = re.compile(r"\r?\n[ \t]+")
 
 
-class Severity(StrEnum):
+class ProblemSeverity(StrEnum):
     """How bad a problem is, worst first. Anything below a warning is left out."""
 
     ERROR = "error"
@@ -35,7 +35,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Problem:
     """One problem.
 
     message     one line of visible characters with the checker's code at the end: "unused variable [x]"
@@ -43,14 +43,14 @@ class Diagnostic:
     line, col   counted from 1; None if not known
     """
 
-    severity: Severity
+    severity: ProblemSeverity
     message: str
     file: str | None = None
     line: int | None = None
     col: int | None = None
 
 
-Parse = Callable[[CommandOutcome], tuple[Diagnostic, ...] | None]
+Parse = Callable[[CommandOutcome], tuple[Problem, ...] | None]
 """Returns the diagnostics in a checker's output, None if it cannot be read. Takes any text, also cut, never raises."""
 
 VIRTUAL_ENVIRONMENT = (".venv/bin", "venv/bin")
@@ -196,12 +196,12 @@ class Project:
 _LINE = re.compile(r"(vet: )?([^\s:#][^:]*):(\d{1,9})(?::(\d{1,9}))?: (.+)")
 
 
-def _parse(outcome: CommandOutcome) -> tuple[Diagnostic, ...]:
+def _parse(outcome: CommandOutcome) -> tuple[Problem, ...]:
     """Return the problems of vet's output. Only lines below "# [package]" are vet's own; others are the compiler's.
 
     Old versions of Go print no such line. There everything is an error, as vet's findings are for `go test`.
     """
-    found: list[Diagnostic] = []
+    found: list[Problem] = []
     below_vet = False
     for line in unfolded(outcome.stderr):
         if line.startswith("# "):
@@ -212,10 +212,10 @@ def _parse(outcome: CommandOutcome) -> tuple[Diagnostic, ...]:
     return tuple(found)
 
 
-def _diagnostic(match: re.Match[str], *, below_vet: bool) -> Diagnostic:
+def _diagnostic(match: re.Match[str], *, below_vet: bool) -> Problem:
     prefix, file, line, col, message = match.groups()
-    severity = Severity.WARNING if below_vet and not prefix else Severity.ERROR
-    return Diagnostic(severity, worded(message), file, position(int(line)), position(int(col or 0)))
+    severity = ProblemSeverity.WARNING if below_vet and not prefix else ProblemSeverity.ERROR
+    return Problem(severity, worded(message), file, position(int(line)), position(int(col or 0)))
 
 
 GO_VET = Checker("go vet", "go", "vet ./...", _parse, warnings_fail=True)
@@ -226,14 +226,14 @@ GO_VET = Checker("go vet", "go", "vet ./...", _parse, warnings_fail=True)
 _MYPY_LINE = re.compile(r"([^\s:][^:]*):(?:(\d{1,9}):)?(?:(\d{1,9}):)?(?:\d{1,9}:\d{1,9}:)? (error|warning): (.+)")
 
 
-def _mypy_parse(outcome: CommandOutcome) -> tuple[Diagnostic, ...]:
+def _mypy_parse(outcome: CommandOutcome) -> tuple[Problem, ...]:
     matches = (_MYPY_LINE.fullmatch(line) for line in outcome.stdout.split("\n"))
     return tuple(_mypy_diagnostic(match) for match in matches if match)
 
 
-def _mypy_diagnostic(match: re.Match[str]) -> Diagnostic:
+def _mypy_diagnostic(match: re.Match[str]) -> Problem:
     file, line, col, severity, message = match.groups()
-    return Diagnostic(Severity(severity), worded(message), file, position(int(line or 0)), position(int(col or 0)))
+    return Problem(ProblemSeverity(severity), worded(message), file, position(int(line or 0)), position(int(col or 0)))
 
 
 _ARGUMENTS = "--show-column-numbers --no-pretty --no-color-output --no-error-summary"
@@ -244,10 +244,10 @@ MYPY = Checker("mypy", "mypy", _ARGUMENTS, _mypy_parse, folders=VIRTUAL_ENVIRONM
 MYPY_HERE = Checker("mypy", "mypy", f"{_ARGUMENTS} .", _mypy_parse, folders=VIRTUAL_ENVIRONMENT)
 
 
-_SEVERITIES = {"error": Severity.ERROR, "warning": Severity.WARNING}
+_SEVERITIES = {"error": ProblemSeverity.ERROR, "warning": ProblemSeverity.WARNING}
 
 
-def _pyright_parse(outcome: CommandOutcome) -> tuple[Diagnostic, ...] | None:
+def _pyright_parse(outcome: CommandOutcome) -> tuple[Problem, ...] | None:
     match json_document(outcome.stdout):
         case {"generalDiagnostics": list(values)}:
             found = (_pyright_diagnostic(value) for value in values)
@@ -256,7 +256,7 @@ def _pyright_parse(outcome: CommandOutcome) -> tuple[Diagnostic, ...] | None:
             return None
 
 
-def _pyright_diagnostic(value: Json) -> Diagnostic | None:
+def _pyright_diagnostic(value: Json) -> Problem | None:
     match value:
         case {"severity": str(level), "message": str(message), **rest} if level in _SEVERITIES:
             rule, file = rest.get("rule"), rest.get("file")
@@ -267,7 +267,7 @@ def _pyright_diagnostic(value: Json) -> Diagnostic | None:
             pass
         case _:
             line = col = None
-    return Diagnostic(
+    return Problem(
         _SEVERITIES[level],
         worded(message, rule if isinstance(rule, str) else None),
         file if isinstance(file, str) else None,
@@ -287,18 +287,18 @@ BASEDPYRIGHT = Checker(
 _ERRORS = ("F821", "E9", "invalid-syntax")
 
 
-def _ruff_parse(outcome: CommandOutcome) -> tuple[Diagnostic, ...]:
+def _ruff_parse(outcome: CommandOutcome) -> tuple[Problem, ...]:
     found = (_ruff_diagnostic(value) for value in json_lines(outcome.stdout))
     return tuple(diagnostic for diagnostic in found if diagnostic is not None)
 
 
-def _ruff_diagnostic(value: Json) -> Diagnostic | None:
+def _ruff_diagnostic(value: Json) -> Problem | None:
     match value:
         case {"code": code, "filename": str(file), "message": str(message), "location": {"row": line, "column": col}}:
             # Before 0.13 a syntax error has no code.
             known = code if isinstance(code, str) else None
-            severity = Severity.ERROR if known is None or known.startswith(_ERRORS) else Severity.WARNING
-            return Diagnostic(severity, worded(message, known), file, position(line), position(col))
+            severity = ProblemSeverity.ERROR if known is None or known.startswith(_ERRORS) else ProblemSeverity.WARNING
+            return Problem(severity, worded(message, known), file, position(line), position(col))
         case _:
             return None
 
@@ -316,15 +316,15 @@ RUFF = Checker(
 _TSC_LINE = re.compile(r"(?:(\S.*?)\((\d{1,9}),(\d{1,9})\): )?(error|warning) (TS\d{1,9}): (.+)")
 
 
-def _tsc_parse(outcome: CommandOutcome) -> tuple[Diagnostic, ...]:
+def _tsc_parse(outcome: CommandOutcome) -> tuple[Problem, ...]:
     matches = (_TSC_LINE.fullmatch(line) for line in unfolded(outcome.stdout))
     return tuple(_tsc_diagnostic(match) for match in matches if match)
 
 
-def _tsc_diagnostic(match: re.Match[str]) -> Diagnostic:
+def _tsc_diagnostic(match: re.Match[str]) -> Problem:
     file, line, col, severity, code, message = match.groups()
-    return Diagnostic(
-        Severity(severity), worded(message, code), file, position(int(line or 0)), position(int(col or 0))
+    return Problem(
+        ProblemSeverity(severity), worded(message, code), file, position(int(line or 0)), position(int(col or 0))
     )
 
 
@@ -344,7 +344,7 @@ MARKERS = ("Cargo.toml", *_PYTHON, "tsconfig.json", "go.mod")
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ProjectCheck:
     """A checker to run in the project's folder.
 
     line      the command line there
@@ -359,11 +359,11 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class CheckerChoice:
     """What to run for the project in `folder` (absolute). Without a marker file there are no checks."""
 
     folder: str
-    checks: tuple[Check, ...]
+    checks: tuple[ProjectCheck, ...]
     warnings: tuple[str, ...]
 
     @property
@@ -372,21 +372,21 @@ class Choice:
         return tuple(check.command for check in self.checks)
 
 
-async def choose(files: FileSystem, path: str, *, clippy: bool) -> Choice:
+async def choose(files: FileSystem, path: str, *, clippy: bool) -> CheckerChoice:
     """Return the checks for the project in the folder `path`. Raises what `FileSystem.list_directory` raises.
 
     clippy   run cargo's linter instead of cargo check, which it includes. Other languages have no such choice
     """
     folder, here = files.resolve(path, Access.LIST), files.resolve(".", Access.LIST)
     project = await Project.at(files, path)
-    checks: list[Check] = []
+    checks: list[ProjectCheck] = []
     for checker in await _checkers(project, clippy=clippy):
         line = f"{await _program(project, checker)} {checker.arguments}"
-        checks.append(Check(checker, line, _seen_from(here, folder, line), await _unused(project, checker)))
+        checks.append(ProjectCheck(checker, line, _seen_from(here, folder, line), await _unused(project, checker)))
     if not checks:
         missing = f"no project in '{visible(path)}': none of {', '.join(MARKERS)} is there"
         project.warnings.append(f"{missing}; path takes the folder of a project")
-    return Choice(folder, tuple(checks), tuple(project.warnings))
+    return CheckerChoice(folder, tuple(checks), tuple(project.warnings))
 
 
 async def _checkers(project: Project, *, clippy: bool) -> list[Checker]:
@@ -468,12 +468,12 @@ _PATH_LIMIT = 4096  # characters: longer paths are not real, and would be slow t
 _Place: TypeAlias = tuple[str, Json, Json]  # file, line, column
 
 
-def _cargo_parse(outcome: CommandOutcome) -> tuple[Diagnostic, ...]:
+def _cargo_parse(outcome: CommandOutcome) -> tuple[Problem, ...]:
     found = (_cargo_diagnostic(value) for value in json_lines(outcome.stdout))
     return tuple(diagnostic for diagnostic in found if diagnostic is not None)
 
 
-def _cargo_diagnostic(value: Json) -> Diagnostic | None:
+def _cargo_diagnostic(value: Json) -> Problem | None:
     """Return the problem in a compiler message. Summaries ("aborting due to ...") and footnotes are not problems."""
     match value:
         case {"reason": "compiler-message", "message": {"level": str(level), "message": str(message), **rest}, **about}:
@@ -494,16 +494,16 @@ def _cargo_diagnostic(value: Json) -> Diagnostic | None:
             pass
     place = _place(span, _crate(about.get("target")))
     if place is None:
-        return Diagnostic(severity, worded(message, code))
+        return Problem(severity, worded(message, code))
     file, line, col = place
-    return Diagnostic(severity, worded(message, code), file, position(line), position(col))
+    return Problem(severity, worded(message, code), file, position(line), position(col))
 
 
-def _severity(level: str) -> Severity | None:
+def _severity(level: str) -> ProblemSeverity | None:
     """Return the severity. "error: internal compiler error" is an error, too."""
     if level.startswith("error"):
-        return Severity.ERROR
-    return Severity.WARNING if level == "warning" else None
+        return ProblemSeverity.ERROR
+    return ProblemSeverity.WARNING if level == "warning" else None
 
 
 def _primary(spans: Json) -> Json:

@@ -7,7 +7,7 @@ from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Location, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.tools.params import Name, Params
 from acp_agent.tools.tool import Tool
-from acp_agent.tools.tree_preview import landing, named, refuse_taken, source_kind
+from acp_agent.tools.tree_preview import destination_path, named, refuse_taken, source_kind
 from acp_agent.tools.visible import title, visible
 
 
@@ -20,7 +20,7 @@ class CopyPathParams(Params):
     @property
     def target(self) -> str:
         """The whole path of the copy."""
-        return landing(self.source, self.destination)
+        return destination_path(self.source, self.destination)
 
 
 class CopyPath(Tool[CopyPathParams]):

@@ -25,8 +25,8 @@ from acp_agent.tools.tool import Tool
 from acp_agent.tools.visible import title
 
 if TYPE_CHECKING:
-    from acp_agent.tools.checker_report import Finding
-    from acp_agent.tools.checkers import Choice
+    from acp_agent.tools.checker_report import CheckResult
+    from acp_agent.tools.checkers import CheckerChoice
 
 _OUTPUT_LIMIT = 10 * 1024 * 1024
 
@@ -83,15 +83,15 @@ class Diagnostics(Tool[DiagnosticsParams]):
         """Choose and check at once, without gates. An invocation runs what `understand` bound instead."""
         return await self._check(await self._choose(params, context.files), params, context)
 
-    async def _choose(self, params: DiagnosticsParams, files: FileSystem) -> "Choice":
+    async def _choose(self, params: DiagnosticsParams, files: FileSystem) -> "CheckerChoice":
         from acp_agent.tools.checkers import choose  # noqa: PLC0415 - 15 ms that few sessions need
 
         return await choose(files, params.path, clippy=params.kind == "clippy")
 
-    async def _check(self, choice: "Choice", params: DiagnosticsParams, context: ToolContext) -> ToolResult:
+    async def _check(self, choice: "CheckerChoice", params: DiagnosticsParams, context: ToolContext) -> ToolResult:
         from acp_agent.tools.checker_report import finding, report  # noqa: PLC0415 - see above
 
-        findings: list[Finding] = []
+        findings: list[CheckResult] = []
         for check in choice.checks:
             request = CommandRequest(check.line, choice.folder, self._seconds, _OUTPUT_LIMIT)
             command = await context.backends.programs.start(request)

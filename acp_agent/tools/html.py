@@ -31,7 +31,7 @@ MAX_MARKUP = 8 * 1024 * 1024
 _PIECE = 16 * 1024
 
 
-class Target(Protocol):
+class EventTarget(Protocol):
     """Receives the events of a page. Attributes without a value have an empty one."""
 
     def start(self, tag: str, attrib: dict[str, str]) -> None: ...
@@ -40,7 +40,7 @@ class Target(Protocol):
     def close(self) -> None: ...
 
 
-class Parser(Protocol):
+class HtmlParser(Protocol):
     """An lxml parser with a target."""
 
     def feed(self, data: str) -> None: ...
@@ -79,7 +79,7 @@ class _Lxml(Protocol):
 
     LxmlError: type[Exception]
 
-    def HTMLParser(self, *, target: Target, huge_tree: bool) -> Parser: ...  # noqa: N802 - lxml's own name
+    def HTMLParser(self, *, target: EventTarget, huge_tree: bool) -> HtmlParser: ...  # noqa: N802 - lxml's own name
 
 
 def _lxml() -> _Lxml:
@@ -89,12 +89,12 @@ def _lxml() -> _Lxml:
     return cast("_Lxml", lxml.etree)  # pyright: ignore[reportUnknownMemberType] - it has no types
 
 
-def html_parser(target: Target) -> Parser:
+def html_parser(target: EventTarget) -> HtmlParser:
     """Return an HTML parser. It resolves only HTML's own entities and opens nothing."""
     return _lxml().HTMLParser(target=target, huge_tree=True)
 
 
-def feed(markup: str, parser: Parser, excess: Callable[[], str]) -> str:
+def feed(markup: str, parser: HtmlParser, excess: Callable[[], str]) -> str:
     """Feed a page to a parser until it ends or `excess` names a limit. Return that text, else ""."""
     markup = markup.encode(errors="replace").decode()  # a lone surrogate is not a character
     reason = ""
@@ -117,7 +117,7 @@ def collapsed(text: str) -> str:
     return _BLANKS.sub(" ", text).strip(" ")
 
 
-class Lines:
+class LineBuilder:
     """Joins pieces to lines, and lines to a text.
 
     size   characters of the finished lines
@@ -197,7 +197,7 @@ class Words:
         self._meter = Meter()
         self._skipped = 0
         self._code = 0
-        self._lines = Lines()
+        self._lines = LineBuilder()
 
     def start(self, tag: str, attrib: dict[str, str]) -> None:
         self._meter.opened()

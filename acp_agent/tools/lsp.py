@@ -23,9 +23,9 @@ from acp_agent.core.types import Access, Json, JsonObject, Location, PathSubject
 from acp_agent.tools.lsp_answer import (
     FIRST,
     MOST,
-    Place,
-    Span,
+    FilePlace,
     Symbol,
+    TextRange,
     clipped,
     diagnostics,
     entries,
@@ -107,12 +107,12 @@ class Names:
         shown = relative(path, self._base) if path is not None else uri_path(uri) or uri
         return visible(cut(shown, _LONGEST_NAME))
 
-    def place(self, place: Place) -> str:
+    def place(self, place: FilePlace) -> str:
         """Return `file:line:col`, marked if it is outside the session's folders."""
         where = f"{self.name(place.uri)}:{place.span}" if place.span else self.name(place.uri)
         return where if self.path(place.uri) is not None else f"{where} (not to be read here)"
 
-    def locations(self, places: Iterable[Place]) -> tuple[Location, ...]:
+    def locations(self, places: Iterable[FilePlace]) -> tuple[Location, ...]:
         """Return the first places that an editor may open."""
         found = ((self.path(place.uri), place.span) for place in places)
         return tuple(Location(path, span and span.line) for path, span in found if path is not None)[:_LOCATIONS]
@@ -177,7 +177,7 @@ def listed(lines: list[str], nothing: str, most: int) -> str:
     return "\n".join(lines) or nothing
 
 
-def listed_places(places: list[Place], names: Names, nothing: str, most: int) -> ToolResult:
+def listed_places(places: list[FilePlace], names: Names, nothing: str, most: int) -> ToolResult:
     """Return a list of different places in the order of the answer."""
     unique = list(dict.fromkeys(places))
     shown = [*map(names.place, unique[:most]), *("" for _ in unique[most:])]
@@ -332,54 +332,54 @@ class LspWorkspaceSymbol(LanguageServerTool[LspWorkspaceSymbolParams]):
         names = Names(context.files)
         lines = [_symbol_line(symbol, names) for symbol in found[: self._most]]
         lines += ["" for _ in found[self._most :]]
-        places = (Place(symbol.uri, symbol.span) for symbol in found[: self._most])
+        places = (FilePlace(symbol.uri, symbol.span) for symbol in found[: self._most])
         nothing = "The language server knows no such name."
         return ToolResult(listed(lines, nothing, self._most), locations=names.locations(places))
 
 
 def _symbol_line(symbol: Symbol, names: Names) -> str:
-    return f"{symbol.kind} {symbol.name}  {names.place(Place(symbol.uri, symbol.span))}"
+    return f"{symbol.kind} {symbol.name}  {names.place(FilePlace(symbol.uri, symbol.span))}"
 
 
 _LONGEST_NEW_TEXT = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class FileEdit:
     """A change to a file: a new text for a span, or an operation on the whole file."""
 
     uri: str
-    span: Span | None
+    span: TextRange | None
     new_text: str = ""
     operation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class OfferedAction:
     """Something that a language server offers to do."""
 
     title: str
     kind: str
     preferred: bool
-    edits: tuple[Edit, ...]
+    edits: tuple[FileEdit, ...]
 
 
-def actions(answer: Json) -> list[Action]:
+def actions(answer: Json) -> list[OfferedAction]:
     """Return those of (Command | CodeAction)[] that contain an edit."""
-    found: list[Action] = []
+    found: list[OfferedAction] = []
     for entry in entries(answer):
         match entry:
             case {"title": str(title), "edit": dict(edit)}:
                 preferred = entry.get("isPreferred", entry.get("is_preferred")) is True
                 edits = tuple(islice(_edits(edit), MOST))
                 if edits:
-                    found.append(Action(word(title), word(entry.get("kind")), preferred, edits))
+                    found.append(OfferedAction(word(title), word(entry.get("kind")), preferred, edits))
             case _:
                 pass
     return found
 
 
-def _edits(edit: JsonObject) -> Iterator[Edit]:
+def _edits(edit: JsonObject) -> Iterator[FileEdit]:
     changes = edit.get("changes")
     if isinstance(changes, dict):
         for uri, texts in changes.items():
@@ -389,21 +389,21 @@ def _edits(edit: JsonObject) -> Iterator[Edit]:
             case {"textDocument": {"uri": str(uri)}, "edits": texts}:
                 yield from _text_edits(uri, texts)
             case {"kind": "create" | "delete" as operation, "uri": str(uri)}:
-                yield Edit(uri, None, operation=operation)
+                yield FileEdit(uri, None, operation=operation)
             case {"kind": "rename", "oldUri": str(uri), "newUri": str(other)}:
-                yield Edit(uri, None, operation="rename away")
-                yield Edit(other, None, operation="rename here")
+                yield FileEdit(uri, None, operation="rename away")
+                yield FileEdit(other, None, operation="rename here")
             case _:
                 pass
 
 
-def _text_edits(uri: str, texts: Json) -> Iterator[Edit]:
+def _text_edits(uri: str, texts: Json) -> Iterator[FileEdit]:
     for text in _listed(texts):
         if not isinstance(text, dict):
             continue
         span, new_text = read_span(text.get("range")), text.get("newText", text.get("new_text"))
         if span is not None and isinstance(new_text, str):
-            yield Edit(uri, span, clipped(new_text, _LONGEST_NEW_TEXT))
+            yield FileEdit(uri, span, clipped(new_text, _LONGEST_NEW_TEXT))
 
 
 def _listed(value: Json) -> list[Json]:
@@ -431,7 +431,7 @@ class LspCodeActions(FileTool[LspCodeActionsParams]):
     def params_to_wire(self, params: LspCodeActionsParams) -> JsonObject:
         end_line = params.end_line or params.line
         end_column = params.end_column or (params.column if end_line == params.line else 1)
-        return {"range": to_wire(Span(params.line, params.column, end_line, end_column)), "diagnostics": []}
+        return {"range": to_wire(TextRange(params.line, params.column, end_line, end_column)), "diagnostics": []}
 
     def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
         del uri
@@ -442,7 +442,7 @@ class LspCodeActions(FileTool[LspCodeActionsParams]):
         return ToolResult(listed(lines, "The language server has nothing to change here.", _MOST_ACTIONS))
 
 
-def _lines(action: Action, names: Names) -> Iterator[str]:
+def _lines(action: OfferedAction, names: Names) -> Iterator[str]:
     kind = f" ({action.kind})" if action.kind else ""
     yield f"- {action.title}{kind}{', preferred' if action.preferred else ''}"
     for edit in action.edits[:_MOST_EDITS]:
@@ -451,7 +451,7 @@ def _lines(action: Action, names: Names) -> Iterator[str]:
         yield f"    ... and {len(action.edits) - _MOST_EDITS} more edits"
 
 
-def _edit(edit: Edit, names: Names) -> str:
+def _edit(edit: FileEdit, names: Names) -> str:
     name = names.name(edit.uri)
     if names.path(edit.uri) is None:
         return f"{name} (not to be read here)"

@@ -31,7 +31,7 @@ _KINDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TextRange:
     """A range in a file. The end is not part of it."""
 
     line: int
@@ -49,19 +49,19 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePlace:
     """A place in a file. `span` is None if only the file is known."""
 
     uri: str
-    span: Span | None
+    span: TextRange | None
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnostic:
+class LspDiagnostic:
     """A problem. `uri` is empty if the question named the file. `severity` is error, warning, info or hint."""
 
     uri: str
-    span: Span | None
+    span: TextRange | None
     severity: str
     message: str
     code: str = ""
@@ -88,7 +88,7 @@ class Symbol:
 
     name: str
     kind: str
-    span: Span | None
+    span: TextRange | None
     uri: str = ""
     depth: int = 0
 
@@ -96,7 +96,7 @@ class Symbol:
 # ------------------------------------------------------------------------------------------ positions
 
 
-def to_wire(span: Span) -> JsonObject:
+def to_wire(span: TextRange) -> JsonObject:
     """Return an LSP range."""
     return {
         "start": {"line": span.line - 1 + FIRST, "character": span.column - 1 + FIRST},
@@ -104,14 +104,14 @@ def to_wire(span: Span) -> JsonObject:
     }
 
 
-def read_span(value: Json) -> Span | None:
+def read_span(value: Json) -> TextRange | None:
     """Return the span of an LSP range, None for anything else."""
     match value:
         case {
             "start": {"line": int(line), "character": int(column)},
             "end": {"line": int(end_line), "character": int(end_column)},
         } if all(0 <= each <= _LAST for each in (line, column, end_line, end_column)):
-            return Span(*(each + 1 - FIRST for each in (line, column, end_line, end_column)))
+            return TextRange(*(each + 1 - FIRST for each in (line, column, end_line, end_column)))
         case _:
             return None
 
@@ -119,7 +119,7 @@ def read_span(value: Json) -> Span | None:
 # ------------------------------------------------------------------------------------------ answers
 
 
-def places(answer: Json) -> list[Place]:
+def places(answer: Json) -> list[FilePlace]:
     """Read Location, Location[], LocationLink[] or null."""
     found = map(_place, [answer] if isinstance(answer, dict) else entries(answer))
     return [place for place in found if place is not None]
@@ -132,7 +132,7 @@ def hover(answer: Json) -> str:
     return "\n\n".join(filter(None, (_said(piece).strip() for piece in pieces[:MOST])))[:_LONGEST_HOVER]
 
 
-def diagnostics(answer: Json, uri: str = "") -> list[Diagnostic]:
+def diagnostics(answer: Json, uri: str = "") -> list[LspDiagnostic]:
     """Read Diagnostic[] or a report, the worst first. `uri` is used for entries without a file."""
     if isinstance(answer, dict):
         answer = answer.get("diagnostics", answer.get("items"))
@@ -154,12 +154,12 @@ def entries(answer: Json) -> list[Json]:
     return answer[:MOST]
 
 
-def _place(entry: Json) -> Place | None:
+def _place(entry: Json) -> FilePlace | None:
     match entry:
         case {"targetUri": str(uri)}:
-            return Place(uri, read_span(entry.get("targetSelectionRange")) or read_span(entry.get("targetRange")))
+            return FilePlace(uri, read_span(entry.get("targetSelectionRange")) or read_span(entry.get("targetRange")))
         case {"uri": str(uri)}:
-            return Place(uri, read_span(entry.get("range")))
+            return FilePlace(uri, read_span(entry.get("range")))
         case _:
             return None
 
@@ -176,7 +176,7 @@ def _said(piece: Json) -> str:
             return ""
 
 
-def _diagnostic(entry: Json, uri: str) -> Diagnostic | None:
+def _diagnostic(entry: Json, uri: str) -> LspDiagnostic | None:
     if not isinstance(entry, dict):
         return None
     message = " ".join(_said(entry.get("message")).split())
@@ -188,7 +188,7 @@ def _diagnostic(entry: Json, uri: str) -> Diagnostic | None:
         code = code.get("value")
     span = read_span(entry.get("range")) or read_span({"start": entry, "end": entry})
     message = visible(clipped(message, _LONGEST_MESSAGE))
-    return Diagnostic(named, span, _severity(entry.get("severity")), message, word(code))
+    return LspDiagnostic(named, span, _severity(entry.get("severity")), message, word(code))
 
 
 def _severity(value: Json) -> str:

@@ -7,7 +7,7 @@ from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, PathSubject, Subject, ToolKind, ToolResult
 from acp_agent.tools.params import Name, Params
 from acp_agent.tools.tool import Tool
-from acp_agent.tools.tree_preview import entry_kind, landing, named, refuse_taken
+from acp_agent.tools.tree_preview import destination_path, entry_kind, named, refuse_taken
 from acp_agent.tools.visible import title, visible
 
 
@@ -20,7 +20,7 @@ class MovePathParams(Params):
     @property
     def target(self) -> str:
         """The whole path of the destination."""
-        return landing(self.source, self.destination)
+        return destination_path(self.source, self.destination)
 
 
 class MovePath(Tool[MovePathParams]):

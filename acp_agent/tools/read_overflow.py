@@ -21,7 +21,7 @@ from acp_agent.tools.visible import visible
 _BLOCK = 64 * 1024
 
 
-class Line(NamedTuple):
+class TextLine(NamedTuple):
     """A line without its end. `number` counts from 0, `start` is its offset in the bytes of the text."""
 
     number: int
@@ -29,10 +29,10 @@ class Line(NamedTuple):
     text: str
 
 
-class Found(NamedTuple):
+class PatternMatch(NamedTuple):
     """A line with a match, and the character (from 0) at which the match begins."""
 
-    line: Line
+    line: TextLine
     column: int
 
 
@@ -46,7 +46,7 @@ class KeptText:
         self._data = text.encode(errors="replace")
         self.total = self._data.count(b"\n") + (self._data[-1:] not in (b"", b"\n"))
 
-    def lines(self, first: int) -> Iterator[Line]:
+    def lines(self, first: int) -> Iterator[TextLine]:
         """Yield the lines from number `first` on."""
         at = self._start(first) if first < self.total else 0
         for number in range(first, self.total):
@@ -54,25 +54,25 @@ class KeptText:
             yield line
             at = self._end(at) + 1
 
-    def before(self, line: Line, count: int) -> list[Line]:
+    def before(self, line: TextLine, count: int) -> list[TextLine]:
         """Return at most `count` lines before a line, in order."""
-        found: list[Line] = []
+        found: list[TextLine] = []
         at = line.start
         for number in range(line.number - 1, max(line.number - 1 - count, -1), -1):
             at = self._data.rfind(b"\n", 0, at - 1) + 1
             found.insert(0, self._line(number, at))
         return found
 
-    def after(self, line: Line, count: int) -> list[Line]:
+    def after(self, line: TextLine, count: int) -> list[TextLine]:
         """Return at most `count` lines after a line, in order."""
-        found: list[Line] = []
+        found: list[TextLine] = []
         at = line.start
         for number in range(line.number + 1, min(line.number + 1 + count, self.total)):
             at = self._end(at) + 1
             found.append(self._line(number, at))
         return found
 
-    def find(self, pattern: LinearRegex, line: Line, column: int, check: Callable[[], None]) -> Found | None:
+    def find(self, pattern: LinearRegex, line: TextLine, column: int, check: Callable[[], None]) -> PatternMatch | None:
         """Return the first match at or after a character of a line, also in later lines. None if there is none.
 
         `check` is called repeatedly and may end the search by raising.
@@ -86,10 +86,10 @@ class KeptText:
             return None
         start = self._data.rfind(b"\n", line.start, found) + 1 or line.start
         number = line.number + self._data.count(b"\n", line.start, found)
-        return Found(self._line(number, start), len(self._data[start:found].decode(errors="replace")))
+        return PatternMatch(self._line(number, start), len(self._data[start:found].decode(errors="replace")))
 
-    def _line(self, number: int, start: int) -> Line:
-        return Line(number, start, self._data[start : self._end(start)].decode(errors="replace"))
+    def _line(self, number: int, start: int) -> TextLine:
+        return TextLine(number, start, self._data[start : self._end(start)].decode(errors="replace"))
 
     def _start(self, number: int) -> int:
         """Return where an existing line begins."""
@@ -137,7 +137,7 @@ class Page:
             end += 1
         self._go_on(kept, end)
 
-    def read_line(self, kept: KeptText, line: Line, column: int) -> None:
+    def read_line(self, kept: KeptText, line: TextLine, column: int) -> None:
         """Add as much of one line as fits, from a character on."""
         number = f"{line.number + 1:>4}\t"
         end = min(column + self._room - len(number) - 1, len(line.text))
@@ -151,7 +151,9 @@ class Page:
             more = f"{len(line.text) - end} more characters in this line"
             self._notice = [f"... {more} (go on with offset={line.number} column={end})"]
 
-    def search(self, kept: KeptText, pattern: LinearRegex, at: Found, limit: int, check: Callable[[], None]) -> None:
+    def search(
+        self, kept: KeptText, pattern: LinearRegex, at: PatternMatch, limit: int, check: Callable[[], None]
+    ) -> None:
         """Add at most `limit` matches from a place on, as `grep` shows them. Long lines are shown in part.
 
         `check` is called repeatedly and may end the search by raising.
@@ -165,7 +167,7 @@ class Page:
                 self._notice = [f"... and more matches (showing {shown}; go on with {where})"]
                 return
             shown, last = shown + 1, found.line
-            at = Found(found.line, end if end < len(found.line.text) else end + 1)
+            at = PatternMatch(found.line, end if end < len(found.line.text) else end + 1)
         if last is not None:
             self._add(*self._around(kept.after(last, _CONTEXT)))
 
@@ -182,13 +184,13 @@ class Page:
         if end < kept.total:
             self._notice = [f"... {kept.total - end} more lines (go on with offset={end})"]
 
-    def _window(self, found: Found) -> tuple[int, int]:
+    def _window(self, found: PatternMatch) -> tuple[int, int]:
         """Return the first character and the end of the shown part of a line with a match."""
         size, whole = min(_FOUND_CHARS, self._part), len(found.line.text)
         begin = max(0, min(found.column - size // 4, whole - size))
         return begin, min(begin + size, whole)
 
-    def _between(self, kept: KeptText, last: Line | None, line: Line) -> list[str]:
+    def _between(self, kept: KeptText, last: TextLine | None, line: TextLine) -> list[str]:
         """Return the context between two matches, or before the first one."""
         if last is None:
             return self._around(kept.before(line, _CONTEXT))
@@ -198,10 +200,10 @@ class Page:
         gap = [_GAP] if unseen > len(before) else []
         return [*self._around(after), *gap, *self._around(before)]
 
-    def _around(self, lines: list[Line]) -> list[str]:
+    def _around(self, lines: list[TextLine]) -> list[str]:
         return [f"{line.number + 1}- {self._piece(line, 0, _FOUND_CHARS)}" for line in lines]
 
-    def _piece(self, line: Line, begin: int, size: int) -> str:
+    def _piece(self, line: TextLine, begin: int, size: int) -> str:
         """Return a part of a line, with marks if it is not whole, and how to read the rest."""
         end = begin + min(size, self._part)
         before = f"[from column {begin}] …" if begin else ""
@@ -278,7 +280,7 @@ class ReadOverflow(Tool[ReadOverflowParams]):
         page = Page(self._max_chars)
         limit = params.limit or _MOST
         if params.pattern is not None:
-            page.search(kept, _regex(params.pattern), Found(start, params.column), limit, _ends_in_time())
+            page.search(kept, _regex(params.pattern), PatternMatch(start, params.column), limit, _ends_in_time())
             after = f" after line {first}" if first else ""
             return page.text() or f"No matches{after} for: {quote(params.pattern)}"
         if params.column:

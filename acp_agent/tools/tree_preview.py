@@ -19,7 +19,7 @@ def named(path: str) -> str:
     return shlex.quote(visible(path))
 
 
-def landing(source: str, destination: str) -> str:
+def destination_path(source: str, destination: str) -> str:
     """Where a source goes: into a destination that ends in "/", under its own name; else to just that path."""
     name = posixpath.basename(posixpath.normpath(source))
     return f"{destination}{name}" if destination.endswith("/") and name not in ("", ".", "..") else destination

@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio
 
-from acp_agent.agent.compaction import Compactor, Summarizing, Thresholds
+from acp_agent.agent.compaction import Compactor, SummarySettings, Thresholds
 from acp_agent.agent.history import History
 from acp_agent.agent.hooks import Hooks
 from acp_agent.agent.turn import Agent, Limits
@@ -87,7 +87,7 @@ class LongSession:
         self.talker = talker
         self.history = History()
         self.compactor = Compactor(
-            self.history, self._emit, Summarizing(self._writer), lambda: talker.context_window, Thresholds()
+            self.history, self._emit, SummarySettings(self._writer), lambda: talker.context_window, Thresholds()
         )
         tools = FakeToolset({"read": lambda made: f"{made.arguments}\n{_OUTPUT}"})
         self.agent = Agent(

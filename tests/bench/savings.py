@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from acp_agent.core.types import ToolKind, ToolResult, ToolSpec
 from acp_agent.output.clip import measure
 from acp_agent.output.filters import FilterEngine, RuleSource
-from acp_agent.output.pipeline import Pipeline, Sizes, Speaker
+from acp_agent.output.pipeline import Pipeline, ResultSource, Sizes
 from acp_agent.output.redaction import Redactor
 from tests.bench.outputs import Output, outputs
 from tests.bench.savings_chart import Bar, chart
@@ -98,7 +98,7 @@ def measurements(engine: FilterEngine) -> list[Measured]:
 
 
 def _measured(output: Output, pipeline: Pipeline) -> Measured:
-    fitted = pipeline.apply(ToolResult(output.raw), Speaker(_BASH, _ID, output.run))
+    fitted = pipeline.apply(ToolResult(output.raw), ResultSource(_BASH, _ID, output.run))
     stats = fitted.result.stats
     assert stats is not None
     notice = len(fitted.finish(f"overflow:{_ID}").text) - len(fitted.finish().text) if fitted.whole else 0

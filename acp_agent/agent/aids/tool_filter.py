@@ -225,7 +225,7 @@ class Rank:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class FilterResult:
     """What the filter decided for each tool, by name, in the order of the catalogue."""
 
     included: Mapping[str, Inclusion]
@@ -270,7 +270,7 @@ class SchemaFilter:
         """Include a tool for the rest of the turn, because the model has called it."""
         self._referenced.add(name)
 
-    def select(self, specs: Sequence[ToolSpec]) -> Selection:
+    def select(self, specs: Sequence[ToolSpec]) -> FilterResult:
         """Choose among the tools that exist now. A tool that was added since the turn began is included."""
         included: dict[str, Inclusion] = {}
         excluded: dict[str, Rank] = {}
@@ -284,7 +284,7 @@ class SchemaFilter:
                 included[spec.name] = Inclusion.SIMILARITY_RANK
             else:
                 excluded[spec.name] = rank
-        return Selection(included, excluded)
+        return FilterResult(included, excluded)
 
     def clear(self) -> None:
         """Forget the last turn, because a new conversation begins."""

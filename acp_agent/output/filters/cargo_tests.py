@@ -7,7 +7,7 @@ output of failing tests are read.
 import re
 from collections.abc import Sequence
 
-from acp_agent.output.filters.test_output import Format, Parsed, Totals
+from acp_agent.output.filters.test_output import Format, ParsedOutput, Totals
 
 _PROGRESS = re.compile(
     r" {0,11}(?:Compiling|Downloading|Downloaded|Updating|Fetching|Fresh|Packaging|Verifying|Archiving|Locking|Adding"
@@ -26,7 +26,7 @@ def _is_progress(line: str) -> bool:
     return line.startswith(_FIRST_LETTERS) and _PROGRESS.match(line) is not None
 
 
-def _diagnostic(lines: Sequence[str], start: int, parsed: Parsed) -> int:
+def _diagnostic(lines: Sequence[str], start: int, parsed: ParsedOutput) -> int:
     """Take the compiler message that begins at `start`. Return the line after it, or `start` if there is none.
 
     Errors are kept whole. Of a warning the first line and the place are kept.
@@ -52,7 +52,7 @@ def _block_end(lines: Sequence[str], start: int) -> int:
     return next((i for i in range(start, len(lines)) if not lines[i].strip() or _is_progress(lines[i])), len(lines))
 
 
-def _indented(lines: Sequence[str], start: int, parsed: Parsed) -> int:
+def _indented(lines: Sequence[str], start: int, parsed: ParsedOutput) -> int:
     end = start
     while end < len(lines) and lines[end].startswith("  "):
         parsed.keep(lines[end])
@@ -78,13 +78,13 @@ class CargoTest:
     """Reads the lines once. `_expected` is the number of tests of the running binary, None outside of one."""
 
     def __init__(self) -> None:
-        self._parsed = Parsed()
+        self._parsed = ParsedOutput()
         self._expected: int | None = None
         self._seen = Totals()
         self._named: set[str] = set()
         self._recognised = False
 
-    def parse(self, lines: Sequence[str]) -> Parsed | None:
+    def parse(self, lines: Sequence[str]) -> ParsedOutput | None:
         at, end = 0, len(lines)
         while at < end:
             line = lines[at]
@@ -236,13 +236,13 @@ class Nextest:
     """Reads the lines of nextest once. `_failure` is the failure whose output may follow."""
 
     def __init__(self) -> None:
-        self._parsed = Parsed()
+        self._parsed = ParsedOutput()
         self._failure: list[str] = []
         self._in_output = False
         self._reported: set[str] = set()
         self._recognised = False
 
-    def parse(self, lines: Sequence[str]) -> Parsed | None:
+    def parse(self, lines: Sequence[str]) -> ParsedOutput | None:
         at = 0
         while at < len(lines):
             at = self._take(lines, at)

@@ -16,7 +16,7 @@ from acp_agent.output.filters.strategy import CommandRun, Filtered, lines_of
 
 if TYPE_CHECKING:  # loaded for the first command
     from acp_agent.output.filters.rule import CompiledRule
-    from acp_agent.output.filters.rule_file import RuleSet
+    from acp_agent.output.filters.rule_file import FilterRuleSet
 
 _LOG_EVERY = 50
 _LOG = Log(__name__)
@@ -156,9 +156,9 @@ class RuleSource:
         self._required = required
         self._lock = threading.Lock()
         self._seen: tuple[str, Stamp] | None = None
-        self._users: RuleSet | None = None
+        self._users: FilterRuleSet | None = None
 
-    def current(self) -> "RuleSet":
+    def current(self) -> "FilterRuleSet":
         """Return the rules, read again if the file has changed. New warnings are logged once.
 
         While a file cannot be used, the previous rules stay. At first those are the built-in ones.
@@ -171,7 +171,7 @@ class RuleSource:
         users = self._users_now()
         return () if users is None else users.warnings
 
-    def _users_now(self) -> "RuleSet | None":
+    def _users_now(self) -> "FilterRuleSet | None":
         """Return the user's rules with their warnings. None if the built-in ones are in use and nothing is wrong."""
         seen = self._state()
         if seen == self._seen:
@@ -193,7 +193,7 @@ class RuleSource:
         found = stamp(inside)
         return (self._path, stamp(self._path)) if found is None else (inside, found)
 
-    def _read(self, path: str, state: Stamp) -> "RuleSet | None":
+    def _read(self, path: str, state: Stamp) -> "FilterRuleSet | None":
         if not path or (state is None and not self._required):
             return None
         from acp_agent.output.filters.rule_file import read_rules  # noqa: PLC0415 - see `_built_in`
@@ -209,7 +209,7 @@ class RuleSource:
         return replace(_built_in(), warnings=(missing,) if self._required else ())
 
 
-def _built_in() -> "RuleSet":
+def _built_in() -> "FilterRuleSet":
     from acp_agent.output.filters.rule_file import built_in  # noqa: PLC0415 - rules wait for the first command
 
     return built_in()

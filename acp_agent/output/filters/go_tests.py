@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from acp_agent.output.filters.test_output import Format, Loose, Parsed, Totals
+from acp_agent.output.filters.test_output import Format, ParsedOutput, Totals, UnknownLines
 
 _EVENT = re.compile(r"=== (?P<what>RUN|PAUSE|CONT|NAME|FAIL)\s+(?P<test>\S.*)$")
 _END = re.compile(r"(?P<indent>\s*)--- (?P<what>PASS|FAIL|SKIP|BENCH): (?P<test>\S+)(?: \([\d.]+s\))?$")
@@ -27,7 +27,7 @@ class GoPlain:
     """
 
     def __init__(self) -> None:
-        self._parsed = Parsed()
+        self._parsed = ParsedOutput()
         self._printed: dict[str, list[str]] = {}
         self._current = ""
         self._failure: list[str] = []
@@ -37,7 +37,7 @@ class GoPlain:
         self._crash: list[str] = []
         self._recognised = False
 
-    def parse(self, lines: Sequence[str]) -> Parsed | None:
+    def parse(self, lines: Sequence[str]) -> ParsedOutput | None:
         for line in lines:
             if line.startswith("--- PASS: "):
                 self._passed(line[len("--- PASS: ") :].partition(" ")[0])
@@ -184,7 +184,7 @@ GO = Format(words=("go test",), signs=("ok  \t", "FAIL\t", "--- FAIL: ", "--- PA
 class GoJson:
     """Joins the output of each package, so that packages that ran in parallel do not mix."""
 
-    def parse(self, lines: Sequence[str]) -> Parsed | None:
+    def parse(self, lines: Sequence[str]) -> ParsedOutput | None:
         packages: dict[str, list[str]] = {}
         rest: list[str] = []
         for line in lines:
@@ -200,7 +200,7 @@ class GoJson:
         if found is None:
             return None
         if any(line.strip() for line in rest):
-            found.pieces.append(Loose(rest))
+            found.pieces.append(UnknownLines(rest))
         return found
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from acp_agent.output.filters.test_output import Format, Parsed, Totals
+from acp_agent.output.filters.test_output import Format, ParsedOutput, Totals
 
 _SUMMARY = re.compile(r"\s*Tests:?\s+(?P<counts>\d+ [a-z]+\b.*)$")
 _MOCHA = re.compile(r"\s+(?P<count>\d+) (?P<what>passing|failing|pending)\b")
@@ -23,12 +23,12 @@ class JavaScript:
     """Reads the lines once. `_failure` is the current failure, up to the next heading or the summary."""
 
     def __init__(self) -> None:
-        self._parsed = Parsed()
+        self._parsed = ParsedOutput()
         self._failure: list[str] = []
         self._counts = Totals()
         self._recognised = False
 
-    def parse(self, lines: Sequence[str]) -> Parsed | None:
+    def parse(self, lines: Sequence[str]) -> ParsedOutput | None:
         for line in lines:
             first = line.lstrip()[:1]
             if first in _TICKS:  # most lines

@@ -6,7 +6,7 @@ Of pytest any verbosity and --tb style is read, -x, xdist, interrupted runs, and
 import re
 from collections.abc import Sequence
 
-from acp_agent.output.filters.test_output import Format, Parsed, Totals, clipped, shorten
+from acp_agent.output.filters.test_output import Format, ParsedOutput, Totals, clipped, shorten
 
 _TITLE = re.compile(r"_+ (?!_ )(?P<title>\S(?:.*\S)?) _+$")
 _TRACE_RULE = re.compile(r"(?:_ )+_?$")
@@ -22,7 +22,7 @@ _MOST_NOTES = 20
 _SECTION_LINES = 40
 
 
-def failures(lines: Sequence[str], parsed: Parsed) -> None:
+def failures(lines: Sequence[str], parsed: ParsedOutput) -> None:
     """Take the failures, one for each heading `____ name ____`, or with --tb=line for each `path:line: ...`."""
     block: list[str] = []
     titled = False
@@ -39,7 +39,7 @@ def failures(lines: Sequence[str], parsed: Parsed) -> None:
     _close(block, parsed)
 
 
-def _close(block: list[str], parsed: Parsed) -> None:
+def _close(block: list[str], parsed: ParsedOutput) -> None:
     if not any(line.strip() for line in block):
         return
     whole = "ERROR collecting" in block[0]
@@ -51,7 +51,7 @@ def _close(block: list[str], parsed: Parsed) -> None:
     parsed.broken |= whole
 
 
-def short_summary(lines: Sequence[str], parsed: Parsed) -> None:
+def short_summary(lines: Sequence[str], parsed: ParsedOutput) -> None:
     """Keep every line that names a failure, a few about skipped tests and none about passed ones."""
     notes: list[str] = []
     for line in lines:
@@ -66,7 +66,7 @@ def short_summary(lines: Sequence[str], parsed: Parsed) -> None:
         parsed.cut = True
 
 
-def warnings(lines: Sequence[str], parsed: Parsed) -> None:
+def warnings(lines: Sequence[str], parsed: ParsedOutput) -> None:
     """Keep the number of warnings, and each different message with its first place."""
     first: dict[str, str] = {}
     count = 0
@@ -85,7 +85,7 @@ def warnings(lines: Sequence[str], parsed: Parsed) -> None:
         parsed.cut = True
 
 
-def other(heading: str, lines: Sequence[str], parsed: Parsed) -> None:
+def other(heading: str, lines: Sequence[str], parsed: ParsedOutput) -> None:
     """Take the section of a plugin, such as coverage. The middle of a long one is left out."""
     solid = [line for line in lines if line.strip()]
     kept, cut = shorten(solid, _SECTION_LINES)
@@ -125,7 +125,7 @@ class Pytest:
     """Reads the lines of pytest once, section by section."""
 
     def __init__(self) -> None:
-        self._parsed = Parsed()
+        self._parsed = ParsedOutput()
         self._recognised = False
         self._begun = False
         self._ended = True
@@ -133,7 +133,7 @@ class Pytest:
         self._seen = Totals()  # counted from the dots and words of progress, for a run without totals
         self._totalled = False
 
-    def parse(self, lines: Sequence[str]) -> Parsed | None:
+    def parse(self, lines: Sequence[str]) -> ParsedOutput | None:
         at, end = 0, len(lines)
         while at < end:
             line = lines[at]
@@ -283,12 +283,12 @@ class Unittest:
     """Reads the lines of unittest once. `_failure` is the current failure."""
 
     def __init__(self) -> None:
-        self._parsed = Parsed()
+        self._parsed = ParsedOutput()
         self._failure: list[str] = []
         self._ran: int | None = None
         self._recognised = False
 
-    def parse(self, lines: Sequence[str]) -> Parsed | None:
+    def parse(self, lines: Sequence[str]) -> ParsedOutput | None:
         for at, line in enumerate(lines):
             self._take(line, lines[at + 1] if at + 1 < len(lines) else "")
         self._close()

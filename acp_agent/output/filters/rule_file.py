@@ -23,7 +23,7 @@ _Table: TypeAlias = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class RuleSet:
+class FilterRuleSet:
     """The rules of a file in their order.
 
     source     the path of the file, or BUILT_IN
@@ -36,13 +36,13 @@ class RuleSet:
 
 
 @cache
-def built_in() -> RuleSet:
+def built_in() -> FilterRuleSet:
     """Return the built-in rules. They are read late, so that the start does not wait for them."""
     source = files("acp_agent.output.filters").joinpath("builtin.toml").read_text(encoding="utf-8")
     return _rule_set(tomllib.loads(source), BUILT_IN)
 
 
-def read_rules(path: str) -> RuleSet | None:
+def read_rules(path: str) -> FilterRuleSet | None:
     """Return the rules of a file, None if there is no such file.
 
     Raises ConfigError if the file cannot be read, is larger than 1 MiB, or is not TOML in UTF-8.
@@ -51,7 +51,7 @@ def read_rules(path: str) -> RuleSet | None:
     return None if table is None else _rule_set(table, path)
 
 
-def _rule_set(table: _Table, source: str) -> RuleSet:
+def _rule_set(table: _Table, source: str) -> FilterRuleSet:
     rules: list[CompiledRule] = []
     warnings = [f"{source}: {key}: expected only [[rules]]" for key in table if key != "rules"]
     listed = table.get("rules", [])
@@ -76,7 +76,7 @@ def _rule_set(table: _Table, source: str) -> RuleSet:
         else:
             continue
         warnings += [f"{source}: {_called(number, value)} is skipped: {each}" for each in wrong]
-    return RuleSet(tuple(rules), source, tuple(warnings))
+    return FilterRuleSet(tuple(rules), source, tuple(warnings))
 
 
 def _called(number: int, value: object) -> str:

@@ -7,14 +7,14 @@ from typing import Protocol, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptLines:
     """Lines that are always kept: errors, names of failures, totals in the tool's own words."""
 
     lines: list[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Loose:
+class UnknownLines:
     """Lines that no parser knows: output of tests or of other commands. Together they are kept up to a limit."""
 
     lines: list[str]
@@ -33,7 +33,7 @@ class Failure:
     whole: bool = False
 
 
-Piece: TypeAlias = Kept | Loose | Failure
+Piece: TypeAlias = KeptLines | UnknownLines | Failure
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class Totals:
 
 
 @dataclass(slots=True)
-class Parsed:
+class ParsedOutput:
     """A parsed text. Its pieces are in the order of the output.
 
     broken   something failed that no count includes: a build, a collection, an interrupted run
@@ -69,18 +69,18 @@ class Parsed:
     def keep(self, line: str) -> None:
         """Keep a line."""
         last = self.pieces[-1] if self.pieces else None
-        if isinstance(last, Kept):
+        if isinstance(last, KeptLines):
             last.lines.append(line)
         else:
-            self.pieces.append(Kept([line]))
+            self.pieces.append(KeptLines([line]))
 
     def loose(self, line: str) -> None:
         """Add a line that was not recognised."""
         last = self.pieces[-1] if self.pieces else None
-        if isinstance(last, Loose):
+        if isinstance(last, UnknownLines):
             last.lines.append(line)
         elif line.strip():
-            self.pieces.append(Loose([line]))
+            self.pieces.append(UnknownLines([line]))
 
     def fail(self, lines: list[str], message: str = "", *, whole: bool = False) -> None:
         """Add a failure, without the blank lines at its end."""
@@ -89,10 +89,10 @@ class Parsed:
         self.pieces.append(Failure(lines, message, whole))
 
 
-class Parser(Protocol):
+class OutputParser(Protocol):
     """Parses the output of one test runner. One object parses one text."""
 
-    def parse(self, lines: Sequence[str]) -> Parsed | None:
+    def parse(self, lines: Sequence[str]) -> ParsedOutput | None:
         """Return the parts of the text. None if it contains no run of this test runner."""
         ...
 
@@ -107,7 +107,7 @@ class Format:
 
     words: tuple[str, ...]
     signs: tuple[str, ...]
-    parser: Callable[[], Parser]
+    parser: Callable[[], OutputParser]
 
 
 LONGEST_LINE = 2000

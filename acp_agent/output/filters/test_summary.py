@@ -8,11 +8,11 @@ from acp_agent.output.filters.test_output import (
     LONGEST_LINE,
     Failure,
     Format,
-    Kept,
-    Loose,
-    Parsed,
+    KeptLines,
+    ParsedOutput,
     Piece,
     Totals,
+    UnknownLines,
     clipped,
     shorten,
 )
@@ -20,7 +20,7 @@ from acp_agent.output.filters.test_output import (
 _LOOSE_LINES = 60  # of unrecognised lines, in all places together
 
 
-def rendered(parsed: Parsed, max_failures: int, trace_lines: int) -> tuple[str, bool]:
+def rendered(parsed: ParsedOutput, max_failures: int, trace_lines: int) -> tuple[str, bool]:
     """Return the text, which ends with the totals, and whether anything that may matter was left out."""
     page = _Page(parsed, max_failures, trace_lines)
     lines = page.lines()
@@ -38,11 +38,13 @@ def totals_line(totals: Totals, *, broken: bool) -> str:
 class _Page:
     """Writes the parts in their order."""
 
-    def __init__(self, parsed: Parsed, max_failures: int, trace_lines: int) -> None:
+    def __init__(self, parsed: ParsedOutput, max_failures: int, trace_lines: int) -> None:
         self._parsed = parsed
         self._max_failures = max_failures
         self._trace_lines = trace_lines
-        self._loose_over = sum(_solid(piece) for piece in parsed.pieces if isinstance(piece, Loose)) - _LOOSE_LINES
+        self._loose_over = (
+            sum(_solid(piece) for piece in parsed.pieces if isinstance(piece, UnknownLines)) - _LOOSE_LINES
+        )
         self._lines: list[str] = []
         self.cut = False
 
@@ -50,9 +52,9 @@ class _Page:
         shown = short = 0
         for piece in self._parsed.pieces:
             match piece:
-                case Kept(lines):
+                case KeptLines(lines):
                     self._write(lines)
-                case Loose(lines):
+                case UnknownLines(lines):
                     self._loose(lines)
                 case Failure() if shown < self._max_failures:
                     shown += 1
@@ -99,7 +101,7 @@ class _Page:
                 self._lines.append(line)
 
 
-def _solid(piece: Loose) -> int:
+def _solid(piece: UnknownLines) -> int:
     return sum(1 for line in piece.lines if line.strip())
 
 
@@ -129,17 +131,19 @@ class SummaryOfTests:
         return Applied(summary, Confidence.PARTIAL if cut or parsed.cut else Confidence.FULL)
 
 
-def _taken_apart(text: str, run: CommandRun) -> Parsed | None:
+def _taken_apart(text: str, run: CommandRun) -> ParsedOutput | None:
     """Return the parts of all test runs in a text, None if there are none."""
     lines = text.split("\n")
     too_long = max(map(len, lines)) > LONGEST_LINE
-    whole = Parsed(pieces=[Loose(list(map(clipped, lines)) if too_long else lines)])
+    whole = ParsedOutput(pieces=[UnknownLines(list(map(clipped, lines)) if too_long else lines)])
     whole.cut = too_long
     recognised = False
     for form in _in_order(run):
         pieces: list[Piece] = []
         for piece in whole.pieces:
-            found = form.parser().parse(piece.lines) if isinstance(piece, Loose) and _may_hold(form, piece) else None
+            found = (
+                form.parser().parse(piece.lines) if isinstance(piece, UnknownLines) and _may_hold(form, piece) else None
+            )
             if found is None:
                 pieces.append(piece)
                 continue
@@ -152,7 +156,7 @@ def _taken_apart(text: str, run: CommandRun) -> Parsed | None:
     return whole if recognised else None
 
 
-def _may_hold(form: Format, piece: Loose) -> bool:
+def _may_hold(form: Format, piece: UnknownLines) -> bool:
     text = "\n".join(piece.lines)
     return any(sign in text for sign in form.signs)
 

@@ -6,7 +6,7 @@
 import re
 from collections.abc import Iterator
 
-from acp_agent.output.redaction.values import Key, Meant, is_bare_secret, is_random, is_secret, meant_by
+from acp_agent.output.redaction.values import KeyKind, Meant, is_bare_secret, is_random, is_secret, meant_by
 
 _VALUE = re.compile(
     rb"""[ \t]*+(?:
@@ -137,7 +137,9 @@ def _is_whole_pair(data: bytes, opening: int, closing: int) -> bool:
     return before in (b"(", b"[", b"{") and after in (b")", b"]", b"}")
 
 
-def _bare(meant: Key, key: bytes, found: re.Match[bytes], sign: bytes, data: bytes, end: int) -> tuple[int, int] | None:
+def _bare(
+    meant: KeyKind, key: bytes, found: re.Match[bytes], sign: bytes, data: bytes, end: int
+) -> tuple[int, int] | None:
     value = found["bare"].decode("latin-1")
     if b"," in sign or (sign[-2:-1].isalpha() and not _MIXED.match(found["bare"])):
         return None  # an argument of a call or a sentence: a name is not a value there

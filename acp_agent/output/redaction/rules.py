@@ -16,7 +16,7 @@ from typing import NamedTuple, assert_never
 from acp_agent.output.redaction.assignments import assigned, pairs
 from acp_agent.output.redaction.blocks import block_at
 from acp_agent.output.redaction.known import Forms
-from acp_agent.output.redaction.spans import Match, Regex, RegexSet, Span, compiled, compiled_set
+from acp_agent.output.redaction.spans import Regex, RegexMatch, RegexSet, Span, compiled, compiled_set
 from acp_agent.output.redaction.values import (
     Guard,
     Meaning,
@@ -80,7 +80,7 @@ class Reads(StrEnum):
     BLOCK = "block"
 
 
-class Rule(NamedTuple):
+class SecretRule(NamedTuple):
     """A rule for one kind of secret.
 
     starts    the expression at the beginning of each match, RE2 syntax, within one line
@@ -116,14 +116,14 @@ class Rule(NamedTuple):
         return f"{_EDGE}({after})" if not before else f"(?:{_EDGE})({before}{after})"
 
 
-class RuleSet:
+class SecretRules:
     """Rules that are compiled when they are first needed. Safe to use from several threads.
 
     Rules that begin with a key (%KEY%) and rules that begin with a form are searched separately. RE2 builds a state for
     each combination of beginnings, and together they would have the product of both.
     """
 
-    def __init__(self, rules: tuple[Rule, ...], key: str) -> None:
+    def __init__(self, rules: tuple[SecretRule, ...], key: str) -> None:
         self.rules = rules
         self._key = key
         self._kinds = tuple(
@@ -176,7 +176,7 @@ class RuleSet:
 class _Kind:
     """Some of the rules, by rank, that are searched together."""
 
-    def __init__(self, rules: Mapping[int, Rule], meaning: Meant) -> None:
+    def __init__(self, rules: Mapping[int, SecretRule], meaning: Meant) -> None:
         self._rules = rules
         self._ranks = tuple(rules)
         self._meaning = meaning
@@ -250,7 +250,7 @@ class _Kind:
         return self._compiled[rank]
 
 
-def _secrets(rule: Rule, rank: int, data: bytes, match: Match, groups: int, end: int) -> Iterator[Span]:
+def _secrets(rule: SecretRule, rank: int, data: bytes, match: RegexMatch, groups: int, end: int) -> Iterator[Span]:
     context, matched = match.span()
     match rule.reads:
         case Reads.THEN:
@@ -273,14 +273,14 @@ def _secrets(rule: Rule, rank: int, data: bytes, match: Match, groups: int, end:
 
 
 @cache
-def built_in() -> RuleSet:
+def built_in() -> SecretRules:
     """Return the rules of `rules.toml`, which are read once in a process."""
     read = tomllib.loads(files("acp_agent.output.redaction").joinpath("rules.toml").read_text("utf-8"))
     key = "".join(read["key"])
-    return RuleSet(tuple(_rule(entry, key, read["gap"]) for entry in read["rule"]), key)
+    return SecretRules(tuple(_rule(entry, key, read["gap"]) for entry in read["rule"]), key)
 
 
-def _rule(entry: Mapping[str, object], key: str, gap: str) -> Rule:
+def _rule(entry: Mapping[str, object], key: str, gap: str) -> SecretRule:
     def word(name: str) -> str:
         return str(entry.get(name, "")).replace("%KEY%", key).replace("%GAP%", gap)
 
@@ -288,7 +288,7 @@ def _rule(entry: Mapping[str, object], key: str, gap: str) -> Rule:
         text = word(name)
         return _EDGE + text.removeprefix(r"\b") if text.startswith(r"\b") else text
 
-    return Rule(
+    return SecretRule(
         name=word("name"),
         category=word("category"),
         starts=expression("starts"),

@@ -95,7 +95,7 @@ def _without_placeholders(data: bytes, span: Span) -> Iterator[Span]:
 _MEMORY = 64 << 20  # bytes RE2 may use for one expression; taken only as states are met
 
 
-class Match(Protocol):
+class RegexMatch(Protocol):
     """A match. Spans are offsets into the searched bytes, (-1, -1) for a group without a match."""
 
     def start(self) -> int: ...
@@ -108,8 +108,8 @@ class Regex(Protocol):
 
     groups: int
 
-    def search(self, text: bytes, pos: int, endpos: int) -> Match | None: ...
-    def finditer(self, text: bytes, pos: int, endpos: int) -> Iterator[Match]: ...
+    def search(self, text: bytes, pos: int, endpos: int) -> RegexMatch | None: ...
+    def finditer(self, text: bytes, pos: int, endpos: int) -> Iterator[RegexMatch]: ...
 
 
 class RegexSet(Protocol):

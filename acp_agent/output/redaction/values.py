@@ -139,14 +139,14 @@ _HARMLESS_FIRST, _HARMLESS_LAST = frozenset(_FIRST.split()), frozenset(_LAST.spl
 _TOKENIZERS = re.compile(r"tokeni[sz]|tokenlist|passwordless|secretar|secretsmanager|tokenid\Z|keyid\Z|passthr")
 
 
-class Key(Enum):
+class KeyKind(Enum):
     """What a key announces."""
 
     PASSWORD = auto()
     SECRET = auto()
 
 
-def key_of(key: str) -> Key | None:
+def key_of(key: str) -> KeyKind | None:
     """Return what a key announces. None if it only sounds secret: `max_tokens`, `password_field`, `public_key`."""
     words = [word.lower() for word in _WORDS.findall(key)]
     joined = "".join(words)
@@ -157,8 +157,8 @@ def key_of(key: str) -> Key | None:
     if not _OTHER.search(joined) and not any(re.search(r"\Apsk|psk\Z", word) for word in words):
         return None  # backupskip
     if _PASSWORD.search(joined):
-        return None if _PASSES.search(words[-1]) else Key.PASSWORD
-    return Key.SECRET
+        return None if _PASSES.search(words[-1]) else KeyKind.PASSWORD
+    return KeyKind.SECRET
 
 
 def _kept(joined: str) -> frozenset[str]:
@@ -167,7 +167,7 @@ def _kept(joined: str) -> frozenset[str]:
 
 
 @lru_cache(4096)  # logs repeat the same keys
-def meant_by(key: bytes) -> Key | None:
+def meant_by(key: bytes) -> KeyKind | None:
     """Return `key_of` for bytes."""
     return key_of(key.decode("latin-1"))
 
@@ -175,7 +175,7 @@ def meant_by(key: bytes) -> Key | None:
 class Meaning(NamedTuple):
     """What the key of a pair announces. `random`: only a random-looking value is secret, as that of `FOO_KEY`."""
 
-    key: Key
+    key: KeyKind
     category: str
     random: bool
 
@@ -246,37 +246,37 @@ _TYPE = re.compile(
     r"|passwort|kennwort|wachtwoord|contrase\S*|senha|parola|salasana|adgangskode|haslo|mot de passe|password\w*)\Z"
 )
 _UUID = re.compile(r"\A[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
-_SHORTEST = {Key.PASSWORD: 4, Key.SECRET: 8}  # characters
+_SHORTEST = {KeyKind.PASSWORD: 4, KeyKind.SECRET: 8}  # characters
 _OPENED = re.compile(r"[\[({][A-Za-z_]*\Z")
 _LOWER = re.compile(r"[a-z]+(?:-[a-z]+)*\Z")
 _CALLED_NEXT, _OPERATOR = re.compile(r"\(|\[|\.\w"), re.compile(r" [-+*/%|&] ")
 _NEXT_WORD = re.compile(r"[:,;.]?\s+[A-Za-z(]")  # of a sentence, or of the next line of code
 
 
-def is_secret(meant: Key, value: str) -> bool:
+def is_secret(meant: KeyKind, value: str) -> bool:
     """Return whether a whole, delimited value is a secret."""
     if len(value) < _SHORTEST[meant] or _is_innocent(value):
         return False
     if any(blank in value for blank in " \t\n"):
         return _is_passphrase(meant, value)
-    return _is_password(value) if meant is Key.PASSWORD else _is_token(value)
+    return _is_password(value) if meant is KeyKind.PASSWORD else _is_token(value)
 
 
-def is_bare_secret(meant: Key, value: str, after: str, *, in_environment: bool) -> bool:
+def is_bare_secret(meant: KeyKind, value: str, after: str, *, in_environment: bool) -> bool:
     """Return whether an unquoted value is a secret: in an environment file, YAML, INI, a log, or code."""
     if len(value) < _SHORTEST[meant] or _is_call(value + after[:1]) or _OPENED.match(value):
         return False
-    if meant is Key.SECRET and _is_type_name(value):
+    if meant is KeyKind.SECRET and _is_type_name(value):
         return False
     is_name = _NAME.match(value) is not None
     if in_environment and not _DOTTED.match(value) and "(" not in value:
-        if meant is Key.PASSWORD and is_name:
+        if meant is KeyKind.PASSWORD and is_name:
             return len(value) >= 6 and not _is_innocent(value) and not re.match(r" [A-Za-z]", after)
         return is_secret(meant, value)
     is_jumble = len(value) >= 12 and _is_jumble(value)
     if _is_code(value, after) or (not is_jumble and (is_name or value.isdigit()) and _NEXT_WORD.match(after)):
         return False
-    if meant is Key.PASSWORD and is_name and not is_jumble and not _LOWER.match(value):
+    if meant is KeyKind.PASSWORD and is_name and not is_jumble and not _LOWER.match(value):
         return False
     return is_secret(meant, value)
 
@@ -372,9 +372,9 @@ _SENTENCE = """the and for you your are not can with must should will from this 
 _GRAMMAR = frozenset(_SENTENCE.split())
 
 
-def _is_passphrase(meant: Key, value: str) -> bool:
+def _is_passphrase(meant: KeyKind, value: str) -> bool:
     """Return whether words with blanks are a secret and not a label: with digits and signs, or no sentence."""
-    if meant is not Key.PASSWORD:
+    if meant is not KeyKind.PASSWORD:
         return False
     words = value.split()
     strange = [word for word in words if re.search(r"[A-Za-z]", word) and re.search(r"\d|[@#$%^&*]", word)]

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import cast
 
-from acp_agent.agent.compaction import Compactor, Summarizing, Thresholds
+from acp_agent.agent.compaction import Compactor, SummarySettings, Thresholds
 from acp_agent.agent.hooks import Hooks
 from acp_agent.agent.turn import Limits
 from acp_agent.core.errors import StoreUnavailable
@@ -77,7 +77,7 @@ class Compacting(Conversation):
         self.compactor = Compactor(
             self.history,
             self.emit,
-            Summarizing(self._writer, self.store, redact, seconds),
+            SummarySettings(self._writer, self.store, redact, seconds),
             lambda: self.agent.budget,
             thresholds or Thresholds(),
         )

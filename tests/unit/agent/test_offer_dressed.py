@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from acp_agent.agent.aids.dependencies import Dependencies, Needs
 from acp_agent.agent.aids.tafc import FIELD, Tafc
 from acp_agent.agent.aids.tool_filter import INDISPENSABLE, SchemaFilter, WordRanking
-from acp_agent.agent.dressed_offer import DressedOffer
-from acp_agent.agent.offer import Offer, WholeOffer
+from acp_agent.agent.dressed_offer import AidedToolSelection
+from acp_agent.agent.offer import AllTools, ToolSelection
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import Message, Role, TextPart, ToolUsePart
 from acp_agent.core.types import JsonObject, ToolResult, ToolSpec
@@ -34,7 +34,7 @@ class Written:
 
 def made(
     *, threshold: float | None = None, top_k: int | None = None, needs: dict[str, Needs] | None = None, log=None
-) -> tuple[DressedOffer, list[str]]:
+) -> tuple[AidedToolSelection, list[str]]:
     """An offer of the parts that are given something, and its warnings."""
     told: list[str] = []
     schema_filter = top_k and SchemaFilter(WordRanking(), top_k=top_k, min_description_words=3, always_on=ALWAYS_ON)
@@ -47,7 +47,7 @@ def made(
         warn=told.append,
     )
     tafc = None if threshold is None else Tafc(threshold)
-    offer = DressedOffer(
+    offer = AidedToolSelection(
         log or Written(), tafc=tafc, schema_filter=schema_filter or None, dependencies=dependencies or None
     )
     return offer, told
@@ -62,12 +62,12 @@ def calls(*uses: tuple[str, JsonObject]) -> Message:
     return Message(Role.ASSISTANT, parts)
 
 
-def done(offer: Offer, *tools: str, failure: ToolFailure | None = None) -> None:
+def done(offer: ToolSelection, *tools: str, failure: ToolFailure | None = None) -> None:
     offer.finished([(ToolUsePart("x", tool, {}), ToolResult("", failure=failure)) for tool in tools])
 
 
 async def test_with_nothing_switched_on_all_goes_through():
-    for offer in (WholeOffer(), made()[0]):
+    for offer in (AllTools(), made()[0]):
         message = calls(("read", {FIELD: "x"}))
         await offer.begin(user("go"), ALL)
         assert [*offer.offered(ALL)] == [*ALL]

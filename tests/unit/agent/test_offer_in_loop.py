@@ -8,7 +8,7 @@ import pytest
 from acp_agent.agent.aids.dependencies import Dependencies, Needs
 from acp_agent.agent.aids.tafc import FIELD, Tafc
 from acp_agent.agent.aids.tool_filter import SchemaFilter, WordRanking
-from acp_agent.agent.dressed_offer import DressedOffer
+from acp_agent.agent.dressed_offer import AidedToolSelection
 from acp_agent.agent.hooks import Hooks
 from acp_agent.core.messages import ModelStop, StopReason, ToolUsePart
 from acp_agent.core.ports import ModelRequest
@@ -31,7 +31,7 @@ def conversation(
     needs: Mapping[str, Needs] | None = None,
 ) -> Conversation:
     """A session with all tools of `tool_specs`, each of which says its name."""
-    offer = DressedOffer(
+    offer = AidedToolSelection(
         Log("test"),
         tafc=None if threshold is None else Tafc(threshold),
         schema_filter=SchemaFilter(WordRanking(), top_k=top_k, min_description_words=3, always_on=("read", "bash"))

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from acp_agent.agent.hooks import Hooks
-from acp_agent.agent.offer import Received, WholeOffer
+from acp_agent.agent.offer import AllTools, Received
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import Message, Role, StopReason, TextPart, ToolResultPart, ToolUsePart
 from acp_agent.core.ports import Toolset
@@ -25,7 +25,7 @@ Outcomes = Iterable[tuple[ToolUsePart, ToolResult]]
 SKIPPED = ToolResult.failed(ToolFailure(ToolErrorCategory.INVALID_PARAMETERS, "only a thought"))
 
 
-class ThinkingOffer(WholeOffer):
+class ThinkingOffer(AllTools):
     """Hides `hidden`, takes the argument `think` off, answers calls that have nothing else; writes down its life."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.agent.offer import WholeOffer
+from acp_agent.agent.offer import AllTools
 from acp_agent.compose.conversation import Conversation
 from acp_agent.compose.loop import SessionLoop
 from acp_agent.compose.models import SessionModels
@@ -61,7 +61,7 @@ class Session:
             async def add(self, summary: Any) -> None:
                 del summary
 
-        return Conversation(self.settings, self.models, self.emit, str, Nowhere(), toolset, WholeOffer())
+        return Conversation(self.settings, self.models, self.emit, str, Nowhere(), toolset, AllTools())
 
     @property
     def asked(self) -> list[int]:

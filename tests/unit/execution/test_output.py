@@ -7,7 +7,7 @@ import pytest
 
 from acp_agent.core.types import Json, ToolResult
 from acp_agent.execution.output import OutputExecutor
-from acp_agent.output.pipeline import Fitted, Pipeline, Sizes, Speaker
+from acp_agent.output.pipeline import Fitted, Pipeline, ResultSource, Sizes
 from acp_agent.output.redaction import Redactor
 from tests.unit.gates.chain import Recorder, call
 
@@ -21,7 +21,7 @@ class Noting(Pipeline):
         super().__init__(Sizes(), Redactor())
         self.threads: list[int] = []
 
-    def apply(self, result: ToolResult, speaker: Speaker) -> Fitted:
+    def apply(self, result: ToolResult, speaker: ResultSource) -> Fitted:
         self.threads.append(threading.get_ident())
         return super().apply(replace(result, envelope=None), speaker)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from acp_agent.output.redaction import Redactor
 from acp_agent.output.redaction.assignments import assigned, pairs
 from acp_agent.output.redaction.rules import built_in
-from acp_agent.output.redaction.values import Key, Meaning
+from acp_agent.output.redaction.values import KeyKind, Meaning
 
 redact = Redactor()
 letters = st.text(string.ascii_letters + string.digits, min_size=20, max_size=60)
@@ -29,7 +29,7 @@ names = st.from_regex(r"\A(?:[A-Z][a-z]{2,6}[0-9]?){4,8}\Z|\A[a-z]{18,24}[0-9]{1
 @example("token", "=", '"', "AAAAB3NzaC1yc2EAAAADAQABAAABgQ", "")
 def test_a_value_that_is_clear_at_a_glance_is_one_that_is_looked_at_closely(key, sign, quote, value, after):
     data = f"{key}{sign}{quote}{value}{quote}{after}".encode()
-    given_away = list(pairs(data, 0, len(data), lambda _: Meaning(Key.SECRET, "token", random=False)))
+    given_away = list(pairs(data, 0, len(data), lambda _: Meaning(KeyKind.SECRET, "token", random=False)))
     closely = assigned(data, (0, len(key)), sign.encode(), len(key + sign), len(data))
     assume(given_away or closely)
     assert [span[:2] for span in given_away[:1]] == [closely]

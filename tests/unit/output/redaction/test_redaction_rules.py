@@ -6,7 +6,7 @@ from acp_agent.core.redaction import placeholder, placeholders
 from acp_agent.output.redaction import Redactor
 from acp_agent.output.redaction.rules import Reads, built_in
 from acp_agent.output.redaction.spans import compiled
-from acp_agent.output.redaction.values import Key, key_of
+from acp_agent.output.redaction.values import KeyKind, key_of
 
 RULES = built_in().rules
 CATEGORIES = {"api-key", "token", "private-key", "password", "connection-string", "cloud-metadata"}
@@ -61,8 +61,9 @@ def test_a_token_of_a_known_form_goes_wherever_it_stands(context):
 @pytest.mark.parametrize(
     ("key", "meant"),
     [
-        ("password", Key.PASSWORD), ("dbPassword", Key.PASSWORD), ("SMTP_PASS", Key.PASSWORD), ("apiKey", Key.SECRET),
-        ("client-secret", Key.SECRET), ("secret_id", Key.SECRET), ("max_tokens", None), ("tokenizer", None),
+        ("password", KeyKind.PASSWORD), ("dbPassword", KeyKind.PASSWORD), ("SMTP_PASS", KeyKind.PASSWORD),
+        ("apiKey", KeyKind.SECRET),
+        ("client-secret", KeyKind.SECRET), ("secret_id", KeyKind.SECRET), ("max_tokens", None), ("tokenizer", None),
         ("publicKey", None), ("password_file", None), ("nextToken", None), ("access_key_id", None),
     ],
 )  # fmt: skip

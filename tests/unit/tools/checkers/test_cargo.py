@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.tools.checkers import CARGO_CHECK, CARGO_CLIPPY, Diagnostic, Severity
+from acp_agent.tools.checkers import CARGO_CHECK, CARGO_CLIPPY, Problem, ProblemSeverity
 from tests.unit.tools.checkers.outcomes import said
 
 TARGET = {"kind": ["bin"], "crate_types": ["bin"], "name": "app", "src_path": "/ws/app/src/main.rs", "edition": "2021"}
@@ -30,7 +30,7 @@ def message(level: str, text: str, *spans: dict[str, Any], code: str | None = No
     return json.dumps({"reason": "compiler-message", **package, "message": told, **about}) + "\n"
 
 
-def parse(*lines: str) -> tuple[Diagnostic, ...] | None:
+def parse(*lines: str) -> tuple[Problem, ...] | None:
     return CARGO_CHECK.parse(said("".join(lines)))
 
 
@@ -38,7 +38,7 @@ def test_an_error_has_its_label_and_code_and_its_path_from_the_workspaces_folder
     found = parse(message("error", "mismatched types", span(label="expected `i32`, found `&str`"), code="E0308"))
 
     told = "mismatched types: expected `i32`, found `&str` [E0308]"
-    assert found == (Diagnostic(Severity.ERROR, told, "/ws/app/src/main.rs", 4, 18),)
+    assert found == (Problem(ProblemSeverity.ERROR, told, "/ws/app/src/main.rs", 4, 18),)
 
 
 def test_only_the_primary_span_says_where():
@@ -46,7 +46,7 @@ def test_only_the_primary_span_says_where():
     found = parse(message("warning", "unused variable: `x`", other, span("app/src/inner/mod.rs", 2, 9), code="unused"))
 
     told = "unused variable: `x` [unused]"
-    assert found == (Diagnostic(Severity.WARNING, told, "/ws/app/src/inner/mod.rs", 2, 9),)
+    assert found == (Problem(ProblemSeverity.WARNING, told, "/ws/app/src/inner/mod.rs", 2, 9),)
 
 
 @pytest.mark.parametrize("macro_file", ["mac/src/lib.rs", "/home/user/.cargo/registry/src/index/mac-1.0.0/src/lib.rs"])
@@ -58,7 +58,7 @@ def test_a_problem_in_another_crates_macro_is_where_this_crate_uses_it(macro_fil
     found = parse(message("error", "mismatched types", inside))
 
     told = "mismatched types: expected `i32`"
-    assert found == (Diagnostic(Severity.ERROR, told, "/ws/app/src/main.rs", 3, 5),)
+    assert found == (Problem(ProblemSeverity.ERROR, told, "/ws/app/src/main.rs", 3, 5),)
 
 
 def test_a_path_the_crate_does_not_hold_stays_as_it_is():
@@ -87,8 +87,8 @@ def test_an_error_about_no_file_is_one_all_the_same():
     )
 
     assert found == (
-        Diagnostic(Severity.ERROR, "linking with `cc` failed: exit status: 1"),
-        Diagnostic(Severity.ERROR, "x"),
+        Problem(ProblemSeverity.ERROR, "linking with `cc` failed: exit status: 1"),
+        Problem(ProblemSeverity.ERROR, "x"),
     )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.tools.checkers import BASEDPYRIGHT, MYPY, PYRIGHT, RUFF, Diagnostic, Severity
+from acp_agent.tools.checkers import BASEDPYRIGHT, MYPY, PYRIGHT, RUFF, Problem, ProblemSeverity
 from tests.unit.tools.checkers.outcomes import said
 
 OUTPUTS = Path(__file__).with_name("outputs")
@@ -27,12 +27,16 @@ Found 4 errors in 3 files (checked 5 source files)
 
 def test_ruff_calls_everything_an_error_and_only_what_stops_a_program_is_one():
     assert RUFF.parse(said(RUFF_LINES)) == (
-        Diagnostic(Severity.ERROR, "Undefined name `undefined` [F821]", "/p/a.py", 4, 3),
-        Diagnostic(Severity.WARNING, "`os` imported but unused [F401]", "/p/a.py", 1, 8),
-        Diagnostic(
-            Severity.ERROR, "Expected a parameter or the end of the parameter list [invalid-syntax]", "/p/b.py", 1, 7
+        Problem(ProblemSeverity.ERROR, "Undefined name `undefined` [F821]", "/p/a.py", 4, 3),
+        Problem(ProblemSeverity.WARNING, "`os` imported but unused [F401]", "/p/a.py", 1, 8),
+        Problem(
+            ProblemSeverity.ERROR,
+            "Expected a parameter or the end of the parameter list [invalid-syntax]",
+            "/p/b.py",
+            1,
+            7,
         ),
-        Diagnostic(Severity.ERROR, "SyntaxError: Expected ')', found newline", "/p/b.py", 1, 8),
+        Problem(ProblemSeverity.ERROR, "SyntaxError: Expected ')', found newline", "/p/b.py", 1, 8),
     )
 
 
@@ -44,15 +48,15 @@ def test_ruff_never_fixes_whatever_the_project_has_set():
 @pytest.mark.parametrize("before", ["", "WARNING: there is a new pyright version available\n"])
 def test_pyright_counts_from_zero_and_we_from_one(checker, before: str):
     assert checker.parse(said(before + PYRIGHT_DOCUMENT)) == (
-        Diagnostic(
-            Severity.ERROR,
+        Problem(
+            ProblemSeverity.ERROR,
             'Type "int" is not assignable to return type "str" "int" is not assignable to "str" [reportReturnType]',
             "/p/a.py",
             2,
             12,
         ),
-        Diagnostic(Severity.WARNING, "Argument type is unknown [reportUnknownArgumentType]", "/p/a.py", 3, 1),
-        Diagnostic(Severity.ERROR, 'File or directory "/p/b.py" does not exist.', "/p/b.py"),
+        Problem(ProblemSeverity.WARNING, "Argument type is unknown [reportUnknownArgumentType]", "/p/a.py", 3, 1),
+        Problem(ProblemSeverity.ERROR, 'File or directory "/p/b.py" does not exist.', "/p/b.py"),
     )
 
 
@@ -67,23 +71,29 @@ def test_a_document_of_pyright_that_makes_no_sense_is_not_taken_for_a_clean_proj
 def test_an_entry_of_pyright_that_makes_no_sense_costs_only_itself(broken: object):
     entry = {"severity": "error", "message": "x", "file": 3, "rule": [], "range": {"start": {"line": True}}}
     document = json.dumps({"generalDiagnostics": [broken, entry]})
-    assert PYRIGHT.parse(said(document)) == (Diagnostic(Severity.ERROR, "x"),)
+    assert PYRIGHT.parse(said(document)) == (Problem(ProblemSeverity.ERROR, "x"),)
 
 
 def test_mypy_tells_errors_with_and_without_places_and_its_notes_are_left_out():
     assert MYPY.parse(said(MYPY_LINES)) == (
-        Diagnostic(
-            Severity.ERROR, 'Incompatible return value type (got "int", expected "str") [return-value]', "a.py", 2, 12
+        Problem(
+            ProblemSeverity.ERROR,
+            'Incompatible return value type (got "int", expected "str") [return-value]',
+            "a.py",
+            2,
+            12,
         ),
-        Diagnostic(
-            Severity.ERROR,
+        Problem(
+            ProblemSeverity.ERROR,
             'Cannot find implementation or library stub for module named "nope" [import-not-found]',
             "pkg/b.py",
             7,
         ),
-        Diagnostic(Severity.ERROR, 'Name "undefined" is not defined [name-defined]', "a.py", 3, 3),
-        Diagnostic(
-            Severity.ERROR, 'Source file found twice under different module names: "setup" and "x.setup"', "setup.py"
+        Problem(ProblemSeverity.ERROR, 'Name "undefined" is not defined [name-defined]', "a.py", 3, 3),
+        Problem(
+            ProblemSeverity.ERROR,
+            'Source file found twice under different module names: "setup" and "x.setup"',
+            "setup.py",
         ),
-        Diagnostic(Severity.WARNING, "unused 'type: ignore' comment", "a.py", 9, 1),
+        Problem(ProblemSeverity.WARNING, "unused 'type: ignore' comment", "a.py", 9, 1),
     )

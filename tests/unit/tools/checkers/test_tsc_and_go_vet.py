@@ -1,6 +1,6 @@
 """tsc and go vet: lines of text, long messages folded."""
 
-from acp_agent.tools.checkers import GO_VET, TSC, Diagnostic, Severity
+from acp_agent.tools.checkers import GO_VET, TSC, Problem, ProblemSeverity
 from tests.unit.tools.checkers.outcomes import said
 
 # TypeScript 5 with --pretty false
@@ -33,19 +33,19 @@ go: downloading example.com/y v1.2.3
 def test_tsc_tells_places_codes_and_messages_of_several_lines():
     for text in (TSC_LINES, TSC_LINES.replace("\n", "\r\n")):
         assert TSC.parse(said(text, exit_code=2)) == (
-            Diagnostic(
-                Severity.ERROR, "Type 'string' is not assignable to type 'number'. [TS2322]", "src/app.ts", 3, 9
+            Problem(
+                ProblemSeverity.ERROR, "Type 'string' is not assignable to type 'number'. [TS2322]", "src/app.ts", 3, 9
             ),
-            Diagnostic(
-                Severity.ERROR,
+            Problem(
+                ProblemSeverity.ERROR,
                 "Property 'b' is missing in type '{ a: number; }' but required in type 'P'. Types of property 'p' are "
                 "incompatible. Type 'undefined' is not assignable to type 'string'. [TS2741]",
                 "src/a (1).tsx",
                 12,
                 5,
             ),
-            Diagnostic(
-                Severity.ERROR,
+            Problem(
+                ProblemSeverity.ERROR,
                 "No inputs were found in config file '/p/tsconfig.json'. Specified 'include' paths were "
                 "'[\"src\"]'. [TS18003]",
             ),
@@ -54,18 +54,20 @@ def test_tsc_tells_places_codes_and_messages_of_several_lines():
 
 def test_what_vet_finds_is_a_warning_and_what_does_not_compile_an_error():
     assert GO_VET.parse(said(stderr=GO_LINES, exit_code=1)) == (
-        Diagnostic(Severity.WARNING, 'fmt.Printf format %d has arg "str" of wrong type string', "sub/sub.go", 6, 14),
-        Diagnostic(Severity.WARNING, "[amd64] cannot check cross-package assembly function", "asm_amd64.s", 12),
-        Diagnostic(Severity.ERROR, "undefined: undefined_x", "./main.go", 3, 15),
-        Diagnostic(
-            Severity.ERROR,
+        Problem(
+            ProblemSeverity.WARNING, 'fmt.Printf format %d has arg "str" of wrong type string', "sub/sub.go", 6, 14
+        ),
+        Problem(ProblemSeverity.WARNING, "[amd64] cannot check cross-package assembly function", "asm_amd64.s", 12),
+        Problem(ProblemSeverity.ERROR, "undefined: undefined_x", "./main.go", 3, 15),
+        Problem(
+            ProblemSeverity.ERROR,
             "not enough arguments in call to f have (number) want (int, string)",
             "broken/x.go",
             9,
             12,
         ),
-        Diagnostic(
-            Severity.ERROR,
+        Problem(
+            ProblemSeverity.ERROR,
             "no required module provides package example.com/x; to add it: go get example.com/x",
             "main.go",
             4,
