@@ -1,1 +1,1 @@
-"""The command line beside the server: one module a subcommand, loaded when it is used."""
+"""The subcommands of the command line, one module for each, which is imported when it is used."""

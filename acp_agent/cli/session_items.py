@@ -78,10 +78,10 @@ def call_outcome(call: CallItem) -> tuple[CallOutcome, str]:
     return CallOutcome.DONE, "done"
 
 
-async def session_items(told: AsyncIterator[StoredEvent]) -> AsyncIterator[SessionItem]:
+async def session_items(events: AsyncIterator[StoredEvent]) -> AsyncIterator[SessionItem]:
     """Yield the items in order, with each call where it began. At most one message and the open calls are in memory."""
     begun = answered = False
-    async for item in _in_order(told):
+    async for item in _in_order(events):
         match item:
             case MessageItem(event=UserMessage()):
                 if begun and not answered:
@@ -98,9 +98,9 @@ async def session_items(told: AsyncIterator[StoredEvent]) -> AsyncIterator[Sessi
         yield NoAnswerItem()
 
 
-async def _in_order(told: AsyncIterator[StoredEvent]) -> AsyncIterator[MessageItem | CallItem]:
+async def _in_order(events: AsyncIterator[StoredEvent]) -> AsyncIterator[MessageItem | CallItem]:
     builder = _ItemBuilder()
-    async for one in joined_events(told):
+    async for one in joined_events(events):
         builder.take(one)
         for item in builder.ready():
             yield item

@@ -159,11 +159,11 @@ _MARKS = {PlanStatus.PENDING: "○", PlanStatus.IN_PROGRESS: "◐", PlanStatus.C
 _YEAR_10000 = 253_402_300_800_000
 
 
-async def write_text(saved: SessionSnapshot, told: AsyncIterator[StoredEvent], out: TextIO) -> None:
+async def write_text(saved: SessionSnapshot, events: AsyncIterator[StoredEvent], out: TextIO) -> None:
     """Write the whole session. Raises StoreUnavailable and the errors of `out`."""
     text = _Text(out)
     text.head(saved)
-    async for item in session_items(told):
+    async for item in session_items(events):
         text.item(item)
 
 

@@ -139,7 +139,7 @@ def data_dir(environ: Mapping[str, str]) -> str:
     except OSError as error:
         raise ConfigError(where, "", "", f"expected a folder for data: {path}: {error.strerror}") from error
     if status.st_uid != os.geteuid():
-        raise ConfigError(where, "", "", f"expected a folder of your own: {path} belongs to somebody else")
+        raise ConfigError(where, "", "", f"expected a folder of your own: {path} belongs to another user")
     return path
 
 

@@ -176,7 +176,7 @@ _FORBIDDING = (_READING, "tools.policy", "tools.authorization")
 
 _MOST_NAMED = 5
 _MOST = 50
-"""The most problems that are listed. A file may come from a unknownr, and nobody reads more of them."""
+"""The most problems that are listed. A file may come from a stranger, and nobody reads more of them."""
 
 
 class _UnknownName(NamedTuple):

@@ -159,11 +159,13 @@ _MARKS = {PlanStatus.PENDING: "to do", PlanStatus.IN_PROGRESS: "under way", Plan
 _FULL = '<p class="note">From here on the page shows less: it would grow too long. The JSON export has everything.</p>'
 
 
-async def write_page(saved: SessionSnapshot, told: AsyncIterator[StoredEvent], write: Callable[[str], object]) -> None:
+async def write_page(
+    saved: SessionSnapshot, events: AsyncIterator[StoredEvent], write: Callable[[str], object]
+) -> None:
     """Write the whole page of a session with `write`. Raises StoreUnavailable and the errors of `write`."""
     page = _Page(saved)
     write(page.head())
-    async for item in session_items(told):
+    async for item in session_items(events):
         write(page.piece(item))
     write(page.end())
 

@@ -46,7 +46,7 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path):
     folder = tmp_path / "data"
     folder.mkdir(mode=0o755)
     os.chown(folder, 12345, 12345)
-    with pytest.raises(ConfigError, match="belongs to somebody else"):
+    with pytest.raises(ConfigError, match="belongs to another user"):
         data_dir({"ACP_AGENT_DATA_DIR": str(folder)})
     assert mode(str(folder)) == 0o755
 
