@@ -25,7 +25,7 @@ from acp_agent.tools.tool import Tool
 from acp_agent.tools.visible import title
 
 if TYPE_CHECKING:
-    from acp_agent.tools.checker_report import CheckResult
+    from acp_agent.tools.checker_report import CheckerResult
     from acp_agent.tools.checkers import CheckerChoice
 
 _OUTPUT_LIMIT = 10 * 1024 * 1024
@@ -91,7 +91,7 @@ class Diagnostics(Tool[DiagnosticsParams]):
     async def _check(self, choice: "CheckerChoice", params: DiagnosticsParams, context: ToolContext) -> ToolResult:
         from acp_agent.tools.checker_report import finding, report  # noqa: PLC0415 - see above
 
-        findings: list[CheckResult] = []
+        findings: list[CheckerResult] = []
         for check in choice.checks:
             request = CommandRequest(check.line, choice.folder, self._seconds, _OUTPUT_LIMIT)
             command = await context.backends.programs.start(request)

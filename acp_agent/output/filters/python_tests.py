@@ -113,9 +113,8 @@ _VERBOSE = re.compile(
 _PASSED = re.compile(r"\S+::.* PASSED +\[ *\d+%\]$")
 _DOTS = re.compile(r"(?:\S+\.(?:py|md|rst|txt) )?(?P<dots>[.FEsxXRuUfp,-]+)(?:\s+\[ *(?:\d+%|\d+/\d+)\])?$")
 _STOPPED = re.compile(r"!+ .* !+$")
-_PLUGIN = re.compile(
-    r"-+ (?:coverage: |generated |benchmark )\S.* -+$"
-)  # a section of a plugin without a heading of its own
+# A section of a plugin without a heading of its own.
+_PLUGIN = re.compile(r"-+ (?:coverage: |generated |benchmark )\S.* -+$")
 _ENDS = frozenset("=-!0123456789")  # the first characters of lines that end a section
 _PERCENT = re.compile(r"\s*\[ *(?:\d+%|\d+/\d+)\]$")
 _STARTED = re.compile(r"[^\s:]+\.py::\S.*$")
