@@ -19,7 +19,7 @@ _EXCERPT_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckerResult:
     """The result of one check. `warning` says why the list may not be complete."""
 
     check: ProjectCheck
@@ -27,10 +27,10 @@ class CheckResult:
     warning: str = ""
 
 
-def finding(check: ProjectCheck, outcome: CommandOutcome) -> CheckResult:
+def finding(check: ProjectCheck, outcome: CommandOutcome) -> CheckerResult:
     """Return the findings of a finished check. It is slow for megabytes of output, so call it in a thread."""
     found = check.checker.parse(outcome)
-    return CheckResult(check, found or (), _warning(check, outcome, found))
+    return CheckerResult(check, found or (), _warning(check, outcome, found))
 
 
 def _warning(check: ProjectCheck, outcome: CommandOutcome, found: Sequence[Problem] | None) -> str:
@@ -59,7 +59,7 @@ def _excerpt(outcome: CommandOutcome) -> str:
     return "; ".join(cut(visible(line[:2000].strip()), _EXCERPT_CHARS) for line in shown) or "it said nothing"
 
 
-def report(choice: CheckerChoice, findings: Sequence[CheckResult], limit: int) -> ToolResult:
+def report(choice: CheckerChoice, findings: Sequence[CheckerResult], limit: int) -> ToolResult:
     """Return one result for all checks of a project, with at most `limit` diagnostics.
 
     The text has a header, one line `file:line:col: severity: message` for each diagnostic, errors first, and the
@@ -85,7 +85,7 @@ def report(choice: CheckerChoice, findings: Sequence[CheckResult], limit: int) -
     return ToolResult("\n".join(lines), envelope=envelope, locations=_locations(shown, folder))
 
 
-def _clean(findings: Sequence[CheckResult]) -> list[str]:
+def _clean(findings: Sequence[CheckerResult]) -> list[str]:
     """Return the checkers whose lists are complete."""
     return [each.check.checker.name for each in findings if not each.warning]
 
@@ -103,7 +103,7 @@ def _order(diagnostic: Problem) -> tuple[bool, str, int, int, str]:
     return (severity is not ProblemSeverity.ERROR, diagnostic.file or "", *place, diagnostic.message)
 
 
-def _header(findings: Sequence[CheckResult], found: Sequence[Problem], shown: int) -> str:
+def _header(findings: Sequence[CheckerResult], found: Sequence[Problem], shown: int) -> str:
     if not found:
         unsure = [each.check.checker.name for each in findings if each.warning]
         not_checked = f"; could not check with {', '.join(unsure)}" if unsure else ""
