@@ -19,7 +19,7 @@ _UNKNOWN = re.compile(r"[$`]")
 _IGNORE_FILE = re.compile(r"(?:^|/)\.\w*ignore$|(?:^|/)info/exclude$")
 _HIDDEN = re.compile(r"(?:^|/)\.\w*[*?\[]")
 _LOOKERS = frozenset(("cat", "head", "tail", "grep", "rg", "ls", "wc", "test", "stat", "diff", "cmp"))
-_VALUE = re.compile(r"(?:--?[\w-]+|[A-Za-z_]\w*)=(.+)", re.DOTALL)
+_VALUE = re.compile(r"(?:--?[\w.:-]+|[A-Za-z_][\w.:]*)=(.+)", re.DOTALL)
 _BUNDLE = re.compile(r"-([A-Za-z0-9]{1,16})")
 _UNBUNDLED = re.compile(
     r"(?:.*-)?(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|cpp|ld|gfortran|nvcc|tcc|rustc)(?:-[\d.]+)?"
@@ -62,6 +62,7 @@ class Folders:
         self.changes_ignores = False
         self.possible: tuple[str, ...] = ("",)
         self._seen: tuple[str, ...] = ("",)
+        self._certain = True
 
     def places(self, word: str) -> Iterator[str]:
         """What a word may mean as a path."""
@@ -84,9 +85,14 @@ class Folders:
         """Before the words of a command are judged."""
         if command.joined not in ("&&", ""):
             self.possible = self._seen
+            self._certain = False
 
     def leave(self, command: Command) -> None:
-        """After them: where a `cd` leads. An unknown folder (`cd -`, `cd $x`) adds nothing: its word was judged."""
+        """After them: where a `cd` leads. An unknown folder (`cd -`, `cd $x`) adds nothing: its word was judged.
+
+        It surely leads there only where everything before it is joined by `&&`: of `true || cd a && b` it is skipped,
+        of `true | cd a && b` it is another process, and both times `b` runs.
+        """
         self.changes_ignores = self.changes_ignores or _may_change_ignores(command)
         if command.name not in ("cd", "pushd"):
             return
@@ -94,8 +100,13 @@ class Folders:
         if _UNKNOWN.search(target):
             return
         matches = self.matches(target, command)
-        named = (posixpath.join(folder, target) for folder in self.possible)
-        self.possible = tuple(dict.fromkeys((*named, *(matches or ()))))
+        before = () if self._certain else self.possible
+        named = [posixpath.join(folder, target) for folder in self.possible]
+        # bash takes `link/..` for the folder of the link, `cd -P` for the parent of what it leads to.
+        logical = [posixpath.normpath(each) for each in named if ".." in each.split("/")]
+        self.possible = tuple(
+            dict.fromkeys((*before, *named, *("" if each == "." else each for each in logical), *(matches or ())))
+        )
         self._seen = tuple(dict.fromkeys((*self._seen, *self.possible)))
         if len(self._seen) > MAX_FOLDERS or matches is None:
             self.lost, self.possible, self._seen = True, ("",), ("",)

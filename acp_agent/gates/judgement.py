@@ -105,6 +105,9 @@ class _Court:
             return _Verdict(None, (reason,))
         rule = self._rule(command)
         doubts = [doubt.reason for doubt in self._doubts(command) if not _waived(doubt, rule)]
+        doubts += (
+            [f"{shown} overwrites, which the options in the rule do not say"] if self._exceeds(command, rule) else []
+        )
         allowed = self._allowed(command, rule, pipeline)
         if allowed and not doubts:
             return _Verdict(Action.ALLOW)
@@ -116,6 +119,13 @@ class _Court:
             return _Verdict(None, tuple(doubts))
         why = ", which opens whatever files its input names" if command.appended and takes_names(command) else ""
         return _Verdict(None, (f"no rule allows {shown}{why}",))
+
+    def _exceeds(self, command: Command, rule: Rule | None) -> bool:
+        """Return whether a rule that names options (`sed -n *`) matches a call that overwrites (`sed -n -i`)."""
+        if rule is None or not any(word.startswith("-") for word in rule.literal[1:]):
+            return False
+        words = (command.name, *rule.literal[1:])
+        return self.programs.overwrites(command) and not self.programs.overwrites(Command(words))
 
     def _rule(self, command: Command) -> Rule | None:
         """The first rule that matches; one that allows must match the words exactly as they stand."""

@@ -11,7 +11,7 @@ from acp_agent.gates.grammar import AFTER, Form, Kind, Parsed, grammar_of, unver
 from acp_agent.gates.program_table import Destroying, Program, ProgramTable
 from acp_agent.gates.shell.scripts import awk_asks, sed_asks
 from acp_agent.gates.shell.tables import tables
-from acp_agent.gates.written_paths import applies_patch
+from acp_agent.gates.written_paths import applies_patch, is_build_input
 
 URL = "://"
 _ELSEWHERE = re.compile(r"(?:--?[\w-]+=)?[A-Za-z][A-Za-z0-9+.-]*://(?!(?:localhost|127\.0\.0\.1|\[::1\])(?:[:/]|$)).*")
@@ -87,6 +87,15 @@ class Programs:
         """Whether an approval of these words covers only what does not destroy."""
         known = self._known(command.name)
         return known is not None and _destroying(known, command.name, command.argv[1:])[0] is not None
+
+    def overwrites(self, command: Command) -> bool:
+        """Return whether an option of a program without subcommands overwrites what it else only reads (`sed -i`)."""
+        known = self._known(command.name)
+        return (
+            known is not None
+            and not _has_subcommands(command.name)
+            and _destroys(known, command.name, command.argv[1:])
+        )
 
     def denials(self, command: Command) -> Iterator[str]:
         """The words a stored denial of a command may have: its program's (A20.7), and those of what it does there."""
@@ -222,6 +231,11 @@ def _read_doubts(known: Program, grammar: Form, name: str, args: tuple[str, ...]
             yield Doubt(f"{call}: {word[:80]!r} is not known to be harmless there", word.casefold())
     if name == "git" and parsed.verbs[:1] == ("config",) and not sets_nothing(parsed):
         yield Doubt("git config may change settings that run programs", "config")
+    for each in parsed.arguments:
+        if each.option and each.kind is Kind.WRITE and is_build_input(each.word):
+            yield Doubt(
+                f"{call}: {each.option} may write {each.word[:80]!r}, which a build or a test runs", each.option
+            )
     if name == "git" and applies_patch(parsed):
         yield Doubt(f"{call} changes files that the command does not name", parsed.verbs[0])
     if not grammar.verbs:

@@ -74,6 +74,12 @@ _GIT_APPLIES = frozenset(("--apply", "--index", "--cached", "--3way", "-3", "--i
 _SKIPPED = re.compile(r"--(?:exclude|include|ignore|filter)[\w-]*|-[xX]")
 _TOKEN = re.compile(r"[^\s'\"`;(){}<>|&,=\[\]]{2,}")
 
+_BUILD_INPUT = re.compile(
+    r"(?i:(?:gnu)?makefile|justfile|rakefile|gemfile|dockerfile|jenkinsfile|package\.json|procfile)"
+    r"|(?i:.*\.(?:pyi?|pth|mk|mak|rs|[cm]?[jt]sx?|sh|bash|zsh|fish|rb|go|java|kts?|gradle|groovy|toml|cfg|ini|ya?ml|c|h|cc|cpp|hpp"
+    r"|cmake|ps1|bat|cmd|pl|pm|php|lua|ex|exs|hs|swift|zig|scala|sbt|bzl|ipynb))"
+)
+
 MAX_CODE = 16 * 1024
 """Characters of a program text whose words are looked at."""
 
@@ -100,6 +106,11 @@ def written(command: Command) -> Words:
         yield from _outputs(command)
     else:
         yield from _writer(command)
+
+
+def is_build_input(path: str) -> bool:
+    """Return whether builds, tests or interpreters run a file of that name: no place for a report."""
+    return _BUILD_INPUT.fullmatch(posixpath.basename(path.rstrip("/"))) is not None
 
 
 def applies_patch(parsed: Parsed) -> bool:

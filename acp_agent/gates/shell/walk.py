@@ -76,7 +76,7 @@ class Walk:
                 self._substitution(node, depth)
             case "function_definition":
                 self._function(node, depth)
-            case "subshell":
+            case "subshell" | "negated_command":  # what follows `! cd x &&` runs where the `cd` failed
                 self._children(node, depth)
                 self._left = True
             case "for_statement":

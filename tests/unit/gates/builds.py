@@ -720,7 +720,7 @@ pytest -n 4 --dist loadfile --maxfail=2 --durations=10
 pytest -n auto -p no:cacheprovider --cov=src --cov-report=term-missing --cov-report xml
 pytest --cov --cov-branch --cov-fail-under 80 --junitxml=report.xml
 pytest --co -q --timeout 30 -W error -W ignore::DeprecationWarning
-pytest --sw --ff --nf --pdb --log-cli-level=INFO --deselect tests/a.py::x --ignore=tests/e2e
+pytest --sw --ff --nf --log-cli-level=INFO --deselect tests/a.py::x --ignore=tests/e2e
 python -m pytest -q tests -k 'a or b'
 python3 -m pytest -x
 python3.11 -m pytest -x

@@ -168,6 +168,50 @@ def test_git_looks_at_patches_and_notes_unasked(text: str):
     assert allowed(text, "git *")
 
 
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("git hash-object -w --stdin", "git *"),
+        ("git hash-object -w --stdin-paths", "git *"),
+        ("git hash-object -w -t tree x", "git *"),
+        ("pytest --doctest-glob=COMMIT_EDITMSG .git/COMMIT_EDITMSG", "pytest *"),
+        ("pytest --trace -s", "pytest *"),
+        ("pytest --pdb", "pytest *"),
+        ("pytest --log-file=test_x.py", "pytest *"),
+        ("pytest --junitxml=GNUmakefile", "pytest *"),
+        ("ruff check -o GNUmakefile .", "ruff *"),
+        ("mypy --junit-xml Makefile .", "mypy *"),
+        ("sed -n -i s/a/b/p x", "sed -n *"),
+        ("sed -ni s/a/b/p x", "sed -n *"),
+        ("jq -n '$ ENV'", "jq *"),
+        ("go test -mod=mod evil.example/pkg", "go *"),
+    ],
+)
+def test_no_option_makes_code_of_what_a_command_prints_or_reports(text: str, rule: str):
+    assert not allowed(text, rule)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("pytest --junitxml=report.xml", "pytest *"),
+        ("sed -n 1,4p x", "sed -n *"),
+        ("sed -i s/a/b/ x", "sed -i *"),
+        ("sed -i s/a/b/ x", "sed *"),
+        ("git hash-object x", "git *"),
+    ],
+)
+def test_reports_and_plain_reading_stay_silent(text: str, rule: str):
+    assert allowed(text, rule)
+
+
+@pytest.mark.parametrize(
+    "text", ["prog --a.b=/outside", "prog -Dx.y=/outside", "prog a.b=/outside", "prog --a:b=/outside"]
+)
+def test_a_value_behind_any_name_of_an_option_may_be_a_path(text: str):
+    assert "/outside" in words(text)
+
+
 def test_a_script_of_the_project_is_not_read_as_the_tool_of_that_name():
     assert allowed("./test --all x", "./test *")
     assert "x" in words("./echo x")

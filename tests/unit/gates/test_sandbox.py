@@ -19,6 +19,11 @@ from tests.unit.gates.test_link_doubts import gate_of
 pytestmark = pytest.mark.anyio
 
 
+def gate_in(root: str) -> SandboxGate:
+    resolve = inside(root)
+    return SandboxGate(Recorder(), resolve, resolve, expand=partial(shell_names, resolve=resolve))
+
+
 @pytest.fixture
 def gate(tmp_path):
     root = tmp_path / "work"
@@ -259,3 +264,31 @@ def test_a_path_of_which_nothing_is_made_stays_where_it_is(path: str):
         return os.path.normpath(text).replace("//", "/")
 
     assert plain(without_made(path or ".", (), lambda _: False)) == plain(path or ".")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "true || cd a/b/c/d && cat ../canary",
+        "true | cd a/b/c/d && cat ../canary",
+        "! cd a/b/c/d && cat ../canary",
+        "false; cd a/b || true && cat ../canary",
+        "true || cd a && make -C ../other",
+        "cd link/.. && cat ../canary",
+        "cd link && cd .. && cat ../canary",
+        "cd link/../.. && cat canary",
+        "cd link && cd ../.. && cat canary",
+    ],
+)
+def test_a_folder_that_a_cd_may_not_have_reached_does_not_hide_a_path(tmp_path, text: str):
+    root = tmp_path / "work"
+    (root / "a/b/c/d").mkdir(parents=True)
+    (root / "link").symlink_to("a/b/c/d")
+    judged = gate_in(str(root)).check(command(text))
+    assert not isinstance(judged, Allow)
+
+
+@pytest.mark.parametrize("text", ["cd a/b && cat ../x", "cd a && cd b && cat ../../x", "true && cd a/b && cat ../x"])
+def test_a_folder_that_a_cd_surely_reached_counts(tmp_path, text: str):
+    (tmp_path / "work/a/b").mkdir(parents=True)
+    assert isinstance(gate_in(str(tmp_path / "work")).check(command(text)), Allow)
