@@ -9,6 +9,8 @@ from acp_agent.gates.shell.words import Word, ansi_c, variants
 
 _GLOB = frozenset("*?[")
 _PRINTERS = frozenset(("echo", "printf", "print"))
+_READERS_OF_INPUT = frozenset(("read", "mapfile", "readarray"))
+_DECLARERS = frozenset(("declare", "typeset", "local"))
 _PASSING = frozenset(("cat", "tee", "head", "tail", "sed", "tr", "rev", "sort", "uniq", "grep", "tac"))
 
 MAX_FED_TEXT = 16 * 1024
@@ -97,6 +99,23 @@ class Guesses:
         """The arguments a command most likely has."""
         return (variants(draft.words, self.known, 1) or [()])[0]
 
+    def _set_variables(self, name: str, args: tuple[str, ...], stdin: str) -> None:
+        """Learn what built-in commands put into variables: `printf -v`, `read`, `mapfile`."""
+        if name == "printf" and (variable := _printed_into(args)):
+            words = args[2:] if args[0] == "-v" else args[1:]
+            filled = words[0] if words else ""
+            for word in words[1:]:
+                filled = filled.replace("%s", word, 1)
+            self.learn(variable, [ansi_c(filled) if "\\" in filled else filled, "".join(words[1:]), *words])
+        elif name in _READERS_OF_INPUT:
+            text = stdin or self.fed
+            values = [text.strip(), *text.split()]
+            for word in args:
+                if word.isidentifier():
+                    self.learn(word, values[:MAX_VALUE])
+        elif name in _DECLARERS and any(word[:1] == "-" and word[1:2] != "-" and "n" in word for word in args):
+            self.unread = "uses a name reference"
+
     def note(self, draft: Draft) -> None:
         """A command is complete: what it prints or writes may be run by a later one."""
         if not self.known:
@@ -109,6 +128,7 @@ class Guesses:
             text = " ".join(word for word in argv[1:] if not word.startswith("-"))
             self.feed(ansi_c(text) if "\\" in text else text)
             self.feed("\n".join(argv[2:]) if name == "printf" else "")
+        self._set_variables(name, argv[1:], draft.stdin)
         if name == "set":
             self.give(_set(argv[1:]))
         if name == "shift":
@@ -118,6 +138,17 @@ class Guesses:
             targets = [each.target for each in draft.redirections if each.writes]
             targets += [word for word in argv[1:] if name == "tee"]
             self.files.update(dict.fromkeys((_file_key(target) for target in targets), written))
+
+
+def _printed_into(args: tuple[str, ...]) -> str:
+    """Return the variable that `printf -v NAME` sets; empty for none."""
+    for at, word in enumerate(args):
+        if word == "-v":
+            return args[at + 1] if at + 1 < len(args) else ""
+        if not word.startswith("-v"):
+            return ""
+        return word[2:]
+    return ""
 
 
 def _emptied(words: list[Word], known: dict[str, tuple[str, ...]]) -> list[Word]:

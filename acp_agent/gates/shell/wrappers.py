@@ -14,6 +14,26 @@ _FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
 _FD_RUNS = re.compile(r"-[HIusigFalLp01q]*[xX]|--exec(?:-batch)?")
 _STDIN_FILES = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
+_COMMAND_VARIABLES = frozenset(
+    (
+        *(
+            "GIT_EXTERNAL_DIFF",
+            "GIT_EDITOR",
+            "GIT_SEQUENCE_EDITOR",
+            "GIT_PAGER",
+            "GIT_SSH",
+            "GIT_SSH_COMMAND",
+            "GIT_ASKPASS",
+        ),
+        *("GIT_PROXY_COMMAND", "SSH_ASKPASS", "EDITOR", "VISUAL", "PAGER", "MANPAGER", "BROWSER", "PROMPT_COMMAND"),
+        *("RUSTC_WRAPPER", "LESSOPEN"),
+    )
+)
+_VIM = frozenset(("vim", "vi", "nvim", "ex", "view"))
+_BUNDLED_C = re.compile(r"-[A-Za-z]+c")
+_SED_COMMAND = re.compile(r"(?:^|[;{}\n\s\d$/!,~+])e[ \t]+([^\n]+)")
+_SED_REPLACED = re.compile(r"s([^\w\s\\])(?:\\.|(?!\1).)*\1((?:\\.|(?!\1).)*)\1[gpIiMm0-9]*e", re.DOTALL)
+
 MAX_FED = 16
 """Words of literal input that are tried as arguments of what `xargs` runs."""
 
@@ -50,10 +70,18 @@ class Expander:
 
     def expand(self, command: Command, depth: int = 0) -> Command:
         """The command with everything it starts; a function may hide a program of the same name, or not."""
-        expanded = self._program(command, depth)
+        expanded = self._variables(self._program(command, depth))
         if self.call is None or command.argv[:1] == () or command.argv[0] not in self.functions:
             return expanded
         return replace(expanded, runs=(*expanded.runs, *self.call(command.argv[0], command.argv[1:])))
+
+    def _variables(self, command: Command) -> Command:
+        """The command with what the variables before it make it run (`GIT_EXTERNAL_DIFF='…' git diff`)."""
+        if not self.guess or not command.argv:
+            return command
+        words = command.argv[1:] if command.argv[0] == "export" else command.assignments
+        pairs = (word.partition("=") for word in words)
+        return self._texts(command, [value for name, _, value in pairs if name in _COMMAND_VARIABLES and value])
 
     def _program(self, command: Command, depth: int) -> Command:
         table = tables()
@@ -157,9 +185,18 @@ class Expander:
                 written = self._written(args[0]) if args else ""
                 stdin = command.stdin if self.guess and args and args[0] in _STDIN_FILES else ""
                 return self._texts(command, [text for text in (written, stdin) if text])
+            case "sed" | "gsed" if self.guess:
+                scripts = [word for word in args if "e" in word]
+                found = [match[1] for word in scripts for match in _SED_COMMAND.finditer(word)]
+                found += [match[2] for word in scripts for match in _SED_REPLACED.finditer(word)]
+                return self._texts(command, found[:MAX_FED])
+            case "git" if self.guess and (started := _git_runs(args)):
+                command = self._texts(command, [" ".join(started)])
+                return self._texts(command, option_texts(table.text[name], args))
             case "at" | "batch" if self.guess and command.stdin:
                 return self._texts(command, [command.stdin])
             case _ if name in table.text:
+                args = tuple("-c" if name in _VIM and _BUNDLED_C.fullmatch(word) else word for word in args)
                 return self._texts(command, option_texts(table.text[name], args)) if self.guess else command
             case _:
                 return command
@@ -175,6 +212,16 @@ class Expander:
             runs=(*command.runs, *(inner for each in read for inner in each.commands)),
             unclear=next((each.unclear for each in read if each.unclear), command.unclear),
         )
+
+
+def _git_runs(args: tuple[str, ...]) -> tuple[str, ...]:
+    """What `git bisect run` and `git submodule foreach` start."""
+    for first, second in (("bisect", "run"), ("submodule", "foreach")):
+        for at in range(len(args) - 1):
+            if args[at] == first and second in args[at + 1 : at + 4]:
+                rest = args[args.index(second, at + 1) + 1 :]
+                return tuple(word for word in rest if word not in ("--recursive", "--quiet", "-q"))
+    return ()
 
 
 def _checked(command: Command) -> Command:

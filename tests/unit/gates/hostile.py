@@ -9,6 +9,16 @@ A, B and C come with the rules that an unsuspecting user would have written.
 """
 
 U = (
+    "printf -v f %s sudo; $f ls",
+    "read f <<< sudo; $f ls",
+    "ex -sc '!sudo ls' -c q a.txt",
+    "vim -esc '!sudo ls' x",
+    "sed '1e sudo ls' a.txt",
+    "sed 's/touch/sudo ls/e' a.txt",
+    "GIT_EXTERNAL_DIFF='sudo ls' git diff HEAD~1",
+    "export GIT_EDITOR='sudo ls'; git commit",
+    "git bisect run sudo ls",
+    "git submodule foreach sudo ls",
     "rm -rf /",
     "rm -rf /*",
     "rm -fr / ",

@@ -439,3 +439,17 @@ def test_a_question_is_short_and_names_what_is_hard_first(root: str):
     assert isinstance(verdict, Ask)
     assert verdict.reason.count("may change") == 3
     assert verdict.reason.startswith("may change .bashrc")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "printf -v f .envrc; cp a.txt $f",
+        "printf -vf .envrc; cp a.txt $f",
+        "unset x; printf -v x '%s' '.git/hooks/pre-commit'; cp a.txt $x",
+        "read f <<< .envrc; cp a.txt $f",
+        "ex -sc 'w! .envrc|q' a.txt",
+    ],
+)
+def test_a_name_that_a_built_in_puts_into_a_variable_is_seen(root: str, text: str):
+    assert isinstance(gate_of(root).check(command(text)), Ask)
