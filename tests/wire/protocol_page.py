@@ -86,6 +86,19 @@ this page (`ACP_AGENT_PROTOCOL=write`).
 
 Of the unstable part only `session/fork` is served, with `ACP_AGENT_ACP_FORK=1`. Requests of our own are in
 [sessions.md](sessions.md).
+
+## What is served
+
+| of ACP v1 (schema 1.25) | served | not served, and why |
+|---|---|---|
+| methods, both ways | all 25; of the unstable ones `session/fork`, with `ACP_AGENT_ACP_FORK=1` | |
+| updates | all but | `compaction_summary_chunk`: a summary comes whole |
+| content | text, images, links, embedded texts | audio: models are not sent sound; binary resources: left out |
+| tool calls, plans, permissions, stop reasons | all but | kind `switch_mode`: the mode is yours |
+| config options | select and, where the client can, boolean | |
+| questions (elicitation) | form and url | those that belong to a request: ours belong to a session |
+| MCP servers | stdio, http | sse: spoken to over streamable HTTP |
+| authentication | agent, terminal, `logout` | |
 """
 
 
