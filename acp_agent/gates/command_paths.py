@@ -1,4 +1,4 @@
-"""The words of a command that may be paths, and the folders they may be seen from (requirements T2.12).
+"""The words of a command that may be paths, and the folders they may be seen from.
 
 For the gates that judge commands by the paths they name: a command is only read, not confined, so its paths are text.
 Words that are patterns or messages are no paths: the first operand of grep, sed and the like, whatever echo prints,

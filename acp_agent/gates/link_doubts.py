@@ -1,4 +1,4 @@
-"""Where the links of a workspace may lead a command line (requirements T2.12).
+"""Where the links of a workspace may lead a command line.
 
 Two questions: does a command follow links that lead out of the workspace, and may an earlier command of the line make
 a link in place of a file that a later one opens? What runs side by side (`a | b`, `a & b`) has no order.

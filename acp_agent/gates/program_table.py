@@ -48,7 +48,6 @@ class ProgramTable(NamedTuple):
     aliases: Mapping[str, str]
     harmless: frozenset[str]
     neutral: frozenset[str]
-    listers: frozenset[str]
     state: frozenset[str]
     variables: frozenset[str]
     plain: frozenset[str]
@@ -68,7 +67,6 @@ def program_table() -> ProgramTable:
         aliases=MappingProxyType(cast("dict[str, str]", data["aliases"])),
         harmless=names("harmless"),
         neutral=names("neutral"),
-        listers=names("listers"),
         state=names("state"),
         variables=names("variables"),
         plain=names("plain"),

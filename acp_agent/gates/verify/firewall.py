@@ -163,7 +163,7 @@ def _variable(command: Command) -> Verdict:
 
 
 def _parts(word: str) -> tuple[str, ...]:
-    """Return what stands between the colons of a word: `HEAD:id_rsa`, `~/.ssh:/root/.ssh:ro`, `host:.env`."""
+    """Return what stands between the colons of a word: `HEAD:id_rsa`, `~/.ssh:/keys:ro`, `host:.env`."""
     return tuple(part for part in word.split(":") if part) if ":" in word and not URL.match(word) else ()
 
 

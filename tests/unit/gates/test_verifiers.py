@@ -235,7 +235,7 @@ Ask    git show HEAD:id_rsa
 Ask    docker run -v $PWD/.env:/e x
 Ask    scp host:.env .
 Deny   cat key
-Deny   docker run -v ~/.ssh:/root/.ssh x
+Deny   docker run -v ~/.ssh:/keys x
 Deny   cat folder/deploy
 Allow  cat plain.txt
 Allow  cat a.py
