@@ -16,9 +16,6 @@ from acp_agent.core.conduct import Conduct
 from acp_agent.core.ports import Approver, Invocation
 from acp_agent.core.types import Access
 from acp_agent.execution.chain import Link, Place
-from acp_agent.execution.git_changes import GitChanges
-from acp_agent.execution.git_repositories import GitRepositories
-from acp_agent.execution.workspace_files import WorkspaceFiles
 from acp_agent.gates.autonomy import AutonomyGate
 from acp_agent.gates.blocklist import BlocklistGate
 from acp_agent.gates.git_guard import GitGuard
@@ -34,8 +31,10 @@ from acp_agent.gates.settlement import ours
 from acp_agent.gates.trust import Standing, TrustGate
 from acp_agent.gates.verify.gate import VerifierGate
 from acp_agent.gates.verify.url_grounding import UrlMemory
+from acp_agent.workspace.command_files import WorkspaceFiles, shell_names
+from acp_agent.workspace.git.changes import GitChanges
+from acp_agent.workspace.git.repositories import GitRepositories
 from acp_agent.workspace.roots import Roots
-from acp_agent.workspace.shell_names import shell_names
 
 
 def _no_opinion(url: str) -> None:

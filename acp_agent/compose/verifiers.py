@@ -3,13 +3,13 @@
 from functools import partial
 
 from acp_agent.config.limits_settings import VerifierSettings
-from acp_agent.execution.secrets_below import SecretsBelow, real_path
 from acp_agent.gates.verify.destructive import Destructive
 from acp_agent.gates.verify.firewall import Firewall, Resolve
 from acp_agent.gates.verify.injection import Injection
 from acp_agent.gates.verify.url_grounding import UrlGrounding, UrlMemory
 from acp_agent.gates.verify.verifier import Verifier
 from acp_agent.workspace.roots import Roots
+from acp_agent.workspace.secrets_below import SecretsBelow, real_path
 
 
 def verifiers(on: VerifierSettings, resolve: Resolve, shell: Roots, urls: UrlMemory) -> tuple[Verifier, ...]:

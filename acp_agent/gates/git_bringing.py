@@ -1,52 +1,15 @@
 """What a call of git may bring into the worktree or its index, as questions (`execution/git_changes.py`)."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from acp_agent.gates.git_call import GitCall
 from acp_agent.gates.shell.danger import has_option
+from acp_agent.workspace.git.changes import IncomingSources
 
 _CONTROL = ("--continue", "--abort", "--skip", "--quit")
 
 
-class Bringing(NamedTuple):
-    """Where the files come from that a call puts into the worktree.
-
-    trees      revisions that are checked out: what differs from HEAD in them
-    merged     revisions that are merged: what they changed since they parted
-    commits    commits, and arguments of `git rev-list`, whose own changes are made once more
-    undone     whether these are undone instead
-    stashes    stashes that are applied
-    restores   whether files are made anew from the index or HEAD
-    loose      whether a word that is no revision is a path, which is restored
-    paths      the only paths that are restored, if there are any
-    hidden     whether files come that a sparse checkout had left out
-    state      whether an interrupted rebase or cherry-pick goes on or is given up
-    replayed   whether the current branch is made anew on `trees`, so that renames are followed as in a merge
-    pulled     what a pull names: a repository and references of it; None if it is no pull
-    added      whether folders that git does not know yet may come into the index as repositories of their own
-    ignored    whether these may be ignored ones, in `paths`
-    indexed    whether all of this only comes into the index, where the next command of git meets it
-    """
-
-    trees: tuple[str, ...] = ()
-    merged: tuple[str, ...] = ()
-    commits: tuple[str, ...] = ()
-    undone: bool = False
-    stashes: tuple[str, ...] = ()
-    restores: bool = False
-    loose: bool = False
-    paths: tuple[str, ...] = ()
-    hidden: bool = False
-    state: bool = False
-    replayed: bool = False
-    pulled: tuple[str, ...] | None = None
-    added: bool = False
-    ignored: bool = False
-    indexed: bool = False
-
-
-def bringing(call: GitCall) -> Bringing | None:
+def incoming_sources(call: GitCall) -> IncomingSources | None:
     """Return where a call takes files from that it puts into the worktree; None when it puts none there."""
     reads = _READERS.get(call.subcommand)
     return reads(call.args) if reads is not None else None
@@ -60,75 +23,75 @@ def _words(args: Sequence[str]) -> tuple[list[str], list[str]]:
     return before, list(args[at + 1 :])
 
 
-def _checkout(args: Sequence[str]) -> Bringing:
+def _checkout(args: Sequence[str]) -> IncomingSources:
     before, after = _words(args)
     forced = has_option(args, "fpm", "--force", "--patch", "--ours", "--theirs", "--merge", "--pathspec-from-file")
-    return Bringing(tuple(before), restores=forced or bool(after), loose=True, paths=tuple(after))
+    return IncomingSources(tuple(before), restores=forced or bool(after), loose=True, paths=tuple(after))
 
 
-def _switch(args: Sequence[str]) -> Bringing:
+def _switch(args: Sequence[str]) -> IncomingSources:
     forced = has_option(args, "fm", "--force", "--discard-changes", "--merge")
-    return Bringing(tuple(_words(args)[0]), restores=forced)
+    return IncomingSources(tuple(_words(args)[0]), restores=forced)
 
 
-def _restore(args: Sequence[str]) -> Bringing:
+def _restore(args: Sequence[str]) -> IncomingSources:
     indexed = has_option(args, "S", "--staged") and not has_option(args, "W", "--worktree")
     before, after = _words(args)
     trees = [word[2:] for word in args if word.startswith("-s") and word[2:]]
     trees += [args[at + 1] for at, word in enumerate(args[:-1]) if word in ("-s", "--source")]
     trees += [word.partition("=")[2] for word in args if word.startswith("--s") and "=" in word]
     paths = () if has_option(args, "", "--pathspec-from-file") else (*before, *after)
-    return Bringing(tuple(trees), restores=not indexed, paths=paths, indexed=indexed)
+    return IncomingSources(tuple(trees), restores=not indexed, paths=paths, indexed=indexed)
 
 
-def _reset(args: Sequence[str]) -> Bringing:
+def _reset(args: Sequence[str]) -> IncomingSources:
     indexed = not has_option(args, "", "--hard", "--merge", "--keep")
-    return Bringing(tuple(_words(args)[0]), restores=not indexed, indexed=indexed)
+    return IncomingSources(tuple(_words(args)[0]), restores=not indexed, indexed=indexed)
 
 
-def _merge(args: Sequence[str]) -> Bringing:
+def _merge(args: Sequence[str]) -> IncomingSources:
     if has_option(args, "", *_CONTROL):
-        return Bringing(restores=True)
+        return IncomingSources(restores=True)
     before, after = _words(args)
-    return Bringing(merged=tuple(before + after) or ("@{upstream}",))
+    return IncomingSources(merged=tuple(before + after) or ("@{upstream}",))
 
 
-def _rebase(args: Sequence[str]) -> Bringing:
+def _rebase(args: Sequence[str]) -> IncomingSources:
     if has_option(args, "", *_CONTROL):
-        return Bringing(restores=True, state=True)
-    return Bringing(tuple(_words(args)[0]) or ("@{upstream}",), replayed=True)
+        return IncomingSources(restores=True, state=True)
+    return IncomingSources(tuple(_words(args)[0]) or ("@{upstream}",), replayed=True)
 
 
-def _pull(args: Sequence[str]) -> Bringing:
+def _pull(args: Sequence[str]) -> IncomingSources:
     before, after = _words(args)
-    return Bringing(pulled=(*before, *after), added=True, indexed=True)
+    return IncomingSources(pulled=(*before, *after), added=True, indexed=True)
 
 
-def _add(args: Sequence[str]) -> Bringing:
+def _add(args: Sequence[str]) -> IncomingSources:
     before, after = _words(args)
     forced = has_option(args, "f", "--force")
-    return Bringing(added=True, ignored=forced, paths=(*before, *after) if forced else (), indexed=True)
+    return IncomingSources(added=True, ignored=forced, paths=(*before, *after) if forced else (), indexed=True)
 
 
-def _pick(args: Sequence[str]) -> Bringing:
+def _pick(args: Sequence[str]) -> IncomingSources:
     control = has_option(args, "", *_CONTROL)
-    return Bringing(commits=tuple(_words(args)[0]), restores=control, state=control)
+    return IncomingSources(commits=tuple(_words(args)[0]), restores=control, state=control)
 
 
-def _revert(args: Sequence[str]) -> Bringing:
+def _revert(args: Sequence[str]) -> IncomingSources:
     return _pick(args)._replace(undone=True)
 
 
-def _stash(args: Sequence[str]) -> Bringing | None:
+def _stash(args: Sequence[str]) -> IncomingSources | None:
     before, after = _words(args)
     match before[:1]:
         case ["pop" | "apply"]:
-            return Bringing(stashes=tuple(before[1:]) or ("0",))
+            return IncomingSources(stashes=tuple(before[1:]) or ("0",))
         case ["branch"]:
             stashes = tuple(before[2:]) or ("0",)
-            return Bringing(tuple(f"{_stash_name(each)}^1" for each in stashes), stashes=stashes)
+            return IncomingSources(tuple(f"{_stash_name(each)}^1" for each in stashes), stashes=stashes)
         case ["push" | "save"] | []:
-            return Bringing(restores=True, paths=(*before[1:], *after))
+            return IncomingSources(restores=True, paths=(*before[1:], *after))
         case _:
             return None
 
@@ -137,41 +100,43 @@ def _stash_name(word: str) -> str:
     return f"stash@{{{word}}}" if word.isdecimal() else word
 
 
-def _read_tree(args: Sequence[str]) -> Bringing:
+def _read_tree(args: Sequence[str]) -> IncomingSources:
     indexed = not has_option(args, "u", "--reset")
-    return Bringing(tuple(_words(args)[0]), restores=not indexed, indexed=indexed)
+    return IncomingSources(tuple(_words(args)[0]), restores=not indexed, indexed=indexed)
 
 
-def _checkout_index(args: Sequence[str]) -> Bringing:
+def _checkout_index(args: Sequence[str]) -> IncomingSources:
     before, after = _words(args)
-    return Bringing(restores=True, paths=() if has_option(args, "a", "--all") else (*before, *after))
+    return IncomingSources(restores=True, paths=() if has_option(args, "a", "--all") else (*before, *after))
 
 
-def _worktree(args: Sequence[str]) -> Bringing | None:
+def _worktree(args: Sequence[str]) -> IncomingSources | None:
     before, after = _words(args)
     words = [*before, *after]
     if words[:1] != ["add"]:
         return None
-    return Bringing((*words[1:], *(word.rstrip("/").rpartition("/")[2] for word in words[1:])))
+    return IncomingSources((*words[1:], *(word.rstrip("/").rpartition("/")[2] for word in words[1:])))
 
 
-def _sparse(args: Sequence[str]) -> Bringing | None:
-    return Bringing(hidden=True) if args[:1] and args[0] not in ("list", "check-rules") else None
+def _sparse(args: Sequence[str]) -> IncomingSources | None:
+    return IncomingSources(hidden=True) if args[:1] and args[0] not in ("list", "check-rules") else None
 
 
-def _bisect(args: Sequence[str]) -> Bringing | None:
+def _bisect(args: Sequence[str]) -> IncomingSources | None:
     before, _ = _words(args)
     match before[:1]:
         case ["start"] if before[2:]:
-            return Bringing(tuple(before[1:]), commits=(before[1], "--not", *before[2:]))
+            return IncomingSources(tuple(before[1:]), commits=(before[1], "--not", *before[2:]))
         case ["good" | "bad" | "old" | "new" | "skip" | "next" | "reset"]:
             known = ("--glob=refs/bisect/bad", "--glob=refs/bisect/new", "--not", "--glob=refs/bisect/good*")
-            return Bringing(tuple(before[1:]), commits=(*before[1:], *known, "--glob=refs/bisect/old*"), state=True)
+            return IncomingSources(
+                tuple(before[1:]), commits=(*before[1:], *known, "--glob=refs/bisect/old*"), state=True
+            )
         case _:
             return None
 
 
-_READERS: dict[str, Callable[[Sequence[str]], Bringing | None]] = {
+_READERS: dict[str, Callable[[Sequence[str]], IncomingSources | None]] = {
     "add": _add,
     "stage": _add,
     "submodule add": _add,

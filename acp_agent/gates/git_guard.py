@@ -5,9 +5,10 @@ from typing import NamedTuple, Protocol
 
 from acp_agent.gates.command import Command, survey
 from acp_agent.gates.command_paths import MAX_FOLDERS, Expand, Folders, unexpanded
-from acp_agent.gates.git_bringing import Bringing, bringing
+from acp_agent.gates.git_bringing import incoming_sources
 from acp_agent.gates.git_call import GitCall, git_call, moved_by, starts_anywhere
-from acp_agent.gates.git_repository import GitDanger, Repository, dangers
+from acp_agent.workspace.git.changes import IncomingFiles, IncomingSources
+from acp_agent.workspace.git.settings import GitDanger, Repository, dangers
 
 _NOWHERE = GitDanger("git would run in a folder that nobody knows yet", firm=False)
 _TOO_MANY = GitDanger("git would run in more folders than can be looked at", firm=False)
@@ -28,21 +29,10 @@ class PlacedCall(NamedTuple):
     folders: tuple[str, ...] | None
 
 
-class Brought(NamedTuple):
-    """What git brings, as absolute paths.
-
-    files          those that would come or change in the worktree
-    repositories   folders of the worktree that git would know as repositories of their own, and enter
-    """
-
-    files: tuple[str, ...] = ()
-    repositories: tuple[str, ...] = ()
-
-
 class Changes(Protocol):
     """Return what a call of git would bring into the worktree; see `GitChanges`."""
 
-    async def __call__(self, folder: str, brought: Bringing, *, followed: bool) -> Brought | None:
+    async def __call__(self, folder: str, brought: IncomingSources, *, followed: bool) -> IncomingFiles | None:
         """`followed`: another call of git comes behind it. Return None when it cannot be told."""
         ...
 
@@ -79,17 +69,17 @@ class GitGuard:
         found = await self.bringing(text)
         return None if found is None else found.files
 
-    async def bringing(self, text: str) -> Brought | None:
+    async def bringing(self, text: str) -> IncomingFiles | None:
         """Return what a command line brings by way of git; None when it cannot be told.
 
         To be asked only about what `dangers` finds nothing in: git itself answers.
         """
         files, nested = dict[str, None](), dict[str, None]()
         if self._repositories is None or self._changes is None or not _may_call_git(text):
-            return Brought()
+            return IncomingFiles()
         calls = tuple(self.calls(text))
         for at, (call, folders) in enumerate(calls):
-            plan = bringing(call)
+            plan = incoming_sources(call)
             for folder in (folders or ()) if plan is not None else ():
                 if plan is None or not self._repositories(folder):
                     continue
@@ -98,7 +88,7 @@ class GitGuard:
                     return None
                 files.update(dict.fromkeys(found.files))
                 nested.update(dict.fromkeys(found.repositories))
-        return Brought(tuple(files), tuple(nested))
+        return IncomingFiles(tuple(files), tuple(nested))
 
     def entering(self, folders: Sequence[str]) -> tuple[GitDanger, ...]:
         """Return why a command asks that makes git enter other repositories."""

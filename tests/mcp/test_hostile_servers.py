@@ -16,7 +16,7 @@ from acp_agent.mcp.client_session import MAX_TEXT
 from acp_agent.mcp.definitions import MAX_DESCRIPTION, MAX_TOOLS
 from acp_agent.workspace.processes.tree import kill_everything
 from tests.mcp.stage import HEALTH, Stage, left_over, on_stage, stdio
-from tests.unit.execution.processes import LINUX, subreaper
+from tests.unit.workspace.processes import LINUX, subreaper
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from itertools import product
 
 from acp_agent.gates.command import Command
-from acp_agent.gates.verify.reading import Found, Look, Options, Reading, everything, may_match, surely_matches
+from acp_agent.gates.verify.reading import Options, Reading, everything, may_match, surely_matches
+from acp_agent.workspace.secrets_below import Found, Look
 
 FINDERS = frozenset(("rg", "ag", "ack", "ugrep", "ug"))
 FILE_FINDERS = frozenset(("fd", "fdfind"))

@@ -20,8 +20,9 @@ from acp_agent.gates.command import Command
 from acp_agent.gates.command_paths import MAX_WORDS, URL, Folders, path_words
 from acp_agent.gates.verify.folder_readers import reading
 from acp_agent.gates.verify.git_readers import EXCLUDING
-from acp_agent.gates.verify.reading import Found, Known, Look
 from acp_agent.gates.verify.verifier import Verifier
+from acp_agent.workspace.git.index import Known
+from acp_agent.workspace.secrets_below import Found, Look
 
 Resolve = Callable[[str, Access], str]
 """FileSystem.resolve: raises Refused or ToolError for a path that cannot be touched anyway."""

@@ -12,7 +12,8 @@ from acp_agent.gates.command import Command
 from acp_agent.gates.grammar import Kind
 from acp_agent.gates.verify.finders import FILE_FINDERS, FINDERS, file_finder, finder
 from acp_agent.gates.verify.git_readers import git_reading
-from acp_agent.gates.verify.reading import Found, Look, Options, Reading, everything, may_match, surely_matches
+from acp_agent.gates.verify.reading import Options, Reading, everything, may_match, surely_matches
+from acp_agent.workspace.secrets_below import Found, Look
 
 _GREPS = frozenset(
     ("grep", "egrep", "fgrep", "ggrep", "rgrep", "zgrep", "zegrep", "zfgrep", "bzgrep", "xzgrep", "zstdgrep")

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from acp_agent.core.secret_files import secrecy
 from acp_agent.gates.command import Command
 from acp_agent.gates.git_call import git_call
-from acp_agent.gates.verify.reading import Found, Known, Look, Options, Reading, everything, may_match, surely_matches
+from acp_agent.gates.verify.reading import Options, Reading, everything, may_match, surely_matches
+from acp_agent.workspace.git.index import Known
+from acp_agent.workspace.secrets_below import Found, Look
 
 EXCLUDING = (":!", ":^", ":(exclude)")
 """How pathspecs begin that leave files out."""

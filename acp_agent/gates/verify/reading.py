@@ -1,72 +1,13 @@
 """What a command reads below folders without naming it, and how its options are read to tell that."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import Flag, auto
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import NamedTuple
 
 from acp_agent.gates.grammar import Argument, Parsed, grammar_of
+from acp_agent.workspace.secrets_below import Found, Look
 
 _SPECIAL = "[]\\{}"
-
-
-class Known(Flag):
-    """What git knows of a file.
-
-    TRACKED    it is in the index
-    CHANGED    it is in the index, and is no longer as it was when it came there
-    STAGED     it came into the index after the last commit
-    UNTRACKED  it is neither in the index nor ignored
-    IGNORED    .gitignore names it, and it is not in the index
-    """
-
-    TRACKED = auto()
-    CHANGED = auto()
-    STAGED = auto()
-    UNTRACKED = auto()
-    IGNORED = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """How a command finds its files below a folder.
-
-    ignores    it leaves out what .gitignore names
-    needs_git  it does so only in a repository
-    follows    it reads what links lead to
-    known      it reads only files of which git knows one of these; None for all files
-    whole      it begins at the top of the repository, wherever it runs
-    """
-
-    ignores: bool = False
-    needs_git: bool = False
-    follows: bool = False
-    known: Known | None = None
-    whole: bool = False
-
-
-class Found(NamedTuple):
-    """A file that may hold secrets.
-
-    path      relative to the folder in which it was found
-    folder    that folder, as the command names it
-    excepted  an ignore file may take it in again (`!.env`), although it is hidden or ignored
-    """
-
-    path: str
-    folder: str = "."
-    excepted: bool = False
-
-    @property
-    def name(self) -> str:
-        """The last part of the path."""
-        return self.path.rpartition("/")[2]
-
-    @property
-    def is_hidden(self) -> bool:
-        """Whether the file or a folder above it has a name that begins with a dot."""
-        return any(part.startswith(".") for part in self.path.split("/"))
 
 
 def everything(found: Found) -> bool:
@@ -86,7 +27,7 @@ class Reading:
     """
 
     folders: tuple[str, ...]
-    look: Look = Look()
+    look: Look = field(default_factory=Look)
     shows: Callable[[Found], bool] = everything
     how: str = "which it reads with its folder"
 

@@ -10,12 +10,11 @@ import anyio
 import pytest
 
 from acp_agent.core.types import Access, Allow, Ask, PathSubject
-from acp_agent.execution.secrets_below import SecretsBelow, real_path
 from acp_agent.gates.verify.firewall import Firewall
 from acp_agent.gates.verify.gate import VerifierGate
-from acp_agent.gates.verify.reading import Found, Look
+from acp_agent.workspace.command_files import shell_names
 from acp_agent.workspace.roots import Roots
-from acp_agent.workspace.shell_names import shell_names
+from acp_agent.workspace.secrets_below import Found, Look, SecretsBelow, real_path
 from tests.unit.gates.chain import Recorder, call, command
 
 pytestmark = pytest.mark.anyio

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from acp_agent.core.conduct import Conduct
-from acp_agent.execution.git_changes import GitChanges
-from acp_agent.execution.git_repositories import GitRepositories
 from acp_agent.gates.git_guard import GitGuard
 from acp_agent.gates.protected import ProtectedGate
+from acp_agent.workspace.git.changes import GitChanges
+from acp_agent.workspace.git.repositories import GitRepositories
 from acp_agent.workspace.protected_paths import ProtectedPaths
 from tests.unit.gates.chain import Recorder, command, full_auto, inside
 from tests.unit.gates.git_markers import ALONE, git

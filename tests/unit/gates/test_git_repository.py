@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.ports import Decision
 from acp_agent.core.types import Allow, Ask, Deny, Verdict
-from acp_agent.execution.git_repositories import GitRepositories
-from acp_agent.gates.git_config_reader import NotReadable, read_settings
 from acp_agent.gates.git_guard import GitGuard
 from acp_agent.gates.protected import ProtectedGate
+from acp_agent.workspace.command_files import shell_names
+from acp_agent.workspace.git.repositories import GitRepositories
+from acp_agent.workspace.git.settings import NotReadable, read_settings
 from acp_agent.workspace.protected_paths import ProtectedPaths
-from acp_agent.workspace.shell_names import shell_names
 from tests.unit.gates.chain import Chain, Recorder, command, full_auto, inside, rules
 from tests.unit.gates.git_markers import ALONE, git
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from acp_agent.core.types import Allow, Ask, Deny
-from acp_agent.execution.workspace_files import WorkspaceFiles
 from acp_agent.gates.sandbox import SandboxGate
-from acp_agent.workspace.shell_names import shell_names
+from acp_agent.workspace.command_files import WorkspaceFiles, shell_names
 from tests.unit.gates.chain import Recorder, command, inside
 
 
@@ -190,7 +189,7 @@ def test_a_name_that_find_puts_into_another_path_is_asked_about(gate: SandboxGat
 def test_a_workspace_with_more_files_than_are_looked_at_is_asked_about(
     gate: SandboxGate, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("acp_agent.execution.workspace_files.MAX_ENTRIES", 3)
+    monkeypatch.setattr("acp_agent.workspace.command_files.MAX_ENTRIES", 3)
     assert isinstance(gate.check(command("grep -R x .")), Ask)
     assert gate.check(command("grep -r x .")) == Allow()
 

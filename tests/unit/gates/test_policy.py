@@ -28,7 +28,7 @@ from acp_agent.gates.policy_facts import MAX_WORDS
 from acp_agent.gates.policy_rules import Effect, PolicyRule
 from acp_agent.gates.trust_level import TrustLevel
 from acp_agent.linear_regex import LinearRegex
-from acp_agent.workspace.shell_names import shell_names
+from acp_agent.workspace.command_files import shell_names
 from tests.unit.gates.chain import SPECS, Recorder, call, command, inside
 
 pytestmark = pytest.mark.anyio

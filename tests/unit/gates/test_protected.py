@@ -14,8 +14,8 @@ from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.types import Access, Allow, Ask, CallOrigin, Deny, PathSubject
 from acp_agent.gates.command_paths import MAX_WORDS
 from acp_agent.gates.protected import ProtectedGate
+from acp_agent.workspace.command_files import shell_names
 from acp_agent.workspace.protected_paths import ProtectedPaths
-from acp_agent.workspace.shell_names import shell_names
 from tests.unit.gates import everyday
 from tests.unit.gates.chain import Chain, Recorder, call, command, full_auto, inside, rules
 

@@ -12,7 +12,7 @@ from acp_agent.core.types import Access, Allow, Ask, Deny, PathSubject
 from acp_agent.gates.command_paths import MAX_WORDS
 from acp_agent.gates.made_paths import without_made
 from acp_agent.gates.sandbox import SandboxGate
-from acp_agent.workspace.shell_names import shell_names
+from acp_agent.workspace.command_files import shell_names
 from tests.unit.gates.chain import Recorder, call, command, inside
 from tests.unit.gates.test_link_doubts import gate_of
 

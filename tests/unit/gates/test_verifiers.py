@@ -29,7 +29,6 @@ from acp_agent.core.types import (
     Verdict,
 )
 from acp_agent.core.wrapper import Gate
-from acp_agent.execution.secrets_below import SecretsBelow, real_path
 from acp_agent.gates.anomaly import AnomalyDetector, AnomalyGate, Outcome
 from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy
 from acp_agent.gates.command_paths import MAX_WORDS
@@ -42,8 +41,9 @@ from acp_agent.gates.verify.gate import VerifierGate
 from acp_agent.gates.verify.injection import MAX_URL, Injection
 from acp_agent.gates.verify.url_grounding import MAX_URLS, UrlGrounding, UrlMemory
 from acp_agent.gates.verify.verifier import Verifier
+from acp_agent.workspace.command_files import shell_names
 from acp_agent.workspace.roots import Roots
-from acp_agent.workspace.shell_names import shell_names
+from acp_agent.workspace.secrets_below import SecretsBelow, real_path
 from tests.unit.gates import everyday, hostile
 from tests.unit.gates.chain import SPECS, Recorder, call, command, inside
 

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acp_agent.core.types import Access
+from acp_agent.workspace.command_files import MAX_ENTRIES, MAX_NAMES, shell_names
 from acp_agent.workspace.roots import Roots
-from acp_agent.workspace.shell_names import MAX_ENTRIES, MAX_NAMES, shell_names
 
 NAMES = ("a", "ab", "B", "é", "[x]", "a-b", "x.py", ".env", ".e", "docs/passwd", "docs/in/deep", "-x", "a b", "*")
 

@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.secret_files import secrecy
 from acp_agent.core.types import Access
-from acp_agent.execution.git_files import GitFiles, holds_repository
-from acp_agent.gates.git_config_reader import NotReadable
-from acp_agent.gates.verify.reading import Found, Known, Look
+from acp_agent.workspace.git.index import GitFiles, Known, holds_repository
+from acp_agent.workspace.git.settings import NotReadable
 from acp_agent.workspace.roots import Place, Roots
 
 MAX_ENTRIES = 10_000
@@ -28,6 +29,47 @@ def real_path(path: str, folder: str) -> str:
     except (OSError, ValueError):
         return path
     return path if real == written else real
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a command finds its files below a folder.
+
+    ignores    it leaves out what .gitignore names
+    needs_git  it does so only in a repository
+    follows    it reads what links lead to
+    known      it reads only files of which git knows one of these; None for all files
+    whole      it begins at the top of the repository, wherever it runs
+    """
+
+    ignores: bool = False
+    needs_git: bool = False
+    follows: bool = False
+    known: Known | None = None
+    whole: bool = False
+
+
+class Found(NamedTuple):
+    """A file that may hold secrets.
+
+    path      relative to the folder in which it was found
+    folder    that folder, as the command names it
+    excepted  an ignore file may take it in again (`!.env`), although it is hidden or ignored
+    """
+
+    path: str
+    folder: str = "."
+    excepted: bool = False
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the file or a folder above it has a name that begins with a dot."""
+        return any(part.startswith(".") for part in self.path.split("/"))
 
 
 class SecretsBelow:
@@ -67,7 +109,7 @@ class SecretsBelow:
             paths = [path for path in kept if git is None or not git.holds(os.path.join(start, path))]
             yield from (Found(os.path.relpath(os.path.join(start, path), place.path)) for path in paths)
             return
-        from acp_agent.execution.ignore_exceptions import exceptions  # noqa: PLC0415 - only where there is a secret
+        from acp_agent.workspace.ignored_files import exceptions  # noqa: PLC0415 - only where there is a secret
 
         may_mean = exceptions(walk.exceptions(place, start), _MAX_FILES)
         left_in = {*paths}
@@ -83,7 +125,7 @@ class SecretsBelow:
         if top is None:
             return None
         known = self._repositories.get(top)
-        if known is None or not known.looks.unchanged():
+        if known is None or not known.reader.unchanged():
             try:
                 known = self._repositories[top] = GitFiles(top)
             except (ValueError, NotReadable):
@@ -175,7 +217,7 @@ def _not_ignored(place: Place, start: str, found: Sequence[str], *, named: bool)
 
     named   the folder is named, so that what names it or a folder above it does not count
     """
-    from acp_agent.execution.ignored_files import IgnoredFiles  # noqa: PLC0415 - only where there is a secret
+    from acp_agent.workspace.ignored_files import IgnoredFiles  # noqa: PLC0415 - only where there is a secret
 
     with IgnoredFiles(place.root, start, named=named) as ignored:
         return [path for path in found if not ignored.holds(path)]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from acp_agent.workspace.atomic_write import rename_new, rename_new_by_steps
-from tests.unit.execution.trees import nobodys_folder
+from tests.unit.workspace.trees import nobodys_folder
 
 Rename = Callable[[int, str, int, str], None]
 

@@ -4,17 +4,130 @@ The commands that ask only read: they run no program that a repository names, ta
 """
 
 import os
+import subprocess
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import anyio
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
-from acp_agent.execution.git_asker import GitAsker, NoAnswer
-from acp_agent.execution.git_repositories import Resolve
-from acp_agent.gates.git_bringing import Bringing
-from acp_agent.gates.git_guard import Brought
-from acp_agent.gates.git_repository import local_paths
+from acp_agent.workspace.git.repositories import Resolve
+from acp_agent.workspace.git.settings import local_paths
+
+MAX_BYTES = 16 * 1024 * 1024
+"""The longest answer that is read."""
+
+_QUIET = (
+    *("--no-optional-locks", "--no-pager", "-c", "core.fsmonitor=false"),
+    *("-c", "core.hooksPath=/dev/null", "-c", "submodule.recurse=false", "-c", "protocol.allow=never"),
+)
+_ALONE = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
+
+
+class IncomingSources(NamedTuple):
+    """Where the files come from that a call puts into the worktree.
+
+    trees      revisions that are checked out: what differs from HEAD in them
+    merged     revisions that are merged: what they changed since they parted
+    commits    commits, and arguments of `git rev-list`, whose own changes are made once more
+    undone     whether these are undone instead
+    stashes    stashes that are applied
+    restores   whether files are made anew from the index or HEAD
+    loose      whether a word that is no revision is a path, which is restored
+    paths      the only paths that are restored, if there are any
+    hidden     whether files come that a sparse checkout had left out
+    state      whether an interrupted rebase or cherry-pick goes on or is given up
+    replayed   whether the current branch is made anew on `trees`, so that renames are followed as in a merge
+    pulled     what a pull names: a repository and references of it; None if it is no pull
+    added      whether folders that git does not know yet may come into the index as repositories of their own
+    ignored    whether these may be ignored ones, in `paths`
+    indexed    whether all of this only comes into the index, where the next command of git meets it
+    """
+
+    trees: tuple[str, ...] = ()
+    merged: tuple[str, ...] = ()
+    commits: tuple[str, ...] = ()
+    undone: bool = False
+    stashes: tuple[str, ...] = ()
+    restores: bool = False
+    loose: bool = False
+    paths: tuple[str, ...] = ()
+    hidden: bool = False
+    state: bool = False
+    replayed: bool = False
+    pulled: tuple[str, ...] | None = None
+    added: bool = False
+    ignored: bool = False
+    indexed: bool = False
+
+
+class IncomingFiles(NamedTuple):
+    """What git brings, as absolute paths.
+
+    files          those that would come or change in the worktree
+    repositories   folders of the worktree that git would know as repositories of their own, and enter
+    """
+
+    files: tuple[str, ...] = ()
+    repositories: tuple[str, ...] = ()
+
+
+class NoAnswer(Exception):
+    """Git did not answer in time, or answered more than is read."""
+
+
+class GitProcess:
+    """Asks git in one folder."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    async def _commit(self, word: str) -> str:
+        if not word or word.startswith("-"):
+            return ""
+        if word.startswith(":/"):  # all of it is the text that is looked for
+            word = (await self._ask("rev-parse", "--verify", "--quiet", word)).decode().strip()
+        return (
+            (await self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{word}^{{commit}}"))
+            .decode()
+            .strip()
+        )
+
+    async def _names(self, *args: str, given: bytes = b"") -> list[str]:
+        answer = await self._ask(*args, given=given, strict=True)
+        return [name.decode("utf-8", "surrogateescape") for name in answer.split(b"\0") if name]
+
+    async def _ask(self, *args: str, given: bytes = b"", strict: bool = False) -> bytes:
+        """Return what git answers; empty when it refuses. `strict`: raise NoAnswer then."""
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        process = await anyio.open_process(
+            ["git", *_QUIET, *args],
+            cwd=self._folder,
+            env={**variables, **_ALONE},
+            stdin=subprocess.PIPE if given else subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            if process.stdin is not None:
+                await process.stdin.send(given)
+                await process.stdin.aclose()
+            answer = bytearray()
+            assert process.stdout is not None
+            async for part in process.stdout:
+                answer += part
+                if len(answer) > MAX_BYTES:
+                    raise NoAnswer
+            code = await process.wait()
+        finally:
+            with anyio.CancelScope(shield=True):
+                if process.returncode is None:
+                    process.kill()
+                await process.aclose()
+        if strict and code:
+            raise NoAnswer
+        return b"" if code else bytes(answer)
+
 
 SECONDS = 1.5
 """How long all questions about one call may take."""
@@ -39,16 +152,16 @@ class GitChanges:
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
 
-    async def __call__(self, folder: str, brought: Bringing, *, followed: bool = False) -> Brought | None:
+    async def __call__(self, folder: str, brought: IncomingSources, *, followed: bool = False) -> IncomingFiles | None:
         """Return what would come or change; None when that cannot be told.
 
         followed   whether another command of git comes behind it, which meets what is in the index by then
         """
         if brought.indexed and brought.pulled is None and not followed:
-            return Brought()
+            return IncomingFiles()
         try:
             with anyio.fail_after(SECONDS):
-                return await _Questions(self._place(folder), brought, followed=followed).answers()
+                return await _IncomingSearch(self._place(folder), brought, followed=followed).answers()
         except (Refused, ToolError, NoAnswer, TimeoutError, OSError):
             return None
 
@@ -56,22 +169,22 @@ class GitChanges:
         return os.path.join(self._resolve(".", Access.LIST), os.path.expanduser(folder))
 
 
-class _Questions(GitAsker):
+class _IncomingSearch(GitProcess):
     """The questions about one call."""
 
-    def __init__(self, folder: str, brought: Bringing, *, followed: bool) -> None:
+    def __init__(self, folder: str, brought: IncomingSources, *, followed: bool) -> None:
         super().__init__(folder)
         self._top = ""
         self._brought = brought
         self._followed = followed
         self._head = ""
 
-    async def answers(self) -> Brought:
+    async def answers(self) -> IncomingFiles:
         """Return what the call brings. Raises NoAnswer, TimeoutError and OSError."""
         brought = self._brought
         self._top = (await self._ask("rev-parse", "--show-toplevel")).decode("utf-8", "surrogateescape").rstrip("\n")
         if not self._top:
-            return Brought()  # no worktree: git does nothing either
+            return IncomingFiles()  # no worktree: git does nothing either
         self._head = await self._commit("HEAD")
         commits, trees = await self._state() if brought.state else ([], [])
         names, paths = set[str](), list(brought.paths)
@@ -99,7 +212,7 @@ class _Questions(GitAsker):
         nested = [name for name in (*names, *found) if self._has(os.path.join(name, ".git"))]
         # A pull is `indexed` for what is not here yet; what it merges from here comes like any merge.
         files = () if brought.indexed and brought.pulled is None else sorted(names)
-        return Brought(
+        return IncomingFiles(
             tuple(os.path.join(self._top, name) for name in files),
             tuple(os.path.join(self._top, name) for name in dict.fromkeys(nested)),
         )

@@ -19,7 +19,7 @@ from acp_agent.workspace.beneath import holding
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.paths import path_error
 from acp_agent.workspace.roots import Roots
-from tests.unit.execution.trees import state
+from tests.unit.workspace.trees import state
 
 pytestmark = pytest.mark.anyio
 

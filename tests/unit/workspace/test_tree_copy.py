@@ -19,7 +19,7 @@ from acp_agent.workspace import tree_changes as tree_copy
 from acp_agent.workspace.beneath import Opener
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.roots import Roots
-from tests.unit.execution.trees import (
+from tests.unit.workspace.trees import (
     ROOT_USER,
     Rules,
     few_descriptors,

@@ -20,7 +20,7 @@ from acp_agent.workspace.processes.tree import (
     signal_and_wait,
     system_table,
 )
-from tests.unit.execution.processes import LINUX, Caller, ended, exists, subreaper
+from tests.unit.workspace.processes import LINUX, Caller, ended, exists, subreaper
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import pytest
 
 from acp_agent.core.backends import EntryKind
 from acp_agent.workspace.beneath import Cursor, Entered, Leaf, Left, Step, descend
-from tests.unit.execution.trees import few_descriptors, make_deep, nobodys_folder, open_fds
+from tests.unit.workspace.trees import few_descriptors, make_deep, nobodys_folder, open_fds
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 

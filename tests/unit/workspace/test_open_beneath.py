@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from acp_agent.workspace.beneath import KernelOpener, Opener, WalkOpener, best_opener
-from tests.unit.execution.conftest import kernel_works
+from tests.unit.workspace.conftest import kernel_works
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 

@@ -19,7 +19,7 @@ from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.processes.tree import MARK, pidfd_works
 from acp_agent.workspace.processes.watchdog import SCRIPT, CommandWatchdog
 from tests.fakes.held import processes_ended
-from tests.unit.execution.processes import LINUX, Caller, exists
+from tests.unit.workspace.processes import LINUX, Caller, exists
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ from acp_agent.core.types import Access
 from acp_agent.workspace.beneath import Opener
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.roots import Roots
-from tests.unit.execution.trees import Rules, nobodys_folder, open_fds, state
+from tests.unit.workspace.trees import Rules, nobodys_folder, open_fds, state
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from acp_agent.workspace.processes import tree as process_tree
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.processes.tree import Unclaimed, dead_children, system_table
 from acp_agent.workspace.processes.watchdog import OrphanReaper
-from tests.unit.execution.processes import LINUX, subreaper
+from tests.unit.workspace.processes import LINUX, subreaper
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not LINUX, reason="orphans fall to us on Linux alone")]
 

@@ -9,7 +9,7 @@ import stat
 from typing import TypeAlias
 
 from acp_agent.core.clock import now_ns
-from acp_agent.gates.git_config_reader import NotReadable
+from acp_agent.workspace.git.settings import NotReadable
 
 _SMALL = 64 * 1024
 _SETTLED = 20_000_000  # nanoseconds: another change within one tick of the file system's clock would not show
@@ -20,7 +20,7 @@ _MAX_LINKS = 40
 Stamp: TypeAlias = tuple[int, int, int, int, int, int]
 
 
-class Looks:
+class StampedReader:
     """Everything that was looked at, with what tells whether it is still the same."""
 
     def __init__(self) -> None:
@@ -192,3 +192,51 @@ def _all_of(fd: int, limit: int) -> bytes:
     if left <= 0:
         raise NotReadable("is too large")
     return b"".join(parts)
+
+
+MAX_FOLDERS = 4096
+"""Folders of one git folder that are looked through; more cannot be told."""
+
+_MAX_LINK_ENTRIES = 50_000
+_STORES = frozenset(("objects", "lfs/objects", "annex/objects"))
+_LISTED = frozenset(("objects/pack", "objects/info"))
+_FREE = frozenset(("hooks",))
+_OTHERS = frozenset(("modules",))
+
+
+def link_in(reader: StampedReader, folder: str) -> str:
+    """Return the first link below a git folder, symbolic or hard, as a path in it; empty when there is none.
+
+    Objects are only looked at to their first folders. Hooks may be links, and each submodule is a git folder itself.
+
+    Raises:
+        NotReadable: there is more than is looked at.
+
+    """
+    pending, count = [""], 0
+    while pending:
+        at = pending.pop()
+        count += 1
+        if count > MAX_FOLDERS:
+            raise NotReadable(f"has more than {MAX_FOLDERS} folders")
+        store = at in _STORES or at in _LISTED
+        for entry in reader.entries(os.path.join(folder, at), _MAX_LINK_ENTRIES):
+            name = f"{at}/{entry.name}" if at else entry.name
+            if name in _FREE:
+                continue
+            if entry.is_symlink():
+                return name
+            if entry.is_dir():
+                if name not in _OTHERS and (not store or name in _LISTED):
+                    pending.append(name)
+            elif not store and _is_shared(entry):
+                return name
+    return ""
+
+
+def _is_shared(entry: os.DirEntry[str]) -> bool:
+    """Return whether a file has another name elsewhere (a hard link)."""
+    try:
+        return entry.stat(follow_symlinks=False).st_nlink > 1
+    except OSError:
+        return False

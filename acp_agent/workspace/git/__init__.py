@@ -1,0 +1,1 @@
+"""Repositories as git would see them: settings, hooks, the index, and what commands of git bring."""
