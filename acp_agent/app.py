@@ -37,9 +37,8 @@ from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.core.types import JsonObject
 from acp_agent.log import Log
 from acp_agent.protocol.answer import Engine
-from acp_agent.protocol.authentication import AuthState
 from acp_agent.protocol.peer import Peer
-from acp_agent.protocol.server import Server
+from acp_agent.protocol.server import AuthState, Server
 from acp_agent.protocol.session import Session
 from acp_agent.protocol.session_opening import Opening, SessionLimits
 from acp_agent.protocol.session_upkeep import purge_unused, reap

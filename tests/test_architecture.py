@@ -265,7 +265,7 @@ OPENS = {
     "llm/scripted.py": "a script the user named as the model",
     "log.py": "the log file",
     "protocol/paths.py": "the session's folders",
-    "protocol/terminal_command.py": "our own temporary folder",
+    "protocol/client_terminal.py": "our own temporary folder",
     "store/audit.py": "the audit file",
     "store/db_opening.py": "the database, and /proc/self/mountinfo",
     "store/audit_chain.py": "the audit file",
@@ -273,8 +273,8 @@ OPENS = {
     "store/mcp_pins.py": "the file of pins",
     "store/private_file.py": "files in the data folder",
     "store/trusted_folders.py": "the file of trusted folders",
-    "protocol/extension_methods.py": "the session's folders",
-    "protocol/session_params.py": "the session's folders",
+    "protocol/extensions.py": "the session's folders",
+    "protocol/session_methods.py": "the session's folders",
     "store/session_locks.py": "the file of session locks",
 }
 BY_NAME = {

@@ -38,9 +38,9 @@ from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.gates.trust_level import TrustLevel
 from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents
 from acp_agent.output.sanitize import sanitize
-from acp_agent.protocol.approver import EditorApprover
 from acp_agent.protocol.engine import TurnEngine
 from acp_agent.protocol.peer import Peer
+from acp_agent.protocol.permission import EditorApprover
 from acp_agent.protocol.session import Session
 from acp_agent.store.memories import MemoryStore
 

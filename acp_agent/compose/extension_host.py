@@ -16,12 +16,12 @@ from acp_agent.config import Loaded
 from acp_agent.config.conduct import conduct_at_start
 from acp_agent.config.settings import audit_file
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.mcp import McpServer
+from acp_agent.core.mcp import ListedServer, McpServer
 from acp_agent.core.sessions import SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import JsonObject, Subject, ToolSpec
-from acp_agent.protocol.errors import invalid_params, invalid_request, session_not_found
-from acp_agent.protocol.extension_host import Judged, ListedServer, SessionStatus
+from acp_agent.protocol.extension_types import Judged, SessionStatus
 from acp_agent.protocol.extensions import Extensions
+from acp_agent.protocol.jsonrpc import invalid_params, invalid_request, session_not_found
 from acp_agent.protocol.mcp_servers import MAX_SERVERS
 from acp_agent.protocol.session import Session
 from acp_agent.protocol.sessions import Sessions
@@ -36,7 +36,7 @@ def extensions(sessions: Sessions, configured: Callable[[str], Loaded], clock: C
 
 
 class SessionsHost:
-    """A protocol.extension_host.ExtensionHost over what a process has open and keeps.
+    """An ExtensionHost over what a process has open and keeps.
 
     configured   reads the configuration for a session in a folder
     clock        milliseconds since 1970

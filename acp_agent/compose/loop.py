@@ -12,7 +12,7 @@ from acp_agent.config import Loaded
 from acp_agent.core.errors import MissingKey
 from acp_agent.core.events import EventSink
 from acp_agent.core.ports import Toolset
-from acp_agent.protocol.authentication import auth_required
+from acp_agent.protocol.server import auth_required
 from acp_agent.protocol.session import Session
 
 

@@ -5,7 +5,7 @@ Nothing of the client is loaded before a server is named (E6). A server that fai
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import anyio
 
@@ -13,7 +13,7 @@ from acp_agent.compose.mcp_served import RunningConnection, Served
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.events import Notice, Severity
-from acp_agent.core.mcp import McpOrigin, McpServer, McpState
+from acp_agent.core.mcp import ListedServer, McpOrigin, McpServer, McpState
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import McpSubject, ToolCall, ToolSpec
 from acp_agent.gates.pins import PinBook, server_identity
@@ -22,9 +22,6 @@ from acp_agent.log import Log
 from acp_agent.store.mcp_pins import McpPins
 from acp_agent.tools.mcp_tool import McpTool, server_slug, tool_names
 from acp_agent.tools.registry import Registry
-
-if TYPE_CHECKING:  # loaded for a client that asks for them
-    from acp_agent.protocol.extension_host import ListedServer
 
 _PATIENCE = 2.0
 """Seconds the first turn waits for servers that are starting: a model that sees no tool says it has none."""
@@ -86,10 +83,8 @@ class SessionServers:
         self._move()
         return True
 
-    def listed(self) -> "Sequence[ListedServer]":
+    def listed(self) -> Sequence[ListedServer]:
         """All of them, in the order they were started."""
-        from acp_agent.protocol.extension_host import ListedServer  # noqa: PLC0415 - few clients ask
-
         connections = ((served, served.connection) for served in self._served.values())
         return [ListedServer(each.server, each.state, (*served.tools,), each.problem) for served, each in connections]
 

@@ -13,11 +13,10 @@ from acp_agent.core.events import EventSink, Notice, Severity
 from acp_agent.execution.audit import Auditor
 from acp_agent.execution.cache import Stamp
 from acp_agent.net.web import GuardedWeb, WebLimits
+from acp_agent.protocol.client_files import ProxyFileSystem
+from acp_agent.protocol.client_terminal import ProxyTerminal, TerminalCommands
 from acp_agent.protocol.peer import Peer
-from acp_agent.protocol.proxy_files import ProxyFileSystem
-from acp_agent.protocol.proxy_terminal import ProxyTerminal
 from acp_agent.protocol.session import Session
-from acp_agent.protocol.terminal_command import TerminalCommands
 from acp_agent.workspace.composite import CompositeFileSystem, CompositeTerminal
 from acp_agent.workspace.local_files import LocalFileSystem, file_stamp
 from acp_agent.workspace.processes.environment import hidden_variables

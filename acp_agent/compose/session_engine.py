@@ -1,7 +1,6 @@
 """What answers the prompts of one session, and what is kept of it."""
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
 
 from acp_agent.agent.history import History
 from acp_agent.compose.desk import SessionDesk
@@ -13,7 +12,7 @@ from acp_agent.compose.naming import Naming
 from acp_agent.compose.reload import LiveToolset
 from acp_agent.compose.verdicts import Finding, call_with, judged
 from acp_agent.core.events import UsageChanged
-from acp_agent.core.mcp import McpServer
+from acp_agent.core.mcp import ListedServer, McpServer
 from acp_agent.core.messages import Message
 from acp_agent.core.sessions import Change, UsageTotals
 from acp_agent.core.types import JsonObject, Subject, ToolSpec
@@ -21,9 +20,6 @@ from acp_agent.output.redaction import Redactor
 from acp_agent.protocol.answer import Answer
 from acp_agent.protocol.commands import Name
 from acp_agent.protocol.engine import TurnEngine
-
-if TYPE_CHECKING:  # loaded for a client that asks for them
-    from acp_agent.protocol.extension_host import ListedServer
 
 
 class Kept:
@@ -147,7 +143,7 @@ class SessionEngine:
             return Finding("deny", "", "", (why,))
         return judged(call_with(subject), gates)
 
-    def servers(self) -> "Sequence[ListedServer]":
+    def servers(self) -> Sequence[ListedServer]:
         """Its MCP servers."""
         return self._mcp.servers.listed()
 

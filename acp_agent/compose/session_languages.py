@@ -22,8 +22,7 @@ def languages(peer: Peer, session: Session, loaded: Loaded) -> SharedLanguages |
         return None
     if session.languages is not None:
         return session.languages
-    from acp_agent.protocol.lsp import EditorLanguages  # noqa: PLC0415 - few editors have any
-    from acp_agent.protocol.lsp_diagnostics import KeptDiagnostics  # noqa: PLC0415 - as above
+    from acp_agent.protocol.client_lsp import EditorLanguages, KeptDiagnostics  # noqa: PLC0415 - few editors have any
 
     place = session.place
     return EditorLanguages(
@@ -42,6 +41,6 @@ async def complaints(shared: SharedLanguages | None, files: "FileSystem", redact
     """What `@diagnostics` in a prompt stands for; "" when there is nothing (A24.12)."""
     if shared is None:
         return ""
-    from acp_agent.protocol.lsp_diagnostics import diagnostics_block  # noqa: PLC0415 - few editors have any
+    from acp_agent.protocol.client_lsp import diagnostics_block  # noqa: PLC0415 - few editors have any
 
     return redact(await diagnostics_block(shared, files))

@@ -118,3 +118,13 @@ class McpConnection(Protocol):
         (L6.11).
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class ListedServer:
+    """An MCP server of a session. `tools` are the model's names for them; `problem` is empty when there is none."""
+
+    server: McpServer
+    state: McpState
+    tools: tuple[str, ...] = ()
+    problem: str = ""

@@ -7,11 +7,12 @@ stays the name it was.
 
 import base64
 import binascii
+import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import assert_never
+from typing import assert_never, cast
 from uuid import uuid4
 
 from anyio import to_thread
@@ -21,15 +22,82 @@ from acp_agent.core.errors import AgentError
 from acp_agent.core.messages import ImagePart, Message, Role, TextPart
 from acp_agent.core.prompt import LinkPart, PromptPart, ResourcePart
 from acp_agent.core.redaction import Redact, verbatim
+from acp_agent.core.types import Json, JsonObject
 from acp_agent.core.web import Web
 from acp_agent.output.spotlight import fence
 from acp_agent.protocol import wire
-from acp_agent.protocol.diagnostics import DIAGNOSTICS_TYPE, diagnostics, mentioned, unmentioned
-from acp_agent.protocol.errors import invalid_request
-from acp_agent.protocol.linked_files import read_file
-from acp_agent.protocol.linked_pages import read_pages
-from acp_agent.protocol.links import shown, target
-from acp_agent.protocol.prompt_parts import redacted_text
+from acp_agent.protocol.jsonrpc import invalid_request
+from acp_agent.protocol.links import read_file, read_pages, shown, target
+
+DIAGNOSTICS_TYPE = "application/vnd.zed.diagnostics+json"
+_MENTION = re.compile(r"[ \t]?(?<![\w@./:-])@diagnostics(?![\w/-]|\.\w)")
+_SEVERITIES = {"1": "ERROR", "2": "WARNING", "3": "INFO", "4": "HINT"}  # as the Language Server Protocol counts them
+
+
+def mentioned(text: str) -> bool:
+    """Whether the user wants the language servers' diagnostics beside this text."""
+    return _MENTION.search(text) is not None
+
+
+def unmentioned(text: str) -> str:
+    """The text without its wish for diagnostics, of which there are none."""
+    return _MENTION.sub("", text)
+
+
+def diagnostics(text: str) -> str:
+    """`<diagnostics>` with `path:row: [SEVERITY] message` lines, whatever shape the JSON has; empty if it has none."""
+    try:
+        found = cast("Json", json.loads(text))
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        found = found.get("diagnostics")
+    entries = [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+    return "\n".join(("<diagnostics>", *map(_line, entries), "</diagnostics>"))
+
+
+def _line(entry: JsonObject) -> str:
+    path, row = _first(entry, "path", "file", "uri"), _first(entry, "row", "line")
+    severity, message = _first(entry, "severity"), _first(entry, "message")
+    said = _SEVERITIES.get(severity, severity.upper())
+    return escape(f"{path}:{row}: [{said}] {' '.join(message.split())}", quote=False)
+
+
+def _first(entry: JsonObject, *keys: str) -> str:
+    value = next((entry[key] for key in keys if entry.get(key) is not None), "")
+    return str(value) if isinstance(value, str | int) else ""
+
+
+_SHORT = 16 * 1024
+"""Characters that are looked at in no time."""
+
+
+async def redacted(parts: tuple[PromptPart, ...], redact: Redact) -> tuple[PromptPart, ...]:
+    """The parts fit to be stored: a secret in the user's own words is none of the database's business either (S9).
+
+    Short ones at once, so that no cancellation comes between.
+    """
+    return tuple([await _redacted(part, redact) for part in parts])
+
+
+async def redacted_text(text: str, redact: Redact) -> str:
+    """A text of any size without secrets; others are served while a long one is looked at."""
+    return redact(text) if len(text) <= _SHORT else await to_thread.run_sync(redact, text, abandon_on_cancel=True)
+
+
+async def _redacted(part: PromptPart, redact: Redact) -> PromptPart:
+    match part:
+        case TextPart(text):
+            return TextPart(await redacted_text(text, redact))
+        case ImagePart():
+            return part
+        case LinkPart(uri, name):
+            return LinkPart(redact(uri), redact(name))
+        case ResourcePart(uri, text, mime_type):
+            return ResourcePart(redact(uri), await redacted_text(text, redact), mime_type)
+        case _:
+            assert_never(part)
+
 
 TEXT_LIMIT = 1024 * 1024
 """Bytes of text in one prompt, before and after links are read (A12.5, A24.14)."""

@@ -16,8 +16,7 @@ from acp_agent.output.markdown_images import defused
 from acp_agent.protocol import commands, wire
 from acp_agent.protocol.answer import Answer
 from acp_agent.protocol.commands import Name
-from acp_agent.protocol.content import Prompt
-from acp_agent.protocol.prompt_parts import redacted
+from acp_agent.protocol.content import Prompt, redacted
 from acp_agent.protocol.review import Review
 from acp_agent.protocol.slash import Desk, Slash
 

@@ -7,7 +7,7 @@ from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.sessions import Change, SessionRecord, SessionSnapshot, StoredEvent
 from acp_agent.log import Log
-from acp_agent.protocol.errors import RpcError
+from acp_agent.protocol.jsonrpc import RpcError
 from acp_agent.protocol.session import Session
 from acp_agent.protocol.session_hold import SessionHold
 from acp_agent.store.sessions import SessionStore

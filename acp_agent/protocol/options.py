@@ -19,7 +19,7 @@ from acp_agent.core.choices import (
 from acp_agent.core.conduct import AutoApprove, Autonomy, Conduct, Mode
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol.client import Client
-from acp_agent.protocol.errors import RpcError, invalid_request
+from acp_agent.protocol.jsonrpc import RpcError, invalid_request
 
 _MODES = {
     Mode.CODE: ("Code", "Reads, edits and runs commands"),

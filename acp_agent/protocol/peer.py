@@ -14,8 +14,8 @@ import anyio.lowlevel
 
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.log import Log
-from acp_agent.protocol import frames
-from acp_agent.protocol.errors import ConnectionLost, NoAnswer, RpcError, internal_error, method_not_found, result_of
+from acp_agent.protocol import jsonrpc
+from acp_agent.protocol.jsonrpc import ConnectionLost, NoAnswer, RpcError, internal_error, method_not_found, result_of
 from acp_agent.protocol.stdio import LineReader, MessageWriter, Overlong
 
 _log = Log(__name__)
@@ -29,7 +29,7 @@ _INBOUND_BACKLOG = 16 * 1024 * 1024
 class Incoming:
     """A request being served. The handler may hang work on its answer, or say how it is cancelled."""
 
-    id: frames.RequestId
+    id: jsonrpc.RequestId
     method: str
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     on_cancel: Callable[[], None] | None = None
@@ -51,7 +51,7 @@ NotificationHandler = Callable[[JsonObject], Awaitable[None]]
 @dataclass(slots=True)
 class _Pending:
     done: anyio.Event
-    response: frames.Response | None = None
+    response: jsonrpc.Response | None = None
 
 
 class Peer:
@@ -63,7 +63,7 @@ class Peer:
         self._requests: Mapping[str, RequestHandler] = {}
         self._admit: Callable[[str], None] = lambda _method: None
         self._notifications: Mapping[str, NotificationHandler] = {}
-        self._incoming: dict[frames.RequestId, Incoming] = {}
+        self._incoming: dict[jsonrpc.RequestId, Incoming] = {}
         self._pending: dict[int, _Pending] = {}
         self._late: dict[int, Callable[[Json], None]] = {}
         self._before: Callable[[str], Awaitable[None]] = _nothing
@@ -115,24 +115,24 @@ class Peer:
 
     def _receive(self, line: bytes | Overlong, tasks: anyio.abc.TaskGroup) -> None:
         if isinstance(line, Overlong):
-            self._refuse(None, RpcError(frames.INVALID_REQUEST, "Invalid request: message over 32 MiB"))
+            self._refuse(None, RpcError(jsonrpc.INVALID_REQUEST, "Invalid request: message over 32 MiB"))
             return
-        match frames.parse(line):
-            case frames.Request() as request:
+        match jsonrpc.parse(line):
+            case jsonrpc.Request() as request:
                 incoming = Incoming(request.id, request.method)
                 self._incoming[request.id] = incoming
                 tasks.start_soon(self._answer, request, incoming)
-            case frames.Notification() as notification:
+            case jsonrpc.Notification() as notification:
                 tasks.start_soon(self._heed, notification)
-            case frames.Response() as response:
+            case jsonrpc.Response() as response:
                 self._settle(response)
-            case frames.Malformed(request_id, code, message):
+            case jsonrpc.Malformed(request_id, code, message):
                 self._refuse(request_id, RpcError(code, message))
-            case frames.Ignored(problem):
+            case jsonrpc.Ignored(problem):
                 if problem:
                     _log.warning("notification ignored", reason=problem)
 
-    async def _answer(self, request: frames.Request, incoming: Incoming) -> None:
+    async def _answer(self, request: jsonrpc.Request, incoming: Incoming) -> None:
         answer: JsonObject = {"jsonrpc": "2.0", "id": request.id}
         try:
             answer["result"] = await self._serve_one(request, incoming)
@@ -157,16 +157,16 @@ class Peer:
             _log.error("answer cannot be written", method=method, reason=str(error))
             self._writer.post({"jsonrpc": "2.0", "id": answer["id"], "error": internal_error().to_wire()})
 
-    async def _serve_one(self, request: frames.Request, incoming: Incoming) -> JsonObject:
+    async def _serve_one(self, request: jsonrpc.Request, incoming: Incoming) -> JsonObject:
         self._admit(request.method)
         handler = self._requests.get(request.method)
         if handler is None:
             raise method_not_found(request.method)
         with incoming.scope:
             return await handler(request.params, incoming)
-        raise RpcError(frames.REQUEST_CANCELLED, "Request cancelled")
+        raise RpcError(jsonrpc.REQUEST_CANCELLED, "Request cancelled")
 
-    async def _heed(self, notification: frames.Notification) -> None:
+    async def _heed(self, notification: jsonrpc.Notification) -> None:
         handler = self._notifications.get(notification.method)
         if handler is None:
             _log.debug("unknown notification", method=notification.method)
@@ -183,7 +183,7 @@ class Peer:
         if isinstance(request_id, int | str) and not isinstance(request_id, bool) and request_id in self._incoming:
             self._incoming[request_id].cancel()
 
-    def _refuse(self, request_id: frames.RequestId | float | None, error: RpcError) -> None:
+    def _refuse(self, request_id: jsonrpc.RequestId | float | None, error: RpcError) -> None:
         _log.warning("malformed message", code=error.code, reason=error.message)
         self._writer.post({"jsonrpc": "2.0", "id": request_id, "error": error.to_wire()})
 
@@ -273,7 +273,7 @@ class Peer:
         numbered: JsonObject = {} if request_id is None else {"id": request_id}
         self._writer.post({"jsonrpc": "2.0", **numbered, "method": method, "params": params})
 
-    def _settle(self, response: frames.Response) -> None:
+    def _settle(self, response: jsonrpc.Response) -> None:
         if not isinstance(response.id, int):
             return  # we number our requests; this answers somebody else's
         pending = self._pending.get(response.id)
@@ -293,7 +293,7 @@ async def _nothing(session_id: str) -> None:
     del session_id
 
 
-def _clean_up(response: frames.Response | None, on_late: Callable[[Json], None] | None) -> None:
+def _clean_up(response: jsonrpc.Response | None, on_late: Callable[[Json], None] | None) -> None:
     """Hand a result that came too late to `on_late`."""
     if on_late is not None and response is not None and response.error is None:
         on_late(response.result)

@@ -1,19 +1,111 @@
 """The ACP connection: what may be asked when, and who answers it."""
 
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
-from acp_agent.capabilities import EXT_METHODS, fork_offered, initialize_result
+import anyio.to_thread
+
+from acp_agent.capabilities import AUTH_METHOD, EXT_METHODS, LOGIN_METHOD, fork_offered, initialize_result
+from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import JsonObject
-from acp_agent.protocol.authentication import AuthState
+from acp_agent.protocol import jsonrpc
 from acp_agent.protocol.client import Client
-from acp_agent.protocol.errors import invalid_request
-from acp_agent.protocol.lsp_notifications import lsp_notifications
-from acp_agent.protocol.peer import Incoming, Peer, RequestHandler
+from acp_agent.protocol.jsonrpc import RpcError, invalid_params, invalid_request
+from acp_agent.protocol.peer import Incoming, NotificationHandler, Peer, RequestHandler
 from acp_agent.protocol.session import Session
 from acp_agent.protocol.session_methods import SessionMethods
 from acp_agent.protocol.sessions import Sessions
 from acp_agent.protocol.shared_languages import SharedLanguages
+
+_OPEN_TO_ALL = frozenset({"initialize", "authenticate", "logout", "session/cancel", "session/close", "session/delete"})
+"""What introduces, ends, frees or forgets may be asked at any time. All else shows or does something."""
+
+
+class AuthState:
+    """Logged in or out, for as long as the connection lasts.
+
+    forget   removes the keys that `acp-agent login` stored, and blocks meanwhile. May raise ConfigError
+    """
+
+    def __init__(self, forget: Callable[[], object]) -> None:
+        self._forget = forget
+        self._logged_out = False
+
+    def admit(self, method: str) -> None:
+        """Let a request pass. Raises RpcError -32000 for most of them after `logout`."""
+        if self._logged_out and method not in _OPEN_TO_ALL:
+            raise auth_required()
+
+    def authenticate(self, params: JsonObject) -> JsonObject:
+        """The answer to `authenticate`; there is nothing to wait for. Raises RpcError -32602 for another method."""
+        method = params.get("methodId")
+        if method == LOGIN_METHOD:
+            raise invalid_params("methodId", f"{LOGIN_METHOD} is run in a terminal: acp-agent login")
+        if method != AUTH_METHOD:
+            raise invalid_params("methodId", f"unknown method: expected {AUTH_METHOD}")
+        self._logged_out = False
+        return {}
+
+    async def logout(self) -> JsonObject:
+        """The answer to `logout`, also to a second one. Turns that run end as they would have.
+
+        Raises RpcError -32603 when stored keys could not be removed; the connection is logged out all the same.
+        """
+        self._logged_out = True
+        try:
+            await anyio.to_thread.run_sync(self._forget, abandon_on_cancel=True)
+        except ConfigError as error:
+            raise RpcError(jsonrpc.INTERNAL_ERROR, f"logged out, but stored keys are still there: {error}") from error
+        return {}
+
+
+def auth_required(why: str = "Logged out: authenticate to go on") -> RpcError:
+    """Nothing but this is ever -32000: editors show their login for it."""
+    return RpcError(jsonrpc.AUTH_REQUIRED, why)
+
+
+PUBLISH = "lsp/publishDiagnostics"
+SAVED = "lsp/didSave"
+
+_PREFIXES = ("", "_", "_acp_agent/")
+
+
+def lsp_notifications(
+    listening: Callable[[str | None], Iterable[SharedLanguages]],
+) -> dict[str, NotificationHandler]:
+    """What to do when the editor tells of problems and saved files, by every name it may use.
+
+    listening   gives whom a session's id concerns, everybody for None; nobody for an id that is not known
+    """
+
+    async def publish(params: JsonObject) -> None:
+        uri, found = _uri(params), params.get("diagnostics")
+        if not isinstance(found, list):
+            raise invalid_params("diagnostics", "expected a list")
+        for each in listening(_session_id(params)):
+            each.published(uri, found)
+
+    async def saved(params: JsonObject) -> None:
+        uri = _uri(params)
+        for each in tuple(listening(_session_id(params))):
+            await each.saved(uri)
+
+    return {f"{prefix}{name}": told for prefix in _PREFIXES for name, told in ((PUBLISH, publish), (SAVED, saved))}
+
+
+def _uri(params: JsonObject) -> str:
+    uri = params.get("uri")
+    if not isinstance(uri, str):
+        raise invalid_params("uri", "expected a string")
+    return uri
+
+
+def _session_id(params: JsonObject) -> str | None:
+    session_id = params.get("sessionId")
+    if session_id is not None and not isinstance(session_id, str):
+        raise invalid_params("sessionId", "expected a string")
+    return session_id
+
 
 Extend = Callable[[str, JsonObject], Awaitable[JsonObject]]
 

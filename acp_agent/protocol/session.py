@@ -34,8 +34,7 @@ from acp_agent.protocol.shared_languages import SharedLanguages
 from acp_agent.protocol.story import Story
 from acp_agent.protocol.surroundings import Surroundings
 from acp_agent.protocol.turn_slot import TurnSlot
-from acp_agent.protocol.updates import Updates
-from acp_agent.protocol.updates_stateless import session_info
+from acp_agent.protocol.updates import Updates, session_info
 
 _log = Log(__name__)
 _CANCELLED_FLUSH = 0.2

@@ -8,8 +8,7 @@ import anyio
 
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.log import Log
-from acp_agent.protocol.errors import RpcError, invalid_request
-from acp_agent.protocol.frames import INTERNAL_ERROR
+from acp_agent.protocol.jsonrpc import INTERNAL_ERROR, RpcError, invalid_request
 from acp_agent.store.session_locks import SessionLocks
 
 T = TypeVar("T")

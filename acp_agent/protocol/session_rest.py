@@ -8,8 +8,7 @@ import anyio
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.protocol.client import Client
-from acp_agent.protocol.errors import RpcError, invalid_request, session_not_found
-from acp_agent.protocol.frames import INTERNAL_ERROR
+from acp_agent.protocol.jsonrpc import INTERNAL_ERROR, RpcError, invalid_request, session_not_found
 from acp_agent.protocol.place import Place
 from acp_agent.protocol.session import Session
 from acp_agent.protocol.session_hold import SessionHold, asked, unreadable

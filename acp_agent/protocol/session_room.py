@@ -4,8 +4,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Map
 from contextlib import asynccontextmanager
 
 from acp_agent.core.process_limits import can_open
-from acp_agent.protocol.errors import RpcError
-from acp_agent.protocol.frames import INTERNAL_ERROR
+from acp_agent.protocol.jsonrpc import INTERNAL_ERROR, RpcError
 from acp_agent.protocol.one_at_a_time import OneAtATime
 from acp_agent.protocol.session import Session
 from acp_agent.protocol.session_opening import SessionLimits

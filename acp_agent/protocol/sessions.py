@@ -21,8 +21,7 @@ from acp_agent.core.errors import AgentError, StoreUnavailable
 from acp_agent.core.sessions import Change, SessionRecord
 from acp_agent.log import Log
 from acp_agent.protocol.client import Client
-from acp_agent.protocol.errors import RpcError, invalid_request, session_not_found
-from acp_agent.protocol.frames import INTERNAL_ERROR
+from acp_agent.protocol.jsonrpc import INTERNAL_ERROR, RpcError, invalid_request, session_not_found
 from acp_agent.protocol.late_keeper import DeferredRepository, begin_to_keep
 from acp_agent.protocol.one_at_a_time import OneAtATime
 from acp_agent.protocol.place import Place

@@ -7,7 +7,7 @@ import anyio
 from acp_agent.core.messages import StopReason
 from acp_agent.log import Log
 from acp_agent.protocol.answer import Answer
-from acp_agent.protocol.errors import RpcError, internal_error, invalid_request
+from acp_agent.protocol.jsonrpc import RpcError, internal_error, invalid_request
 
 _log = Log(__name__)
 _ENDS = 5.0

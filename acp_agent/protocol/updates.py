@@ -5,17 +5,72 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias, assert_never
+from uuid import uuid4
 
 from acp_agent.core import events
-from acp_agent.core.clock import now_ms
+from acp_agent.core.clock import now_ms, utc
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
+from acp_agent.core.messages import TextPart
+from acp_agent.core.prompt import LinkPart, PromptPart, ResourcePart
 from acp_agent.core.types import Diff, ImagePart, Json, JsonObject, Location, ToolKind, ToolResult
 from acp_agent.output.markdown_images import defused
-from acp_agent.protocol import updates_stateless as stateless
-from acp_agent.protocol.bounds import bounded_diff, bounded_input
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.paths import EditorPaths
+
+DIFF_LIMIT = 256 * 1024
+"""Characters of both sides of a diff that are sent whole."""
+STRING_LIMIT = 16 * 1024
+"""Characters of a string in rawInput; a diff or terminal beside it shows the rest."""
+_CONTEXT = 3
+
+
+def bounded_diff(diff: Diff, limit: int = DIFF_LIMIT) -> Diff | None:
+    """Return the diff, of a big file only the changed lines and a little around them.
+
+    None when even these have more characters than `limit`.
+    """
+    if _size(diff) <= DIFF_LIMIT:
+        return diff
+    region = _changed_region(diff)
+    return region if _size(region) <= limit else None
+
+
+def bounded_input(arguments: JsonObject) -> JsonObject:
+    """Tool arguments with their long strings cut in the middle."""
+    return {key: _bounded(value) for key, value in arguments.items()}
+
+
+def _bounded(value: Json) -> Json:
+    match value:
+        case str() if len(value) > STRING_LIMIT:
+            half = STRING_LIMIT // 2
+            return f"{value[:half]}\n… {len(value) - 2 * half} characters left out …\n{value[-half:]}"
+        case list():
+            return [_bounded(item) for item in value]
+        case dict():
+            return bounded_input(value)
+        case _:
+            return value
+
+
+def _size(diff: Diff) -> int:
+    return len(diff.old_text or "") + len(diff.new_text)
+
+
+def _changed_region(diff: Diff) -> Diff:
+    old, new = (diff.old_text or "").split("\n"), diff.new_text.split("\n")
+    same = min(len(old), len(new))
+    start = next((at for at in range(same) if old[at] != new[at]), same)
+    end = next((at for at in range(same - start) if old[-1 - at] != new[-1 - at]), same - start)
+    first, kept = max(start - _CONTEXT, 0), max(end - _CONTEXT, 0)
+    return replace(
+        diff,
+        old_text=None if diff.old_text is None else "\n".join(old[first : len(old) - kept]),
+        new_text="\n".join(new[first : len(new) - kept]),
+    )
+
 
 _FENCED = {ToolKind.EXECUTE, ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH}
 _LIVE_TAIL = 8 * 1024
@@ -60,7 +115,7 @@ class Updates:
             case events.ToolFinished():
                 return self._finished(event)
             case _:
-                return stateless.translate(event, self.client)
+                return translate(event, self.client)
 
     def interrupted(self) -> Sequence[JsonObject]:
         """The ends of the calls that will never tell theirs: a card must not spin for ever (A12.16)."""
@@ -73,7 +128,7 @@ class Updates:
     def _started(self, event: events.ToolStarted, at: int) -> JsonObject:
         card = self._cards[event.call_id] = _Card(event)
         card.display_terminal = self.client.display_terminals and not self.client.terminal and _is_command(event)
-        meta: JsonObject = {"claudeCode": {"toolName": event.name, "startedAt": stateless.iso_time(at)}}
+        meta: JsonObject = {"claudeCode": {"toolName": event.name, "startedAt": iso_time(at)}}
         content = diff_content(self.paths, event.diffs)
         if card.display_terminal:
             meta["terminal_info"] = {"terminal_id": event.call_id, "cwd": self.cwd}
@@ -227,3 +282,136 @@ def fenced(text: str) -> str:
     longest = max(map(len, re.findall("`{3,}", text)), default=2)
     ticks = "`" * (longest + 1)
     return f"{ticks}\n{text.rstrip()}\n{ticks}"
+
+
+_CURRENCY = "USD"
+
+Stateless: TypeAlias = (
+    events.UserMessage
+    | events.TextDelta
+    | events.ThoughtDelta
+    | events.Notice
+    | events.UsageChanged
+    | events.PlanChanged
+    | events.CompactionChanged
+)
+
+
+def translate(event: Stateless, client: Client) -> Sequence[JsonObject]:
+    """The `update` members for one event, in order; none for what this client is not told."""
+    match event:
+        case events.UserMessage():
+            return user_message(event)
+        case events.TextDelta(text, message_id):
+            return chunk("agent_message_chunk", text, message_id)
+        case events.ThoughtDelta(text, message_id):
+            return chunk("agent_thought_chunk", text, message_id)
+        case events.Notice():
+            return (notice(event, known=client.notices),)
+        case events.UsageChanged():
+            return (usage(event),)
+        case events.PlanChanged():
+            return (plan(event),)
+        case events.CompactionChanged():
+            # Notices tell of it, too: they are all that other clients get.
+            return (compaction(event),) if client.compaction else ()
+        case _:
+            assert_never(event)
+
+
+def content_block(part: PromptPart) -> JsonObject:
+    """The ACP `ContentBlock` of one part."""
+    match part:
+        case TextPart(text):
+            return {"type": "text", "text": text}
+        case ImagePart(data, mime_type):
+            return {"type": "image", "data": data, "mimeType": mime_type}
+        case LinkPart(uri, name):
+            return {"type": "resource_link", "uri": uri, "name": name}
+        case ResourcePart(uri, text, mime_type):
+            resource: JsonObject = {"uri": uri, "text": text}
+            return {"type": "resource", "resource": resource | ({"mimeType": mime_type} if mime_type else {})}
+        case _:
+            assert_never(part)
+
+
+def chunk(kind: str, text: str, message_id: str) -> Sequence[JsonObject]:
+    """A piece of a message; none for no text (A18.2)."""
+    if not text:
+        return ()
+    return ({"sessionUpdate": kind, "content": {"type": "text", "text": text}, "messageId": message_id},)
+
+
+def user_message(event: events.UserMessage) -> Sequence[JsonObject]:
+    """What the user sent, one chunk a part."""
+    blocks = map(content_block, event.parts)
+    return [
+        {"sessionUpdate": "user_message_chunk", "content": block, "messageId": event.message_id}
+        for block in blocks
+        if block.get("text") != ""
+    ]
+
+
+def notice(event: events.Notice, *, known: bool) -> JsonObject:
+    """A notice, or a message in its place for clients that do not know notices."""
+    text = defused(event.text)
+    if known:
+        return {"sessionUpdate": "notice", "severity": event.severity.value, "title": text}
+    if event.severity is events.Severity.INFO:
+        (update,) = chunk("agent_thought_chunk", f"\n{text}\n", str(uuid4()))
+    else:
+        text = f"\n> **{event.severity.value}**: {text}\n\n"
+        (update,) = chunk("agent_message_chunk", text, str(uuid4()))
+    return update
+
+
+def usage(event: events.UsageChanged) -> JsonObject:
+    """How full the window is, and what all of it has cost where a price is known (A18.6)."""
+    update: JsonObject = {"sessionUpdate": "usage_update", "used": event.used, "size": event.size}
+    if event.cost is not None:
+        update["cost"] = {"amount": event.cost, "currency": _CURRENCY}
+    return update
+
+
+def plan(event: events.PlanChanged) -> JsonObject:
+    """The whole plan (A18.5)."""
+    entries: list[Json] = [
+        {"content": defused(entry.content), "priority": entry.priority.value, "status": entry.status.value}
+        for entry in event.entries
+    ]
+    return {"sessionUpdate": "plan", "entries": entries}
+
+
+def compaction(event: events.CompactionChanged) -> JsonObject:
+    """How a compaction stands: only for clients that know these (ACP 1.25, `session.compaction`)."""
+    update: JsonObject = {
+        "sessionUpdate": "compaction_update",
+        "compactionId": event.id,
+        "status": event.status.value,
+    }
+    if event.summary:
+        update["summary"] = [{"type": "text", "text": defused(event.summary)}]
+    if event.error:
+        update["error"] = defused(event.error)
+    return update
+
+
+def session_info(title: str, updated_at_ms: int, model: str = "") -> JsonObject:
+    """`session_info_update`: an empty title clears the one there is (A18.1, A18.8).
+
+    updated_at_ms   milliseconds since 1970
+    model           `PROVIDER:MODEL` the next prompt goes to; empty where there is none
+    """
+    update: JsonObject = {
+        "sessionUpdate": "session_info_update",
+        "title": defused(title) or None,
+        "updatedAt": iso_time(updated_at_ms),
+    }
+    if model:
+        update["_meta"] = {"acp_agent": {"model": model}}
+    return update
+
+
+def iso_time(at_ms: int) -> str:
+    """Milliseconds since 1970 as RFC 3339, in UTC: the one form of times that editors are sent."""
+    return utc(at_ms / 1000).isoformat(timespec="milliseconds").replace("+00:00", "Z")

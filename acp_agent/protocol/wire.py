@@ -22,8 +22,8 @@ from pydantic.alias_generators import to_camel
 
 from acp_agent.core.ports import Decision
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.protocol import frames
-from acp_agent.protocol.errors import RpcError, invalid_params
+from acp_agent.protocol import jsonrpc
+from acp_agent.protocol.jsonrpc import RpcError, invalid_params
 
 
 def _or_none(value: object, read: ValidatorFunctionWrapHandler) -> object:
@@ -186,7 +186,7 @@ def _answer(method: str, model: type[Model], value: Json) -> Model:
     except ValidationError as error:
         where, expected = _first(error)
         found = f"the editor's answer to {method} does not fit the protocol: {where or 'all of it'}: {expected}"
-        raise RpcError(frames.INTERNAL_ERROR, found) from None
+        raise RpcError(jsonrpc.INTERNAL_ERROR, found) from None
 
 
 def file_text(value: Json) -> str:

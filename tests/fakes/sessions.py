@@ -21,8 +21,7 @@ from acp_agent.core.sessions import Change, HistoryState, SessionSnapshot, Usage
 from acp_agent.protocol.answer import Answer
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.commands import ALWAYS
-from acp_agent.protocol.errors import RpcError
-from acp_agent.protocol.frames import REQUEST_CANCELLED
+from acp_agent.protocol.jsonrpc import REQUEST_CANCELLED, RpcError
 from acp_agent.protocol.peer import Incoming
 from acp_agent.protocol.session import Session
 from acp_agent.protocol.session_methods import SessionMethods

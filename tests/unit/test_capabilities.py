@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from acp_agent.capabilities import AUTH_METHOD, LOGIN_METHOD, fork_offered, initialize_result
 from acp_agent.cli.editor.frames import Direction, RecordedFrame, Recording
-from acp_agent.protocol import extensions, lsp_notifications
+from acp_agent.protocol import extensions, server
 from acp_agent.tools.lsp import lsp_tools
 from tests.wire.schema import violations
 
@@ -110,9 +110,9 @@ def test_whatever_a_client_sends_the_answer_is_one_of_the_protocols(capabilities
 def test_what_of_language_servers_is_understood_is_what_tools_ask_and_the_server_hears():
     said = initialize_result()["agentCapabilities"]["_meta"]["acp_agent"]["lsp"]
     assert sorted(said["methods"]) == sorted(tool.method for tool in lsp_tools(lambda _: True))
-    assert said["notifications"] == [lsp_notifications.PUBLISH, lsp_notifications.SAVED]
+    assert said["notifications"] == [server.PUBLISH, server.SAVED]
 
 
 def test_the_methods_of_our_own_that_are_offered_are_those_that_are_served():
     capabilities = initialize_result()["agentCapabilities"]
-    assert capabilities["_meta"]["acp_agent"]["ext_methods"] == list(extensions.EXT_METHODS)
+    assert capabilities["_meta"]["acp_agent"]["ext_methods"] == list(extensions.METHODS)

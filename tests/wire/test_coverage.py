@@ -12,8 +12,8 @@ import pytest
 
 from acp_agent.cli.editor.frames import Direction, RecordedFrame
 from acp_agent.core.events import Notice, Severity
-from acp_agent.protocol.errors import internal_error
-from acp_agent.protocol.updates_stateless import notice
+from acp_agent.protocol.jsonrpc import internal_error
+from acp_agent.protocol.updates import notice
 from tests.fakes.editor import editing
 from tests.wire import rules, schema, whole_story
 from tests.wire.protocol_page import NOT_SERVED, page

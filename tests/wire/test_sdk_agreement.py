@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from acp_agent.core.ports import Decision
 from acp_agent.core.types import Json
 from acp_agent.protocol import wire
-from acp_agent.protocol.errors import RpcError
+from acp_agent.protocol.jsonrpc import RpcError
 
 _ODD = st.sampled_from(
     [None, True, 0, -1, 7, 2.5, 1e400, "", "text", "0", "7", "true", [], ["text"], {}, {"text": "x"}, 2**70, "\ud800"]

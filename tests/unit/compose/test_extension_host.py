@@ -32,7 +32,7 @@ from acp_agent.output.redaction import KnownSecrets, Redactor
 from acp_agent.protocol.answer import Answer
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.commands import ALWAYS, Name
-from acp_agent.protocol.errors import RpcError
+from acp_agent.protocol.jsonrpc import RpcError
 from acp_agent.protocol.options import set_mode, set_option
 from acp_agent.protocol.place import Place
 from acp_agent.protocol.session import Session, Surroundings

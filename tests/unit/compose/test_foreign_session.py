@@ -31,8 +31,7 @@ from acp_agent.core.types import Diff, ImagePart, JsonObject, Location, ToolKind
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.replay import replayed
-from acp_agent.protocol.updates import Updates
-from acp_agent.protocol.updates_stateless import iso_time
+from acp_agent.protocol.updates import Updates, iso_time
 from tests.wire import schema
 
 NOW = 1_000_000

@@ -10,8 +10,8 @@ LATE = (
     "acp_agent.output.filters.rule_file",  # no command has run
     "acp_agent.output.filters.test_summary",  # no tests have run
     "acp_agent.output.security_notes",  # nothing was shortened
-    "acp_agent.protocol.extension_host",  # the client has asked for none of it
-    "acp_agent.protocol.lsp",  # the client shares no language servers
+    "acp_agent.protocol.extensions",  # the client has asked for none of it
+    "acp_agent.protocol.client_lsp",  # the client shares no language servers
     "acp_agent.tools.ask_user",  # the client shows no forms
     "acp_agent.tools.compress_context",  # off by default
     "acp_agent.tools.lsp",

@@ -8,9 +8,9 @@ import pytest
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Decision, Question
 from acp_agent.core.types import ToolKind
-from acp_agent.protocol.approver import EditorApprover
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
+from acp_agent.protocol.permission import EditorApprover
 from tests.unit.protocol.wires import OtherEnd, connected
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Question
 from acp_agent.core.types import Diff, ToolKind
-from acp_agent.protocol.asked_text import MAX_TEXT, folded, question_content
 from acp_agent.protocol.paths import EditorPaths
+from acp_agent.protocol.permission import MAX_TEXT, folded, question_content
 
 PATHS = EditorPaths("/project")
 

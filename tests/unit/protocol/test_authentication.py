@@ -4,8 +4,8 @@ import pytest
 
 from acp_agent.capabilities import EXT_METHODS
 from acp_agent.core.errors import ConfigError
-from acp_agent.protocol.authentication import AuthState
-from acp_agent.protocol.errors import RpcError
+from acp_agent.protocol.jsonrpc import RpcError
+from acp_agent.protocol.server import AuthState
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.types import Diff
-from acp_agent.protocol.bounds import DIFF_LIMIT, STRING_LIMIT, bounded_diff, bounded_input
+from acp_agent.protocol.updates import DIFF_LIMIT, STRING_LIMIT, bounded_diff, bounded_input
 
 
 def test_a_small_change_of_a_big_file_is_shown_with_its_surroundings() -> None:

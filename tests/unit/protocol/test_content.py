@@ -11,11 +11,10 @@ from acp_agent.core.messages import ImagePart, Message, TextPart
 from acp_agent.core.prompt import LinkPart, PromptPart, ResourcePart
 from acp_agent.output.redaction import KnownSecrets, Redactor
 from acp_agent.protocol import wire
-from acp_agent.protocol.content import IMAGE_LIMIT, MAX_FILES, MAX_IMAGES, TEXT_LIMIT, Prompt
-from acp_agent.protocol.errors import RpcError
-from acp_agent.protocol.linked_files import FILE_LIMIT, read_file
-from acp_agent.protocol.links import Target, target
-from acp_agent.protocol.prompt_parts import content_block, redacted
+from acp_agent.protocol.content import IMAGE_LIMIT, MAX_FILES, MAX_IMAGES, TEXT_LIMIT, Prompt, redacted
+from acp_agent.protocol.jsonrpc import RpcError
+from acp_agent.protocol.links import FILE_LIMIT, Target, read_file, target
+from acp_agent.protocol.updates import content_block
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.read_policy import DENIED, NOT_ALLOWED, ReadPolicy
 from acp_agent.workspace.roots import Roots

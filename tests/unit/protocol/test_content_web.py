@@ -11,7 +11,7 @@ from acp_agent.core.prompt import PromptPart
 from acp_agent.core.web import WebCaller, WebPage
 from acp_agent.protocol import wire
 from acp_agent.protocol.content import TEXT_LIMIT, Prompt
-from acp_agent.protocol.linked_pages import MAX_PAGES, read_pages
+from acp_agent.protocol.links import MAX_PAGES, read_pages
 from tests.fakes.fake_web import FakeWeb
 from tests.fakes.memory_files import MemoryFileSystem
 

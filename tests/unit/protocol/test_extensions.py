@@ -13,16 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acp_agent.capabilities import EXT_METHODS
 from acp_agent.core.conduct import Conduct, Mode
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import TextDelta
-from acp_agent.core.mcp import HttpServer, McpOrigin, McpServer, McpState
+from acp_agent.core.mcp import HttpServer, ListedServer, McpOrigin, McpServer, McpState
 from acp_agent.core.messages import Usage
 from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import Access, CommandSubject, PathSubject, ToolKind, ToolSpec, UrlSubject
-from acp_agent.protocol.errors import RpcError, session_not_found
-from acp_agent.protocol.extension_host import Judged, ListedServer, SessionStatus
-from acp_agent.protocol.extensions import EXT_METHODS, Extensions
+from acp_agent.protocol.extension_types import Judged, SessionStatus
+from acp_agent.protocol.extensions import Extensions
+from acp_agent.protocol.jsonrpc import RpcError, session_not_found
 from acp_agent.store.record_json import event_row
 from tests.unit.protocol.wires import connected
 
@@ -309,7 +310,7 @@ async def test_the_status_is_for_people_and_for_machines():
 
 
 def test_what_is_advertised_is_served():
-    methods = importlib.import_module("acp_agent.protocol.extension_methods")
+    methods = importlib.import_module("acp_agent.protocol.extensions")
     assert set(methods.METHODS) == set(EXT_METHODS)
 
 
@@ -409,11 +410,12 @@ async def test_a_request_can_be_cancelled():
 
 def test_nothing_is_loaded_before_the_first_call():
     code = (
-        "import sys, acp_agent.protocol.extensions, acp_agent.protocol.lsp_notifications\n"
-        "print([name for name in ('jsonrpcserver', 'oslash', 'jsonschema', 'pydantic') if name in sys.modules])"
+        "import sys, acp_agent.app\n"
+        "late = {'jsonrpcserver', 'oslash', 'acp_agent.protocol.client_lsp', 'acp_agent.protocol.extensions'}\n"
+        "print(late & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.strip() == "set()"
 
 
 JSON = st.recursive(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.protocol.form_answer import LONGEST, fitting
+from acp_agent.protocol.elicitation import LONGEST, fitting
 
 TITLED: list[Json] = [{"const": "r", "title": "Red"}, {"const": "b", "title": "Blue"}]
 FIELDS: JsonObject = {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.protocol.frames import Ignored, Malformed, Notification, Request, Response, parse
+from acp_agent.protocol.jsonrpc import Ignored, Malformed, Notification, Request, Response, parse
 
 
 def line(message: object) -> bytes:

@@ -6,11 +6,10 @@ import pytest
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.protocol.client import LSP_METHODS, Client
-from acp_agent.protocol.errors import RpcError
-from acp_agent.protocol.lsp import EditorLanguages
-from acp_agent.protocol.lsp_diagnostics import KeptDiagnostics, diagnostics_block
-from acp_agent.protocol.lsp_notifications import lsp_notifications
+from acp_agent.protocol.client_lsp import EditorLanguages, KeptDiagnostics, diagnostics_block
+from acp_agent.protocol.jsonrpc import RpcError
 from acp_agent.protocol.paths import EditorPaths
+from acp_agent.protocol.server import lsp_notifications
 from tests.fakes.fake_languages import FakeLanguages
 from tests.fakes.memory_files import MemoryFileSystem
 from tests.unit.protocol.wires import connected

@@ -10,7 +10,7 @@ from acp_agent.cli.editor.frames import Direction, RecordedFrame, Recording
 from acp_agent.core.choices import DEFAULT, Chosen, Levels, ModelChoice, chosen, settle
 from acp_agent.core.conduct import AutoApprove, Conduct, Mode
 from acp_agent.protocol.client import Client
-from acp_agent.protocol.errors import RpcError
+from acp_agent.protocol.jsonrpc import RpcError
 from acp_agent.protocol.options import config_options, set_mode, set_option
 from tests.wire.schema import violations
 

@@ -8,7 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.protocol.errors import ConnectionLost, NoAnswer, RpcError
+from acp_agent.protocol.jsonrpc import ConnectionLost, NoAnswer, RpcError
 from acp_agent.protocol.peer import Incoming
 from tests.unit.protocol.wires import connected
 

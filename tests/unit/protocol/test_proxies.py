@@ -12,13 +12,12 @@ import pytest
 
 from acp_agent.core.backends import CommandOutcome, CommandRequest, FileSystem, Lines
 from acp_agent.core.errors import BackendUnavailable, Refused, ToolError, ToolErrorCategory
-from acp_agent.protocol import proxy_terminal
+from acp_agent.protocol import client_terminal
 from acp_agent.protocol.client import Client
+from acp_agent.protocol.client_files import ProxyFileSystem
+from acp_agent.protocol.client_terminal import ProxyTerminal, TerminalCommands
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
-from acp_agent.protocol.proxy_files import ProxyFileSystem
-from acp_agent.protocol.proxy_terminal import ProxyTerminal
-from acp_agent.protocol.terminal_command import TerminalCommands
 from acp_agent.workspace.composite import CompositeFileSystem, CompositeTerminal
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.processes.terminal import LocalTerminal
@@ -860,10 +859,10 @@ async def test_the_workshop_makes_its_script_folder_anew_when_it_is_gone() -> No
 def test_an_update_that_cannot_carry_all_that_is_new_begins_with_a_whole_word() -> None:
     """Half of a secret is one nobody recognises."""
     words = "".join(f"word{number:06} " for number in range(10_000))
-    carried = proxy_terminal._end(words)
+    carried = client_terminal._end(words)
     assert set(carried.split()) <= set(words.split())
     assert 60_000 < len(carried) < 66_000
-    assert proxy_terminal._end("as it is") == "as it is"
+    assert client_terminal._end("as it is") == "as it is"
 
 
 @pytest.mark.parametrize("last", [refuse(-32603), "nonsense"])

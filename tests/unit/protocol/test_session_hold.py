@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from acp_agent.protocol.errors import RpcError
+from acp_agent.protocol.jsonrpc import RpcError
 from acp_agent.protocol.session_hold import SessionHold
 from acp_agent.store.session_locks import SessionLocks
 from tests.unit.store.test_session_locks import other_process

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.sessions import SessionRecord
-from acp_agent.protocol.errors import RpcError
+from acp_agent.protocol.jsonrpc import RpcError
 from acp_agent.protocol.session_list import PAGE, listed
 from acp_agent.protocol.sessions import Sessions
-from acp_agent.protocol.updates_stateless import iso_time
+from acp_agent.protocol.updates import iso_time
 from tests.fakes.sessions import Process, process
 from tests.unit.protocol.test_sessions import BAD_PARAMS, INTERNAL
 from tests.unit.store.databases import others

@@ -14,7 +14,7 @@ from acp_agent.core.errors import ConfigError, StoreUnavailable
 from acp_agent.core.events import TextDelta
 from acp_agent.core.memory import Compaction, Summary
 from acp_agent.core.sessions import Change
-from acp_agent.protocol.errors import RpcError
+from acp_agent.protocol.jsonrpc import RpcError
 from acp_agent.protocol.place import Place
 from acp_agent.store.conversations import OverflowStore, SummaryStore
 from tests.fakes.sessions import PATIENCE, Process, process

@@ -9,7 +9,7 @@ import pytest
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.messages import StopReason
 from acp_agent.protocol.answer import Answer
-from acp_agent.protocol.errors import RpcError, invalid_params
+from acp_agent.protocol.jsonrpc import RpcError, invalid_params
 from acp_agent.protocol.turn_slot import TurnSlot
 
 pytestmark = pytest.mark.anyio

@@ -29,8 +29,7 @@ from acp_agent.core.prompt import LinkPart, ResourcePart
 from acp_agent.core.types import Diff, ImagePart, JsonObject, Location, OutputStats, ToolKind, ToolResult
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.paths import EditorPaths
-from acp_agent.protocol.updates import DIFFS_LIMIT, IMAGES_LIMIT, INTERRUPTED, Updates
-from acp_agent.protocol.updates_stateless import session_info
+from acp_agent.protocol.updates import DIFFS_LIMIT, IMAGES_LIMIT, INTERRUPTED, Updates, session_info
 from tests.wire import schema
 
 CALL = str(uuid4())

@@ -8,9 +8,9 @@ import anyio
 from acp_agent.core.backends import Lines
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access, Json, JsonObject
-from acp_agent.protocol import frames, wire
+from acp_agent.protocol import jsonrpc, wire
 from acp_agent.protocol.client import Client
-from acp_agent.protocol.errors import TELL_THE_USER, ConnectionLost, NoAnswer, RpcError, refused
+from acp_agent.protocol.jsonrpc import TELL_THE_USER, ConnectionLost, NoAnswer, RpcError, refused
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
 from acp_agent.workspace.local_files import Head, LocalFileSystem
@@ -73,7 +73,7 @@ class ProxyFileSystem:
             self._mute = True
             raise BackendUnavailable(_BACKEND, error.message, permanent=True) from None
         except RpcError as error:
-            if error.code == frames.RESOURCE_NOT_FOUND:  # outside the editor's project, say: the disk knows better
+            if error.code == jsonrpc.RESOURCE_NOT_FOUND:  # outside the editor's project, say: the disk knows better
                 raise BackendUnavailable(_BACKEND, f"fs/read_text_file: {error.message}", quiet=True) from None
             raise refused(_BACKEND, "fs/read_text_file", error) from None
         text = _file_text(answer)
