@@ -20,10 +20,10 @@ from acp_agent.core.types import CommandSubject, Json, JsonObject, ToolCall, Too
 from acp_agent.core.untrusted import json_value, toml_table
 from acp_agent.execution.chain import Link, Place, absent, build_chain, gates_of
 from acp_agent.execution.run_tool import RunTool
-from acp_agent.gates.command import Analysis, Command, Opaque, Plain, analyse
 from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.permission import PermissionGate
-from acp_agent.gates.rules import Rule
+from acp_agent.gates.rules.rules import Rule
+from acp_agent.gates.shell.command import Analysis, Command, Opaque, Plain, analyse
 from acp_agent.tools.bash import Bash
 from acp_agent.workspace.roots import Roots
 

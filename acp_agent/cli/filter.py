@@ -11,7 +11,7 @@ import sys
 from acp_agent.compose.output import filter_engine, known_secrets, redactor
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.core.types import OutputStats
-from acp_agent.gates.printing import printing_commands
+from acp_agent.gates.shell.printing import printing_commands
 from acp_agent.output.clip import measure
 from acp_agent.output.filters import CommandRun, Filtered, FilterEngine
 from acp_agent.output.pipeline import redaction_note, shortened, stats_line

@@ -8,7 +8,7 @@ from typing import TextIO
 
 from acp_agent.cli.editor.frames import Direction, RecordedFrame, at, objects_at, text_at
 from acp_agent.core.types import Json, JsonObject, OutputStats
-from acp_agent.gates.unseen import BLANK
+from acp_agent.gates.question import BLANK
 from acp_agent.output.folding import CONTINUED, pieces
 from acp_agent.output.pipeline import stats_line
 

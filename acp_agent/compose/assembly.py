@@ -35,7 +35,7 @@ from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Event, Notice, Severity, UsageChanged
 from acp_agent.core.ports import Embedder
 from acp_agent.core.sessions import SessionSnapshot
-from acp_agent.gates.trust_level import TrustLevel
+from acp_agent.gates.rules.trust_level import TrustLevel
 from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents
 from acp_agent.output.sanitize import sanitize
 from acp_agent.protocol.engine import TurnEngine

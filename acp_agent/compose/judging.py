@@ -18,13 +18,13 @@ from acp_agent.core.types import Access
 from acp_agent.execution.chain import Link, Place
 from acp_agent.gates.autonomy import AutonomyGate
 from acp_agent.gates.blocklist import BlocklistGate
-from acp_agent.gates.git_guard import GitGuard
+from acp_agent.gates.git.guard import GitGuard
 from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.mode import ModeGate
 from acp_agent.gates.permission import PermissionGate
 from acp_agent.gates.policy import PolicyGate
 from acp_agent.gates.protected import ProtectedGate
-from acp_agent.gates.rules import Rule
+from acp_agent.gates.rules.rules import Rule
 from acp_agent.gates.sandbox import SandboxGate
 from acp_agent.gates.selection import SelectionGate, unknown_entries
 from acp_agent.gates.settlement import ours

@@ -17,7 +17,7 @@ from acp_agent.core.mcp import ListedServer, McpOrigin, McpServer, McpState
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import McpSubject, ToolCall, ToolSpec
 from acp_agent.gates.pins import PinBook, server_identity
-from acp_agent.gates.trust_level import TrustLevel
+from acp_agent.gates.rules.trust_level import TrustLevel
 from acp_agent.log import Log
 from acp_agent.store.mcp_pins import McpPins
 from acp_agent.tools.mcp_tool import McpTool, server_slug, tool_names

@@ -23,8 +23,8 @@ from acp_agent.core.elicitation import Elicitor
 from acp_agent.core.errors import ConfigError, ToolError
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
 from acp_agent.core.ports import Approver
+from acp_agent.gates.rules.trust_level import TrustLevel
 from acp_agent.gates.trust import workspace_trust
-from acp_agent.gates.trust_level import TrustLevel
 from acp_agent.store.trusted_folders import TrustedFolders
 
 if TYPE_CHECKING:

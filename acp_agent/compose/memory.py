@@ -11,8 +11,8 @@ from acp_agent.execution.grounding import Mentioned
 from acp_agent.gates.anomaly import AnomalyDetector
 from acp_agent.gates.quota import Quota
 from acp_agent.gates.rate_limit import RateLimit
+from acp_agent.gates.rules.trust_level import TrustLevel
 from acp_agent.gates.trust import Standing
-from acp_agent.gates.trust_level import TrustLevel
 from acp_agent.gates.utility import TurnCalls
 from acp_agent.gates.verify.url_grounding import UrlMemory
 

@@ -7,7 +7,7 @@ from acp_agent.config.keys import RULES
 from acp_agent.config.rules import guarded
 from acp_agent.core.errors import ConfigError
 from acp_agent.gates.blocklist import BlocklistPolicy, Substitution
-from acp_agent.gates.rules import Action, Rule
+from acp_agent.gates.rules.rules import Action, Rule
 
 Warn = Callable[[str], None]
 """Told in one line what the user should mend."""

@@ -7,8 +7,8 @@ from acp_agent.config import Loaded
 from acp_agent.config.policy_file import PlacedRule, merged_rules
 from acp_agent.core.errors import ConfigError
 from acp_agent.gates.policy import Policy
-from acp_agent.gates.policy_rules import Effect, PolicyRule
-from acp_agent.gates.trust_level import TrustLevel
+from acp_agent.gates.rules.policy_rules import Effect, PolicyRule
+from acp_agent.gates.rules.trust_level import TrustLevel
 
 
 def session_policy(loaded: Loaded, cwd: str, warn: Callable[[str], None]) -> Policy:

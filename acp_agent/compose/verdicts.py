@@ -20,10 +20,10 @@ from acp_agent.core.types import (
 )
 from acp_agent.core.wrapper import Gate
 from acp_agent.gates.blocklist import BlocklistGate
-from acp_agent.gates.command import Analysis, Plain, analyse
-from acp_agent.gates.judgement import canonical, judge
 from acp_agent.gates.permission import Approved, PermissionGate
-from acp_agent.gates.rules import Action, Rule
+from acp_agent.gates.rules.judgement import canonical, judge
+from acp_agent.gates.rules.rules import Action, Rule
+from acp_agent.gates.shell.command import Analysis, Plain, analyse
 from acp_agent.tools.registry import default_tools
 
 Word = Literal["blocked", "deny", "ask", "allow"]

@@ -47,7 +47,7 @@ from acp_agent.core.conduct import Autonomy
 
 
 class DenyGroup(StrEnum):
-    """The named groups of commands. `gates/deny_groups.toml` lists the commands of each."""
+    """The named groups of commands. `gates/rules/deny_groups.toml` lists the commands of each."""
 
     DESTRUCTIVE = "destructive"
     DISK = "disk"

@@ -10,7 +10,7 @@ from acp_agent.core.overflow import Overflow
 from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import CommandSubject, Json, McpSubject, ToolResult, UrlSubject
 from acp_agent.core.wrapper import WrapperExecutor
-from acp_agent.gates.printing import printing_commands
+from acp_agent.gates.shell.printing import printing_commands
 from acp_agent.output.filters import CommandRun
 from acp_agent.output.pipeline import Fitted, Pipeline, ResultSource
 

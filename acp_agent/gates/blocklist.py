@@ -14,8 +14,8 @@ from typing import assert_never
 from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import Allow, Ask, CommandSubject, Deny, Verdict
 from acp_agent.core.wrapper import Gate
-from acp_agent.gates.command import Command, Survey, survey
-from acp_agent.gates.deny_groups import find_in_groups
+from acp_agent.gates.rules.deny_groups import find_in_groups
+from acp_agent.gates.shell.command import Command, Survey, survey
 from acp_agent.gates.shell.danger import (
     code_hazard,
     destructive,

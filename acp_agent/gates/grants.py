@@ -15,6 +15,7 @@ wrote meanwhile.
 """
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,7 +26,8 @@ import anyio.to_thread
 
 from acp_agent.config.files import stamp
 from acp_agent.core.aliases import tool_id
-from acp_agent.gates.grant_keys import expected_key
+from acp_agent.gates.shell.command import Command
+from acp_agent.gates.shell.programs import Programs, program_table
 from acp_agent.store.private_file import (
     DamagedFile,
     lock,
@@ -35,6 +37,55 @@ from acp_agent.store.private_file import (
     replace_private,
     set_aside,
 )
+
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+# No userinfo, no escapes, no brackets, nothing but ASCII in front of the path, and nowhere a character at which one
+# reader of URLs stops and another goes on: whatever reads this, reads the same host.
+_PLAIN = re.compile(
+    rf"https://(?P<host>{_LABEL}(?:\.{_LABEL}){{0,126}})\.?(?::(?P<port>[0-9]{{1,5}}))?(?:[/?#][^\s\x00-\x20\x7f-\x9f\\]*)?",
+    re.IGNORECASE,
+)
+_HTTPS = 443
+
+
+def site(url: str) -> str:
+    """`https://host/` or `https://host:port/` in lower case; empty when the URL leaves any doubt about its host."""
+    plain = _PLAIN.fullmatch(url)
+    if plain is None or not url.isprintable():
+        return ""
+    host, port = plain["host"].lower(), int(plain["port"] or _HTTPS)
+    return f"https://{host}/" if port == _HTTPS else f"https://{host}:{port}/"
+
+
+def host_of(key: str) -> str:
+    """The host, and the port where it is another than usual, of what `site` gave."""
+    return key.removeprefix("https://").removesuffix("/")
+
+
+_WILD = frozenset("*?")  # these keys are no globs
+
+
+def expected_key(tool: str, key: str, *, allowed: bool) -> str:
+    """What should stand in the place of a key of `[tools.TOOL.patterns]`; empty when calls may have that key.
+
+    A denial is looked up by the program, too; an approval only by what "always" keeps, which `git` alone is not.
+    """
+    match tool:
+        case "bash" if allowed:
+            words = Programs(program_table()).prefix(_command(key))
+            return "" if words and " ".join(words) == key else "what 'always' keeps, such as 'git status'"
+        case "bash":
+            found = key in Programs(program_table()).denials(_command(key))
+            return "" if found and _WILD.isdisjoint(key) else "a program, or what 'always' keeps, such as 'git status'"
+        case "fetch" | "web_scrape":
+            return "" if site(key) == key != "" else "a site, such as 'https://example.com/'"
+        case _:
+            return ""
+
+
+def _command(key: str) -> Command:
+    return Command(tuple(key.split(" ")))
+
 
 _LOCK_SECONDS = 5.0
 _SHOWN = 100  # characters of a key in a warning

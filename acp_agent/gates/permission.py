@@ -33,10 +33,10 @@ from acp_agent.core.types import (
     Verdict,
 )
 from acp_agent.core.wrapper import Gate
-from acp_agent.gates.grants import GrantKind, GrantStore
-from acp_agent.gates.judgement import judge
+from acp_agent.gates.grants import GrantKind, GrantStore, site
 from acp_agent.gates.question import build
-from acp_agent.gates.rules import Action, Rule, denied_outright, rules_of
+from acp_agent.gates.rules.judgement import judge
+from acp_agent.gates.rules.rules import Action, Resolve, Rule, arguments_text, denied_outright, rule_action, rules_of
 from acp_agent.gates.settlement import (
     Approved,
     Settlement,
@@ -54,8 +54,6 @@ from acp_agent.gates.settlement import (
     url_question,
     whole_tool,
 )
-from acp_agent.gates.site import site
-from acp_agent.gates.tool_rules import Resolve, arguments_text, rule_action
 
 _USER_DENIED = "denied by the user"
 _NO_ANSWER = "the editor gave no usable answer to the question whether this may run, so it did not"

@@ -10,10 +10,10 @@ from typing import assert_never
 from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import Allow, Ask, Deny, ToolSpec, Verdict
 from acp_agent.core.wrapper import Gate
-from acp_agent.gates.command_paths import Expand
-from acp_agent.gates.policy_facts import CallFacts, RealPath, call_facts, tool_name
-from acp_agent.gates.policy_rules import Effect, PolicyRule
-from acp_agent.gates.trust_level import TrustLevel
+from acp_agent.gates.paths.command_paths import Expand
+from acp_agent.gates.rules.policy_facts import CallFacts, RealPath, call_facts, tool_name
+from acp_agent.gates.rules.policy_rules import Effect, PolicyRule
+from acp_agent.gates.rules.trust_level import TrustLevel
 
 _BLOCKED = "blocked by policy"
 

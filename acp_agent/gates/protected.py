@@ -20,12 +20,12 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import Access, Allow, Ask, CallOrigin, CommandSubject, Deny, PathSubject, ToolResult, Verdict
 from acp_agent.core.wrapper import Gate
-from acp_agent.gates.command import Command, survey
-from acp_agent.gates.command_paths import MAX_WORDS, Expand, Folders, unexpanded
-from acp_agent.gates.git_config import config_write
-from acp_agent.gates.git_guard import GitGuard
+from acp_agent.gates.git.guard import GitGuard
+from acp_agent.gates.paths.command_paths import MAX_WORDS, Expand, Folders, unexpanded
+from acp_agent.gates.paths.written_paths import Written, named, reads_only, written
+from acp_agent.gates.shell.command import Command, survey
 from acp_agent.gates.shell.danger import operands
-from acp_agent.gates.written_paths import Written, named, reads_only, written
+from acp_agent.gates.shell.git_config import config_write
 from acp_agent.workspace.protected_paths import Protection
 
 _UNASKED = "full-auto does not ask, so it is refused; at another approval level the user would be asked"

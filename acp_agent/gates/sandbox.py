@@ -20,11 +20,10 @@ from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import Access, Allow, Ask, CommandSubject, Deny, PathSubject, UrlSubject, Verdict
 from acp_agent.core.wrapper import Gate
-from acp_agent.gates.command import DAMAGED, Command, Plain, analyse, survey
-from acp_agent.gates.command_paths import MAX_WORDS, Expand, Folders, odd_words, path_words, unexpanded
-from acp_agent.gates.link_doubts import LinkDoubt, link_doubts
-from acp_agent.gates.made_paths import link_targets, made_folders, without_made
-from acp_agent.gates.workspace_links import UnseenWorkspace, Workspace
+from acp_agent.gates.paths.command_paths import MAX_WORDS, Expand, Folders, odd_words, path_words, unexpanded
+from acp_agent.gates.paths.link_doubts import LinkDoubt, UnseenWorkspace, Workspace, link_doubts
+from acp_agent.gates.paths.made_links import link_targets, made_folders, without_made
+from acp_agent.gates.shell.command import DAMAGED, Command, Plain, analyse, survey
 
 _SHOWN = 5
 _DEVICES = re.compile(r"/dev/(?:null|zero|full|u?random|tty|stdin|stdout|stderr|fd/\d+)")

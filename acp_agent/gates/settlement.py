@@ -19,13 +19,11 @@ from acp_agent.core.types import (
     ToolResult,
     Verdict,
 )
-from acp_agent.gates.command import Command
-from acp_agent.gates.grants import Grant, GrantKind
-from acp_agent.gates.judgement import Judgement
-from acp_agent.gates.program_table import program_table
-from acp_agent.gates.programs import Programs
-from acp_agent.gates.rules import Action, Rule, without_wildcards
-from acp_agent.gates.site import host_of
+from acp_agent.gates.grants import Grant, GrantKind, host_of
+from acp_agent.gates.rules.judgement import Judgement
+from acp_agent.gates.rules.rules import Action, Rule, without_wildcards
+from acp_agent.gates.shell.command import Command
+from acp_agent.gates.shell.programs import Programs, program_table
 
 _UNASKED = "full-auto does not ask, so it is refused; at another approval level the user would be asked"
 _TITLE = 100  # characters of a URL a title certainly shows

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from acp_agent.gates.printing import printing_commands
+from acp_agent.gates.shell.printing import printing_commands
 from acp_agent.output.filters import CommandRun, FilterEngine
 from acp_agent.output.pipeline import shortened
 from acp_agent.output.redaction import Redactor

@@ -40,7 +40,7 @@ def test_bash_runs_nothing_blocked_that_was_not_refused(tmp_path, seed: int):
 
 PARSER = """
 import random, sys
-from acp_agent.gates.command import analyse, survey
+from acp_agent.gates.shell.command import analyse, survey
 from tests.unit.gates.differential import MARKS, WORDS
 choose = random.Random(int(sys.argv[1]))
 tokens = [*MARKS, *WORDS, *map(chr, range(1, 128)), "é", "漢", "\\U000b5566", "{\\U0010ffff", "<<é\\n"]

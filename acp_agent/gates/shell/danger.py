@@ -3,9 +3,8 @@
 import re
 from collections.abc import Callable, Iterable
 
-from acp_agent.gates.command import Command
-from acp_agent.gates.shell.tables import tables
-from acp_agent.gates.shell.targets import is_disk, is_socket, system_root
+from acp_agent.gates.shell.command import Command
+from acp_agent.gates.shell.tables import is_disk, is_socket, system_root, tables
 
 _FIND_OPTION = re.compile(r"-[HLPEXdsx]+|-O\d*|-D\w+")
 _HARMLESS_DEVICES = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/zero", "/dev/full", "/dev/tty")

@@ -4,14 +4,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 
-from acp_agent.gates.command import DAMAGED, MAX_BYTES, MAX_DEPTH, Analysis, Command, Construct, Opaque, Plain, Survey
-from acp_agent.gates.shell.audit import why_not_plain
-from acp_agent.gates.shell.drafts import MAX_FOUND, Guesses, commands
+from acp_agent.gates.shell.candidates import MAX_FOUND, Guesses, commands
+from acp_agent.gates.shell.command import (
+    DAMAGED,
+    MAX_BYTES,
+    MAX_DEPTH,
+    Analysis,
+    Command,
+    Construct,
+    Opaque,
+    Plain,
+    Survey,
+)
+from acp_agent.gates.shell.loose_scan import loose_constructs, loose_segments, spellings
 from acp_agent.gates.shell.options import parameters, shell_call
-from acp_agent.gates.shell.spelling import loose_constructs, loose_segments, spellings
+from acp_agent.gates.shell.proof import why_not_plain
 from acp_agent.gates.shell.syntax import deadline, parse
-from acp_agent.gates.shell.tables import tables
-from acp_agent.gates.shell.targets import is_system_root
+from acp_agent.gates.shell.tables import is_system_root, tables
 from acp_agent.gates.shell.walk import Walk
 from acp_agent.gates.shell.wrappers import Expander, Nested
 
@@ -41,7 +50,7 @@ _DECODERS = {
 
 
 def analyse(text: str, depth: int = 0) -> Analysis:
-    """See `acp_agent.gates.command.analyse`."""
+    """See `acp_agent.gates.shell.command.analyse`."""
     parsed = parse(text, MAX_BYTES, deadline())
     if isinstance(parsed, str):
         return Opaque(parsed)
@@ -80,7 +89,7 @@ class _Findings:
 
 
 def survey(text: str) -> Survey:
-    """See `acp_agent.gates.command.survey`."""
+    """See `acp_agent.gates.shell.command.survey`."""
     findings = _Findings()
     for number, form in enumerate(spellings(text)):
         # Another spelling only adds commands: what it would make of quotes says nothing about the real text.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-from acp_agent.gates.command import MAX_SECONDS
+from acp_agent.gates.shell.command import MAX_SECONDS
 
 _CHUNK = 4096
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")

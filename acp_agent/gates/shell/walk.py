@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from acp_agent.gates.command import Construct, Redirection
-from acp_agent.gates.shell.drafts import Draft, Guesses, pattern
+from acp_agent.gates.shell.candidates import Draft, Guesses, pattern
+from acp_agent.gates.shell.command import Construct, Redirection
 from acp_agent.gates.shell.options import suffixes
 from acp_agent.gates.shell.syntax import MAX_TREE_DEPTH, Parsed
 from acp_agent.gates.shell.words import Piece, pieces

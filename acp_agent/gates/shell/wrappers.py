@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from acp_agent.gates.command import MAX_DEPTH, Command
+from acp_agent.gates.shell.command import MAX_DEPTH, Command
 from acp_agent.gates.shell.options import option_texts, parameters, peel, shell_call
 from acp_agent.gates.shell.tables import Tables, Wrapper, tables
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import product
 
-from acp_agent.gates.command import Command
+from acp_agent.gates.shell.command import Command
 from acp_agent.gates.verify.reading import Options, Reading, everything, may_match, surely_matches
 from acp_agent.workspace.secrets_below import Found, Look
 

@@ -16,8 +16,8 @@ from typing import assert_never
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.secret_files import Secrecy, secrecy
 from acp_agent.core.types import Access, Allow, Ask, Deny, PathSubject, Verdict
-from acp_agent.gates.command import Command
-from acp_agent.gates.command_paths import MAX_WORDS, URL, Folders, path_words
+from acp_agent.gates.paths.command_paths import MAX_WORDS, URL, Folders, path_words
+from acp_agent.gates.shell.command import Command
 from acp_agent.gates.verify.folder_readers import reading
 from acp_agent.gates.verify.git_readers import EXCLUDING
 from acp_agent.gates.verify.verifier import Verifier

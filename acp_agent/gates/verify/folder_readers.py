@@ -8,8 +8,8 @@ What their options leave out (`--exclude`, `--include`, `-g`, `-name`) is left o
 import posixpath
 
 from acp_agent.core.secret_files import secrecy
-from acp_agent.gates.command import Command
-from acp_agent.gates.grammar import Kind
+from acp_agent.gates.shell.command import Command
+from acp_agent.gates.shell.grammar import Kind
 from acp_agent.gates.verify.finders import FILE_FINDERS, FINDERS, file_finder, finder
 from acp_agent.gates.verify.git_readers import git_reading
 from acp_agent.gates.verify.reading import Options, Reading, everything, may_match, surely_matches

@@ -20,8 +20,8 @@ from acp_agent.core.types import (
     Verdict,
 )
 from acp_agent.core.wrapper import Gate
-from acp_agent.gates.command import survey
-from acp_agent.gates.command_paths import Expand, Folders, unexpanded
+from acp_agent.gates.paths.command_paths import Expand, Folders, unexpanded
+from acp_agent.gates.shell.command import survey
 from acp_agent.gates.verify.verifier import Verifier
 
 _MOST = 5

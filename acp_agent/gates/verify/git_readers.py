@@ -8,8 +8,8 @@ import posixpath
 from collections.abc import Sequence
 
 from acp_agent.core.secret_files import secrecy
-from acp_agent.gates.command import Command
-from acp_agent.gates.git_call import git_call
+from acp_agent.gates.git.calls import git_call
+from acp_agent.gates.shell.command import Command
 from acp_agent.gates.verify.reading import Options, Reading, everything, may_match, surely_matches
 from acp_agent.workspace.git.index import Known
 from acp_agent.workspace.secrets_below import Found, Look

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from acp_agent.core.types import Allow, Ask, Verdict
-from acp_agent.gates.command import Command
-from acp_agent.gates.command_paths import Folders
+from acp_agent.gates.paths.command_paths import Folders
+from acp_agent.gates.shell.command import Command
 from acp_agent.gates.verify.verifier import Verifier
 
 MAX_URL = 4096

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from acp_agent.gates.grammar import Argument, Parsed, grammar_of
+from acp_agent.gates.shell.grammar import Argument, Parsed, grammar_of
 from acp_agent.workspace.secrets_below import Found, Look
 
 _SPECIAL = "[]\\{}"

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from acp_agent.core.types import Allow, PathSubject, Verdict
-from acp_agent.gates.command import Command
-from acp_agent.gates.command_paths import Folders
+from acp_agent.gates.paths.command_paths import Folders
+from acp_agent.gates.shell.command import Command
 
 
 class Verifier:

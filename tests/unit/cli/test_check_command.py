@@ -24,8 +24,8 @@ from acp_agent.config.conduct import conduct_at_start
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.gates.blocklist import BlocklistPolicy
 from acp_agent.gates.blocklist import judge as blocked
-from acp_agent.gates.judgement import judge as settled
-from acp_agent.gates.rules import Action, Rule
+from acp_agent.gates.rules.judgement import judge as settled
+from acp_agent.gates.rules.rules import Action, Rule
 from tests.unit.cli.conftest import COMMAND
 from tests.unit.gates import everyday, hostile
 from tests.unit.gates.chain import Chain, command, rules

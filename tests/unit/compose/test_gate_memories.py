@@ -8,7 +8,7 @@ from acp_agent.config.tool_settings import RateLimitSettings
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import ToolCall
 from acp_agent.gates.anomaly import Outcome
-from acp_agent.gates.trust_level import TrustLevel
+from acp_agent.gates.rules.trust_level import TrustLevel
 from tests.unit.gates.chain import call
 
 TWO_AN_HOUR = ToolSettings(rate_limit=RateLimitSettings(calls_per_hour=2))

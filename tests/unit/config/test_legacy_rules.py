@@ -11,8 +11,8 @@ from acp_agent.config.project import tighten
 from acp_agent.config.rules import PermissionRule, RuleAction
 from acp_agent.core.aliases import ALIASES
 from acp_agent.core.errors import ConfigError
-from acp_agent.gates.judgement import judge
-from acp_agent.gates.rules import Action, Rule
+from acp_agent.gates.rules.judgement import judge
+from acp_agent.gates.rules.rules import Action, Rule
 
 RULES = "tools.permissions.bash"
 DENY, ASK, ALLOW = RuleAction.DENY, RuleAction.ASK, RuleAction.ALLOW

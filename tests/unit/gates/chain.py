@@ -32,9 +32,9 @@ from acp_agent.execution.chain import gates_of
 from acp_agent.gates.blocklist import BlocklistGate
 from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.permission import PermissionGate
-from acp_agent.gates.rules import Action, Rule
+from acp_agent.gates.rules.rules import Action, Rule
+from acp_agent.gates.rules.trust_level import TrustLevel
 from acp_agent.gates.trust import Standing
-from acp_agent.gates.trust_level import TrustLevel
 from acp_agent.output.redaction import Redactor
 
 

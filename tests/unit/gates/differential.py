@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from acp_agent.gates.command import Command, Plain, analyse
+from acp_agent.gates.shell.command import Command, Plain, analyse
 
 PROGRAMS = ("git", "ls", "cat", "grep", "evil", "evil2", "log", "x", "make", "find", "sudo", "curl", "-n", "1", "a.b")
 REAL = ("env", "timeout", "nice", "nohup", "xargs", "stdbuf", "bash", "sh")

@@ -4,8 +4,8 @@ import pytest
 
 from acp_agent.core.types import Deny
 from acp_agent.gates.blocklist import BlocklistPolicy, judge
-from acp_agent.gates.command import Command, Opaque, analyse, survey
-from acp_agent.gates.made_paths import without_made
+from acp_agent.gates.paths.made_links import without_made
+from acp_agent.gates.shell.command import Command, Opaque, analyse, survey
 
 
 @pytest.mark.parametrize(

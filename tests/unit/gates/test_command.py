@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from acp_agent.gates.command import MAX_BYTES, MAX_DEPTH, Command, Opaque, Plain, Redirection, analyse
+from acp_agent.gates.shell.command import MAX_BYTES, MAX_DEPTH, Command, Opaque, Plain, Redirection, analyse
 from tests.unit.gates import everyday, hostile
 
 
@@ -167,7 +167,7 @@ def test_the_parser_is_not_loaded_before_the_first_command():
     code = (
         "import sys; from acp_agent.gates import blocklist, mode, permission, sandbox;"
         "assert not any(name.startswith('tree_sitter') for name in sys.modules), 'loaded too early';"
-        "from acp_agent.gates.command import analyse; analyse('ls');"
+        "from acp_agent.gates.shell.command import analyse; analyse('ls');"
         "assert 'tree_sitter' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
@@ -176,7 +176,7 @@ def test_the_parser_is_not_loaded_before_the_first_command():
 def test_no_character_ends_the_process():
     # tree-sitter-bash 0.25.1 alone dies of most characters of the higher planes behind a brace.
     code = (
-        "from acp_agent.gates.command import analyse, survey\n"
+        "from acp_agent.gates.shell.command import analyse, survey\n"
         "low, high = range(0x80, 0xd800, 97), range(0xe000, 0x110000, 1009)\n"
         "for point in [*low, *high, 0x10ffff]:\n"
         "    for text in ('{%c', 'a{%c,b}', '${%c}', '<<%c', '$%c', '%c=1 x', '[[ %c =~ {%c ]]'):\n"

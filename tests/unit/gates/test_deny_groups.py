@@ -4,9 +4,8 @@ import pytest
 
 from acp_agent.config.tool_settings import DEFAULT_GROUPS, DenyGroup
 from acp_agent.gates.blocklist import _matches as matches
-from acp_agent.gates.command import survey
-from acp_agent.gates.deny_group_table import deny_groups
-from acp_agent.gates.deny_groups import MAX_TEXT, find_in_groups, group_patterns
+from acp_agent.gates.rules.deny_groups import MAX_TEXT, deny_groups, find_in_groups, group_patterns
+from acp_agent.gates.shell.command import survey
 from tests.unit.gates import everyday
 
 EXAMPLES = {

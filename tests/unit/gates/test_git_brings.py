@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from acp_agent.core.conduct import Conduct
-from acp_agent.gates.git_guard import GitGuard
+from acp_agent.gates.git.guard import GitGuard
 from acp_agent.gates.protected import ProtectedGate
 from acp_agent.workspace.git.changes import GitChanges
 from acp_agent.workspace.git.repositories import GitRepositories

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.gates.command import Plain, analyse
-from acp_agent.gates.command_paths import path_words
-from acp_agent.gates.grammar import GUESS, KEYS, Form, Kind, Parsed, grammar_of, known_programs
-from acp_agent.gates.judgement import judge
-from acp_agent.gates.program_table import program_table
-from acp_agent.gates.rules import Action
+from acp_agent.gates.paths.command_paths import path_words
+from acp_agent.gates.rules.judgement import judge
+from acp_agent.gates.rules.rules import Action
+from acp_agent.gates.shell.command import Plain, analyse
+from acp_agent.gates.shell.grammar import GUESS, KEYS, Form, Kind, Parsed, grammar_of, known_programs
+from acp_agent.gates.shell.programs import program_table
 from tests.unit.gates.chain import rules
 
 FILES = [each.name for each in files("acp_agent.gates.grammars").iterdir() if each.name.endswith(".toml")]

@@ -18,12 +18,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_agent.gates.command import Plain, analyse
-from acp_agent.gates.command_paths import path_words
-from acp_agent.gates.grammar import Form, grammar_of, known_programs
-from acp_agent.gates.judgement import judge
-from acp_agent.gates.rules import Action
-from acp_agent.gates.written_paths import written
+from acp_agent.gates.paths.command_paths import path_words
+from acp_agent.gates.paths.written_paths import written
+from acp_agent.gates.rules.judgement import judge
+from acp_agent.gates.rules.rules import Action
+from acp_agent.gates.shell.command import Plain, analyse
+from acp_agent.gates.shell.grammar import Form, grammar_of, known_programs
 from tests.unit.gates.chain import rules
 
 CANARY = "canary-7f3a"

@@ -2,10 +2,9 @@
 
 import pytest
 
-from acp_agent.gates.command import Plain, analyse
-from acp_agent.gates.grant_keys import expected_key
-from acp_agent.gates.program_table import program_table
-from acp_agent.gates.programs import Programs
+from acp_agent.gates.grants import expected_key
+from acp_agent.gates.shell.command import Plain, analyse
+from acp_agent.gates.shell.programs import Programs, program_table
 from tests.unit.gates.everyday import COMMANDS
 
 

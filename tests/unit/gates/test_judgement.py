@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from acp_agent.gates.judgement import Judgement, judge
-from acp_agent.gates.rules import Action, Rule
+from acp_agent.gates.rules.judgement import Judgement, judge
+from acp_agent.gates.rules.rules import Action, Rule
 from tests.unit.gates.chain import rules
 
 

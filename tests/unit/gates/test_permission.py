@@ -11,7 +11,7 @@ from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.ports import Decision, Invocation, Question
 from acp_agent.core.types import Access, Ask, CallOrigin, McpSubject, PathSubject, ToolResult, UrlSubject
 from acp_agent.gates.grants import Grant, GrantKind
-from acp_agent.gates.rules import Action, Rule
+from acp_agent.gates.rules.rules import Action, Rule
 from tests.unit.gates.chain import SPECS, Chain, ScriptedApprover, call, command, rules
 
 pytestmark = pytest.mark.anyio

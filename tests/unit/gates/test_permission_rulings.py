@@ -9,7 +9,7 @@ from acp_agent.core.conduct import AutoApprove, Conduct
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Decision, Invocation, Question
 from acp_agent.core.types import Access, ApprovedBy, CallOrigin, PathSubject, Ruling, ToolResult, UrlSubject
-from acp_agent.gates.rules import Action, Rule
+from acp_agent.gates.rules.rules import Action, Rule
 from tests.unit.gates.chain import Chain, ScriptedApprover, call, command, rules
 
 pytestmark = pytest.mark.anyio

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from acp_agent.core.conduct import AutoApprove, Conduct
 from acp_agent.core.ports import Decision, Invocation, Question
 from acp_agent.core.types import Access, Ask, CallOrigin, PathSubject, UrlSubject
-from acp_agent.gates.grants import GrantKind
-from acp_agent.gates.rules import Action, Rule
-from acp_agent.gates.site import site
+from acp_agent.gates.grants import GrantKind, site
+from acp_agent.gates.rules.rules import Action, Rule
 from tests.unit.gates.chain import SPECS, Chain, ScriptedApprover, call, rules
 
 pytestmark = pytest.mark.anyio

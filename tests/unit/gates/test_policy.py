@@ -24,9 +24,9 @@ from acp_agent.core.types import (
 from acp_agent.core.wrapper import Gate
 from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy
 from acp_agent.gates.policy import Policy, PolicyGate
-from acp_agent.gates.policy_facts import MAX_WORDS
-from acp_agent.gates.policy_rules import Effect, PolicyRule
-from acp_agent.gates.trust_level import TrustLevel
+from acp_agent.gates.rules.policy_facts import MAX_WORDS
+from acp_agent.gates.rules.policy_rules import Effect, PolicyRule
+from acp_agent.gates.rules.trust_level import TrustLevel
 from acp_agent.linear_regex import LinearRegex
 from acp_agent.workspace.command_files import shell_names
 from tests.unit.gates.chain import SPECS, Recorder, call, command, inside

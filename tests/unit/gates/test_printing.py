@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.gates.printing import printing_commands
+from acp_agent.gates.shell.printing import printing_commands
 
 
 @pytest.mark.parametrize(

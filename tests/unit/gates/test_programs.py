@@ -6,9 +6,8 @@ from importlib.resources import files
 
 import pytest
 
-from acp_agent.gates.command import Command, Plain, analyse
-from acp_agent.gates.program_table import Program, program_table
-from acp_agent.gates.programs import Programs
+from acp_agent.gates.shell.command import Command, Plain, analyse
+from acp_agent.gates.shell.programs import Program, Programs, program_table
 from acp_agent.gates.shell.scripts import MAX_SCRIPT, awk_asks, sed_asks
 from acp_agent.gates.shell.tables import Wrapper, tables
 
@@ -22,7 +21,7 @@ def plain(text: str) -> Command:
 
 
 def test_every_key_of_the_program_table_is_known():
-    data = tomllib.loads(files("acp_agent.gates").joinpath("programs.toml").read_text(encoding="utf-8"))
+    data = tomllib.loads(files("acp_agent.gates.shell").joinpath("programs.toml").read_text(encoding="utf-8"))
     known = {*Program.__dataclass_fields__, "valued"}
     for name, table in data["programs"].items():
         assert set(table) <= known, name

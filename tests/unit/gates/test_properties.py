@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from acp_agent.core.types import Deny
 from acp_agent.gates.blocklist import BlocklistPolicy, Substitution
 from acp_agent.gates.blocklist import judge as blocked
-from acp_agent.gates.command import Plain, analyse, survey
-from acp_agent.gates.judgement import judge
-from acp_agent.gates.rules import Action
+from acp_agent.gates.rules.judgement import judge
+from acp_agent.gates.rules.rules import Action
+from acp_agent.gates.shell.command import Plain, analyse, survey
 from tests.unit.gates import everyday, hostile
 from tests.unit.gates.chain import rules
 from tests.unit.gates.differential import strings

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from acp_agent.core.conduct import AutoApprove, Conduct
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.types import Access, Allow, Ask, CallOrigin, Deny, PathSubject
-from acp_agent.gates.command_paths import MAX_WORDS
+from acp_agent.gates.paths.command_paths import MAX_WORDS
 from acp_agent.gates.protected import ProtectedGate
 from acp_agent.workspace.command_files import shell_names
 from acp_agent.workspace.protected_paths import ProtectedPaths

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import ConfigError
-from acp_agent.gates.glob import Glob
-from acp_agent.gates.rules import Action, Rule, denied_outright, rules_of
+from acp_agent.gates.rules.patterns import Glob
+from acp_agent.gates.rules.rules import Action, Rule, denied_outright, rules_of
 from tests.unit.gates.chain import rules
 
 

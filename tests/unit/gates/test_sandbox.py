@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.types import Access, Allow, Ask, Deny, PathSubject
-from acp_agent.gates.command_paths import MAX_WORDS
-from acp_agent.gates.made_paths import without_made
+from acp_agent.gates.paths.command_paths import MAX_WORDS
+from acp_agent.gates.paths.made_links import without_made
 from acp_agent.gates.sandbox import SandboxGate
 from acp_agent.workspace.command_files import shell_names
 from tests.unit.gates.chain import Recorder, call, command, inside

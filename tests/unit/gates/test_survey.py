@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_agent.gates.command import Construct, survey
+from acp_agent.gates.shell.command import Construct, survey
 
 
 def names(text: str) -> set[str]:

@@ -22,8 +22,8 @@ from acp_agent.core.types import (
     Subject,
     UrlSubject,
 )
+from acp_agent.gates.rules.trust_level import TrustLevel, lowest
 from acp_agent.gates.trust import Standing, TrustGate, contents_digest, workspace_trust
-from acp_agent.gates.trust_level import TrustLevel, lowest
 from acp_agent.store.trusted_folders import TrustedFolders
 from tests.unit.gates.chain import SPECS, Recorder, ScriptedApprover, Warnings, call, command, full_auto
 

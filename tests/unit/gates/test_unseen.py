@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.types import Diff
-from acp_agent.gates.unseen import unseen
+from acp_agent.gates.question import unseen
 
 
 def warned(new: str, old: str | None = None) -> str:

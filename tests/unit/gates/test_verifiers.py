@@ -31,8 +31,8 @@ from acp_agent.core.types import (
 from acp_agent.core.wrapper import Gate
 from acp_agent.gates.anomaly import AnomalyDetector, AnomalyGate, Outcome
 from acp_agent.gates.blocklist import BlocklistGate, BlocklistPolicy
-from acp_agent.gates.command_paths import MAX_WORDS
 from acp_agent.gates.mode import ModeGate
+from acp_agent.gates.paths.command_paths import MAX_WORDS
 from acp_agent.gates.quota import Quota, QuotaGate
 from acp_agent.gates.rate_limit import RateLimit, RateLimitGate
 from acp_agent.gates.verify.destructive import Destructive

@@ -28,7 +28,7 @@ from acp_agent.core.sessions import SessionRecord
 from acp_agent.core.types import CallOrigin, JsonObject, McpSubject, ToolCall, ToolResult, ToolSpec
 from acp_agent.core.wrapper import WrapperExecutor
 from acp_agent.execution.dyn import Catalogue
-from acp_agent.gates.trust_level import TrustLevel
+from acp_agent.gates.rules.trust_level import TrustLevel
 from acp_agent.output.redacted_view import RedactedToolset
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.peer import Incoming

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.types import Confidence
-from acp_agent.gates.printing import printing_commands
+from acp_agent.gates.shell.printing import printing_commands
 from acp_agent.output.filters.engine import FilterEngine
 from acp_agent.output.filters.strategy import CommandRun, Filtered
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_agent.gates.printing import printing_commands
+from acp_agent.gates.shell.printing import printing_commands
 from acp_agent.output.filters.rule import CommandMatcher
 from acp_agent.output.filters.rule_file import built_in
 from acp_agent.output.filters.rule_model import Match

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_agent.gates.command import Plain, analyse
+from acp_agent.gates.shell.command import Plain, analyse
 from acp_agent.tools.checkers import MARKERS, choose
 from tests.fakes.memory_files import MemoryFileSystem
 

@@ -1,22 +1,132 @@
 """What well-known programs do beside their work, and what an approval of them covers (`programs.toml`)."""
 
+import posixpath
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import NamedTuple, cast
 
-from acp_agent.gates.command import Command
-from acp_agent.gates.git_config import sets_nothing
-from acp_agent.gates.grammar import AFTER, Form, Kind, Parsed, grammar_of, unversioned
-from acp_agent.gates.program_table import Destroying, Program, ProgramTable
+from acp_agent.gates.shell.command import Command
+from acp_agent.gates.shell.git_config import applies_patch, sets_nothing
+from acp_agent.gates.shell.grammar import AFTER, Form, Kind, Parsed, grammar_of, unversioned
 from acp_agent.gates.shell.scripts import awk_asks, sed_asks
 from acp_agent.gates.shell.tables import tables
-from acp_agent.gates.written_paths import applies_patch, is_build_input
+
+_Table = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Destroying:
+    """What destroys or overwrites, so that an approval "always" does not cover it.
+
+    options  options, long ones also abbreviated, short ones also in a bundle
+    words    shapes of operands
+    valued   the letters of short options whose value may be attached: what follows them is no bundle
+    """
+
+    options: frozenset[str] = frozenset()
+    words: tuple[re.Pattern[str], ...] = ()
+    valued: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One entry of the table; the keys are explained in `programs.toml`."""
+
+    words: tuple[re.Pattern[str], ...] = ()
+    args: tuple[re.Pattern[str], ...] = ()
+    adds: frozenset[str] = frozenset()
+    remotes: frozenset[str] = frozenset()
+    asks: bool = False
+    key: str = "program"
+    deep: frozenset[str] = frozenset()
+    destroys: Destroying | None = None
+    sub: "Mapping[str, Program]" = field(default_factory=lambda: MappingProxyType({}))
+
+
+class ProgramTable(NamedTuple):
+    """All of `programs.toml`."""
+
+    programs: Mapping[str, Program]
+    aliases: Mapping[str, str]
+    harmless: frozenset[str]
+    neutral: frozenset[str]
+    state: frozenset[str]
+    variables: frozenset[str]
+    plain: frozenset[str]
+    careful: frozenset[str]
+
+
+@cache
+def program_table() -> ProgramTable:
+    """The packaged table: a constant that is read late, when the first command is judged."""
+    data = tomllib.loads(files("acp_agent.gates.shell").joinpath("programs.toml").read_text(encoding="utf-8"))
+
+    def names(key: str) -> frozenset[str]:
+        return frozenset(cast("list[str]", data[key]))
+
+    return ProgramTable(
+        programs=MappingProxyType({name: _program(_table(each)) for name, each in _table(data["programs"]).items()}),
+        aliases=MappingProxyType(cast("dict[str, str]", data["aliases"])),
+        harmless=names("harmless"),
+        neutral=names("neutral"),
+        state=names("state"),
+        variables=names("variables"),
+        plain=names("plain"),
+        careful=names("careful"),
+    )
+
+
+def _table(value: object) -> _Table:
+    return cast("_Table", value)
+
+
+def _program(table: _Table) -> Program:
+    def names(key: str) -> frozenset[str]:
+        return frozenset(cast("list[str]", table.get(key, [])))
+
+    sub = {name: _program(_table(value)) for name, value in _table(table.get("sub", {})).items()}
+    return Program(
+        words=_patterns(cast("list[str]", table.get("words", []))),
+        args=_patterns(cast("list[str]", table.get("args", []))),
+        adds=names("adds"),
+        remotes=names("remotes"),
+        asks=table.get("asks") is True,
+        key=cast("str", table.get("key", "program")),
+        deep=names("deep"),
+        destroys=_destroys(table),
+        sub=MappingProxyType(sub),
+    )
+
+
+def _destroys(table: _Table) -> Destroying | None:
+    words = cast("list[str]", table.get("destroys", []))
+    if not words:
+        return None
+    return Destroying(
+        frozenset(word for word in words if word.startswith("-")),
+        _patterns([word for word in words if not word.startswith("-")]),
+        frozenset(cast("str", table.get("valued", ""))),
+    )
+
+
+def _patterns(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(each) for each in texts)
+
 
 URL = "://"
 _ELSEWHERE = re.compile(r"(?:--?[\w-]+=)?[A-Za-z][A-Za-z0-9+.-]*://(?!(?:localhost|127\.0\.0\.1|\[::1\])(?:[:/]|$)).*")
 _LOOSE_GLOB = re.compile(r"[*?\[](?!\.\w+$)")
 _PREFIX_WORD = re.compile(r"[\w@./+:=,-]+")
+_BUILD_INPUT = re.compile(
+    r"(?i:(?:gnu)?makefile|justfile|rakefile|gemfile|dockerfile|jenkinsfile|package\.json|procfile)"
+    r"|(?i:.*\.(?:pyi?|pth|mk|mak|rs|[cm]?[jt]sx?|sh|bash|zsh|fish|rb|go|java|kts?|gradle|groovy|toml|cfg|ini|ya?ml|c|h|cc|cpp|hpp"
+    r"|cmake|ps1|bat|cmd|pl|pm|php|lua|ex|exs|hs|swift|zig|scala|sbt|bzl|ipynb))"
+)
 _OTHER_HOST = re.compile(r"(?![\w+.-]+://)[^/]*:.*", re.DOTALL)
 
 
@@ -78,7 +188,7 @@ class Programs:
         )
         known = self._known(name)
         listed = name in self.table.harmless or name in self.table.neutral or name in self.table.plain
-        if bound or not name or not (known or listed) or (known and _destroys(known, name, args)):
+        if bound or not name or not (known or listed) or (known and _programs_destroys(known, name, args)):
             return ()
         words = self._key(known or Program(), name, args)
         return words if all(_PREFIX_WORD.fullmatch(word) for word in words) else ()
@@ -94,7 +204,7 @@ class Programs:
         return (
             known is not None
             and not _has_subcommands(command.name)
-            and _destroys(known, command.name, command.argv[1:])
+            and _programs_destroys(known, command.name, command.argv[1:])
         )
 
     def denials(self, command: Command) -> Iterator[str]:
@@ -159,7 +269,7 @@ class Programs:
         return self.table.programs.get(bare) or (self.table.programs.get(interpreter) if interpreter else None)
 
 
-def _destroys(known: Program, name: str, args: tuple[str, ...]) -> bool:
+def _programs_destroys(known: Program, name: str, args: tuple[str, ...]) -> bool:
     """Whether a call destroys what an approval of its prefix never covers."""
     destroying, rest = _destroying(known, name, args)
     if destroying is None:
@@ -239,7 +349,7 @@ def _read_doubts(known: Program, grammar: Form, name: str, args: tuple[str, ...]
     if name == "git" and applies_patch(parsed):
         yield Doubt(f"{call} changes files that the command does not name", parsed.verbs[0])
     if not grammar.verbs:
-        yield from _patterns(known, call, parsed)
+        yield from _programs_patterns(known, call, parsed)
         return
     verb = next(iter(parsed.verbs), "")
     sub = known.sub.get(verb, Program())
@@ -249,7 +359,7 @@ def _read_doubts(known: Program, grammar: Form, name: str, args: tuple[str, ...]
     remote = _other_host(parsed.operands) if verb in known.remotes else ""
     if remote:
         yield Doubt(f"{call} reaches {remote[:80]}", remote.casefold())
-    yield from _patterns(replace(sub, words=known.words + sub.words, args=known.args + sub.args), call, parsed)
+    yield from _programs_patterns(replace(sub, words=known.words + sub.words, args=known.args + sub.args), call, parsed)
 
 
 def _brought(known: Program, parsed: Parsed) -> list[str]:
@@ -260,7 +370,7 @@ def _brought(known: Program, parsed: Parsed) -> list[str]:
     return [each.word for each in parsed.arguments if not each.option or each.kind is Kind.READ]
 
 
-def _patterns(known: Program, call: str, parsed: Parsed) -> Iterator[Doubt]:
+def _programs_patterns(known: Program, call: str, parsed: Parsed) -> Iterator[Doubt]:
     """Operands, and any words, of a shape that asks."""
     for word in parsed.operands:
         if any(pattern.fullmatch(word) for pattern in known.words):
@@ -269,6 +379,11 @@ def _patterns(known: Program, call: str, parsed: Parsed) -> Iterator[Doubt]:
         word = f"{each.option}{each.word}"
         if any(pattern.fullmatch(word) for pattern in known.args):
             yield Doubt(f"{call}: {word[:80]!r} may run a program", word)
+
+
+def is_build_input(path: str) -> bool:
+    """Return whether builds, tests or interpreters run a file of that name: no place for a report."""
+    return _BUILD_INPUT.fullmatch(posixpath.basename(path.rstrip("/"))) is not None
 
 
 def _other_host(operands: Sequence[str]) -> str:

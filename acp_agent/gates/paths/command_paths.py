@@ -9,8 +9,8 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from acp_agent.gates.command import Command
-from acp_agent.gates.grammar import Kind, Parsed, grammar_of
+from acp_agent.gates.shell.command import Command
+from acp_agent.gates.shell.grammar import Kind, Parsed, grammar_of
 
 _PRINTERS = frozenset(("echo", "printf", "print", "test", "expr"))
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")

@@ -6,14 +6,63 @@ a link in place of a file that a later one opens? What runs side by side (`a | b
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from acp_agent.gates.command import Command
-from acp_agent.gates.command_paths import Expand, Folders
-from acp_agent.gates.followed_links import Followed, followed, spliced
-from acp_agent.gates.made_links import may_make_links
-from acp_agent.gates.opened_paths import opened, reads_folder
-from acp_agent.gates.workspace_links import Workspace
+from acp_agent.gates.paths.command_paths import Expand, Folders
+from acp_agent.gates.paths.followed_links import Followed, followed, spliced
+from acp_agent.gates.paths.made_links import may_make_links
+from acp_agent.gates.paths.opened_paths import opened, reads_folder
+from acp_agent.gates.shell.command import Command
+
+
+class Workspace(Protocol):
+    """Looks at the files of a workspace. Paths are as a command names them: relative to its folder, absolute or `~`.
+
+    Nothing here reads a file or raises.
+    """
+
+    def links_out(self, folder: str) -> Mapping[str, bool] | None:
+        """Return the links at or below `folder` that lead out of the workspace, and whether to a folder.
+
+        Links into the workspace are followed. None if there are more files than are looked at.
+        """
+        ...
+
+    def is_file(self, path: str) -> bool:
+        """Return whether there is a regular file at `path`, and not a link to one."""
+        ...
+
+    def is_folder(self, path: str) -> bool:
+        """Return whether `path` is a folder or leads to one."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is anything at `path`, if only a broken link."""
+        ...
+
+
+class UnseenWorkspace:
+    """A workspace that cannot be looked at: it may hold any link."""
+
+    def links_out(self, folder: str) -> Mapping[str, bool] | None:
+        """Return None: any file may be a link."""
+        del folder
+
+    def is_file(self, path: str) -> bool:
+        """Return False."""
+        del path
+        return False
+
+    def is_folder(self, path: str) -> bool:
+        """Return False."""
+        del path
+        return False
+
+    def exists(self, path: str) -> bool:
+        """Return True: nothing is surely missing."""
+        del path
+        return True
+
 
 MAX_LOOKS = 16
 """Folders that are looked through for one command line."""

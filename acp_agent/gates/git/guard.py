@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from acp_agent.gates.command import Command, survey
-from acp_agent.gates.command_paths import MAX_FOLDERS, Expand, Folders, unexpanded
-from acp_agent.gates.git_bringing import incoming_sources
-from acp_agent.gates.git_call import GitCall, git_call, moved_by, starts_anywhere
+from acp_agent.gates.git.calls import GitCall, git_call, incoming_sources, moved_by, starts_anywhere
+from acp_agent.gates.paths.command_paths import MAX_FOLDERS, Expand, Folders, unexpanded
+from acp_agent.gates.shell.command import Command, survey
 from acp_agent.workspace.git.changes import IncomingFiles, IncomingSources
 from acp_agent.workspace.git.settings import GitDanger, Repository, dangers
 

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from acp_agent.gates.command import Command, Opaque, analyse, survey
-from acp_agent.gates.fed_names import feeds_names_below, name_list, names_only, takes_names
-from acp_agent.gates.program_table import program_table
-from acp_agent.gates.programs import URL, Doubt, Programs
-from acp_agent.gates.rules import INNER_BLANK, Action, Call, Rule
+from acp_agent.gates.paths.piped_names import feeds_names_below, name_list, names_only, takes_names
+from acp_agent.gates.rules.rules import INNER_BLANK, Action, Call, Rule
+from acp_agent.gates.shell.command import Command, Opaque, analyse, survey
+from acp_agent.gates.shell.programs import URL, Doubt, Programs, program_table
 from acp_agent.gates.shell.tables import tables
 from acp_agent.gates.shell.wrappers import is_runner
 

@@ -5,11 +5,13 @@ A key such as core.hooksPath or alias.x is a command that git runs later. The ke
 
 from fnmatch import fnmatchcase
 
-from acp_agent.gates.command import Command
-from acp_agent.gates.grammar import Parsed, grammar_of
+from acp_agent.gates.shell.command import Command
+from acp_agent.gates.shell.grammar import Parsed, grammar_of
 
 _READS = frozenset(("--get", "--get-all", "--get-regexp", "--get-urlmatch", "-l", "--list"))
 _SECTIONS = frozenset(("rename-section", "remove-section", "--rename-section", "--remove-section"))
+_LOOKS = frozenset(("--stat", "--numstat", "--summary", "--check", "--abort", "--quit", "--show-current-patch"))
+_APPLIES = frozenset(("--apply", "--index", "--cached", "--3way", "-3", "--intent-to-add", "-N"))
 _HARMLESS = (
     "user.name", "user.email", "user.signingkey", "author.*", "committer.*", "color.*", "column.*", "advice.*",
     "status.*", "i18n.*", "pull.rebase", "pull.ff", "push.default", "push.autosetupremote", "push.followtags",
@@ -36,6 +38,12 @@ def sets_nothing(parsed: Parsed) -> bool:
     if len(parsed.verbs) > 1:
         return parsed.verbs[1] in ("get", "list")
     return not _READS.isdisjoint(parsed.options) or len(parsed.operands) <= 1
+
+
+def applies_patch(parsed: Parsed) -> bool:
+    """Return whether a call of git changes the files that a patch names. What cannot be told does."""
+    only_looks = not _LOOKS.isdisjoint(parsed.options) and _APPLIES.isdisjoint(parsed.options)
+    return parsed.verbs in (("apply",), ("am",)) and (not only_looks or bool(parsed.unknown))
 
 
 def config_write(command: Command) -> str:

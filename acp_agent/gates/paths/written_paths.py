@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from acp_agent.gates.command import Command
-from acp_agent.gates.command_paths import URL, candidates, path_words
-from acp_agent.gates.git_config import config_file
-from acp_agent.gates.grammar import GUESS, Kind, Parsed, grammar_of
-from acp_agent.gates.program_table import program_table
+from acp_agent.gates.paths.command_paths import URL, candidates, path_words
+from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.danger import has_option, operands
+from acp_agent.gates.shell.git_config import applies_patch, config_file
+from acp_agent.gates.shell.grammar import GUESS, Kind, Parsed, grammar_of
 from acp_agent.gates.shell.options import getopt, option_texts
+from acp_agent.gates.shell.programs import program_table
 from acp_agent.gates.shell.scripts import awk_asks, sed_asks
 from acp_agent.gates.shell.tables import tables
 from acp_agent.gates.shell.wrappers import is_runner
@@ -69,16 +69,8 @@ _UNPACKERS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "jar": ("Ceif", ("C",), "ctu"),
 }
 _LOOKS = ("--list", "--create", "--append", "--update", "--diff", "--compare", "--to-stdout", "--dry-run", "--check")
-_GIT_LOOKS = frozenset(("--stat", "--numstat", "--summary", "--check", "--abort", "--quit", "--show-current-patch"))
-_GIT_APPLIES = frozenset(("--apply", "--index", "--cached", "--3way", "-3", "--intent-to-add", "-N"))
 _SKIPPED = re.compile(r"--(?:exclude|include|ignore|filter)[\w-]*|-[xX]")
 _TOKEN = re.compile(r"[^\s'\"`;(){}<>|&,=\[\]]{2,}")
-
-_BUILD_INPUT = re.compile(
-    r"(?i:(?:gnu)?makefile|justfile|rakefile|gemfile|dockerfile|jenkinsfile|package\.json|procfile)"
-    r"|(?i:.*\.(?:pyi?|pth|mk|mak|rs|[cm]?[jt]sx?|sh|bash|zsh|fish|rb|go|java|kts?|gradle|groovy|toml|cfg|ini|ya?ml|c|h|cc|cpp|hpp"
-    r"|cmake|ps1|bat|cmd|pl|pm|php|lua|ex|exs|hs|swift|zig|scala|sbt|bzl|ipynb))"
-)
 
 MAX_CODE = 16 * 1024
 """Characters of a program text whose words are looked at."""
@@ -106,17 +98,6 @@ def written(command: Command) -> Words:
         yield from _outputs(command)
     else:
         yield from _writer(command)
-
-
-def is_build_input(path: str) -> bool:
-    """Return whether builds, tests or interpreters run a file of that name: no place for a report."""
-    return _BUILD_INPUT.fullmatch(posixpath.basename(path.rstrip("/"))) is not None
-
-
-def applies_patch(parsed: Parsed) -> bool:
-    """Return whether a call of git changes the files that a patch names. What cannot be told does."""
-    only_looks = not _GIT_LOOKS.isdisjoint(parsed.options) and _GIT_APPLIES.isdisjoint(parsed.options)
-    return parsed.verbs in (("apply",), ("am",)) and (not only_looks or bool(parsed.unknown))
 
 
 def reads_only(command: Command) -> bool:

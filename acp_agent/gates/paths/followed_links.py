@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import NamedTuple
 
-from acp_agent.gates.command import Command
-from acp_agent.gates.fed_names import NAMES_ONLY
+from acp_agent.gates.paths.piped_names import NAMES_ONLY
+from acp_agent.gates.shell.command import Command
 
 
 class Followed(NamedTuple):

@@ -11,11 +11,10 @@ from acp_agent.core.aliases import tool_id
 from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import CommandSubject, Json, PathSubject, UrlSubject
-from acp_agent.gates.command import Command, Plain, analyse, survey
-from acp_agent.gates.command_paths import Expand, Folders, path_words
-from acp_agent.gates.program_table import program_table
-from acp_agent.gates.programs import Programs
-from acp_agent.gates.trust_level import TrustLevel
+from acp_agent.gates.paths.command_paths import Expand, Folders, path_words
+from acp_agent.gates.rules.trust_level import TrustLevel
+from acp_agent.gates.shell.command import Command, Plain, analyse, survey
+from acp_agent.gates.shell.programs import Programs, program_table
 
 MAX_WORDS = 1000
 """Paths of one command that are looked at; with more, it cannot be told what it names."""

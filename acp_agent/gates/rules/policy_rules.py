@@ -13,9 +13,9 @@ from typing import NamedTuple, TypeVar, assert_never
 
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.phase import Phase
-from acp_agent.gates.glob import Glob
-from acp_agent.gates.policy_facts import CallFacts, Target, tool_name
-from acp_agent.gates.trust_level import TrustLevel
+from acp_agent.gates.rules.patterns import Glob
+from acp_agent.gates.rules.policy_facts import CallFacts, Target, tool_name
+from acp_agent.gates.rules.trust_level import TrustLevel
 
 _WILD = "*?[\\"
 

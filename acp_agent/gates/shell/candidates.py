@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from acp_agent.gates.command import Command, Redirection
+from acp_agent.gates.shell.command import Command, Redirection
 from acp_agent.gates.shell.options import MAX_SHIFTS, MAX_VALUES, parameters, suffixes
 from acp_agent.gates.shell.words import Word, ansi_c, variants
 

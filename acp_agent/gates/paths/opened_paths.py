@@ -7,15 +7,14 @@ command has made. Programs that run the workspace's own code need no link for th
 from collections.abc import Iterator
 from itertools import chain
 
-from acp_agent.gates.command import Command
-from acp_agent.gates.command_paths import candidates, odd_words, path_words
-from acp_agent.gates.fed_names import NAMES_ONLY
-from acp_agent.gates.followed_links import FINDERS, starting_points
-from acp_agent.gates.made_links import without_end
-from acp_agent.gates.program_table import program_table
-from acp_agent.gates.programs import Programs, find_subcommand
+from acp_agent.gates.paths.command_paths import candidates, odd_words, path_words
+from acp_agent.gates.paths.followed_links import FINDERS, starting_points
+from acp_agent.gates.paths.made_links import without_end
+from acp_agent.gates.paths.piped_names import NAMES_ONLY
+from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.danger import has_option
 from acp_agent.gates.shell.options import getopt
+from acp_agent.gates.shell.programs import Programs, find_subcommand, program_table
 from acp_agent.gates.shell.tables import tables
 
 _GIT_FILE_OPTIONS = (

@@ -11,7 +11,7 @@ that of a link. A rule that names both programs accepts this (docs/rules.md).
 import re
 from collections.abc import Sequence
 
-from acp_agent.gates.command import Command
+from acp_agent.gates.shell.command import Command
 from acp_agent.gates.shell.options import getopt
 
 NAMES_ONLY = frozenset(("echo", "printf", "basename", "dirname", "true", "false", ":"))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tree_sitter import Node
 
-from acp_agent.gates.command import MAX_BYTES, MAX_DEPTH
+from acp_agent.gates.shell.command import MAX_BYTES, MAX_DEPTH
 from acp_agent.gates.shell.options import peel, shell_call
 from acp_agent.gates.shell.syntax import MAX_TREE_DEPTH, Parsed, deadline, parse
 from acp_agent.gates.shell.tables import Wrapper, tables
