@@ -2,6 +2,8 @@
 
 import gc
 import os
+import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -31,3 +33,17 @@ def pytest_collection_finish() -> None:
 def anyio_backend() -> str:
     """The agent runs on asyncio only."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _signals_reach_the_children_of_tests() -> Iterator[None]:
+    """Give the processes that tests start the default for SIGHUP and SIGINT, also under nohup or as a background job.
+
+    A signal that this process ignores stays ignored in a child. One for which it has a handler has the default there.
+    """
+    ignored = [each for each in (signal.SIGHUP, signal.SIGINT) if signal.getsignal(each) is signal.SIG_IGN]
+    for each in ignored:
+        signal.signal(each, lambda *_: None)
+    yield
+    for each in ignored:
+        signal.signal(each, signal.SIG_IGN)

@@ -25,7 +25,9 @@ class RateLimit:
     def __init__(self, calls_per_hour: int, clock: Callable[[], float]) -> None:
         self.calls_per_hour = calls_per_hour
         self._clock = clock
-        self._taken: dict[str, float] = {}  # call id to its time, oldest first
+        # Call id to the time at which the call leaves the window, oldest first. That time is computed once: `taken +
+        # WINDOW` and `now - taken` round differently, so a call could be counted and yet have no time left to wait for.
+        self._leaves: dict[str, float] = {}
 
     @property
     def used(self) -> int:
@@ -34,23 +36,24 @@ class RateLimit:
 
     def wait(self, call: ToolCall) -> float:
         """Seconds until a call may run; 0 when it may now. What the user types is free."""
-        if call.origin is CallOrigin.USER or not self.calls_per_hour or call.id in self._taken:
+        if call.origin is CallOrigin.USER or not self.calls_per_hour or call.id in self._leaves:
             return 0.0
         now = self._clock()
         recent = self._recent(now)
-        return 0.0 if len(recent) < self.calls_per_hour else min(recent[-self.calls_per_hour] + WINDOW - now, WINDOW)
+        return 0.0 if len(recent) < self.calls_per_hour else min(recent[-self.calls_per_hour] - now, WINDOW)
 
     def take(self, call: ToolCall) -> float:
         """`wait`, and count the call when it is 0. The same call counts once, also when it comes again confirmed."""
         wait = self.wait(call)
         if not wait and self.calls_per_hour and call.origin is not CallOrigin.USER:
             now = self._clock()
-            self._taken = {key: taken for key, taken in self._taken.items() if now - taken < WINDOW}
-            self._taken.setdefault(call.id, now)
+            self._leaves = {key: leaves for key, leaves in self._leaves.items() if leaves > now}
+            self._leaves.setdefault(call.id, now + WINDOW)
         return wait
 
     def _recent(self, now: float) -> list[float]:
-        return [taken for taken in self._taken.values() if now - taken < WINDOW]
+        """Return when each call of the last hour leaves the window, oldest first."""
+        return [leaves for leaves in self._leaves.values() if leaves > now]
 
 
 class RateLimitGate(Gate):

@@ -1,7 +1,7 @@
 """A session makes so many calls in any hour and no more."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import ToolErrorCategory
@@ -130,6 +130,23 @@ async def test_no_call_slips_in_uncounted_while_time_goes_on():
     assert limit.used == 1
 
 
+@pytest.mark.parametrize(
+    ("taken", "now"),
+    [(1990.8701741838818, 5590.870174183881), (1000.0, 4600.0), (1e-9, 3600.0), (1990.8701741838818, 5590.87017418388)],
+)
+def test_a_call_is_let_in_at_the_moment_an_older_one_leaves_the_window_and_not_before(taken: float, now: float):
+    clock = Clock()
+    limit = RateLimit(1, clock)
+    clock.now = taken
+    assert limit.take(ToolCall("1", "read", {})) == 0
+    clock.now = now
+    counted = limit.used
+    assert (limit.wait(ToolCall("2", "read", {})) > 0) is bool(counted)
+
+
+# Hypothesis also draws numbers that stand in the modules of the process. So this test once failed only together with
+# the other tests of the gates: there it drew times whose distance is rounded up beyond the window.
+@example([739.9103330961584, 0.0], 1)
 @given(st.lists(st.floats(0, 2000), max_size=60), st.integers(1, 5))
 def test_no_hour_ever_holds_more_calls_than_the_limit(steps, calls):
     clock = Clock()
@@ -142,4 +159,4 @@ def test_no_hour_ever_holds_more_calls_than_the_limit(steps, calls):
         if not wait:
             ran.append(clock.now)
     for start in ran:
-        assert sum(1 for each in ran if start <= each < start + WINDOW - 1e-6) <= calls
+        assert sum(1 for each in ran if start <= each < start + WINDOW) <= calls
