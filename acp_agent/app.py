@@ -1,4 +1,4 @@
-"""The server process: its stream, its signals, its end. Light; `compose` builds what turns need.
+"""The server process: its stream, its signals, its end. Light; `session` builds what turns need.
 
 Whatever ends it - the editor closing the stream, SIGTERM, SIGINT, SIGHUP - turns are cancelled, commands
 killed, terminals given back if the pipe still works, and the process is gone within two seconds (A1.11).
@@ -11,7 +11,9 @@ import gc
 import importlib
 import os
 import signal
+import threading
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn, cast
@@ -19,11 +21,6 @@ from typing import TYPE_CHECKING, NoReturn, cast
 import anyio
 import anyio.to_thread
 
-from acp_agent.compose.choices import ModelChoices
-from acp_agent.compose.last_resort import LastResort
-from acp_agent.compose.model_lists import ModelLists
-from acp_agent.compose.session_languages import languages
-from acp_agent.compose.take_up import take_up
 from acp_agent.config import database_file
 from acp_agent.config.conduct import conduct_at_start, conduct_opened
 from acp_agent.config.load import Flags, Loaded, load
@@ -32,28 +29,69 @@ from acp_agent.core.clock import now_ms
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Notice, Severity
-from acp_agent.core.process_limits import raise_descriptor_limit
+from acp_agent.core.process_limits import DescriptorReserve, raise_descriptor_limit
 from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.core.types import JsonObject
 from acp_agent.log import Log
-from acp_agent.protocol.answer import Engine
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.server import AuthState, Server
-from acp_agent.protocol.session import Session
-from acp_agent.protocol.session_opening import Opening, SessionLimits
-from acp_agent.protocol.session_upkeep import purge_unused, reap
-from acp_agent.protocol.sessions import Sessions
+from acp_agent.protocol.shared_languages import languages
 from acp_agent.protocol.stdio import LineReader, MessageWriter
-from acp_agent.protocol.surroundings import Surroundings
+from acp_agent.session.manager import Opening, SessionLimits, Sessions, purge_unused, reap
+from acp_agent.session.model_choices import ModelChoices, ModelLists
+from acp_agent.session.session import Session, Surroundings
+from acp_agent.session.turn_slot import Engine
 from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.db import Database
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
 
+_BY_THREAD = 1.5
+"""Seconds after which a thread ends the process, whatever holds up the event loop."""
+_BY_SYSTEM = 4
+"""Seconds after which the system does, where no thread gets a turn any more."""
+_RESERVE = 8
+
+
+class LastResort:
+    """Ends the process some time after `arm`.
+
+    kill        ends all processes below this one, in at most so many seconds
+    exit_code   asked when the thread ends the process
+
+    It holds back a few file descriptors until then: the end needs some to find children and to close what is open.
+    """
+
+    def __init__(self, kill: Callable[[float], None], exit_code: Callable[[], int]) -> None:
+        self._kill = kill
+        self._exit_code = exit_code
+        self._armed = False
+        self._reserve = DescriptorReserve(_RESERVE)
+
+    def arm(self) -> None:
+        """Start to wait. Nothing happens when it is called again. For the main thread."""
+        if self._armed:
+            return
+        self._armed = True
+        self._reserve.release()
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(_BY_SYSTEM)
+        timer = threading.Timer(_BY_THREAD, self._end)
+        timer.daemon = True
+        with suppress(RuntimeError):  # no more threads can be started; the alarm is left
+            timer.start()
+
+    def _end(self) -> None:
+        try:
+            self._kill(0.4)
+        finally:
+            os._exit(self._exit_code())
+
+
 if TYPE_CHECKING:
     from acp_agent.boot import Handover
-    from acp_agent.compose.workshop import Workshop
     from acp_agent.protocol.extensions import Extensions
+    from acp_agent.session.processes import Workshop
 
 _log = Log(__name__)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -179,7 +217,7 @@ class App:
     async def _extend(self, method: str, params: JsonObject) -> JsonObject:
         """A request of our own. Few editors make any: all behind it is loaded at the first."""
         if self._extensions is None:
-            module = await imported("acp_agent.compose.extension_host")
+            module = await imported("acp_agent.session.extension_host")
             self._extensions = cast("Extensions", module.extensions(self._sessions, self._configured, now_ms))
         return await self._extensions.request(method, params)
 
@@ -198,12 +236,12 @@ class App:
             workshop = await self._load_workshop(loaded)
             if session.place.cwd == place.cwd:
                 if begun:  # it has rested since
-                    take_up(session, reload(loaded))
+                    session.apply_config(reload(loaded))
                 begun = True
                 return workshop.engine(self._peer, session, loaded, reload, saved)
             elsewhere = partial(load, self._flags, os.environ, session.place.cwd)  # it has moved since
             there = elsewhere()
-            take_up(session, there)
+            session.apply_config(there)
             return workshop.engine(self._peer, session, there, elsewhere, saved)
 
         saved = opening.saved
@@ -251,7 +289,7 @@ class App:
     async def _load_workshop(self, loaded: Loaded) -> "Workshop":
         if self._workshop is not None:
             return self._workshop
-        module = await imported("acp_agent.compose.workshop")
+        module = await imported("acp_agent.session.processes")
         workshop = self._workshop
         if workshop is None:  # nobody else has made one meanwhile
             workshop = self._workshop = module.Workshop(loaded, self._background, self._choices, self._database)

@@ -23,7 +23,7 @@ EXTERNALS = {
             "agent",
             "app",
             "cli",
-            "compose",
+            "session",
             "execution",
             "gates",
             "workspace",
@@ -58,8 +58,14 @@ EXTERNALS = {
 IMPORT_NAMES = {"beautifulsoup4": "bs4", "google-re2": "re2"}
 # Where everything may go wrong and one answer is owed all the same: a tool's call, a turn, a request, a server's life.
 CATCH_ALL = {
-    *("compose/mcp.py", "execution/dyn.py", "protocol/outbox.py", "protocol/peer.py", "protocol/session.py"),
-    *("protocol/turn_slot.py", "store/credentials.py", "log.py"),
+    *(
+        "session/mcp_connections.py",
+        "execution/dyn.py",
+        "session/transcript.py",
+        "protocol/peer.py",
+        "session/session.py",
+    ),
+    *("session/turn_slot.py", "store/credentials.py", "log.py"),
 }
 # Where an exception that nothing else handled ends the process in order.
 LAST_HANDLERS = {"app.py"}
@@ -239,10 +245,10 @@ OPENS = {
     "cli/sessions.py": "the database, in the data folder",
     "cli/demo.py": "the demo's own folder",
     "cli/doctor.py": "the data folder and the configuration file",
-    "compose/assembly.py": "what the session's folder really is; opens nothing",
-    "compose/judging.py": "what policy paths really are; opens nothing",
-    "compose/session_roots.py": "folders of the configuration",
-    "compose/workshop.py": "whether there is a database",
+    "session/factory.py": "what the session's folder really is; opens nothing",
+    "session/toolset/judging.py": "what policy paths really are; opens nothing",
+    "session/toolset/roots.py": "folders of the configuration",
+    "session/processes.py": "whether there is a database",
     "config/files.py": "configuration files, and where the data folder is",
     "config/policy_file.py": "the user's policy file",
     "config/section.py": "folders of the configuration",

@@ -47,7 +47,7 @@ def check(args: argparse.Namespace) -> int:
     scrape = loaded.settings.tools.scrape
     if args.kind == "url" and not args.stdin:
         return _tell(anyio.run(url_verdict, args.target, scrape, _answers(args)))
-    from acp_agent.compose.session_roots import session_roots  # noqa: PLC0415 - it loads most of the agent
+    from acp_agent.session.toolset.roots import session_roots  # noqa: PLC0415 - it loads most of the agent
 
     loaded = _sound(loaded, cwd)
     with session_roots(loaded, cwd) as roots, session_roots(loaded, cwd, for_shell=True) as shell:
@@ -87,7 +87,7 @@ def _command_judge(file: str | None, loaded: Loaded, roots: Roots, shell: Roots)
 
 def _sound(loaded: Loaded, cwd: str) -> Loaded:
     """Return the configuration without the project's faulty patterns. Print a warning for each of them."""
-    from acp_agent.compose.project_patterns import without_faulty_patterns  # noqa: PLC0415 - it loads most of the agent
+    from acp_agent.session.toolset.roots import without_faulty_patterns  # noqa: PLC0415 - it loads most of the agent
 
     loaded, faults = without_faulty_patterns(loaded, (cwd,))
     for fault in faults:

@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
-from acp_agent.compose.judging import Ground, judges, permission_gate
-from acp_agent.compose.permission_rules import Warn, compiled_rules, permission_rules
-from acp_agent.compose.verdicts import Word, judged
 from acp_agent.config import Loaded, data_path, key_of
 from acp_agent.config.conduct import conduct_at_start
 from acp_agent.config.keys import RULES
@@ -24,6 +21,9 @@ from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.permission import PermissionGate
 from acp_agent.gates.rules.rules import Rule
 from acp_agent.gates.shell.command import Analysis, Command, Opaque, Plain, analyse
+from acp_agent.session.toolset.gate_settings import Warn, compiled_rules, permission_rules
+from acp_agent.session.toolset.judging import Ground, judges, permission_gate
+from acp_agent.session.verdicts import Word, judged
 from acp_agent.tools.bash import Bash
 from acp_agent.workspace.roots import Roots
 

@@ -49,10 +49,10 @@ def path_gates(loaded: "Loaded", files: Roots, shell: Roots, warn: Callable[[str
 
     files, shell   the directories of a session, for its file tools and for its commands
     """
-    from acp_agent.compose.judging import Ground, judges  # noqa: PLC0415 - the gates are slow to load
     from acp_agent.config.conduct import conduct_at_start  # noqa: PLC0415
     from acp_agent.execution.chain import Link, Place, absent, build_chain, gates_of  # noqa: PLC0415
     from acp_agent.execution.run_tool import RunTool  # noqa: PLC0415
+    from acp_agent.session.toolset.judging import Ground, judges  # noqa: PLC0415 - the gates are slow to load
 
     links = judges(loaded, Ground(conduct_at_start(loaded), files.resolve, shell), warn)
     wanted = {place: links[place] for place in (Place.POLICY, Place.VERIFIERS, Place.PROTECTED)}

@@ -8,7 +8,6 @@ import codecs
 import os
 import sys
 
-from acp_agent.compose.output import filter_engine, known_secrets, redactor
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.core.types import OutputStats
 from acp_agent.gates.shell.printing import printing_commands
@@ -16,6 +15,7 @@ from acp_agent.output.clip import measure
 from acp_agent.output.filters import CommandRun, Filtered, FilterEngine
 from acp_agent.output.pipeline import redaction_note, shortened, stats_line
 from acp_agent.output.sanitize import sanitize
+from acp_agent.session.toolset.output import filter_engine, known_secrets, redactor
 
 
 def loaded_for(args: argparse.Namespace) -> Loaded:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import TextIO
 
 from acp_agent.cli.page import write_page
-from acp_agent.compose.session_texts import redacted
 from acp_agent.core.errors import AgentError
 from acp_agent.core.new_file import NewFile
 from acp_agent.core.redaction import Redact
 from acp_agent.core.sessions import SessionRepository, SessionSnapshot, StoredEvent
+from acp_agent.session.foreign_session import redacted
 from acp_agent.store.session_file import MOST_EVENTS, joined_events, session_pieces
 from acp_agent.tools.visible import visible
 from acp_agent.workspace.atomic_write import rename_new

@@ -13,8 +13,6 @@ import anyio
 
 from acp_agent.cli.session_export import destination, export, find_id, without_secrets
 from acp_agent.cli.session_text import dollars, when, write_text
-from acp_agent.compose.output import known_secrets, redactor
-from acp_agent.compose.session_texts import redacted
 from acp_agent.config.files import DATA_VARIABLE, database_file, session_locks_file
 from acp_agent.config.load import Flags, load
 from acp_agent.core.errors import AgentError, ConfigError
@@ -23,7 +21,9 @@ from acp_agent.core.messages import TextPart
 from acp_agent.core.redaction import Redact
 from acp_agent.core.sessions import SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import JsonObject
-from acp_agent.protocol import commands
+from acp_agent.session.foreign_session import redacted
+from acp_agent.session.slash import commands
+from acp_agent.session.toolset.output import known_secrets, redactor
 from acp_agent.store.db import Database
 from acp_agent.store.session_file import event_object, json_text
 from acp_agent.store.session_locks import SessionLocks

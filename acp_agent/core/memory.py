@@ -16,7 +16,7 @@ class Remembered:
 
 
 class Memories(Protocol):
-    """Notes of all sessions of this user. Texts are redacted already (compose/redacted_memories.py)."""
+    """Notes of all sessions of this user. Texts are redacted already (session/slash/handler.py)."""
 
     async def save(self, content: str) -> tuple[Remembered, bool]:
         """Keep a note; whether it is new: the same text twice is one note. Durable on return.

@@ -12,10 +12,10 @@ from acp_agent.protocol import jsonrpc
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.jsonrpc import RpcError, invalid_params, invalid_request
 from acp_agent.protocol.peer import Incoming, NotificationHandler, Peer, RequestHandler
-from acp_agent.protocol.session import Session
 from acp_agent.protocol.session_methods import SessionMethods
-from acp_agent.protocol.sessions import Sessions
 from acp_agent.protocol.shared_languages import SharedLanguages
+from acp_agent.session.manager import Sessions
+from acp_agent.session.session import Session
 
 _OPEN_TO_ALL = frozenset({"initialize", "authenticate", "logout", "session/cancel", "session/close", "session/delete"})
 """What introduces, ends, frees or forgets may be asked at any time. All else shows or does something."""

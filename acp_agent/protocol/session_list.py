@@ -12,9 +12,9 @@ from acp_agent.core.types import Json, JsonObject
 from acp_agent.log import Log
 from acp_agent.output.markdown_images import defused
 from acp_agent.protocol.jsonrpc import invalid_params
-from acp_agent.protocol.session_hold import unreadable
-from acp_agent.protocol.sessions import Sessions
 from acp_agent.protocol.updates import iso_time
+from acp_agent.session.locks import unreadable
+from acp_agent.session.manager import Sessions
 
 _log = Log(__name__)
 PAGE = 50

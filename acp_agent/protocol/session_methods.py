@@ -11,15 +11,14 @@ from acp_agent.core.messages import StopReason
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.log import Log
 from acp_agent.protocol import options
-from acp_agent.protocol.answer import Answer
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.jsonrpc import invalid_params, session_not_found
 from acp_agent.protocol.mcp_servers import read_servers
 from acp_agent.protocol.peer import Incoming, NotificationHandler, RequestHandler
-from acp_agent.protocol.place import Place
-from acp_agent.protocol.session import Session
 from acp_agent.protocol.session_list import listed
-from acp_agent.protocol.sessions import Sessions
+from acp_agent.session.manager import Sessions
+from acp_agent.session.session import Place, Session
+from acp_agent.session.turn_slot import Answer
 
 
 def read_place(params: JsonObject) -> tuple[Place, tuple[str, ...]]:

@@ -18,16 +18,14 @@ from acp_agent.core.errors import AgentError
 from acp_agent.core.events import Notice, Severity, TextDelta, UserMessage
 from acp_agent.core.messages import Message, Role, StopReason, TextPart
 from acp_agent.core.sessions import Change, HistoryState, SessionSnapshot, UsageTotals
-from acp_agent.protocol.answer import Answer
 from acp_agent.protocol.client import Client
-from acp_agent.protocol.commands import ALWAYS
 from acp_agent.protocol.jsonrpc import REQUEST_CANCELLED, RpcError
 from acp_agent.protocol.peer import Incoming
-from acp_agent.protocol.session import Session
 from acp_agent.protocol.session_methods import SessionMethods
-from acp_agent.protocol.session_opening import Opening, SessionLimits
-from acp_agent.protocol.sessions import Sessions
-from acp_agent.protocol.surroundings import Surroundings
+from acp_agent.session.manager import Opening, SessionLimits, Sessions
+from acp_agent.session.session import Session, Surroundings
+from acp_agent.session.slash.commands import ALWAYS
+from acp_agent.session.turn_slot import Answer
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
 from tests.unit.store.databases import opened

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from acp_agent.__main__ import main
 from acp_agent.cli.check import judge_lines
 from acp_agent.cli.check_targets import path_gates, path_verdict
-from acp_agent.compose.session_roots import session_roots
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.tool_settings import ScrapeSettings
 from acp_agent.core.errors import ConfigError, Refused
 from acp_agent.core.types import Access, JsonObject
+from acp_agent.session.toolset.roots import session_roots
 from acp_agent.workspace.roots import Roots
 from tests.unit.cli.conftest import COMMAND
 

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 
 from acp_agent.__main__ import main
 from acp_agent.cli.check_command import CommandJudge
-from acp_agent.compose.permission_rules import permission_rules
-from acp_agent.compose.session_roots import session_roots
 from acp_agent.config.conduct import conduct_at_start
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.gates.blocklist import BlocklistPolicy
 from acp_agent.gates.blocklist import judge as blocked
 from acp_agent.gates.rules.judgement import judge as settled
 from acp_agent.gates.rules.rules import Action, Rule
+from acp_agent.session.toolset.gate_settings import permission_rules
+from acp_agent.session.toolset.roots import session_roots
 from tests.unit.cli.conftest import COMMAND
 from tests.unit.gates import everyday, hostile
 from tests.unit.gates.chain import Chain, command, rules

@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.cli.config import toml_value
-from acp_agent.compose.permission_rules import permission_rules
-from acp_agent.compose.tool_choice import tool_choice
 from acp_agent.config.keys import RULES, keys
 from acp_agent.config.project import ProjectLoosens
 from acp_agent.config.tool_settings import ReadRule
 from acp_agent.core.aliases import ALIASES
 from acp_agent.core.types import Access
 from acp_agent.gates.selection import Selection
+from acp_agent.session.toolset.gate_settings import permission_rules, tool_choice
 from acp_agent.workspace.read_policy import ReadPolicy
 from tests.unit.config.conftest import told
 

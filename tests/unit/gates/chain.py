@@ -6,11 +6,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from tempfile import TemporaryDirectory
 
-from acp_agent.compose.gates import Inner, Lasting, SessionGates
-from acp_agent.compose.judging import Ground
-from acp_agent.compose.memory import GateMemory
-from acp_agent.compose.output import pipeline
-from acp_agent.compose.session_roots import session_roots
 from acp_agent.config import Flags, Loaded, load
 from acp_agent.core.conduct import AutoApprove, Conduct
 from acp_agent.core.errors import Refused
@@ -36,6 +31,11 @@ from acp_agent.gates.rules.rules import Action, Rule
 from acp_agent.gates.rules.trust_level import TrustLevel
 from acp_agent.gates.trust import Standing
 from acp_agent.output.redaction import Redactor
+from acp_agent.session.toolset.gate_factory import Inner, Lasting, SessionGates
+from acp_agent.session.toolset.gate_memory import GateMemory
+from acp_agent.session.toolset.judging import Ground
+from acp_agent.session.toolset.output import pipeline
+from acp_agent.session.toolset.roots import session_roots
 
 
 class Recorder:

@@ -16,10 +16,6 @@ from typing import Any
 
 import anyio
 
-from acp_agent.compose.assembly import Assembly
-from acp_agent.compose.reload import LiveToolset
-from acp_agent.compose.session_engine import SessionEngine
-from acp_agent.compose.session_tools import ChainBuilder, SessionTools
 from acp_agent.config import Flags, Loaded, load
 from acp_agent.config.conduct import conduct_at_start
 from acp_agent.core.events import Event, ToolFinished
@@ -32,17 +28,19 @@ from acp_agent.gates.rules.trust_level import TrustLevel
 from acp_agent.output.redacted_view import RedactedToolset
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.peer import Incoming
-from acp_agent.protocol.place import Place
-from acp_agent.protocol.session import Session
-from acp_agent.protocol.surroundings import Surroundings
+from acp_agent.session.engine import SessionEngine
+from acp_agent.session.factory import Assembly
+from acp_agent.session.session import Place, Session, Surroundings
+from acp_agent.session.toolset.session_tools import ChainBuilder, SessionTools
+from acp_agent.session.toolset.toolset import LiveToolset
 from acp_agent.tools.bash import Bash
 from acp_agent.tools.delete_path import DeletePath
 from acp_agent.tools.fetch import Fetch
 from acp_agent.tools.read import Read
 from acp_agent.tools.tool import Tool
 from acp_agent.tools.write import Write
-from tests.unit.compose.live_session import Shop
 from tests.unit.protocol.wires import OtherEnd, connected
+from tests.unit.session.live_session import Shop
 
 EDITORS_OWN = Client(name="scripted", read_text_file=True, write_text_file=True, terminal=True)
 NOTHING_OFFERED = Client(name="scripted")

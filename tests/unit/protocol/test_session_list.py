@@ -14,10 +14,10 @@ from acp_agent.core.conduct import Conduct
 from acp_agent.core.sessions import SessionRecord
 from acp_agent.protocol.jsonrpc import RpcError
 from acp_agent.protocol.session_list import PAGE, listed
-from acp_agent.protocol.sessions import Sessions
 from acp_agent.protocol.updates import iso_time
+from acp_agent.session.manager import Sessions
 from tests.fakes.sessions import Process, process
-from tests.unit.protocol.test_sessions import BAD_PARAMS, INTERNAL
+from tests.unit.session.test_sessions import BAD_PARAMS, INTERNAL
 from tests.unit.store.databases import others
 from tests.unit.store.records import JSON
 

@@ -1,0 +1,1 @@
+"""One conversation and its life: the session, the sessions of a process, the transcript, and how a session is built."""

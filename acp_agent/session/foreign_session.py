@@ -1,0 +1,249 @@
+"""A session from elsewhere, as it may be taken in (A26): whoever wrote the file is not believed beyond its words.
+
+What it says was said stays. But an editor and a list can show only times that have been and numbers that can be, and
+counts below nothing would lift what is limited by counting. Nor may what it shows look like something else, point
+outside the session's folders, or make an editor fetch a picture (security.md 2.7).
+"""
+
+import base64
+import binascii
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from enum import Enum
+from functools import cache
+from typing import TypeVar, cast
+from uuid import uuid4
+
+from acp_agent.core.conduct import Conduct
+from acp_agent.core.events import ToolFinished, ToolStarted, TranscriptEvent, UsageChanged, UserMessage
+from acp_agent.core.messages import Message, OpaquePart, Part, TextPart, ThoughtPart, ToolResultPart, Usage
+from acp_agent.core.prompt import PromptPart
+from acp_agent.core.redaction import Redact, verbatim
+from acp_agent.core.sessions import SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
+from acp_agent.core.types import Diff, ImagePart, Location, ToolResult
+from acp_agent.output.markdown_images import defused
+from acp_agent.output.sanitize import sanitize
+from acp_agent.store.record_json import Dataclass
+
+T = TypeVar("T")
+
+_BETWEEN = "\n\n"  # no secret goes on behind it
+
+
+def with_texts(value: T, change: Callable[[str], str]) -> T:
+    """A dataclass, list, object or text with every text in it changed; names of members and pictures stay."""
+    return cast("T", _each_text(value, change))
+
+
+def redacted(value: T, redact: Redact) -> T:
+    """A dataclass, list, object or text with every text in it redacted; names of members and pictures stay."""
+    texts = list[str]()
+    _collect(value, texts)
+    whole = _BETWEEN.join(texts)
+    if redact(whole) == whole:  # as a rule; one look at all is much faster than one at each
+        return value
+    return with_texts(value, redact)
+
+
+def _collect(value: object, texts: list[str]) -> None:
+    match value:
+        case None | int() | float() | Enum() | ImagePart():
+            pass
+        case str():
+            texts.append(value)
+        case tuple() | list():
+            for item in cast("tuple[object, ...] | list[object]", value):
+                _collect(item, texts)
+        case dict():
+            for item in cast("dict[object, object]", value).values():
+                _collect(item, texts)
+        case _:
+            for name in _members(type(value)):
+                _collect(getattr(value, name), texts)
+
+
+def _each_text(value: object, change: Callable[[str], str]) -> object:
+    match value:
+        case None | int() | float() | Enum() | ImagePart():
+            return value
+        case str():
+            return change(value)
+        case tuple():
+            return tuple(_each_text(item, change) for item in cast("tuple[object, ...]", value))
+        case list():
+            return [_each_text(item, change) for item in cast("list[object]", value)]
+        case dict():
+            return {name: _each_text(item, change) for name, item in cast("dict[object, object]", value).items()}
+        case _:
+            members = {name: _each_text(getattr(value, name), change) for name in _members(type(value))}
+            return replace(cast("Dataclass", value), **members)
+
+
+@cache
+def _members(kind: type) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
+
+
+_LONGEST = 200  # characters of a title or a model's name
+_MOST = 2**53 - 1
+"""The most there can be of anything: more is no number to every reader of JSON."""
+_LAST_LINE = 2**32 - 1  # of a file (ACP: a number of 32 bits)
+_PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_NO_PICTURE = TextPart("[a picture that cannot be shown]")
+
+
+def is_folder(path: str) -> bool:
+    """Whether somebody could have worked at a path."""
+    return os.path.isabs(path) and "\0" not in path
+
+
+def sound(
+    saved: SessionSnapshot, told: Sequence[StoredEvent], conduct: Conduct, now: int, redact: Redact = verbatim
+) -> tuple[SessionSnapshot, Sequence[StoredEvent]]:
+    """The session under an id of its own, with a conduct of ours. `now` is in milliseconds since 1970.
+
+    Takes a while with a long session: not for the event loop.
+    """
+    prompts = sum(isinstance(one.event, UserMessage) for one in told)
+    record = replace(_record(saved.record, now, redact), id=str(uuid4()), prompts=prompts)
+    shown = _Shown((record.cwd, *record.additional), redact)
+    events = [replace(one, at=min(one.at, now), event=shown.event(one.event)) for one in told]
+    history = replace(saved.history, messages=tuple(_message(each, redact) for each in saved.history.messages))
+    return replace(saved, record=record, conduct=conduct, usage=_tally(saved.usage), history=history), events
+
+
+def _record(record: SessionRecord, now: int, redact: Redact) -> SessionRecord:
+    return replace(
+        record,
+        additional=tuple(filter(is_folder, record.additional)),
+        title=redact(" ".join(_words(record.title).split()))[:_LONGEST],
+        created_at=record.created_at if 0 < record.created_at <= now else now,
+        updated_at=now,
+        model=" ".join(_plain(record.model).split())[:_LONGEST],
+    )
+
+
+def _tally(tally: UsageTotals) -> UsageTotals:
+    usage = tally.usage
+    return replace(
+        tally,
+        used=_number(tally.used),
+        size=_number(tally.size),
+        usage=Usage(*map(_number, (usage.input, usage.output, usage.cache_read, usage.cache_write))),
+        cost=_cost(tally.cost),
+        calls=_number(tally.calls),
+        batches=_number(tally.batches),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What an editor may be shown of a session in these folders."""
+
+    folders: tuple[str, ...]
+    redact: Redact
+
+    def event(self, event: TranscriptEvent) -> TranscriptEvent:
+        match event:
+            case UsageChanged(used, size, cost):
+                return UsageChanged(_number(used), _number(size), _cost(cost))
+            case UserMessage(parts=parts):
+                event = replace(event, parts=tuple(self._parts(parts)))
+            case ToolStarted(locations=locations, diffs=diffs):
+                event = replace(event, locations=self._places(locations), diffs=self._changes(diffs))
+            case ToolFinished(result=result, elapsed=elapsed):
+                elapsed = elapsed if 0 <= elapsed <= _MOST else 0.0
+                event = replace(event, result=self._result(result), elapsed=elapsed)
+            case _:
+                pass
+        return redacted(_shown_texts(event), self.redact)
+
+    def _result(self, result: ToolResult) -> ToolResult:
+        return replace(
+            result,
+            locations=self._places(result.locations),
+            diffs=self._changes(result.diffs),
+            images=tuple(filter(_is_picture, result.images)),
+            ruling=None,  # for the audit, which has none of it
+        )
+
+    def _parts(self, parts: tuple[PromptPart, ...]) -> Iterator[PromptPart]:
+        for part in parts:
+            yield part if not isinstance(part, ImagePart) or _is_picture(part) else _NO_PICTURE
+
+    def _places(self, locations: tuple[Location, ...]) -> tuple[Location, ...]:
+        return tuple(
+            each if each.line is None or 0 <= each.line <= _LAST_LINE else replace(each, line=None)
+            for each in locations
+            if self._holds(each.path)
+        )
+
+    def _changes(self, diffs: tuple[Diff, ...]) -> tuple[Diff, ...]:
+        return tuple(each for each in diffs if self._holds(each.path))
+
+    def _holds(self, path: str) -> bool:
+        """Whether a path is absolute and, as it is written, below one of the folders."""
+        if not is_folder(path) or ".." in path.split("/"):
+            return False
+        return any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in self.folders)
+
+
+def _shown_texts(event: TranscriptEvent) -> TranscriptEvent:
+    """Every text as an editor may draw it. What is no markdown, such as a diff, keeps what would be a picture there."""
+    match event:
+        case ToolStarted(raw_input=raw_input, diffs=diffs):
+            given, changes = with_texts((raw_input, diffs), _plain)
+            return replace(with_texts(event, _words), raw_input=given, diffs=changes)
+        case ToolFinished(result=result):
+            envelope, changes = with_texts((result.envelope, result.diffs), _plain)
+            event = with_texts(event, _words)
+            return replace(event, result=replace(event.result, envelope=envelope, diffs=changes))
+        case _:
+            return with_texts(event, _words)
+
+
+def _message(message: Message, redact: Redact) -> Message:
+    return replace(message, parts=tuple(_part(part, redact) for part in message.parts))
+
+
+def _part(part: Part, redact: Redact) -> Part:
+    """A part as the model may be given it again; what only its provider understands stays as it is."""
+    match part:
+        case OpaquePart():
+            return part
+        case ThoughtPart(text=text):
+            return replace(part, text=redact(_plain(text)))
+        case ImagePart():
+            return part if _is_picture(part) else _NO_PICTURE
+        case ToolResultPart(images=images):
+            part = replace(part, images=tuple(filter(_is_picture, images)))
+        case _:
+            pass
+    return redacted(with_texts(part, _plain), redact)
+
+
+def _plain(text: str) -> str:
+    return sanitize(text, terminal=False)
+
+
+def _words(text: str) -> str:
+    """A text that may be taken for markdown."""
+    return defused(sanitize(text, terminal=False))
+
+
+def _is_picture(image: ImagePart) -> bool:
+    if image.mime_type not in _PICTURES:
+        return False
+    try:
+        return bool(base64.b64decode(image.data, validate=True))
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _number(value: int) -> int:
+    return min(max(value, 0), _MOST)
+
+
+def _cost(value: float | None) -> float | None:
+    return value if value is not None and 0 <= value <= _MOST else None

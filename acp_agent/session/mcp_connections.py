@@ -1,0 +1,303 @@
+"""The MCP servers of one session: connections run in the background, their tools join the others when they are ready.
+
+Nothing of the client is loaded before a server is named (E6). A server that fails costs its own tools alone.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from functools import partial
+from typing import Protocol, TypeAlias
+
+import anyio
+
+from acp_agent.core.backends import FileSystem
+from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.events import Notice, Severity
+from acp_agent.core.mcp import ListedServer, McpConnection, McpDefinition, McpOrigin, McpServer, McpState
+from acp_agent.core.ports import Invocation
+from acp_agent.core.types import McpSubject, ToolCall, ToolSpec
+from acp_agent.gates.pins import PinBook, server_identity
+from acp_agent.gates.rules.trust_level import TrustLevel
+from acp_agent.log import Log
+from acp_agent.store.mcp_pins import McpPins
+from acp_agent.tools.mcp_tool import McpTool, server_slug, tool_names
+from acp_agent.tools.registry import Registry
+from acp_agent.tools.visible import visible
+
+_MOST_GONE = 64
+"""Tools a server no longer has that are remembered."""
+_MOST_LISTED = 20
+"""Tools of a server that a line names."""
+
+
+class RunningConnection(McpConnection, Protocol):
+    """A connection that can be set going."""
+
+    async def run(self) -> None:
+        """Connect and serve until closed or given up. Raises nothing but cancellation."""
+        ...
+
+    def close(self) -> None:
+        """Have `run` return soon, everything of the server ended."""
+        ...
+
+
+class Served:
+    """One server. `told` is what the user has been told of it."""
+
+    def __init__(self, connection: RunningConnection) -> None:
+        self.connection = connection
+        self.tools: dict[str, McpTool] = {}
+        self.known: dict[str, McpTool] = {}  # those that are gone, too, by lower-case name, the newest last
+        self.was_ready = False
+        self.told: set[str] = set()
+
+    def offer(self, tools: dict[str, McpTool]) -> None:
+        """It has these tools now. Of those that are gone a few are remembered, to answer calls of them."""
+        folded = {name.lower(): tool for name, tool in tools.items()}
+        gone = [(name, tool) for name, tool in self.known.items() if name not in folded]
+        ready = self.connection.state is McpState.READY
+        self.known = {**dict(gone[-_MOST_GONE:] if ready else gone), **folded}
+        self.tools = tools
+
+    def line(self, changed: Callable[[McpTool], bool]) -> str:
+        """Name, state, tools by the server's own names, those that have changed, problem."""
+        connection, said = self.connection, ""
+        if connection.state is McpState.READY:
+            said = f", {len(self.tools)} tool{'' if len(self.tools) == 1 else 's'}{_listed(self.tools.values())}"
+            asking = [tool for tool in self.tools.values() if changed(tool)]
+            said += f"; changed, and will ask{_listed(asking)}" if asking else ""
+        problem = f"{';' if said else ':'} {connection.problem}" if connection.problem else ""
+        return f"{visible(connection.server.name)} ({connection.server.origin}) {connection.state}{said}{problem}"
+
+    def tool(self, name: str, definition: McpDefinition) -> McpTool:
+        """The tool there was, where nothing about it has changed: prompt caching wants the same bytes."""
+        known = self.known.get(name.lower())
+        same = known is not None and (known.name, known.definition) == (name, definition)
+        return known if known is not None and same else McpTool(name, definition, self.connection)
+
+    def news(self, *, begun: bool) -> Notice | None:
+        """What the user should hear of it now; `begun`: turns have begun before."""
+        connection = self.connection
+        name, problem = f"the MCP server {connection.server.name!r}", connection.problem
+        match connection.state:
+            case McpState.READY if problem:
+                return Notice(Severity.WARNING, f"{name}: {problem}")
+            case McpState.READY if begun and not self.was_ready:
+                return Notice(Severity.INFO, f"{name} is ready: {', '.join(self.tools) or 'it has no tools'}")
+            case McpState.WAITING if self.was_ready:
+                return Notice(Severity.WARNING, f"{name} is lost and will be tried again: {problem}")
+            case McpState.FAILED:
+                return Notice(Severity.WARNING, f"{name} cannot be used: {problem}")
+            case _:
+                return None
+
+
+def _listed(tools: Collection[McpTool]) -> str:
+    names = [visible(tool.definition.name) for tool in tools]
+    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
+    return f": {', '.join(names[:_MOST_LISTED])}{more}" if names else ""
+
+
+_PATIENCE = 2.0
+"""Seconds the first turn waits for servers that are starting: a model that sees no tool says it has none."""
+
+_MOST_TOLD = 5
+"""Notices about one server."""
+
+_log = Log(__name__)
+
+Background: TypeAlias = Callable[[Callable[[], Awaitable[None]]], object]
+"""Starts a task and does not wait for it."""
+
+Connect: TypeAlias = Callable[[McpServer, Callable[[], None]], RunningConnection]
+"""Makes the connection to a server; the second argument is told whenever something about it has changed."""
+
+
+class SessionServers:
+    """Starts servers and keeps the names of their tools.
+
+    pins         what the user has let run
+    background   runs the connections
+    tell         told what the user should hear of
+    """
+
+    def __init__(self, pins: McpPins, background: Background, tell: Callable[[Notice], None], connect: Connect) -> None:
+        self._background = background
+        self._tell = tell
+        self._connect = connect
+        self._identities: dict[str, str] = {}
+        self.book = PinBook(pins, self._identities)
+        self._served: dict[str, Served] = {}
+        self._moved = anyio.Event()
+        self._begun = False
+
+    def start(self, servers: Iterable[McpServer]) -> None:
+        """Start servers, in order of precedence: of two with one name the first counts, and the other is told."""
+        for server in servers:
+            if objection := self._objection(server):
+                told = f"the MCP server {server.name!r} ({server.origin}) is not started: {objection}"
+                self._tell(Notice(Severity.WARNING, told))
+            else:
+                self._start(server)
+
+    def add(self, server: McpServer) -> str:
+        """Start one more, for which the next turn waits a moment, too; why it is not started, else ""."""
+        objection = self._objection(server)
+        if not objection:
+            self._begun = False
+            self._start(server)
+        return objection
+
+    def remove(self, name: str) -> bool:
+        """End one and take its tools away at once; False when there is none of that name."""
+        served = self._served.pop(name, None)
+        if served is None:
+            return False
+        del self._identities[name]
+        served.connection.close()
+        self._move()
+        return True
+
+    def listed(self) -> Sequence[ListedServer]:
+        """All of them, in the order they were started."""
+        connections = ((served, served.connection) for served in self._served.values())
+        return [ListedServer(each.server, each.state, (*served.tools,), each.problem) for served, each in connections]
+
+    def _objection(self, server: McpServer) -> str:
+        taken = next((name for name in self._served if _same(name, server.name)), None)
+        return "" if taken is None else f"{taken!r} has its name"
+
+    def _start(self, server: McpServer) -> None:
+        self._identities[server.name] = server_identity(server)
+        served = Served(self._connect(server, partial(self._changed, server.name)))
+        self._served[server.name] = served
+        self._background(partial(_run, served.connection))
+
+    def close(self) -> None:
+        """End all of them; what their programs leave behind is cleared away in the background."""
+        for served in self._served.values():
+            served.connection.close()
+
+    async def settled(self) -> None:
+        """Give servers that are starting a moment, before the first turn."""
+        begun, self._begun = self._begun, True
+        if begun:
+            return
+        with anyio.move_on_after(_PATIENCE):
+            while any(served.connection.state is McpState.STARTING for served in self._served.values()):
+                await self._moved.wait()
+
+    def joining(self) -> bool:
+        """Whether tools of a server that is starting may still come."""
+        return any(served.connection.state is McpState.STARTING for served in self._served.values())
+
+    def status(self) -> Sequence[str]:
+        """One line a server, for /status and /mcp; none without servers."""
+        return [f"MCP server {served.line(self._has_changed)}" for served in self._served.values()]
+
+    # ------------------------------------------------------------------------------------ tools
+
+    def specs(self) -> Sequence[ToolSpec]:
+        """The tools there are now. One that has changed since it was let run says only that (security.md 2.8)."""
+        every = (tool for served in self._served.values() for tool in served.tools.values())
+        return [tool.withheld() if self._has_changed(tool) else tool.spec() for tool in every]
+
+    @property
+    def remembered(self) -> Collection[str]:
+        """The names of all tools whose calls are answered, in lower case; those that are gone, too."""
+        return [name for served in self._served.values() for name in served.known]
+
+    async def understand(self, call: ToolCall) -> Invocation | None:
+        """A call of a server's tool, whatever the case of its name, also of a server that is gone; None for others.
+
+        Raises ToolError, also when the tool was taken back.
+        """
+        found = ((served, served.known.get(call.name.lower())) for served in self._served.values())
+        for served, tool in found:
+            if tool is None:
+                continue
+            if served.connection.state is McpState.READY and tool.name not in served.tools:
+                told = f"{tool.name}: its server has taken this tool back"
+                raise ToolError(ToolErrorCategory.TOOL_NOT_FOUND, told)
+            return await tool.understand(call, agreed=not self._has_changed(tool))
+        return None
+
+    def _has_changed(self, tool: McpTool) -> bool:
+        return bool(self.book.change(tool.definition.name, tool.spec()))
+
+    def consent(self, invocation: Invocation) -> str:
+        """What a lasting yes to a tool of a server is bound to; "" for other tools."""
+        tools = [each.tool for each in invocation.subjects if isinstance(each, McpSubject)]
+        return self.book.consent(tools[0], invocation.spec) if tools else ""
+
+    def trust(self, invocation: Invocation) -> TrustLevel:
+        """How far a tool of a server is trusted (A25.2).
+
+        One of the editor's or a project's is untrusted until the user has let it run, as it is now: then it is asked
+        about as any other tool is. Servers of the user's own configuration are his choice.
+        """
+        served = self._served.get(invocation.spec.server)
+        tools = [each.tool for each in invocation.subjects if isinstance(each, McpSubject)]
+        if served is None or not tools:
+            return TrustLevel.UNTRUSTED
+        chosen = served.connection.server.origin is McpOrigin.CONFIG
+        if chosen or all(self.book.pinned(tool, invocation.spec) for tool in tools):
+            return TrustLevel.PROVISIONAL
+        return TrustLevel.UNTRUSTED
+
+    def _changed(self, server: str) -> None:
+        served = self._served.get(server)
+        if served is not None:
+            self._name_tools(served)
+            self._tell_news(served)
+        self._move()
+
+    def _move(self) -> None:
+        moved, self._moved = self._moved, anyio.Event()
+        moved.set()
+
+    def _name_tools(self, served: Served) -> None:
+        connection = served.connection
+        definitions = {each.name: each for each in connection.definitions()}
+        names = tool_names(connection.server.name, [*definitions])
+        served.offer({names[tool]: served.tool(names[tool], each) for tool, each in definitions.items()})
+
+    def _tell_news(self, served: Served) -> None:
+        """Tell what the user should hear of, once, and at some time no more."""
+        news = served.news(begun=self._begun)
+        served.was_ready = served.was_ready or served.connection.state is McpState.READY
+        if news is None or news.text in served.told or len(served.told) > _MOST_TOLD:
+            return
+        served.told.add(news.text)
+        if len(served.told) > _MOST_TOLD:
+            name = served.connection.server.name
+            news = Notice(Severity.WARNING, f"the MCP server {name!r}: no more is told of it; /mcp says how it is")
+        self._tell(news)
+
+
+class GrowingCatalogue:
+    """A registry, and behind its tools those of the servers that are there."""
+
+    def __init__(self, registry: Registry, servers: SessionServers) -> None:
+        self._registry = registry
+        self._servers = servers
+
+    def specs(self) -> Sequence[ToolSpec]:
+        """Every tool there is now."""
+        return (*self._registry.specs(), *self._servers.specs())
+
+    async def understand(self, call: ToolCall, files: FileSystem) -> Invocation:
+        """Raises ToolError. A tool whose server is gone is understood; its call fails."""
+        served = await self._servers.understand(call)
+        return await self._registry.understand(call, files) if served is None else served
+
+
+def _same(one: str, other: str) -> bool:
+    return server_slug(one).lower() == server_slug(other).lower()
+
+
+async def _run(connection: RunningConnection) -> None:
+    try:
+        await connection.run()
+    except Exception:  # noqa: BLE001 - top of a task of its own: a bug costs the server, not the agent
+        _log.error("MCP connection crashed", exc_info=True, server=connection.server.name)

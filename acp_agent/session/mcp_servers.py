@@ -1,0 +1,195 @@
+"""Which MCP servers a session has, and who has to be asked first (security.md 1 row 11; requirements S4, A25).
+
+The user's own configuration and his editor name servers on his behalf: they start without a question, and what their
+tools may do is asked call by call. A file of the project comes with the repository: nothing of it starts before the
+user has said yes to exactly what it names.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from acp_agent.config import Loaded
+from acp_agent.config.files import PROJECT_FILE
+from acp_agent.config.masking import holds_secret, is_everyday
+from acp_agent.config.mcp_settings import MOST_OF_A_PROJECT, McpServerSettings
+from acp_agent.core.conduct import AutoApprove, Conduct
+from acp_agent.core.elicitation import Elicitor
+from acp_agent.core.errors import ConfigError, ToolError
+from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
+from acp_agent.core.ports import Approver
+from acp_agent.gates.rules.trust_level import TrustLevel
+from acp_agent.gates.trust import workspace_trust
+from acp_agent.session.mcp_connections import RunningConnection, SessionServers
+from acp_agent.store.trusted_folders import TrustedFolders
+
+if TYPE_CHECKING:
+    from acp_agent.session.processes import Workshop
+    from acp_agent.session.session import Session
+
+_LONGEST_WISH = 1000
+"""Characters of an entry: a question shows them all, so nothing can hide in the middle."""
+
+
+class McpOfSession:
+    """All of it for one session. `servers` holds the connections; `start` and `ask` fill it.
+
+    cwd        the session's folder, links resolved
+    answered   told what the user said of the folder
+    elicitor   gives who asks the user what a server wants to know; None for nobody, now
+    """
+
+    def __init__(
+        self,
+        workshop: "Workshop",
+        session: "Session",
+        approver: Approver,
+        cwd: str,
+        answered: Callable[[TrustLevel], None],
+        elicitor: Callable[[], Elicitor | None],
+    ) -> None:
+        self._workshop = workshop
+        self._session = session
+        self._approver = approver
+        self._cwd = cwd
+        self._answered = answered
+        self._started = False
+        self._wanted: tuple[McpServerSettings, ...] = ()
+        connect = partial(_connection, elicitor)
+        self.servers = SessionServers(workshop.pins, workshop.background, session.notices.add, connect)
+
+    def start(self, loaded: Loaded) -> None:
+        """Start, once, what needs no question. Nothing while it is not clear what the user forbids."""
+        if self._started or loaded.fault is not None or not loaded.settings.mcp.enabled:
+            return
+        self._started = True
+        ended = self._session.place.ended
+        own = [each for each in loaded.settings.mcp.servers if each.enabled and each.name not in ended]
+        self._wanted = tuple(each for each in loaded.servers if each.enabled and each.name not in ended)
+        self._workshop.secrets.add(secrets_of(own, os.environ))
+        self.servers.start([*self._named(own, McpOrigin.CONFIG), *map(_at_home, self._session.place.servers)])
+
+    async def ready(self) -> None:
+        """A turn is about to begin: ask about the project's servers, once, and let what is starting come up."""
+        if self._wanted:
+            wanted = tuple(self._showable(self._wanted))
+            trusted = await self._trusted(wanted) if wanted else False
+            self._wanted = ()
+            if trusted:
+                self._workshop.secrets.add(_hidden(value for each in wanted for value in each.referred(os.environ)))
+                self.servers.start(self._named(wanted, McpOrigin.PROJECT))
+        await self.servers.settled()
+
+    def add(self, server: McpServer, loaded: Loaded) -> str:
+        """Start one more of the editor's; why it is not started, else ""."""
+        if loaded.fault is not None or not loaded.settings.mcp.enabled:
+            return "MCP servers are switched off: [mcp] enabled"
+        pairs = server.reach.env if isinstance(server.reach, StdioServer) else server.reach.headers
+        self._workshop.secrets.add(_hidden(value for name, value in pairs if holds_secret(name)))
+        return self.servers.add(_at_home(server))
+
+    def remove(self, name: str) -> bool:
+        """End one, or do without one that was to be asked about; False when there is none of that name."""
+        left = tuple(each for each in self._wanted if each.name != name)
+        wanted, self._wanted = self._wanted, left
+        return self.servers.remove(name) or len(left) < len(wanted)
+
+    async def _trusted(self, wanted: Sequence[McpServerSettings]) -> bool:
+        approver = None if _nobody_is_asked(self._session.active) else self._approver
+        names = ", ".join(each.name for each in wanted)
+        try:
+            level = await project_trust(self._cwd, wanted, self._workshop.folders, approver)
+        except ToolError as error:  # nobody answered in time
+            self._warn(f"the MCP servers of this folder ({names}) are not started: {error}")
+            return False
+        if level is not None:
+            self._answered(level)
+        trusted = level is not None and level.counts
+        if not trusted:
+            why = "nobody is asked at this approval level" if level is None else "you have not agreed to them"
+            self._warn(f"the MCP servers of this folder ({names}) are not started: {why}")
+        return trusted
+
+    def _named(self, entries: Sequence[McpServerSettings], origin: McpOrigin) -> Iterator[McpServer]:
+        folder = self._cwd if origin is McpOrigin.PROJECT else _home()
+        for entry in entries:
+            try:
+                yield entry.server(origin, os.environ, folder)
+            except ConfigError as error:
+                self._warn(f"{error}; the server is not started")
+
+    def _showable(self, entries: Sequence[McpServerSettings]) -> Iterator[McpServerSettings]:
+        for at, entry in enumerate(entries):
+            wish = _wish(entry)
+            where = f"the MCP server {entry.name!r} of this folder is not started"
+            if at >= MOST_OF_A_PROJECT or len(wish) > _LONGEST_WISH:
+                self._warn(f"{where}: too much for one question")
+            elif self._session.redact(wish) != wish:  # what stands between the ends of a made-up key would be hidden
+                self._warn(f"{where}: it holds what looks like a secret, and you could not see it whole; use ${{NAME}}")
+            else:
+                yield entry
+
+    def _warn(self, problem: str) -> None:
+        self._session.notices.warn(problem)
+
+
+async def project_trust(
+    folder: str, wanted: Sequence[McpServerSettings], store: TrustedFolders, approver: Approver | None
+) -> TrustLevel | None:
+    """How far the user trusts a folder that would start exactly these servers; None when he was not asked.
+
+    Raises ToolError when nobody answers in time.
+    """
+    wishes = [_wish(entry) for entry in wanted]
+    contents = {PROJECT_FILE: json.dumps(wishes).encode()}
+    return await workspace_trust(folder, contents, store, approver, wishes)
+
+
+def secrets_of(entries: Sequence[McpServerSettings], environ: Mapping[str, str]) -> Iterator[str]:
+    """What nobody should read of the user's own: values with a secret's name, and what `${NAME}` stands for.
+
+    Of a project's entries only the latter is a secret of the user's, and not before he has agreed to them: whatever is
+    taken out of text hides what it stands in, a command that is asked about, say.
+    """
+    for entry in entries:
+        pairs = (*entry.env.items(), *entry.headers.items())
+        yield from _hidden((*(text for name, text in pairs if holds_secret(name)), *entry.referred(environ)))
+
+
+def _hidden(values: Iterable[str]) -> Iterator[str]:
+    """The values, and what stands behind a word such as Bearer."""
+    for value in values:
+        if not is_everyday(value):
+            yield from (value, *value.split(maxsplit=1)[1:])
+
+
+def _wish(entry: McpServerSettings) -> str:
+    """An entry, whole, on one line."""
+    does = f"start the program {entry.command}" if entry.command else f"reach {entry.url}"
+    table = entry.model_dump(mode="json", exclude_defaults=True)
+    return f"{entry.name} would {does}: {json.dumps(table, sort_keys=True)}"
+
+
+def _nobody_is_asked(conduct: Conduct) -> bool:
+    return conduct.auto_approve is AutoApprove.FULL_AUTO
+
+
+def _home() -> str:
+    """Where programs run that name no folder: `npx` and `python -m` would load what lies in a project's."""
+    return os.path.expanduser("~")
+
+
+def _at_home(server: McpServer) -> McpServer:
+    reach = server.reach
+    return replace(server, reach=replace(reach, cwd=reach.cwd or _home())) if isinstance(reach, StdioServer) else server
+
+
+def _connection(
+    elicitor: Callable[[], Elicitor | None], server: McpServer, changed: Callable[[], None]
+) -> RunningConnection:
+    from acp_agent.mcp.connection import ServerConnection  # noqa: PLC0415 - only sessions with servers pay for it
+
+    return ServerConnection(server, changed=changed, environment=os.environ, elicitor=elicitor)

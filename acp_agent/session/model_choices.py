@@ -1,0 +1,329 @@
+"""What the sessions of one configuration can choose: core.choices.Choices, and the words of `/model` (A15, A16)."""
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import Protocol
+
+import anyio
+import anyio.to_thread
+
+from acp_agent.config.model_settings import ModelSettings
+from acp_agent.config.provider_settings import LlmSettings, ProviderSettings, ProviderType
+from acp_agent.core.choices import Levels, ModelChoice, model_in_force
+from acp_agent.core.conduct import Conduct
+from acp_agent.core.errors import (
+    AgentError,
+    ConfigError,
+    ProviderError,
+    ProviderErrorKind,
+    ToolError,
+    ToolErrorCategory,
+)
+from acp_agent.llm import model_info
+from acp_agent.llm.model_info import ModelInfo
+from acp_agent.llm.models import ModelRef, ModelTable, Price, load_table
+from acp_agent.llm.provider_config import ConfiguredProviders, ProviderConfig
+from acp_agent.log import Log
+
+_PATIENCE = 5.0
+"""Seconds for the list of one provider; all are asked at the same time."""
+_HEAVY = ("acp_agent.llm.model_list", "acp_agent.net.client")
+
+_log = Log(__name__)
+
+
+class ListsModels(Protocol):
+    """What asks servers: a `llm.catalog.Catalog`."""
+
+    async def models(self, provider: str) -> tuple[ModelInfo, ...]:
+        """What a provider offers. Raises ConfigError, ProviderError."""
+        ...
+
+    async def described(self, info: ModelInfo) -> ModelInfo:
+        """The same model with what its list leaves out. Raises as `models`."""
+        ...
+
+
+class ModelLists:
+    """One a process. `changed` is told when lists have arrived: options of sessions may be others now."""
+
+    def __init__(self, environ: Mapping[str, str], changed: Callable[[], None]) -> None:
+        self._environ = environ
+        self._changed = changed
+        self._known: dict[tuple[tuple[ProviderSettings, ...], tuple[ModelSettings, ...]], KnownModels] = {}
+
+    @cached_property
+    def _table(self) -> ModelTable:
+        return load_table()
+
+    def of(self, llm: LlmSettings) -> "KnownModels":
+        """What is known by a configuration."""
+        key = llm.providers, llm.models
+        if key not in self._known:
+            providers = ConfiguredProviders.of(llm, self._environ)
+            self._known[key] = KnownModels(providers, lambda: self._table, self._changed)
+        return self._known[key]
+
+
+class KnownModels:
+    """The models of one configuration, as far as anybody has said.
+
+    table     gives the packaged table; reading it takes some milliseconds
+    version   grows with each list that arrives
+    """
+
+    def __init__(
+        self, providers: ConfiguredProviders, table: Callable[[], ModelTable], changed: Callable[[], None]
+    ) -> None:
+        self.providers = providers
+        self.table = table
+        self.version = 0
+        self._changed = changed
+        self._lists: dict[str, dict[str, ModelInfo]] = {}
+        self._asked = False
+
+    def config(self, model: str) -> ProviderConfig | None:
+        """The configuration of a model's provider, as it is for this model; None for no such provider."""
+        try:
+            return self.providers.find(ref_of(model))
+        except ConfigError:
+            return None
+
+    def said(self, model: str) -> ModelInfo | None:
+        """What its provider's list says of a model, `PROVIDER:MODEL`."""
+        ref = ref_of(model)
+        return self._lists.get(ref.provider, {}).get(ref.model)
+
+    def has_list(self, provider: str) -> bool:
+        """Whether a provider has told what it offers."""
+        return provider in self._lists
+
+    def offered(self, provider: str) -> Iterator[ModelInfo]:
+        """What a provider offers, but for models that are known to take no tools."""
+        return (info for info in self._lists.get(provider, {}).values() if info.tools is not False)
+
+    async def fetch(self, catalog: ListsModels, configured: Sequence[str]) -> None:
+        """Ask every provider, once in the life of the process. For the background: failures are only logged.
+
+        configured   models the user has named: of Ollama's its server is asked for more than its list tells
+        """
+        if self._asked:
+            return
+        self._asked = True
+        try:
+            async with anyio.create_task_group() as tasks:
+                for config in self.providers:
+                    if config.type is not ProviderType.SCRIPTED:
+                        tasks.start_soon(self._try, catalog, config.name, configured)
+        except anyio.get_cancelled_exc_class():
+            self._asked = False  # somebody else may ask again
+            raise
+        if self._lists:
+            self._changed()
+
+    async def refresh(self, catalog: ListsModels, provider: str, configured: Sequence[str]) -> int:
+        """Ask one provider again (A16.1); how many models it offers. Raises ConfigError, ProviderError."""
+        await self._ask(catalog, provider, configured)
+        self._changed()
+        return sum(1 for _ in self.offered(provider))
+
+    async def _ask(self, catalog: ListsModels, provider: str, configured: Sequence[str]) -> None:
+        for module in _HEAVY:  # off the event loop: it is httpx
+            await anyio.to_thread.run_sync(importlib.import_module, module, abandon_on_cancel=True)
+        try:
+            with anyio.fail_after(_PATIENCE):
+                found = {info.model: info for info in await catalog.models(provider)}
+                for ref in map(ref_of, configured):
+                    info = found.get(ref.model) if ref.provider == provider else None
+                    if info is not None and info.thinking is None:
+                        found[ref.model] = await catalog.described(info)
+        except TimeoutError:
+            problem = f"{provider} did not list its models within {_PATIENCE:g} s"
+            raise ProviderError(problem, kind=ProviderErrorKind.TIMEOUT) from None
+        self._lists[provider] = found
+        self.version += 1
+
+    async def _try(self, catalog: ListsModels, provider: str, configured: Sequence[str]) -> None:
+        try:
+            await self._ask(catalog, provider, configured)
+        except AgentError as error:
+            _log.debug("no list of models", provider=provider, error=str(error))
+
+
+def ref_of(model: str) -> ModelRef:
+    """`PROVIDER:MODEL` taken apart, whatever it is."""
+    provider, _, name = model.partition(":")
+    return ModelRef(provider, name)
+
+
+_MOST_SHOWN = 200
+"""Fetched models of one provider in a list: routers have hundreds, and editors are sent them at each change."""
+_MOST_NAMED = 20
+"""Models a message names."""
+
+
+class ModelChoices:
+    """A Choices. Answers from memory.
+
+    available   `[acp] available_models`: where it names any, these alone can be chosen, besides `llm.model`
+    fetches     whether providers are asked what they offer
+    """
+
+    def __init__(self, llm: LlmSettings, available: Sequence[str], known: KnownModels, *, fetches: bool = True) -> None:
+        self._llm = llm
+        self._available = tuple(available)
+        self._known = known
+        self._fetches = fetches and not self._available
+        self._shown: tuple[int, str, Sequence[ModelChoice]] | None = None
+
+    async def fetch(self, catalog: ListsModels) -> None:
+        """Have the providers' lists fetched, where they are wanted. For the background."""
+        if self._fetches:
+            await self._known.fetch(catalog, self._configured())
+
+    async def refresh(self, catalog: ListsModels, provider: str) -> int:
+        """Ask one provider again (A16.1); how many models it offers. Raises ToolError, ConfigError, ProviderError."""
+        if not self._fetches:
+            raise _wrong("nothing to refresh: the models are those of the configuration")
+        return await self._known.refresh(catalog, provider, self._configured())
+
+    # -------------------------------------------------------------------------------- core.choices.Choices
+
+    @property
+    def initial(self) -> str:
+        return self._llm.model or next(iter(self._available), "")
+
+    def models(self, current: str) -> Sequence[ModelChoice]:
+        """As the port says: those the user has named first, then the newest of each provider."""
+        shown = self._shown
+        if shown is None or shown[:2] != (self._known.version, current):
+            shown = self._shown = (self._known.version, current, self._to_show(current))
+        return shown[2]
+
+    def _to_show(self, current: str) -> Sequence[ModelChoice]:
+        names = [*self._configured(), *([current] if current else [])]
+        for config in () if self._available else self._known.providers:
+            names += map(str, islice(self._known.offered(config.name), _MOST_SHOWN))
+        return self._grouped(names)
+
+    def has(self, model: str) -> bool:
+        if model in self._configured():
+            return True
+        config = self._known.config(model)
+        if self._available or config is None or config.type is ProviderType.SCRIPTED:
+            return False
+        name = ref_of(model).model
+        unlisted = bool(name) and name.isprintable() and " " not in name and not self._known.has_list(config.name)
+        return unlisted or self._known.said(model) is not None
+
+    def thinking(self, model: str) -> Levels | None:
+        config = self._asked(model)
+        if config is None:
+            return None
+        return model_info.thinking_levels(config, ref_of(model).model, self._known.table(), self._known.said(model))
+
+    def temperature(self, model: str) -> Levels | None:
+        config = self._asked(model)
+        if config is None:
+            return None
+        return model_info.temperature_levels(config, ref_of(model).model, self._known.table(), self._known.said(model))
+
+    def _asked(self, model: str) -> ProviderConfig | None:
+        """The provider of a model that is really asked: a script has no abilities, and needs no table read."""
+        config = self._known.config(model)
+        return None if config is None or config.type is ProviderType.SCRIPTED else config
+
+    # --------------------------------------------------------------------------------------------- /model
+
+    def find(self, text: str) -> Sequence[ModelChoice]:
+        """The models a text means (A16.2): its name, else the part behind the colon, else all its words in either."""
+        everything = self._everything()
+        exact = [choice for choice in everything if choice.value == text]
+        exact = exact or [choice for choice in everything if ref_of(choice.value).model == text]
+        words = text.lower().split()
+        return exact or [
+            choice
+            for choice in everything
+            if words and all(word in f"{choice.value} {choice.title}".lower() for word in words)
+        ]
+
+    def choose(self, conduct: Conduct, text: str) -> str:
+        """Have the model a text means answer from the next prompt on; what to tell the user. Raises ToolError."""
+        text = text.strip()
+        found = self.find(text)
+        if len(found) > 1:
+            raise _wrong(f"ambiguous model, candidates: {_named(found)}")
+        value = found[0].value if found else text
+        if not found and not self.has(text):
+            everything = self._everything()
+            available = f". Available: {_named(everything)}" if everything else "; no model is configured"
+            raise _wrong(f"no matching model found{available}")
+        if value == model_in_force(conduct, self):
+            return f"{value} answers already."
+        conduct.model = value
+        return f"{value} answers from the next prompt on."
+
+    def listed(self, conduct: Conduct) -> str:
+        """All there is to choose, as markdown; the one in force is marked. Raises ToolError where there is nothing."""
+        current = model_in_force(conduct, self)
+        models = self.models(current)
+        if not models:
+            raise _wrong("model switching not configured: set model under [llm], or available_models under [acp]")
+        return "\n".join(_row(model, in_use=model.value == current) for model in models)
+
+    # --------------------------------------------------------------------------------------------- within
+
+    def _configured(self) -> tuple[str, ...]:
+        """The models the user has named, in the order in which they are shown."""
+        initial = [self.initial] if self.initial else []
+        if self._available:
+            return tuple(dict.fromkeys((*([] if self.initial in self._available else initial), *self._available)))
+        entries = (entry.id for entry in self._llm.models if self._is_model(entry.id))
+        return tuple(dict.fromkeys((*initial, *self._llm.fallback, *entries)))
+
+    def _is_model(self, entry: str) -> bool:
+        """Whether an `[[llm.models]]` id is a model's, not how several begin."""
+        ref = ref_of(entry)
+        if ref.provider not in self._known.providers or not ref.model[-1:].isalnum():
+            return False
+        return self._known.said(entry) is not None or not self._known.has_list(ref.provider)
+
+    def _everything(self) -> Sequence[ModelChoice]:
+        names = [*self._configured()]
+        for config in () if self._available else self._known.providers:
+            names += map(str, self._known.offered(config.name))
+        return self._grouped(names)
+
+    def _grouped(self, names: Iterable[str]) -> Sequence[ModelChoice]:
+        choices = [self._choice(name) for name in dict.fromkeys(names)]
+        order = {provider: place for place, provider in enumerate(dict.fromkeys(each.provider for each in choices))}
+        return sorted(choices, key=lambda choice: order[choice.provider])
+
+    def _choice(self, name: str) -> ModelChoice:
+        info = self._known.said(name)
+        if info is None:
+            return ModelChoice(name, ref_of(name).model)
+        return ModelChoice(name, info.title, ", ".join(_described(info)))
+
+
+def _described(info: ModelInfo) -> Iterator[str]:
+    if info.context_window:
+        yield f"{info.context_window:,} tokens"
+    if isinstance(info.price, Price):
+        yield f"${info.price.input:g} in, ${info.price.output:g} out a million"
+
+
+def _row(model: ModelChoice, *, in_use: bool) -> str:
+    name = f"**`{model.value}`** (in use)" if in_use else f"`{model.value}`"
+    return f"- {name}: {model.description}" if model.description else f"- {name}"
+
+
+def _named(models: Sequence[ModelChoice]) -> str:
+    more = f" and {len(models) - _MOST_NAMED} more" if len(models) > _MOST_NAMED else ""
+    return ", ".join(model.value for model in models[:_MOST_NAMED]) + more
+
+
+def _wrong(message: str) -> ToolError:
+    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, message)

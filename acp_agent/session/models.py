@@ -1,0 +1,260 @@
+"""The models of one session: the one that answers, those that do chores, the one that places texts by meaning."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import anyio.to_thread
+
+from acp_agent.config import LlmSettings, Loaded, model_advice
+from acp_agent.config.model_settings import ModelOptions
+from acp_agent.config.provider_settings import ProviderType
+from acp_agent.core.choices import Chosen
+from acp_agent.core.errors import AgentError, ConfigError, ProviderError, ProviderErrorKind
+from acp_agent.core.messages import Usage
+from acp_agent.core.ports import Embedder, Provider
+from acp_agent.core.redaction import Redact
+from acp_agent.core.sessions import UsageTotals
+from acp_agent.llm.catalog import Catalog, ModelRef, parse_model
+from acp_agent.llm.models import Price
+from acp_agent.llm.retry import FallbackProvider, RetryingProvider, RetryPolicy
+from acp_agent.llm.wrapper import MeteredProvider, SanitizingProvider
+
+
+class Ledger:
+    """Added up call by call, each at the price of its own model; chores and summaries included.
+
+    usage   tokens of all calls, as far as the servers said
+    """
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+        self._cost = 0.0  # US dollars
+        self._priced = False  # whether any call has a cost
+        self._complete = True  # whether all have
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars of the calls whose price is known; None before the first of them."""
+        return self._cost if self._priced else None
+
+    @property
+    def complete(self) -> bool:
+        """Whether that is all of them."""
+        return self._complete
+
+    def restore(self, tally: UsageTotals) -> None:
+        """Go on where a session that was kept had come to."""
+        self.usage = tally.usage
+        self._cost, self._priced = tally.cost or 0.0, tally.cost is not None
+        self._complete = tally.complete
+
+    def add(self, price: Callable[[ModelRef], Price | None], ref: ModelRef, usage: Usage | None) -> None:
+        """Count one call; `usage` is None where nobody said what it took."""
+        self.usage += usage or Usage()
+        cost = _cost(price, ref, usage)
+        if cost is None:
+            self._complete = False
+        else:
+            self._cost += cost
+            self._priced = True
+
+    def status(self) -> Sequence[str]:
+        """A line for /status, once there is anything to tell. Never a guess: what is not known makes it "at least"."""
+        usage = self.usage
+        if usage == Usage():
+            return ()
+        cached = f", {usage.cache_read:,} from the cache" if usage.cache_read else ""
+        least = "" if self._complete else "at least "
+        money = f"; {least}${self._cost:.4f}" if self._priced else ""
+        read = usage.input + usage.cache_read + usage.cache_write
+        return (f"Tokens: {read:,} read{cached}, {usage.output:,} written{money}",)
+
+
+def _cost(price: Callable[[ModelRef], Price | None], ref: ModelRef, usage: Usage | None) -> float | None:
+    if usage is None or usage == Usage():  # a server that does not count
+        return None
+    try:
+        known = price(ref)
+    except ConfigError:
+        return None
+    return None if known is None else known.cost(usage)
+
+
+_IMPATIENT = RetryPolicy(longest_asked=10.0)
+"""For a model behind which another one stands ready: nobody waits a minute for it."""
+
+
+def _nothing(model: str) -> Chosen:
+    del model
+    return Chosen()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Which models run turns, and how each of them is asked. All but the first are for when that is silent."""
+
+    catalog: Catalog
+    refs: tuple[ModelRef, ...]
+    options: tuple[ModelOptions, ...]
+
+
+class SessionModels:
+    """Builds them when they are needed: sessions work without a model, too.
+
+    catalog   the catalog of a configuration
+    loaded    the configuration in force: a file that is mended may name the model that was missing
+    redact    takes secrets out of errors: some servers quote what they refuse
+    tell      tells the user that a model is asked again, or another one
+    chosen    what the session has chosen over the configuration, from its next turn on (A15.7, A16.4), as far as a
+              model takes it; "" stands for the first one
+    ledger    what all of them took so far
+    """
+
+    def __init__(
+        self,
+        catalog: Callable[[LlmSettings], Catalog],
+        loaded: Callable[[], Loaded],
+        redact: Redact,
+        tell: Callable[[str], Awaitable[None]],
+        chosen: Callable[[str], Chosen] = _nothing,
+    ) -> None:
+        self._catalog = catalog
+        self._loaded = loaded
+        self._redact = redact
+        self._tell = tell
+        self._chosen = chosen
+        self._built: tuple[_Asked, Provider] | None = None
+        self.ledger = Ledger()
+
+    async def answering(self) -> Provider:
+        """What runs turns: the model that was chosen, else `llm.model`, with `llm.fallback` behind it.
+
+        The same object as long as nothing else was chosen: it remembers who stands in. Raises AgentError, with advice.
+        """
+        to_ask = self._to_ask()
+        answers = self._answers
+        if answers is None:
+            answers = await self._asked(to_ask.refs, to_ask.options)
+            self._built = to_ask, answers
+        return SanitizingProvider(answers, self._redact)
+
+    async def for_chores(self, name: str = "") -> Provider:
+        """A model by name, else those that run turns, the one now in use first. Raises AgentError.
+
+        Not the very same: which of them is asked next in a turn is no matter of chores.
+        """
+        if name:
+            return await self._asked([parse_model(name)])
+        refs, in_use = self._refs(), self._in_use()
+        return await self._asked(sorted(refs, key=lambda ref: ref != in_use))
+
+    async def for_titles(self, name: str = "") -> Provider | None:
+        """A model by name, else the one in use, asked once and with as little thought as it can; counted.
+
+        None where a script would be played, which knows nothing of titles. Raises AgentError.
+        """
+        ref = parse_model(name) if name else self._in_use() or self._refs()[0]
+        catalog = self._configured()
+        if catalog.find(ref).type is ProviderType.SCRIPTED:
+            return None
+        build = partial(catalog.build, ref, catalog.least_thinking(ref))
+        return self._counted(catalog, await anyio.to_thread.run_sync(build, abandon_on_cancel=True))
+
+    def embedder(self, settings: LlmSettings) -> Embedder | None:
+        """What `llm.embedding_model` names; None where nothing does. Raises ConfigError."""
+        if settings.embedding_model is None:
+            return None
+        return self._catalog(settings).embedder(parse_model(settings.embedding_model, key="embedding_model"))
+
+    def window(self) -> int:
+        """Tokens that fit into the model in use, or the one that would be asked first; 0 without a model."""
+        if (answers := self._answers) is not None:
+            return answers.context_window
+        ref = self._in_use()
+        return 0 if ref is None else self._configured().window(ref)
+
+    def take_tools(self) -> bool:
+        """Whether the model in use, or the one that would be asked first, is offered tools."""
+        ref = self._in_use()
+        try:
+            return ref is None or self._configured().takes_tools(ref)
+        except ConfigError:
+            return True  # it will not be asked
+
+    async def _asked(self, refs: Sequence[ModelRef], options: Sequence[ModelOptions] = ()) -> Provider:
+        """Models in the order in which they are asked; nobody waits long for one behind which another stands.
+
+        options   for each of them
+        """
+        catalog = self._configured()
+        counted = partial(self._counted, catalog)
+        if len(refs) == 1:
+            model = await anyio.to_thread.run_sync(catalog.build, refs[0], *options, abandon_on_cancel=True)
+            return RetryingProvider(counted(model), on_retry=self._retold)
+        chain = await anyio.to_thread.run_sync(catalog.chain, refs, options, abandon_on_cancel=True)
+        *before, last = map(counted, chain)
+        retrying = [RetryingProvider(model, on_retry=self._retold, policy=_IMPATIENT) for model in before]
+        retrying.append(RetryingProvider(last, on_retry=self._retold))
+        return FallbackProvider(retrying, self._retold)
+
+    def _counted(self, catalog: Catalog, model: Provider) -> Provider:
+        return MeteredProvider(model, spent=partial(self.ledger.add, catalog.price))
+
+    def _to_ask(self) -> _Asked:
+        """What the next turn is to be run by. Raises AgentError, with advice."""
+        refs, catalog = tuple(self._refs()), self._configured()
+        return _Asked(catalog, refs, tuple(self._options(catalog, ref) for ref in refs))
+
+    def _options(self, catalog: Catalog, ref: ModelRef) -> ModelOptions:
+        """What the session has chosen, as far as this model takes it."""
+        chosen = self._chosen(str(ref))
+        return catalog.options_for(ref, chosen.thought_level, chosen.temperature)
+
+    @property
+    def _answers(self) -> Provider | None:
+        """What runs turns, once it was built and while nothing else is chosen."""
+        try:
+            return self._built[1] if self._built and self._built[0] == self._to_ask() else None
+        except AgentError:
+            return None
+
+    def _refs(self) -> list[ModelRef]:
+        """The models that run turns, the first that is asked first. Raises AgentError, with advice."""
+        loaded = self._loaded()
+        llm = loaded.settings.llm
+        first = self._chosen("").model or llm.model
+        if first is None:
+            advice = model_advice(llm.providers, loaded.file)
+            raise ProviderError(advice, kind=ProviderErrorKind.NOT_CONFIGURED)
+        return [parse_model(name) for name in dict.fromkeys((first, *llm.fallback))]
+
+    @property
+    def in_use(self) -> str:
+        """The model that runs turns, as `PROVIDER:MODEL`, or who stands in for it; empty before the first of them."""
+        if self._built is None:
+            return ""
+        answers = self._built[1]
+        return f"{answers.name}:{answers.model}"
+
+    @property
+    def in_force(self) -> str:
+        """The model the running or next turn asks, as `PROVIDER:MODEL`, or who stands in for it; "" for none."""
+        first = self._chosen("").model or self._loaded().settings.llm.model or ""
+        stands = self._built is not None and str(self._built[0].refs[0]) == first
+        return self.in_use if stands else first
+
+    def _in_use(self) -> ModelRef | None:
+        """The model that answered last, else the one that would be asked first; None where there is none."""
+        if (answers := self._answers) is not None:
+            return ModelRef(answers.name, answers.model)
+        try:
+            return self._refs()[0]
+        except AgentError:
+            return None
+
+    def _configured(self) -> Catalog:
+        return self._catalog(self._loaded().settings.llm)
+
+    async def _retold(self, status: str) -> None:
+        await self._tell(self._redact(status))

@@ -1,0 +1,249 @@
+"""What all sessions of a process share."""
+
+import os
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from weakref import WeakSet
+
+import anyio
+from anyio import to_thread
+
+from acp_agent import log
+from acp_agent.config import (
+    PERMISSION_FILE,
+    LlmSettings,
+    Loaded,
+    ProviderSettings,
+    data_dir,
+    database_file,
+)
+from acp_agent.config.model_settings import ModelSettings
+from acp_agent.config.settings import audit_file
+from acp_agent.core.errors import ConfigError, StoreUnavailable
+from acp_agent.core.memory import Summaries
+from acp_agent.core.overflow import Overflow
+from acp_agent.core.ports import Embedder
+from acp_agent.core.redaction import Redact
+from acp_agent.core.sessions import SessionSnapshot
+from acp_agent.execution.audit import Auditor, Caller
+from acp_agent.gates.grants import GrantStore
+from acp_agent.llm.catalog import Catalog
+from acp_agent.protocol.peer import Peer
+from acp_agent.session.engine import SessionEngine
+from acp_agent.session.factory import Assembly
+from acp_agent.session.mcp_connections import Background
+from acp_agent.session.model_choices import ModelChoices
+from acp_agent.session.session import Session
+from acp_agent.session.toolset.gate_memory import GateMemories
+from acp_agent.session.toolset.output import known_secrets, redactor
+from acp_agent.store.audit import AuditLog
+from acp_agent.store.conversations import OverflowStore, SummaryStore
+from acp_agent.store.credentials import CredentialStore
+from acp_agent.store.db import Database
+from acp_agent.store.mcp_pins import McpPins
+from acp_agent.store.memories import MemoryStore
+from acp_agent.store.trusted_folders import TrustedFolders
+from acp_agent.workspace.destination import sweep
+from acp_agent.workspace.processes.script_folder import ScriptFolder, remove_abandoned
+from acp_agent.workspace.processes.tree import harden_process, kill_everything
+from acp_agent.workspace.processes.watchdog import CommandWatchdog, OrphanReaper
+
+_log = log.Log(__name__)
+
+
+class Workshop:
+    """What all sessions of a process share, and how one is put together from it."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        background: Background,
+        choices: Callable[[Loaded], ModelChoices],
+        database: Database | None = None,
+    ) -> None:
+        """`background` starts a task that may live as long as the process; `choices` says what can be chosen.
+
+        Without a database, a new one is made. Raises ConfigError.
+        """
+        self.background = background
+        self.choices = choices
+        logging = loaded.settings.logging
+        self.secrets = known_secrets(os.environ, loaded.settings.llm.providers)
+        self._redactor = redactor(loaded, self.secrets, _unheard)
+        trouble = log.configure(logging.level, logging.file, redact=self._redactor)
+        self._problems = [trouble] if trouble else []
+        self._sessions = WeakSet[Session]()
+        harden_process()
+        self._catalogs: dict[tuple[tuple[ProviderSettings, ...], tuple[ModelSettings, ...]], Catalog] = {}
+        self._outdated: list[Catalog] = []  # turns that run may still ask their models
+        self._grants: dict[str, GrantStore] = {}
+        self._audits: dict[str, AuditLog] = {}
+        self._database = database or Database(database_file(os.environ), self._warn)
+        self.credentials = CredentialStore(os.environ, self.secrets.add)
+        self.credentials.introduce()
+        self._scripts = ScriptFolder()
+        self.watchdog = CommandWatchdog()
+        self._orphans = OrphanReaper()
+        self.gate_memories = GateMemories()
+
+    async def aclose(self) -> None:
+        """Close connections and remove what was written for running commands only."""
+        for catalog in (*self._catalogs.values(), *self._outdated):
+            await catalog.aclose()
+        self._scripts.close()
+        await self._database.aclose()  # last: a slow disk may take until our end
+
+    def kill_everything(self, within: float = 1.0) -> None:
+        """End every process this one started, in at most `within` seconds. For the way out."""
+        kill_everything(within, spared=self.watchdog.pid)
+
+    def engine(
+        self,
+        peer: Peer,
+        session: Session,
+        loaded: Loaded,
+        reload: Callable[[Loaded], Loaded],
+        saved: SessionSnapshot | None = None,
+    ) -> SessionEngine:
+        """What answers a session's prompts. Raises ConfigError.
+
+        reload   reads the configuration again, with a former one standing in for what has become unreadable
+        saved    what was said and counted before; None where the session begins
+        """
+        self._sessions.add(session)
+        self.secrets.add(session.place.secrets)
+        self.secrets.add(secret for each in loaded.settings.llm.providers for secret in each.secrets(os.environ))
+        self.credentials.introduce()
+        session.redact = self._redactor
+        for problem in self._problems:
+            session.notices.warn(problem)
+        self.background(partial(self._fetch_models, session, loaded.settings.llm))
+        self.background(partial(_sweep, (session.place.cwd, *session.place.additional)))
+        return Assembly(self, peer, session, loaded, reload, saved).engine()
+
+    def grants(self, chosen: str | None) -> GrantStore:
+        """The store of "always" answers; one a file, so that sessions see each other's.
+
+        chosen   `[acp] permission_file`; None for the one in the data folder
+        """
+        file = chosen or self.data_file(PERMISSION_FILE)
+        if file not in self._grants:
+            self._grants[file] = GrantStore(file, self._warn)
+        return self._grants[file]
+
+    @cached_property
+    def pins(self) -> McpPins:
+        """What the user has let run of the tools of MCP servers."""
+        return McpPins(self.data_file("mcp-pins.toml"), self._warn)
+
+    @cached_property
+    def folders(self) -> TrustedFolders:
+        """Which folders may use what they bring along."""
+        return TrustedFolders(self.data_file("trusted-folders.toml"), self._warn)
+
+    def data_file(self, name: str) -> str:
+        """Return where a file of the data folder is. Without a usable folder: where no file can be, and tell the user.
+
+        A folder of somebody else is not used either: its answers are not the user's.
+        """
+        try:
+            return os.path.join(data_dir(os.environ), name)
+        except ConfigError as error:
+            told = f"{error}; what you answer with “always” is forgotten when the agent ends"
+            if told not in self._problems:  # which new sessions hear of
+                self._problems.append(told)
+                self._warn(told)
+            return os.path.join(os.devnull, name)
+
+    def overflow(self, session: Session, loaded: Loaded) -> Overflow:
+        """Where a session's whole outputs are kept (O5)."""
+        return self._store(loaded).of(session.id)
+
+    def memories(self, loaded: Loaded, embedder: Embedder | None = None) -> MemoryStore | None:
+        """The notes of all sessions; None where they are switched off (E2)."""
+        memory = loaded.settings.memory
+        if not memory.enabled:
+            return None
+        return MemoryStore(
+            self._database, max_notes=memory.max_notes, max_bytes=memory.max_note_bytes, embedder=embedder
+        )
+
+    def summaries(self, session: Session) -> Summaries:
+        """Where the summaries of a session's conversation are kept (L11)."""
+        return SummaryStore(self._database).of(session.id)
+
+    async def tidy_up(self, loaded: Loaded) -> None:
+        """Remove what the dead left, and outputs that were kept long enough (O5.9).
+
+        For the background; trouble is only logged. Dead children are reaped from now on.
+        """
+        self._orphans.begin()
+        if folders := await to_thread.run_sync(remove_abandoned, abandon_on_cancel=True):
+            _log.info("scripts of agents that were killed are removed", folders=folders)
+        if not await anyio.Path(self._database.path).exists():
+            return
+        try:
+            removed = await self._store(loaded).purge(loaded.settings.tools.overflow.retention_days)
+        except StoreUnavailable as error:
+            _log.warning("old outputs were not removed", error=str(error))
+        else:
+            _log.debug("old outputs removed", count=removed)
+
+    def _store(self, loaded: Loaded) -> OverflowStore:
+        limits = loaded.settings.tools.overflow
+        return OverflowStore(
+            self._database, max_bytes=limits.max_overflow_bytes, conversation_bytes=limits.max_conversation_bytes
+        )
+
+    def auditor(self, session: Session, loaded: Loaded, cwd: str, redact: Redact) -> Auditor | None:
+        """What records a session's calls, all in the file of the process; None where none is wanted (L9)."""
+        settings = loaded.settings.audit
+        if not settings.enabled:
+            return None
+        file = audit_file(settings.file, os.environ)
+        if file not in self._audits:
+            self._audits[file] = AuditLog(file, self._warn, max_bytes=settings.max_bytes)
+        caller = Caller(session.id, cwd)
+        return Auditor(self._audits[file], caller, redact)
+
+    def _warn(self, problem: str) -> None:
+        """Tell every session, at its next prompt, what concerns them all."""
+        _log.warning("problem", problem=problem)
+        for session in self._sessions:
+            session.notices.warn(problem)
+
+    def catalog(self, settings: LlmSettings) -> Catalog:
+        """The models of a configuration; one catalog, with its connections, for all sessions that have the same."""
+        key = settings.providers, settings.models
+        if key not in self._catalogs:
+            self._catalogs[key] = Catalog.of(settings, os.environ, self.credentials)
+        return self._catalogs[key]
+
+    def forget_keys(self) -> None:
+        """Remove what `acp-agent login` has stored: no turn begins with a model that has a key of it. Blocks.
+
+        Raises ConfigError when it cannot be removed.
+        """
+        try:
+            self.credentials.forget()
+        finally:
+            self._outdated += self._catalogs.values()
+            self._catalogs = {}
+
+    async def _fetch_models(self, session: Session, settings: LlmSettings) -> None:
+        """Ask the providers what they offer, where that is wanted. For the background; trouble is only logged."""
+        if isinstance(session.choices, ModelChoices):
+            await session.choices.fetch(self.catalog(settings))
+
+    def script_folder(self) -> str:
+        """A private folder for scripts the editor's terminal runs. Raises OSError where none can be made."""
+        return self._scripts.path()
+
+
+def _unheard(problem: str) -> None:
+    """Each session tells of bad patterns itself."""
+    del problem
+
+
+async def _sweep(folders: Sequence[str]) -> None:
+    await to_thread.run_sync(sweep, folders, abandon_on_cancel=True)

@@ -1,0 +1,208 @@
+"""/review (A17.5): a prompt for the model, about the uncommitted changes or about what is at a path."""
+
+import re
+import shlex
+from dataclasses import dataclass
+from uuid import uuid4
+
+from acp_agent.core.backends import FileSystem
+from acp_agent.core.ports import Toolset
+from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
+from acp_agent.tools.visible import visible
+
+GIT = (
+    "LC_ALL=C GIT_ALLOW_PROTOCOL= GIT_NO_LAZY_FETCH=1 git --no-pager --no-optional-locks"
+    " -c color.ui=false -c color.status=false -c core.fsmonitor=false -c core.hooksPath=/dev/null"
+    " -c core.untrackedCache=false"
+)
+"""No hook, and no protocol: what a partial clone lacks git fetches, by a program the configuration names."""
+
+_GREP = "LC_ALL=C grep -a"
+"""In another locale, what is no text there matches nothing."""
+_NO_LINE = f"{_GREP}c '' | {_GREP}qx 0"
+"""Nothing was written: a count, which has to be there, so that a program that fails says no."""
+_OF_THE_REPOSITORY = "^(local|worktree|submodule|unknown)[[:blank:]]"
+"""Scopes of a configuration that came with the files. What the user has set for all repositories is his own choice."""
+_NAMED = (
+    f"{_OF_THE_REPOSITORY}((filter|hook|lfs[.]extension|lfs[.]customtransfer)[.]"
+    "|core[.](attributes|excludes)file$|diff[.]orderfile$)"
+)
+"""Programs; of git-lfs, too, which many users have for all repositories. And files of which git tells something."""
+_KEYS = f"{{ {GIT} config --includes --show-scope --name-only --list || echo local filter.unknown; }}"
+"""A line per key, where git can list them. No key holds a line break: git takes none from a file or the environment."""
+_INDEX = f"{{ {GIT} ls-files --full-name -- :/ || echo ..; }}"
+"""A name per line, in quotes where it is an odd one. git believes its index, also where an entry is no file of ours."""
+_ASTRAY = '(^"?|/)([.][.]?|[.]git)?(/|"?$)'
+"""A part of a name that leads out of the work tree, or among git's own files."""
+_PLACES = "--path-format=absolute --show-toplevel --git-dir --git-common-dir"
+_IDLE = " -o ".join(f"-path '*/./{name}'" for name in ("hooks", "modules", "worktrees", "annex", "lfs"))
+"""What git keeps and does not look at for this. Hooks are often links, and none runs."""
+
+_UNCLEAR, _PROGRAMS, _OUTSIDE, _UNKNOWN, _LINKS, _ALTERNATES, _STRAYS = range(81, 88)
+_REASONS = {
+    _UNCLEAR: "git does not say clearly where its repository is",
+    _PROGRAMS: "git would run programs, or read files, this repository's own configuration names",
+    _OUTSIDE: "this repository's own configuration has git look at another folder",
+    _UNKNOWN: "the repository git finds does not know this folder",
+    _LINKS: "links among git's own files may lead anywhere",
+    _ALTERNATES: "this repository takes objects from another one",
+    _STRAYS: "this repository counts files elsewhere among its own",
+}
+"""What the exit codes of `look` mean. Any but these and 0 is git's or the shell's own."""
+_MOST_NAMED = 3
+_LONGEST = 80  # characters of a name
+
+WHERE = f"{GIT} rev-parse --is-inside-work-tree {_PLACES}"
+"""A line each: whether we stand in a work tree, its folder, git's own, and what work trees share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What WHERE has told, as far as it can be read: `look` has the shell compare it with what git says."""
+
+    tree: str
+    own: str
+    common: str
+
+
+def places(told: str) -> Places | None:
+    """The folders in what WHERE has told; None where it is not that."""
+    lines = told.splitlines()
+    return Places(*lines[1:4]) if len(lines) >= 4 else None
+
+
+def look(found: Places) -> str:
+    """The command that exits with 0 where git may be asked; else with the reason's code. Git runs nothing for it.
+
+    The repository has to know the work tree, too: a `.git` can name any repository that can be read. One of a
+    submodule, which is not kept within it, does so in its configuration. What fails on the way refuses.
+    """
+    tree, own, common = (shlex.quote(place) for place in (found.tree, found.own, found.common))
+    in_tree, in_own = (shlex.quote(f"worktree {place}") for place in (found.tree, found.own))
+    none_named = f"{_KEYS} | {_GREP}ciE '{_NAMED}' | {_GREP}qx 0"
+    named = f"{_KEYS} | {_GREP}iE '{_NAMED}' | cut -f 2 | head -n {_MOST_NAMED}"
+    own_tree = f"{_KEYS} | {_GREP}qiE '{_OF_THE_REPOSITORY}core[.]worktree$'"
+    trees = f"{GIT} worktree list --porcelain | {_GREP}qxF -e"
+    links = f"{{ find {own}/. {common}/. '(' {_IDLE} ')' -prune -o -type l -print || echo unknown; }}"
+    borrowed = " && ".join(f"test ! -e {common}/objects/info/{name}" for name in ("alternates", "http-alternates"))
+    none_astray = f"{_INDEX} | {_GREP}ciE '{_ASTRAY}' | {_GREP}qx 0"
+    return "\n".join(
+        (
+            f"{GIT} rev-parse {_PLACES} | {_GREP}c '' | {_GREP}qx 3 || exit {_UNCLEAR}",
+            f"{GIT} rev-parse --show-toplevel | {_GREP}qxF -e {tree} || exit {_UNCLEAR}",
+            f"{GIT} rev-parse --path-format=absolute --git-dir | {_GREP}qxF -e {own} || exit {_UNCLEAR}",
+            f"{GIT} rev-parse --path-format=absolute --git-common-dir | {_GREP}qxF -e {common} || exit {_UNCLEAR}",
+            f"{none_named} || {{ {named}; exit {_PROGRAMS}; }}",
+            f"{GIT} rev-parse --is-inside-work-tree | {_GREP}qx true || exit {_OUTSIDE}",
+            f"{trees} {in_tree} || {{ {trees} {in_own} && {own_tree}; }} || exit {_UNKNOWN}",
+            f"{links} | {_NO_LINE} || {{ {links} | sort -u | head -n {_MOST_NAMED}; exit {_LINKS}; }}",
+            f"{borrowed} || exit {_ALTERNATES}",
+            f"{none_astray} || {{ {_INDEX} | {_GREP}iE '{_ASTRAY}' | head -n {_MOST_NAMED}; exit {_STRAYS}; }}",
+        )
+    )
+
+
+def objection(found: Places, code: object, told: str) -> str:
+    """Why git is not to be asked, by the exit code of `look`; empty for 0 alone. `told`, its names, is for the eye."""
+    match code:
+        case 0:
+            return ""
+        case int() if code in _REASONS:
+            names = told.splitlines()[:_MOST_NAMED]
+        case _:
+            return f"git exited with code {code}"
+    if code == _OUTSIDE:
+        names = [found.tree]
+    elif code in (_UNKNOWN, _ALTERNATES):
+        names = [found.own]
+    shown = ", ".join(f"`{visible(name[:_LONGEST])}`" for name in names)
+    return _REASONS[code] + (f" ({shown})" if shown else "")
+
+
+_PATH = re.compile(r"[A-Za-z0-9_./ -]{1,512}")
+_CHANGES = (
+    f"{GIT} status --short --ignore-submodules=all -- ."
+    f" && {GIT} diff --no-color --no-ext-diff --no-textconv --ignore-submodules=all HEAD -- ."
+)
+"""What git shows by itself of the session's folder: no program of the repository's configuration, and none of what
+submodules name, is to draw the differences."""
+
+_HOW = """\
+Look for what is wrong before what is ugly: bugs, security holes, broken promises to callers, errors nobody handles,
+missing tests. Read the code around it and what calls it before you judge; in this turn you can read and search, and
+nothing else. Answer with your findings, the worst first, each with file and line, what goes wrong, and how to mend it.
+If you find nothing, say so. Change nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What the model is asked, in a turn in which it can only read."""
+
+    prompt: str
+
+
+async def review_path(argument: str, files: FileSystem) -> Review | str:
+    """The prompt about what is at a path, or at several with blanks between, or why there is none, for the user.
+
+    Raises AgentError for a path that may not be read.
+    """
+    if not _PATH.fullmatch(argument):
+        return "Usage: `/review PATH`, of at most 512 letters, digits, blanks and any of `. / _ -`"
+    if await files.kind(argument) is None:
+        for path in argument.split():
+            if await files.kind(path) is None:
+                return f"There is nothing at `{path}`: `/review PATH` expects a path below the folder of this session."
+    return Review(f"Review what is at `{argument}`.\n\n{_HOW}")
+
+
+async def review_changes(toolset: Toolset) -> Review | str:
+    """The prompt about the uncommitted changes, or why there is none, for the user.
+
+    They are git's answer to commands the user gave: these show, pass the gates and are recorded as `/run` is.
+    """
+    where = await _run(toolset, WHERE)
+    if problem := _problem(where):
+        return _unseen(problem)
+    if _is_clipped(where) or (found := places(_stdout(where))) is None:
+        return _unseen("git does not say clearly where its repository is")
+    looked = await _run(toolset, look(found))
+    if problem := _failure(looked) or objection(found, _exit_code(looked), _stdout(looked)):
+        return _unseen(problem)
+    if _is_clipped(looked):
+        return _unseen("what was said of its repository was too long")
+    result = await _run(toolset, _CHANGES)
+    if problem := _problem(result):
+        return _unseen(problem)
+    if not _stdout(result):
+        return "There are no uncommitted changes. Name what to review: `/review PATH`."
+    return Review(f"Review the uncommitted changes, which git shows as follows.\n\n{result.text}\n\n{_HOW}")
+
+
+async def _run(toolset: Toolset, command: str) -> ToolResult:
+    return await toolset.run(ToolCall(str(uuid4()), "bash", {"command": command}, origin=CallOrigin.USER))
+
+
+def _stdout(result: ToolResult) -> str:
+    return str((result.envelope or {}).get("stdout") or "")
+
+
+def _is_clipped(result: ToolResult) -> bool:
+    return bool((result.envelope or {}).get("truncated"))
+
+
+def _exit_code(result: ToolResult) -> object:
+    return (result.envelope or {}).get("exit_code")
+
+
+def _failure(result: ToolResult) -> str:
+    return "" if result.failure is None else result.failure.message
+
+
+def _problem(result: ToolResult) -> str:
+    """Why a command told nothing; empty where it did."""
+    code = _exit_code(result)
+    return _failure(result) or ("" if code == 0 else f"git exited with code {code}")
+
+
+def _unseen(why: str) -> str:
+    return f"The uncommitted changes cannot be seen: {why.rstrip('.')}. Name what to review: `/review PATH`."

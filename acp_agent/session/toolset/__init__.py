@@ -1,0 +1,1 @@
+"""The tools of a session by the configuration of the moment: gates, roots, backends, output."""

@@ -1,0 +1,163 @@
+"""The policy of a session, from its settings (requirements S5)."""
+
+import os
+from collections.abc import Callable, Collection, Iterator
+from functools import cache, partial
+
+from acp_agent.config import Loaded, PermissionRule, ShellSettings
+from acp_agent.config.keys import RULES
+from acp_agent.config.limits_settings import VerifierSettings
+from acp_agent.config.policy_file import PlacedRule, merged_rules
+from acp_agent.config.rules import guarded
+from acp_agent.core.aliases import ALIASES
+from acp_agent.core.errors import ConfigError
+from acp_agent.gates.blocklist import BlocklistPolicy, Substitution
+from acp_agent.gates.policy import Policy
+from acp_agent.gates.rules.policy_rules import Effect, PolicyRule
+from acp_agent.gates.rules.rules import Action, Rule
+from acp_agent.gates.rules.trust_level import TrustLevel
+from acp_agent.gates.selection import ModelChoice, Selection, ToolChoice, for_model
+from acp_agent.gates.verify.destructive import Destructive
+from acp_agent.gates.verify.firewall import Firewall, Resolve
+from acp_agent.gates.verify.injection import Injection
+from acp_agent.gates.verify.url_grounding import UrlGrounding, UrlMemory
+from acp_agent.gates.verify.verifier import Verifier
+from acp_agent.workspace.roots import Roots
+from acp_agent.workspace.secrets_below import SecretsBelow, real_path
+
+
+def session_policy(loaded: Loaded, cwd: str, warn: Callable[[str], None]) -> Policy:
+    """The rules in force. When they cannot be read, `warn` is told and nothing runs (S5.9)."""
+    tools = loaded.settings.tools
+    try:
+        merged = merged_rules(tools.policy, tools.authorization, loaded.problems, cwd=cwd, config_file=loaded.file)
+        rules = tuple(map(_compiled, merged.rules))
+    except ConfigError as error:
+        if error not in loaded.problems:  # those are told anyway
+            warn(str(error))
+        return Policy(fault=str(error))
+    for refused in merged.refused:
+        warn(str(refused))
+    on = tools.policy.enabled or tools.authorization.enabled
+    return Policy(rules, Effect(tools.policy.default_effect.value) if on else Effect.ALLOW)
+
+
+def _compiled(placed: PlacedRule) -> PolicyRule:
+    rule = placed.rule
+    return PolicyRule.parse(
+        placed.place,
+        Effect(rule.effect.value),
+        rule.tool,
+        compile_regex=_regex,
+        paths=rule.paths,
+        env=rule.env,
+        variables=os.environ,
+        trust=None if rule.trust_level is None else TrustLevel(rule.trust_level.value),
+        args_match=rule.args_match,
+        capabilities=rule.capabilities,
+        phases=rule.phases,
+    )
+
+
+def _regex(pattern: str) -> Callable[[str], bool]:
+    from acp_agent.linear_regex import LinearRegex  # noqa: PLC0415 - few sessions need the engine
+
+    return LinearRegex(pattern).found_in
+
+
+Warn = Callable[[str], None]
+"""Told in one line what the user should mend."""
+
+
+def blocklist_policy(shell: ShellSettings) -> BlocklistPolicy:
+    """What `[tools.shell]` adds to the blocklist and takes off it."""
+    return BlocklistPolicy(
+        shell.blocked_commands,
+        shell.allowed_commands,
+        Substitution(shell.substitution.value),
+        tuple(group.value for group in shell.blocked_groups),
+    )
+
+
+def permission_rules(loaded: Loaded, warn: Warn, known: Collection[str] = ()) -> dict[str, tuple[Rule, ...]]:
+    """Rules by tool id. A rule nobody can read, or for a tool nobody knows, is told and never loosens (S3).
+
+    known   the ids of the tools there are; empty where it does not matter
+    """
+    compiled: dict[str, tuple[Rule, ...]] = {}
+    for tool, rules in loaded.settings.tools.permissions.items():
+        if known and tool not in known and not tool.startswith("mcp_"):  # those of servers come and go
+            warn(f"[tools.permissions.{tool}]: there is no tool of that name ({', '.join(sorted(known))})")
+        where = f"{loaded.origins.get(f'{RULES}.{tool}', '')} [[tools.permissions.{tool}]]".strip()
+        compiled[tool] = _guarded(where, rules, warn)
+    return compiled
+
+
+def compiled_rules(where: str, rules: tuple[PermissionRule, ...]) -> tuple[Rule, ...]:
+    """Rules with nothing wrong. Raises ConfigError naming `where`, the rule's number and what is wrong with it."""
+    return tuple(_permission_rules_compiled(where, number, rule) for number, rule in enumerate(rules, start=1))
+
+
+def _guarded(where: str, rules: tuple[PermissionRule, ...], warn: Warn) -> tuple[Rule, ...]:
+    compiled: list[Rule] = []
+    sound: list[PermissionRule] = []
+    for number, rule in enumerate(rules, start=1):
+        try:
+            compiled.append(_permission_rules_compiled(where, number, rule))
+            sound.append(rule)
+        except ConfigError as error:
+            warn(str(error))
+    return tuple(compiled) if len(sound) == len(rules) else compiled_rules(where, guarded(tuple(sound)))
+
+
+def _permission_rules_compiled(where: str, number: int, rule: PermissionRule) -> Rule:
+    return Rule.parse(rule.pattern, Action(rule.action.value), f"{where} rule {number}")
+
+
+def tool_choice(loaded: Loaded, session: tuple[str, ...] | None, model: str = "") -> ToolChoice:
+    """Return the choice for a model as `PROVIDER:MODEL`, by default the configured one.
+
+    session   the list of session/new, None when none was sent
+    """
+    return for_model(_general(loaded, session), _by_model(loaded), model or loaded.settings.llm.model or "")
+
+
+def selection_in_force(
+    loaded: Loaded, session: tuple[str, ...] | None, model: Callable[[], str]
+) -> Callable[[], Selection]:
+    """Return a function that gives the selection for the model that `model` names at that moment."""
+
+    @cache
+    def of(name: str) -> Selection:
+        return Selection(tool_choice(loaded, session, name), ALIASES)
+
+    return lambda: of(model())
+
+
+def every_choice(loaded: Loaded, session: tuple[str, ...] | None) -> Iterator[ToolChoice]:
+    """Yield the general choice and that of every entry of `by_model`."""
+    general = _general(loaded, session)
+    yield general
+    yield from (for_model(general, (each._replace(pattern="*"),), "") for each in _by_model(loaded))
+
+
+def _general(loaded: Loaded, session: tuple[str, ...] | None) -> ToolChoice:
+    tools = loaded.settings.tools
+    return ToolChoice(tools.profile.value, tools.allow, tools.deny, tools.also_allow, session)
+
+
+def _by_model(loaded: Loaded) -> Iterator[ModelChoice]:
+    for glob, each in loaded.settings.tools.by_model.items():
+        yield ModelChoice(glob, each.profile and each.profile.value, each.allow, each.deny, each.also_allow)
+
+
+def verifiers(on: VerifierSettings, resolve: Resolve, shell: Roots, urls: UrlMemory) -> tuple[Verifier, ...]:
+    """`resolve` tells where a path of a tool leads, `shell` what commands touch, `urls` what the user has typed."""
+    real, below = partial(real_path, folder=shell.cwd), SecretsBelow(shell)
+    every: tuple[tuple[bool, Verifier], ...] = (
+        (on.destructive, Destructive()),
+        (on.injection, Injection()),
+        (on.firewall, Firewall(resolve, real, below)),
+        (on.url_grounding, UrlGrounding(urls)),
+    )
+    return tuple(verifier for wanted, verifier in every if wanted)

@@ -1,0 +1,49 @@
+"""What becomes of a tool's words: the parts of the output pipeline, as the configuration wants them."""
+
+import os
+from collections.abc import Iterable, Mapping
+
+from acp_agent.config import Loaded, ProviderSettings, secret_values
+from acp_agent.output.filters import FilterEngine, RuleSource
+from acp_agent.output.pipeline import Pipeline, Sizes
+from acp_agent.output.redaction import KnownSecrets, Redactor, compile_extra
+from acp_agent.session.toolset.gate_settings import Warn
+
+_PREVIEW = 5_000
+"""Characters the model sees of a text that is kept whole: with all that is said around it under 6 KB."""
+
+
+def known_secrets(environ: Mapping[str, str], providers: Iterable[ProviderSettings] = ()) -> KnownSecrets:
+    """The keys of the providers and the values of all variables that hold a secret by their name (S9.4).
+
+    MCP servers add theirs, and a CredentialStore the keys people have stored.
+    """
+    known = KnownSecrets()
+    known.add((*secret_values(environ), *(secret for each in providers for secret in each.secrets(environ))))
+    return known
+
+
+def redactor(loaded: Loaded, known: KnownSecrets, warn: Warn) -> Redactor:
+    """Takes secrets out; values that are known go even where the rules are switched off."""
+    security = loaded.settings.tools.filters.security
+    for problem in compile_extra(security.extra_patterns)[1]:
+        warn(f"tools.filters.security.extra_patterns: {problem}")
+    return Redactor(known, extra_patterns=security.extra_patterns, enabled=security.enabled)
+
+
+def filter_engine(loaded: Loaded) -> FilterEngine | None:
+    """The filters by the user's file, or the built-in ones; None when they are switched off.
+
+    What is wrong with the file is in `warnings`, at any time.
+    """
+    filters = loaded.settings.tools.filters
+    if not filters.enabled:
+        return None
+    beside = os.path.join(os.path.dirname(loaded.file), "filters.toml") if loaded.file else ""
+    return FilterEngine(RuleSource(filters.filters_path or beside, required=filters.filters_path is not None))
+
+
+def pipeline(loaded: Loaded, redact: Redactor, filters: FilterEngine | None) -> Pipeline:
+    """All of it."""
+    threshold = loaded.settings.tools.overflow.threshold
+    return Pipeline(Sizes(threshold, min(_PREVIEW, threshold)), redact, filters)

@@ -1,0 +1,210 @@
+"""A session's tools: what hangs on `[tools]` of the configuration, as a stage that is built again when that changes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from acp_agent.agent.aids.reformat import Reformatter
+from acp_agent.agent.shown_plan import ShownPlan
+from acp_agent.config import Loaded
+from acp_agent.core.backends import FileSystem
+from acp_agent.core.elicitation import Elicitor
+from acp_agent.core.errors import ConfigError
+from acp_agent.core.memory import Compressor, Memories
+from acp_agent.core.ports import Backends, Invocation, ToolContext, ToolExecutor
+from acp_agent.core.types import ToolSpec
+from acp_agent.core.web import Web
+from acp_agent.core.wrapper import Gate
+from acp_agent.execution.cache import ResultCache
+from acp_agent.execution.dyn import Catalogue, DynExecutor
+from acp_agent.execution.grounding import exists_in
+from acp_agent.execution.mending import Mending
+from acp_agent.output.filters import FilterEngine
+from acp_agent.output.redacted_view import RedactedToolset
+from acp_agent.output.redaction import Redactor
+from acp_agent.protocol.shared_languages import SharedLanguages
+from acp_agent.session.mcp_connections import GrowingCatalogue
+from acp_agent.session.session import Session
+from acp_agent.session.slash.handler import RedactedMemories
+from acp_agent.session.toolset.backends import SessionBackends
+from acp_agent.session.toolset.gate_factory import Inner, Lasting, SessionGates
+from acp_agent.session.toolset.judging import Ground
+from acp_agent.session.toolset.output import filter_engine, pipeline
+from acp_agent.session.toolset.project_notes import ProjectNotes
+from acp_agent.session.toolset.roots import session_roots, without_faulty_patterns
+from acp_agent.session.toolset.toolset import Closed, Stage
+from acp_agent.session.toolset.upkeep import unmarked
+from acp_agent.tools.registry import Registry, ToolLimits, default_tools
+from acp_agent.tools.tool import Tool
+from acp_agent.workspace.roots import RootPool
+
+ChainBuilder: TypeAlias = Callable[[Callable[[Invocation], ToolContext]], ToolExecutor]
+
+
+@dataclass(frozen=True, slots=True)
+class Helpers:
+    """What the tools of a session lean on besides files, terminals and the web.
+
+    memories     gives the notes of all sessions by a configuration, which take any text; None where they are off
+    compressor   shortens the conversation
+    reformatter  mends arguments; None where nobody does
+    notes        what the project says of itself, read below the same roots
+    elicitor     asks the user for more than a yes or no; None where nobody can
+    languages    what the editor's language servers know; None where it does not share them
+    plan         shows the user what the model means to do
+    model        names the model in force as `PROVIDER:MODEL`
+    """
+
+    memories: Callable[[Loaded], Memories | None]
+    compressor: Compressor
+    reformatter: Reformatter | None
+    notes: ProjectNotes
+    elicitor: Elicitor | None
+    languages: SharedLanguages | None
+    plan: ShownPlan
+    model: Callable[[], str]
+
+
+class SessionTools:
+    """Builds stages. `cwd` is the session's folder, links resolved."""
+
+    def __init__(
+        self,
+        session: Session,
+        cwd: str,
+        backends: SessionBackends,
+        lasting: Lasting,
+        helpers: Helpers,
+        redactor: Redactor,
+    ) -> None:
+        self._session = session
+        self._cwd = cwd
+        self._backends = backends
+        self._lasting = lasting
+        self._helpers = helpers
+        self._redactor = redactor
+        self._cache = ResultCache(enabled=False)
+        self._filters: FilterEngine | None = None
+        self._faults: tuple[str, ...] = ()
+        self._folders = RootPool()
+        self.gates: tuple[Gate, ...] = ()
+
+    def turn_began(self) -> None:
+        """The user may have changed files meanwhile. No call of before runs any more."""
+        self._cache.turn_began()
+        self._folders.close_replaced()
+
+    def close(self) -> None:
+        """Close the session's folders. Nothing of them can be opened afterwards."""
+        self._folders.close()
+
+    def clear(self) -> None:
+        """Drop the answers that are kept."""
+        self._cache.clear()
+
+    def look(self) -> Sequence[str]:
+        """Take up stored answers and filter rules that were changed by hand; what is wrong now and was not before."""
+        self._lasting.grants.refresh()
+        before, self._faults = self._faults, self._filters.warnings if self._filters else ()
+        return [fault for fault in self._faults if fault not in before]
+
+    def stage(self, loaded: Loaded, warn: Callable[[str], None]) -> Stage:
+        """The tools by one configuration. Raises ConfigError."""
+        place, lasting = self._session.place, self._lasting
+        loaded, faults = without_faulty_patterns(loaded, (place.cwd, *place.additional))
+        for fault in faults:
+            warn(str(fault))
+        opened = partial(session_roots, loaded, place.cwd, place.additional, open_root=self._folders.open)
+        roots, shell_roots = opened(), opened(for_shell=True)
+        files, web = self._backends.files(roots), self._backends.web(loaded, lasting.auditor)
+        registry = Registry(self._tools(loaded))
+        active, memory = self._session.active, lasting.memory
+        standing, model = memory.standing, self._helpers.model
+        ground = Ground(active, files.resolve, shell_roots, web.refusal, place.tools, memory.urls, standing, model)
+        kept = loaded.settings.tools.result_cache
+        self._cache = ResultCache(enabled=kept.enabled, ttl=kept.ttl_secs)
+        self._filters = filter_engine(loaded)
+        words = pipeline(loaded, self._redactor, self._filters)
+        inner = Inner(words, self._cache, self._backends.stamp(roots), exists_in(files))
+        gates = SessionGates(loaded, ground, lasting, inner, registry.names, warn)
+        backends = self._all_backends(loaded, files, web)
+        toolset = self._front_door(_catalogue(registry, lasting), gates.chain, backends, gates.offers)
+        memory.limit(loaded.settings.tools)
+        self.gates = gates.gates
+        self._helpers.notes.roots = roots
+        return Stage(toolset, backends)
+
+    def _all_backends(self, loaded: Loaded, files: FileSystem, web: Web) -> Backends:
+        memories = self._helpers.memories(loaded)
+        return Backends(
+            files,
+            self._backends.terminal,
+            programs=self._backends.programs,
+            web=web,
+            overflow=self._lasting.overflow,
+            memories=None if memories is None else RedactedMemories(memories, self._redactor),
+            compressor=self._helpers.compressor,
+            show_plan=self._helpers.plan.show,
+            elicitor=self._helpers.elicitor,
+            languages=self._languages(loaded),
+        )
+
+    def closed(self, fault: ConfigError) -> Stage:
+        """The tools while nobody knows what is forbidden: none. Raises ConfigError."""
+        closed = Closed(fault)
+        self.gates = ()
+        self._helpers.notes.roots = None
+        backends = closed.backends(self._cwd, self._folders.open)
+        return Stage(self._front_door(closed, closed.chain, backends, lambda _: False), backends)
+
+    def _languages(self, loaded: Loaded) -> SharedLanguages | None:
+        return self._helpers.languages if loaded.settings.acp.lsp.enabled else None
+
+    def _front_door(
+        self, catalogue: Catalogue, chain: ChainBuilder, backends: Backends, offers: Callable[[ToolSpec], bool]
+    ) -> RedactedToolset:
+        auditor, reformatter = self._lasting.auditor, self._helpers.reformatter
+        toolset = DynExecutor(
+            catalogue,
+            chain,
+            backends=backends,
+            cwd=self._cwd,
+            emit=self._lasting.emit,
+            offers=offers,
+            misunderstood=auditor and auditor.call,
+            mending=reformatter
+            and Mending(reformatter, auditor.remarks.mended if auditor else unmarked, reformatter.name),
+        )
+        return RedactedToolset(toolset, self._redactor)
+
+    def _tools(self, loaded: Loaded) -> tuple[Tool[Any], ...]:
+        settings, tools = loaded.settings, loaded.settings.tools
+        limits = ToolLimits(
+            command_seconds=tools.shell.max_timeout,
+            overflow_chars=min(ToolLimits().overflow_chars, tools.overflow.threshold * 4 // 5),
+            diagnostics=tools.diagnostics.max_diagnostics,
+            checker_seconds=tools.diagnostics.timeout,
+            guards_secrets=tools.verifiers.firewall,
+        )
+        if not tools.enabled:
+            return ()
+        asker = self._helpers.elicitor
+        own = default_tools(
+            limits,
+            rich_kinds=settings.acp.rich_kinds,
+            memory=settings.memory.enabled,
+            compression=settings.agent.compress_context,
+            questions=asker is not None and asker.forms,
+        )
+        languages, lsp = self._languages(loaded), settings.acp.lsp
+        if languages is None:
+            return own
+        from acp_agent.tools.lsp import LspLimits, lsp_tools  # noqa: PLC0415 - few editors share language servers
+
+        shown = LspLimits(lsp.max_references, lsp.max_workspace_symbols, lsp.max_diagnostics_per_file)
+        return (*own, *lsp_tools(languages.offers, shown))
+
+
+def _catalogue(registry: Registry, lasting: Lasting) -> Catalogue:
+    return registry if lasting.servers is None else GrowingCatalogue(registry, lasting.servers)

@@ -1,0 +1,165 @@
+"""A session's real tools over real files, in this process, with a user who says yes."""
+
+import os
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from acp_agent.config.conduct import conduct_at_start
+from acp_agent.config.files import PERMISSION_FILE, data_dir
+from acp_agent.config.load import Flags, Loaded, load
+from acp_agent.core.memory import Memories
+from acp_agent.core.sessions import SessionRecord, SessionSnapshot
+from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
+from acp_agent.gates.grants import GrantStore
+from acp_agent.protocol.client import Client
+from acp_agent.session.factory import Assembly
+from acp_agent.session.model_choices import ModelChoices, ModelLists
+from acp_agent.session.session import Place, Session, Surroundings
+from acp_agent.session.toolset.gate_memory import GateMemories
+from acp_agent.session.toolset.output import known_secrets
+from acp_agent.store.credentials import CredentialStore
+from acp_agent.store.mcp_pins import McpPins
+from acp_agent.workspace.processes.watchdog import CommandWatchdog
+
+
+class YesPeer:
+    """An editor that allows whatever it is asked, and remembers what it was sent."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.posted: list[Any] = []
+
+    async def request(self, method: str, params: Any, **_: Any) -> Any:
+        self.asked.append(params)
+        return {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
+
+    async def notify(self, method: str, params: Any) -> None:
+        self.posted.append(params["update"])
+
+    def post_notification(self, method: str, params: Any) -> None:
+        self.posted.append(params["update"])
+
+
+class Shop:
+    """What sessions share: the answers; nothing is recorded."""
+
+    def __init__(self, warnings: list[str], folder: str, notes: Memories | None) -> None:
+        self._warnings = warnings
+        self._folder = folder
+        self._notes = notes
+        self.credentials = CredentialStore(os.environ, lambda secrets: None)
+        self.watchdog = CommandWatchdog()  # starts nothing before a command runs
+        self.lists = ModelLists(os.environ, lambda: None)
+        self.gate_memories = GateMemories()
+
+    def choices(self, loaded: Loaded) -> ModelChoices:
+        llm = loaded.settings.llm
+        return ModelChoices(llm, (), self.lists.of(llm), fetches=False)
+
+    def grants(self, chosen: str | None) -> GrantStore:
+        return GrantStore(chosen or os.path.join(data_dir(os.environ), PERMISSION_FILE), self._warnings.append)
+
+    def auditor(self, *_: Any) -> None:
+        return None
+
+    @property
+    def secrets(self) -> Any:
+        return known_secrets({})
+
+    def overflow(self, *_: Any) -> None:
+        return None
+
+    @property
+    def pins(self) -> McpPins:
+        return McpPins(os.path.join(self._folder, "pins.toml"), self._warnings.append)
+
+    def background(self, task: Any) -> None:
+        raise AssertionError("no server is named")
+
+    def memories(self, *_: Any) -> Memories | None:
+        return self._notes
+
+    def summaries(self, *_: Any) -> None:
+        return None
+
+    def catalog(self, *_: Any) -> None:
+        raise AssertionError("no model is asked")
+
+    def script_folder(self) -> str:
+        raise AssertionError("there is no editor's terminal")
+
+
+@dataclass
+class LiveSession:
+    """Files below `root`: config.toml is the user's, work/ the session's folder. `notes`: its memory, if any."""
+
+    root: Path
+    notes: Memories | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.root = self.root.resolve()
+        self.work.mkdir(exist_ok=True)
+        self.peer = YesPeer()
+        self.later: list[Any] = []  # what the session would do in the background
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config.toml"
+
+    @property
+    def work(self) -> Path:
+        return self.root / "work"
+
+    @property
+    def project(self) -> Path:
+        return self.work / ".acp-agent" / "config.toml"
+
+    def write(self, text: str, path: Path | None = None) -> None:
+        """Save as editors do: the new file takes the name of the old one."""
+        path = path or self.config
+        path.parent.mkdir(exist_ok=True)
+        new = path.with_suffix(".new")
+        new.write_text(text)
+        os.replace(new, path)
+
+    def open(self, text: str | None = "", saved: SessionSnapshot | None = None) -> "LiveSession":
+        """Begin, with this configuration unless it is None, or go on with what was saved."""
+        if text is not None:
+            self.write(text)
+        reload = partial(load, Flags(), os.environ, str(self.work))
+        loaded = reload()
+
+        async def unused(*_: Any) -> Any:
+            raise AssertionError("no turn runs here")
+
+        shop: Any = Shop(self.warnings, str(self.root), self.notes)
+        self.session = Session(
+            Surroundings(self.peer, unused, self.later.append, lambda: 0),  # pyright: ignore[reportArgumentType]
+            Client(),
+            Place(str(self.work)),
+            SessionRecord("live", str(self.work)),
+            conduct_at_start(loaded),
+            shop.choices(loaded),
+        )
+        self.assembly = Assembly(shop, self.peer, self.session, loaded, reload, saved)  # pyright: ignore[reportArgumentType]
+        self.tools = self.assembly.toolset
+        return self
+
+    async def call(self, tool: str, **arguments: Any) -> ToolResult:
+        return await self.tools.run(ToolCall(str(uuid4()), tool, arguments, origin=CallOrigin.MODEL))
+
+    async def reads(self, name: str = "secret.txt") -> bool:
+        """Whether `read` gives a file."""
+        return (await self.call("read", path=name)).failure is None
+
+    async def runs(self, command: str) -> bool:
+        """Whether `bash` runs a command to a good end."""
+        return (await self.call("bash", command=command)).failure is None
+
+    @property
+    def offered(self) -> set[str]:
+        return {spec.name for spec in self.tools.specs()}

@@ -1,0 +1,244 @@
+"""What a session says of itself, and what its user may change by a word (A17)."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from acp_agent.config.load import Flags, Loaded, load
+from acp_agent.config.tool_settings import ToolSettings
+from acp_agent.core.conduct import Conduct, Mode
+from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.events import Event, UsageChanged
+from acp_agent.core.messages import Usage
+from acp_agent.core.redaction import verbatim
+from acp_agent.core.types import ToolCall
+from acp_agent.gates.anomaly import Outcome
+from acp_agent.session.session import Place
+from acp_agent.session.slash.commands import ALWAYS, Name
+from acp_agent.session.slash.handler import Notes, Reach, SessionDesk, memory, spent
+from acp_agent.session.toolset.gate_memory import GateMemory
+from acp_agent.store.memories import MemoryStore
+from tests.unit.store.databases import opened
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Fixed:
+    """A session, a conversation and models that are what the desk needs of them."""
+
+    loaded: Loaded
+    conduct: Conduct = field(default_factory=Conduct)
+    active: Conduct = field(default_factory=Conduct)
+    place: Place = field(default_factory=lambda: Place("/work"))
+    reads_only: bool = False
+    obeyed: list[bool] = field(default_factory=list)
+    cleared: int = 0
+    servers: tuple[str, ...] = ()
+
+    def take_conduct(self) -> None:
+        self.obeyed.append(self.reads_only)
+
+    def clear(self) -> None:
+        self.cleared += 1
+
+    def redact(self, text: str) -> str:
+        return text
+
+    def window(self) -> int:
+        return 1000
+
+
+Configured = Callable[..., tuple[SessionDesk, Fixed, list[Event], GateMemory]]
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Configured:
+    """A desk by a configuration."""
+
+    def made(text: str = "") -> tuple[SessionDesk, Fixed, list[Event], GateMemory]:
+        file = tmp_path / "config.toml"
+        file.write_text(text)
+        fixed: Any = Fixed(load(Flags(config=str(file)), {}, str(tmp_path)))
+        events: list[Event] = []
+
+        async def emit(event: Event) -> None:
+            events.append(event)
+
+        gates = GateMemory.new(ToolSettings())
+        desk = SessionDesk(fixed, lambda: fixed.loaded, fixed, fixed, gates, emit, lambda: (), lambda: fixed.servers)
+        return desk, fixed, events, gates
+
+    return made
+
+
+# --------------------------------------------------------------------------------------- available
+
+
+def test_commands_that_make_no_sense_are_not_available(configured: Configured):
+    desk, fixed, _, _ = configured("[memory]\nenabled = false\n")
+    assert desk.available() == ALWAYS
+    fixed.servers = ("one (client) ready",)
+    assert desk.available() == ALWAYS | {Name.MCP}
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["[tools.policy]\nenabled = true", "[[tools.permissions.bash]]\npattern = 'git *'\naction = 'allow'"],
+)
+def test_a_policy_or_rules_make_the_policy_worth_asking_about(configured: Configured, setting: str):
+    desk, *_ = configured(f"[memory]\nenabled = true\n{setting}\n")
+    assert desk.available() == ALWAYS | {Name.MEMORY, Name.POLICY}
+
+
+# -------------------------------------------------------------------------------------- /mode, /model
+
+
+async def test_a_mode_is_switched_for_the_next_prompt_and_told_when_it_is_another(configured: Configured):
+    desk, fixed, *_ = configured()
+    told = list[Mode]()
+    desk.reach = Reach(conduct_changed=lambda: told.append(fixed.conduct.mode))
+    assert "`code` reads, edits and runs commands ← now" in await desk.mode("")
+    assert "from the next prompt on" in await desk.mode(" Ask ")
+    await desk.mode("ask")
+    assert "expected one of code, architect, ask" in await desk.mode("nonsense")
+    assert told == [Mode.ASK]
+    assert fixed.conduct.chosen == ("mode",)
+    assert fixed.active.mode is Mode.CODE
+
+
+class OneModel:
+    """Models of which there is one at first."""
+
+    initial = "fake:first"
+    offered = 1
+
+    def listed(self, conduct: Conduct) -> str:
+        return f"{conduct.model or self.initial} of {self.offered}"
+
+    def choose(self, conduct: Conduct, text: str) -> str:
+        conduct.model = f"fake:{text}"
+        return f"model {text}"
+
+    async def refresh(self, provider: str) -> int:
+        assert provider == "fake"
+        self.offered = 7
+        return 7
+
+
+async def test_models_are_listed_and_chosen_and_asked_for_again(configured: Configured):
+    desk, fixed, *_ = configured()
+    assert await desk.model("x") == "Model switching is not configured."
+    told, models = list[str](), cast("Any", OneModel())
+    desk.reach = Reach(
+        conduct_changed=lambda: told.append(fixed.conduct.model),
+        models=lambda: models,
+        refresh_models=models.refresh,
+    )
+    assert (await desk.model("")).startswith("fake:first of 1\n")
+    assert told == []
+    assert await desk.model("x") == await desk.model("x") == "model x"
+    assert told == ["fake:x"]
+    assert await desk.model("refresh") == "fake offers 7 models.\n\nfake:x of 7"
+    assert told == ["fake:x", "fake:x"]
+
+
+def test_a_turn_that_reads_only_does_so_to_its_end_and_no_longer(configured: Configured):
+    desk, fixed, *_ = configured()
+    with desk.reading():
+        assert fixed.obeyed == [True]
+    assert fixed.obeyed == [True, False]
+
+
+# ------------------------------------------------------------------------------------------- /clear
+
+
+async def test_what_was_said_and_counted_is_forgotten_and_what_was_chosen_stays(configured: Configured):
+    desk, fixed, events, gates = configured()
+    fixed.conduct.mode = Mode.ARCHITECT
+    gates.quota.take(ToolCall("1", "read", {}))
+    gates.turn.measured(900, 1000)
+    gates.urls.learn("https://example.com/")
+    gates.mentioned.learn("kept.py")
+    for _ in range(20):
+        gates.anomalies.record("bash", Outcome.BROKEN)
+    forgotten = list[str]()
+
+    async def forget() -> None:
+        forgotten.append("rows")
+
+    desk.reach = Reach(forget=forget, forget_results=lambda: forgotten.append("results"))
+    assert "is forgotten" in await desk.clear()
+    assert forgotten == ["results", "rows"]
+    assert fixed.cleared == 1
+    assert gates.quota.use.batches == 0
+    assert gates.turn.cost == 0
+    assert not gates.urls.knows("https://example.com/")
+    assert not gates.mentioned.has("kept.py")
+    assert gates.anomalies.alarms == ()
+    assert fixed.conduct.mode is Mode.ARCHITECT
+    assert events == [UsageChanged(0, 1000)]
+
+
+async def test_a_conversation_that_is_still_stored_is_said_to_be(configured: Configured):
+    desk, fixed, *_ = configured()
+
+    async def forget() -> None:
+        raise StoreUnavailable("the disk is full")
+
+    desk.reach = Reach(forget=forget)
+    assert await desk.clear() == "The model has forgotten the conversation, but it is still stored: the disk is full"
+    assert fixed.cleared == 1
+
+
+# -------------------------------------------------------------------------------------------- /cost
+
+
+def test_tokens_are_told_by_kind_and_an_unknown_price_is_never_a_guess():
+    usage = Usage(input=12_000, output=300, cache_read=5_000)
+    assert spent(usage, 0.125, complete=True) == (
+        "12,000 tokens sent",
+        "5,000 tokens read from the cache",
+        "300 tokens written by the model",
+        "Price: $0.1250",
+    )
+    assert spent(usage, 0.125, complete=False)[-1] == "Price: at least $0.1250; that of some calls is not known"
+    assert spent(usage, None, complete=False)[-1] == "Price: not known for this model"
+    assert spent(Usage(), None, complete=True) == ()
+    assert spent(Usage(), None, complete=False) == ("The model's server does not say what its answers take.",)
+
+
+# ------------------------------------------------------------------------------------------ /memory
+
+
+@asynccontextmanager
+async def notes(folder: Path) -> AsyncGenerator[Notes]:
+    async with opened(folder / "agent.db") as database:
+        yield MemoryStore(database, max_notes=10, max_bytes=8192, now=lambda: 0)
+
+
+async def test_notes_are_listed_found_and_deleted_one_by_one(tmp_path: Path):
+    async with notes(tmp_path) as store:
+        assert await memory("", store, verbatim) == "There are no notes yet."
+        await store.save("tabs, not\nspaces")
+        await store.save("deploys on Friday")
+        listed = await memory("", store, verbatim)
+        assert listed.index("`2` (1970-01-01) deploys") < listed.index("`1` (1970-01-01) tabs, not spaces")
+        for asked in ("search tabs", "tabs"):
+            found = await memory(asked, store, verbatim)
+            assert "tabs, not" in found
+            assert "deploys" not in found
+        assert await memory("delete 1", store, verbatim) == "Deleted:\n\n- `1` (1970-01-01) tabs, not spaces"
+        assert await memory("delete #1", store, verbatim) == "There is no note `1`."
+        assert (await memory("search tabs", store, verbatim)).startswith("No note fits")
+
+
+async def test_the_memory_that_is_off_and_half_a_command_are_told(tmp_path: Path):
+    assert "switched off" in await memory("", None, verbatim)
+    async with notes(tmp_path) as store:
+        assert (await memory("delete", store, verbatim)).startswith("Usage")
+        assert (await memory("search  ", store, verbatim)).startswith("Usage")

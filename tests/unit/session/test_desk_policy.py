@@ -1,0 +1,130 @@
+"""/policy: what is allowed, and what the session's own gates would say to a call (S5.10)."""
+
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from acp_agent.config.load import Flags, load
+from acp_agent.core.conduct import Conduct, Mode
+from acp_agent.core.ports import Invocation, ToolContext
+from acp_agent.execution.chain import Link, Place, absent, build_chain, gates_of
+from acp_agent.execution.run_tool import RunTool
+from acp_agent.gates.grants import GrantStore
+from acp_agent.session.session import Place as Where
+from acp_agent.session.slash.policy import PolicyDesk
+from acp_agent.session.toolset.gate_settings import permission_rules
+from acp_agent.session.toolset.judging import Ground, judges, permission_gate
+from acp_agent.session.toolset.roots import session_roots
+
+CONFIG = """\
+[[tools.permissions.bash]]
+pattern = 'git push*'
+action = 'deny'
+[[tools.permissions.bash]]
+pattern = 'git *'
+action = 'allow'
+[[tools.permissions.read]]
+pattern = '*.pem'
+action = 'deny'
+[tools.shell]
+blocked_commands = ['shutdown']
+"""
+POLICY = """\
+[tools.policy]
+enabled = true
+default_effect = 'allow'
+rules = [{ effect = 'deny', tool = 'fetch' }, { effect = 'deny', tool = 'write', paths = ['**/*.lock'] }]
+"""
+
+Ask = Callable[..., str]
+
+
+def nowhere(_: Invocation) -> ToolContext:
+    raise AssertionError("nothing runs")
+
+
+def refused(url: str) -> str | None:
+    return "a private address" if "127.0.0.1" in url else None
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Generator[Ask]:
+    """What /policy says in a folder with a file `a.py`, by the gates of a session there."""
+    work = tmp_path.resolve() / "work"
+    work.mkdir()
+    (work / "a.py").write_text("x\n")
+    with ExitStack() as stack:
+
+        def asked(text: str, config: str = CONFIG, mode: Mode = Mode.CODE) -> str:
+            file = tmp_path / "config.toml"
+            file.write_text(config)
+            loaded, conduct = load(Flags(config=str(file)), {}, str(work)), Conduct(mode)
+            roots = stack.enter_context(session_roots(loaded, str(work)))
+            shell = stack.enter_context(session_roots(loaded, str(work), for_shell=True))
+            problems = list[str]()
+            ground = Ground(conduct, roots.resolve, shell, refused)
+            grants = GrantStore(str(tmp_path / "grants.toml"), problems.append)
+            rules = permission_rules(loaded, problems.append)
+            links = judges(loaded, ground, problems.append) | {
+                Place.PERMISSION: permission_gate(rules, ground, grants, None)
+            }
+            chain = build_chain(RunTool(nowhere), dict[Place, Link].fromkeys(Place, absent) | links)
+            assert problems == []
+            return PolicyDesk(loaded, Where(str(work)), conduct, gates_of(chain)).answer(text)
+
+        yield asked
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("git push --force", "- run: **denied** by permission, rule `git push*`: a permission rule denies this call"),
+        ("git log", "- run: **allowed**, rule `git *`: rules allow all of it"),
+        ("shutdown now", "- run: **blocked, and nothing lifts that** by blocklist"),
+        ("make all", "- run: **asked about**"),
+        ("python3.11", "`python3.11`, as a command:"),
+        (".env", "`.env`, as a path:"),
+        ("command a.py", "`a.py`, as a command:"),
+        (
+            "a.py",
+            "`a.py`, as a path:\n\n- read: **asked about**: no rule for read allows this\n- write: **asked about**",
+        ),
+        ("keys/x.pem", "- read: **denied** by permission, rule `*.pem (rule 1 of read)`"),
+        ("../../etc/passwd", "- read: **denied** by sandbox"),
+        ("https://example.com/x", "as a URL:\n\n- fetch: **asked about**: reaches example.com"),
+        ("url http://127.0.0.1/", "- fetch: **denied** by sandbox: a private address"),
+        ("echo `date`", "`` echo `date` ``, as a command:"),
+        ("echo a\u202eb", "`echo a\\u202eb`, as a command:"),
+    ],
+)
+def test_a_call_is_judged_by_the_gates_of_the_session(ask: Ask, text: str, told: str):
+    assert told in ask(f"check {text}")
+
+
+def test_the_mode_in_force_counts(ask: Ask):
+    assert "- run: **denied** by mode" in ask("check git log", mode=Mode.ASK)
+
+
+def test_the_rules_of_a_policy_are_told_up_to_the_one_that_decides(ask: Ask):
+    told = ask("check https://example.com/x", CONFIG + POLICY)
+    assert "- fetch: **denied** by policy, rule" in told
+    assert "matches" in told
+    assert told.endswith("decision: deny")
+    assert "decision: deny" in ask("check path poetry.lock", CONFIG + POLICY)
+
+
+def test_the_status_names_what_holds(ask: Ask):
+    told = ask("status", CONFIG + POLICY)
+    assert "Policy rules in force: 2" in told
+    assert "Permission rules: bash 2, read 1" in told
+    assert "Mode: code; approval: suggest; autonomy: supervised" in told
+    assert "Gates, in their order: blocklist, mode, selection, autonomy, trust, policy" in told
+    assert told == ask("", CONFIG + POLICY)
+    assert "No policy is in force" in ask("")
+
+
+@pytest.mark.parametrize("text", ["check", "chekc ls", "status now"])
+def test_what_is_no_question_gets_the_usage(ask: Ask, text: str):
+    assert ask(text).startswith("Usage: `/policy status`")

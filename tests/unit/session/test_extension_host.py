@@ -1,0 +1,400 @@
+"""The extension methods' answers over a real store, with sessions whose engines are real but for the model."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+import pytest
+
+from acp_agent.config import Flags, Loaded, load
+from acp_agent.config.conduct import conduct_at_start
+from acp_agent.core.conduct import AutoApprove, Conduct, Mode
+from acp_agent.core.errors import StoreUnavailable
+from acp_agent.core.events import TextDelta, UserMessage
+from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
+from acp_agent.core.messages import Message, Role, StopReason, TextPart, Usage
+from acp_agent.core.prompt import LinkPart
+from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
+from acp_agent.core.types import Access, PathSubject, Subject
+from acp_agent.gates.mode import ModeGate
+from acp_agent.output.redaction import KnownSecrets, Redactor
+from acp_agent.protocol.client import Client
+from acp_agent.protocol.jsonrpc import RpcError
+from acp_agent.protocol.options import set_mode, set_option
+from acp_agent.session.engine import SessionEngine
+from acp_agent.session.extension_host import SessionsHost
+from acp_agent.session.manager import Opening, SessionLimits, Sessions
+from acp_agent.session.mcp_connections import SessionServers
+from acp_agent.session.mcp_servers import McpOfSession
+from acp_agent.session.model_choices import ModelChoices
+from acp_agent.session.session import Place, Session, Surroundings
+from acp_agent.session.slash.commands import ALWAYS, Name
+from acp_agent.session.turn_slot import Answer
+from acp_agent.store.mcp_pins import McpPins
+from acp_agent.store.session_locks import SessionLocks
+from acp_agent.store.sessions import SessionStore
+from tests.fakes.fake_mcp import FakeConnection, server
+from tests.unit.gates.chain import Recorder
+from tests.unit.store.databases import opened
+
+pytestmark = pytest.mark.anyio
+
+NOW = 1_000_000
+SECRET = "tok-obviously-fake-4711-abcdef"
+TOLD = (
+    StoredEvent(3, 10, UserMessage((), "u1")),
+    StoredEvent(4, NOW * 9, TextDelta("Hi.", "m1")),
+    StoredEvent(5, 30, UserMessage((LinkPart("file:///a", "a"),), "u2")),
+)
+HISTORY = HistoryState((Message(Role.USER, (TextPart("hello"),)),), 0, 7)
+FOREIGN = SessionSnapshot(
+    SessionRecord("theirs", "/elsewhere", ("/more", "less"), "A \x1b[31mtitle\n", NOW * 9, NOW * 9, 99, "a:b"),
+    Conduct(Mode.CODE, AutoApprove.FULL_AUTO, model="evil:model"),
+    UsageTotals(-1, 2**70, Usage(1, -2), float("nan"), calls=-1000, batches=3),
+    HISTORY,
+)
+
+
+class Peer:
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+
+    async def notify(self, method: str, params: Any) -> None:
+        self.post_notification(method, params)
+
+    def post_notification(self, method: str, params: Any) -> None:
+        del method
+        self.sent.append(params["update"])
+
+
+class Turns:
+    """Answers nothing; offers /mcp while there are servers."""
+
+    def __init__(self, servers: SessionServers) -> None:
+        self._servers = servers
+
+    def commands(self) -> set[str]:
+        return ALWAYS | ({Name.MCP} if self._servers.status() else set())
+
+
+class Unnamed:
+    def close(self) -> None:
+        pass
+
+
+class Kept:
+    def state(self) -> Change:
+        return Change(usage=UsageTotals(used=1, size=2))
+
+    async def looked_through(self) -> Change:
+        return self.state()
+
+
+@dataclass
+class World:
+    """A process with its store. `config` is the user's configuration."""
+
+    root: Path
+    tasks: anyio.abc.TaskGroup
+    store: SessionStore
+    peer: Peer = field(default_factory=Peer)
+    connections: dict[str, FakeConnection] = field(default_factory=dict)
+    engines: int = 0
+
+    def __post_init__(self) -> None:
+        self.secrets = KnownSecrets()
+        self.limits = SessionLimits()
+        locks = SessionLocks(str(self.root / "locks"))
+        self.sessions = Sessions(self.store, locks, self._open, lambda: self.limits, lambda: NOW)
+        self.host = SessionsHost(self.sessions, self.configured, lambda: NOW)
+
+    @property
+    def work(self) -> Path:
+        return self.root / "work"
+
+    def configured(self, cwd: str) -> Loaded:
+        return load(Flags(config=str(self.root / "config.toml")), {}, cwd)
+
+    async def session(self) -> Session:
+        return await self.sessions.new(Place(str(self.work)), Client())
+
+    def updates(self, kind: str) -> list[Any]:
+        return [each for each in self.peer.sent if each["sessionUpdate"] == kind]
+
+    def _open(self, opening: Opening) -> Session:
+        loaded, saved = self.configured(opening.place.cwd), opening.saved
+        conduct = conduct_at_start(loaded) if saved is None else saved.conduct
+        known: Any = None
+        choices = ModelChoices(loaded.settings.llm, (), known, fetches=False)
+        peer: Any = self.peer
+        around = Surroundings(peer, self._engine, self.tasks.start_soon, lambda: NOW)
+        return Session(around, opening.client, opening.place, opening.record, conduct, choices, saved)
+
+    async def _engine(self, session: Session, saved: SessionSnapshot | None) -> SessionEngine:
+        del saved
+        self.engines += 1
+        loaded = self.configured(session.place.cwd)
+        approver: Any = None
+        shop: Any = self
+        mcp = McpOfSession(shop, session, approver, session.place.cwd, lambda _: None, lambda: None)
+        mcp.servers = SessionServers(self.pins, self.background, session.notices.add, self._connect)
+        mcp.start(loaded)
+        parts: Any = (Turns(mcp.servers), Kept(), Unnamed(), Desk(session), Tools(loaded), mcp, lambda: None)
+        return SessionEngine(*parts)
+
+    # ------------------------------------------------------------------------ as a workshop
+
+    @property
+    def pins(self) -> McpPins:
+        return McpPins(str(self.root / "pins.toml"), print)
+
+    def background(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self.tasks.start_soon(task)
+
+    def _connect(self, named: McpServer, changed: Callable[[], None]) -> FakeConnection:
+        self.connections[named.name] = FakeConnection(named, changed)
+        return self.connections[named.name]
+
+
+class Desk:
+    """The gate of the mode is the only one."""
+
+    def __init__(self, session: Session) -> None:
+        self.reach = self
+        self._gate = ModeGate(Recorder(), session.active)
+
+    def gates(self) -> tuple[ModeGate, ...]:
+        return (self._gate,)
+
+    def status(self) -> list[str]:
+        return [f"Key: {SECRET}"]
+
+
+class Tools:
+    def __init__(self, loaded: Loaded) -> None:
+        self.loaded = loaded
+
+    def specs(self) -> list[Any]:
+        return []
+
+
+@asynccontextmanager
+async def living(root: Path, config: str = "") -> AsyncIterator[World]:
+    (root / "work").mkdir()
+    (root / "config.toml").write_text(config)
+    async with opened(root / "agent.db") as database, anyio.create_task_group() as tasks:
+        world = World(root, tasks, SessionStore(database, now=lambda: NOW / 1000))
+        yield world
+        await world.sessions.settle()
+        tasks.cancel_scope.cancel()
+
+
+@pytest.fixture
+async def world(tmp_path) -> AsyncIterator[World]:
+    async with living(tmp_path) as made:
+        yield made
+
+
+async def code_of(call: Any) -> int:
+    with pytest.raises(RpcError) as caught:
+        await call
+    return caught.value.code
+
+
+# ---------------------------------------------------------------------------------------- the store
+
+
+async def test_a_session_from_elsewhere_brings_its_words_but_neither_its_leave_nor_its_counts(world):
+    taken = await world.host.take_in(FOREIGN, TOLD)
+
+    saved = await world.host.saved(taken)
+    assert saved.conduct == Conduct()
+    assert saved.history == HISTORY
+    assert saved.record == SessionRecord(taken, "/elsewhere", ("/more",), "A title", NOW, NOW, 2, "a:b")
+    assert saved.usage == UsageTotals(0, 2**53 - 1, Usage(1, 0), None, calls=0, batches=3)
+    told = [each async for each in world.host.told(taken, 0)]
+    assert [(each.seq, each.at) for each in told] == [(1, 10), (2, NOW), (3, 30)]
+    assert [each.event for each in told] == [each.event for each in TOLD]
+    assert await world.host.take_in(FOREIGN, TOLD) != taken
+
+
+async def test_a_session_from_elsewhere_brings_no_secret_of_this_place(world, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setenv("ACP_AGENT_DATA_DIR", str(world.root / "data"))
+    (world.root / "data").mkdir()
+    (world.root / "data" / "credentials.toml").write_text('[a]\nbase_url = ""\nkey = "stored-fake-4711-abcdef"\n')
+    words = f"{SECRET} stored-fake-4711-abcdef"
+    history = HistoryState((Message(Role.USER, (TextPart(words),)),), 0, 7)
+    foreign = replace(FOREIGN, record=replace(FOREIGN.record, title=words), history=history)
+    taken = await world.host.take_in(foreign, [StoredEvent(1, 10, TextDelta(words, "m"))])
+    text = repr((await world.host.saved(taken), [each async for each in world.host.told(taken, 0)]))
+    assert text.count("[REDACTED") >= 6
+    assert "4711" not in text
+
+
+async def test_a_session_of_no_folder_is_not_taken_in(world):
+    spoilt = replace(FOREIGN, record=replace(FOREIGN.record, cwd="relative"))
+    assert await code_of(world.host.take_in(spoilt, TOLD)) == -32602
+    assert await world.store.page(prompted=False) == ()
+
+
+async def test_what_an_open_session_has_not_kept_yet_is_told_as_well(world):
+    session = await world.session()
+    await session.story.name("A name")
+    assert (await world.host.saved(session.id)).record.title == "A name"
+
+
+async def test_without_a_store_nothing_is_kept():
+    def never(asked: object) -> Any:
+        raise AssertionError(asked)
+
+    host = SessionsHost(Sessions(None, None, never, SessionLimits, lambda: NOW), never, lambda: NOW)
+    with pytest.raises(StoreUnavailable):
+        await host.saved("s")
+    assert await code_of(host.tools("s")) == -32002
+
+
+async def test_a_session_that_is_kept_but_not_open_says_so(world):
+    session = await world.session()
+    await world.sessions.close(session.id)
+    assert await code_of(world.host.tools(session.id)) == -32600
+    assert await world.host.audit(session.id, 5) == ()
+    assert await code_of(world.host.audit("nobody", 5)) == -32002
+    assert await world.host.delete(session.id)
+    assert await code_of(world.host.tools(session.id)) == -32002
+
+
+# ------------------------------------------------------------------------------------------- open
+
+
+async def test_what_is_asked_goes_by_what_the_user_has_chosen_just_now(world):
+    session = await world.session()
+    write: Subject = PathSubject("x", Access.WRITE)
+    assert (await world.host.judge(session.id, write)).verdict == "allow"
+    session.conduct.mode = Mode.ASK
+    judged = await world.host.judge(session.id, write)
+    assert (judged.verdict, len(judged.reasons)) == ("deny", 1)
+
+
+async def test_a_running_turn_keeps_the_leave_it_began_with(world):
+    session = await world.session()
+    running, over = anyio.Event(), anyio.Event()
+
+    async def turn() -> Answer:
+        session.conduct.mode = Mode.ASK
+        running.set()
+        await over.wait()
+        return Answer(StopReason.END_TURN)
+
+    async def settle(_: bool) -> None:
+        pass
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(session.turns.run, turn, settle))
+        await running.wait()
+        assert (await world.host.judge(session.id, PathSubject("x", Access.WRITE))).verdict == "allow"
+        assert (await world.host.status(session.id)).busy
+        assert await code_of(world.host.move(session.id, str(world.root))) == -32600
+        over.set()
+
+
+async def test_a_status_shows_no_secret(world):
+    session = await world.session()
+    session.redact = lambda text: text.replace(SECRET, "[hidden]")
+    status = await world.host.status(session.id)
+    assert status.lines == ("Key: [hidden]",)
+    assert (status.conduct, status.tally, status.busy) == (Conduct(), UsageTotals(used=1, size=2), False)
+
+
+async def test_a_session_that_rests_is_woken_and_stays_awake_for_a_while(world):
+    session = await world.session()
+    await world.host.tools(session.id)
+    await world.sessions.rest_all()
+    session.turns.used_at -= 2000
+    await world.host.tools(session.id)
+    await world.sessions.rest_idle(1000)
+    assert (session.awake, world.engines) == (True, 2)
+
+
+# ------------------------------------------------------------------------------------- MCP servers
+
+
+async def test_servers_that_were_added_or_removed_stay_so_when_the_session_has_rested(tmp_path):
+    config = "[[mcp.servers]]\nname = 'mine'\ncommand = 'x'\n"
+    async with living(tmp_path, config) as world:
+        session, host = await world.session(), world.host
+        assert SECRET in Redactor(world.secrets)(f"it is {SECRET}")
+        reach = StdioServer("y", env=(("API_TOKEN", SECRET),))
+        await host.add_server(session.id, McpServer("theirs", reach, McpOrigin.EDITOR))
+        assert await code_of(host.add_server(session.id, server("mine", McpOrigin.EDITOR))) == -32600
+        assert SECRET not in Redactor(world.secrets)(f"it is {SECRET}")
+        assert [each.server.name for each in await host.servers(session.id)] == ["mine", "theirs"]
+        assert await host.remove_server(session.id, "mine")
+        assert not await host.remove_server(session.id, "mine")
+        await world.sessions.rest_all()
+        assert [each.server.name for each in await host.servers(session.id)] == ["theirs"]
+        assert await host.remove_server(session.id, "theirs")
+        await world.sessions.rest_all()
+        assert await host.servers(session.id) == []
+
+
+async def test_the_editor_hears_which_commands_there_are_now(world):
+    session = await world.session()
+    await session.announce()
+    before = len(world.updates("available_commands_update"))
+    await world.host.add_server(session.id, server("theirs", McpOrigin.EDITOR))
+    await world.host.remove_server(session.id, "theirs")
+    came, went = world.updates("available_commands_update")[before:]
+    assert "mcp" in {each["name"] for each in came["availableCommands"]}
+    assert "mcp" not in {each["name"] for each in went["availableCommands"]}
+
+
+async def test_where_the_user_wants_no_servers_none_is_added(tmp_path):
+    async with living(tmp_path, "[mcp]\nenabled = false\n") as world:
+        session = await world.session()
+        assert await code_of(world.host.add_server(session.id, server("theirs", McpOrigin.EDITOR))) == -32600
+        assert world.connections == {}
+
+
+# -------------------------------------------------------------------------------------- the folder
+
+
+async def test_a_session_that_moves_is_kept_there_and_made_anew_there(world):
+    session, there = await world.session(), world.root / "there"
+    there.mkdir()
+    await world.host.tools(session.id)
+    await world.host.move(session.id, str(there))
+    assert (session.place.cwd, session.story.record.cwd) == (str(there), str(there))
+    assert (await world.host.saved(session.id)).record.cwd == str(there)
+    assert world.engines == 1
+    await world.host.tools(session.id)
+    assert world.engines == 2
+
+
+async def test_a_folder_that_wants_more_care_gets_it_where_the_user_has_not_chosen(tmp_path):
+    async with living(tmp_path, "[acp]\nauto_approve = 'full-auto'\n") as world:
+        careful = world.root / "careful"
+        (careful / ".acp-agent").mkdir(parents=True)
+        (careful / ".acp-agent" / "config.toml").write_text("[acp]\nauto_approve = 'suggest'\n")
+        untouched, chosen = await world.session(), await world.session()
+        set_mode(chosen.conduct, "ask")
+        for session in (untouched, chosen):
+            await world.host.move(session.id, str(careful))
+        assert untouched.conduct == Conduct(auto_approve=AutoApprove.SUGGEST)
+        assert chosen.conduct == Conduct(Mode.ASK, AutoApprove.SUGGEST, chosen=("mode",))
+        (careful / ".acp-agent" / "config.toml").write_text("[tools]\nautonomy_level = 'readonly'\n")
+        await world.host.move(chosen.id, str(world.work))
+        set_option(chosen.conduct, "auto_approve", "auto-edit", chosen.choices)
+        await world.host.move(chosen.id, str(careful))
+        assert chosen.conduct == Conduct(
+            Mode.ASK, AutoApprove.AUTO_EDIT, readonly=True, chosen=("mode", "auto_approve")
+        )
+        for session in (chosen, untouched):  # only what the user chose is kept, not what the folder wants
+            assert (await world.host.saved(session.id)).conduct == session.conduct.to_keep(Conduct())
+        assert os.path.basename(untouched.place.cwd) == "careful"

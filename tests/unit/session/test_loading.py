@@ -1,0 +1,47 @@
+"""What every session loads, and what waits for those that need it."""
+
+import subprocess
+import sys
+
+LATE = (
+    "acp_agent.agent.dressed_offer",  # off by default
+    "acp_agent.llm.scripted",  # a model that plays a script
+    "acp_agent.mcp",  # no server is named
+    "acp_agent.output.filters.rule_file",  # no command has run
+    "acp_agent.output.filters.test_summary",  # no tests have run
+    "acp_agent.output.security_notes",  # nothing was shortened
+    "acp_agent.protocol.extensions",  # the client has asked for none of it
+    "acp_agent.protocol.client_lsp",  # the client shares no language servers
+    "acp_agent.tools.ask_user",  # the client shows no forms
+    "acp_agent.tools.compress_context",  # off by default
+    "acp_agent.tools.lsp",
+    "httpx",  # no model was asked
+    "structlog",  # nothing is logged yet
+)
+
+_PROBE = """
+import sys
+import acp_agent.app, acp_agent.session.factory, acp_agent.session.processes
+print("\\n".join(sys.modules))
+"""
+
+
+def test_what_few_sessions_need_waits_for_them():
+    probe = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, check=True, text=True, timeout=60)
+    loaded = set(probe.stdout.split())
+    assert "acp_agent.session.factory" in loaded
+    assert sorted(loaded & set(LATE)) == []
+
+
+def test_the_garbage_collector_is_at_work_again_when_a_part_is_loaded_or_cannot_be():
+    code = """
+import gc, anyio
+from acp_agent.app import imported
+print(anyio.run(imported, "acp_agent.session.processes").__name__, gc.isenabled())
+try:
+    anyio.run(imported, "acp_agent.compose.nothing")
+except ModuleNotFoundError:
+    print(gc.isenabled())
+"""
+    probe = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=60)
+    assert probe.stdout.split() == ["acp_agent.session.processes", "True", "True"]

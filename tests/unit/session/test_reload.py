@@ -1,0 +1,215 @@
+"""A swap of the configuration is one step, costs nothing when nothing changed, and is told once."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+
+from acp_agent.config.load import Flags, Loaded, load
+from acp_agent.core.errors import ConfigError
+from acp_agent.core.events import Event, Notice
+from acp_agent.core.ports import Backends
+from acp_agent.core.types import ToolCall, ToolResult, ToolSpec
+from acp_agent.session.toolset.toolset import Builders, LiveToolset, Stage
+from tests.fakes.fake_terminal import FakeTerminal
+from tests.fakes.fake_web import FakeWeb
+from tests.fakes.memory_files import MemoryFileSystem
+
+pytestmark = pytest.mark.anyio
+
+CALL = ToolCall("1", "bash", {})
+
+
+@dataclass
+class Tools:
+    """The tools of one configuration: says which that was."""
+
+    name: str
+    gate: anyio.Event | None = None
+
+    def specs(self) -> Sequence[ToolSpec]:
+        return ()
+
+    async def run(self, call: ToolCall) -> ToolResult:
+        if self.gate is not None:
+            await self.gate.wait()
+        return ToolResult(self.name)
+
+    async def refuse(self, call: ToolCall, result: ToolResult) -> None:
+        """Nothing is refused here."""
+
+
+@dataclass
+class Live:
+    """A LiveToolset over one file; a stage is named after what the file blocks."""
+
+    root: Path
+    emitted: list[str] = field(default_factory=list)
+    built: list[str] = field(default_factory=list)
+    adopted: int = 0
+    loads: int = 0
+    gate: anyio.Event | None = None
+    refuse: str = ""
+
+    def __post_init__(self) -> None:
+        self.file = self.root / "config.toml"
+
+    def begin(self, blocked: str) -> LiveToolset:
+        self.block(blocked)
+        read = partial(load, Flags(config=str(self.file)), {})
+
+        def reload(before: Loaded) -> Loaded:
+            self.loads += 1
+            return read(before=before)
+
+        builders = Builders(reload, self.build, self.closed, self.adopt)
+        self.tools = LiveToolset(read(), builders, self.emit, lambda: ())
+        return self.tools
+
+    def block(self, word: str) -> None:
+        self.file.write_text(f"[tools.shell]\nblocked_commands = ['{word}']\n")
+
+    def build(self, loaded: Loaded, warn: Callable[[str], None]) -> Stage:
+        (word,) = loaded.settings.tools.shell.blocked_commands
+        if word == "odd":
+            warn("an odd word")
+        if word == self.refuse:
+            raise ConfigError("here", "key", word, "another word")
+        self.built.append(word)
+        return self.stage(word)
+
+    def closed(self, error: ConfigError) -> Stage:
+        return self.stage(f"closed: {error}")
+
+    def stage(self, name: str) -> Stage:
+        backends = Backends(MemoryFileSystem(), FakeTerminal({}), programs=FakeTerminal({}), web=FakeWeb())
+        return Stage(Tools(name, self.gate), backends)
+
+    def adopt(self, loaded: Loaded) -> None:
+        self.adopted += 1
+
+    async def emit(self, event: Event) -> None:
+        assert isinstance(event, Notice)
+        self.emitted.append(event.text)
+
+    async def now(self) -> str:
+        return (await self.tools.run(CALL)).text
+
+    def settle(self) -> None:
+        """Make the file look as if it had been written a while ago."""
+        past = time.time_ns() - 10**10
+        os.utime(self.file, ns=(past, past))
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Live:
+    return Live(tmp_path)
+
+
+async def test_a_call_under_way_stays_with_the_configuration_it_met(live: Live):
+    live.gate = anyio.Event()
+    live.begin("old")
+    texts: list[str] = []
+
+    async def call() -> None:
+        texts.append(await live.now())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(call)
+        await anyio.lowlevel.checkpoint()
+        live.block("new")
+        tasks.start_soon(call)
+        await anyio.lowlevel.checkpoint()
+        assert live.built[-1] == "new"
+        live.gate.set()
+    assert sorted(texts) == ["new", "old"]
+
+
+async def test_two_writes_in_one_tick_of_the_clock_and_of_one_length_are_both_seen(live: Live):
+    live.begin("aa")
+    for word in ("bb", "cc", "dd"):
+        live.block(word)
+        assert await live.now() == word
+
+
+async def test_a_file_that_changed_a_while_ago_is_read_once_and_then_only_looked_at(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+):
+    live.begin("old")
+    monkeypatch.setattr("acp_agent.config.files._TICK", 0)  # as if a moment had passed since
+    await live.now()
+    before = live.loads
+    for _ in range(5):
+        await live.now()
+    assert live.loads == before
+    live.settle()
+    await live.now()
+    await live.now()
+    assert live.loads == before + 1
+
+
+async def test_a_problem_is_told_once_and_again_when_it_comes_back(live: Live):
+    live.begin("old")
+    for word in ("odd", "odd", "plain", "odd"):
+        live.block(word)
+        await live.now()
+        await live.now()
+    assert [text for text in live.emitted if "odd" in text] == ["configuration: an odd word"] * 2
+
+
+async def test_a_configuration_that_cannot_be_built_takes_nobodys_place(live: Live):
+    live.begin("old")
+    live.refuse = "wrong"
+    for word in ("wrong", "wrong"):
+        live.block(word)
+        assert await live.now() == "old"
+    assert live.emitted == [
+        "configuration: here: key = wrong: expected another word; what held before this change holds on"
+    ]
+    live.block("new")
+    assert await live.now() == "new"
+    assert live.adopted == 0
+
+
+async def test_one_that_cannot_be_built_at_the_start_closes_until_one_can(live: Live):
+    live.refuse = "wrong"
+    live.begin("wrong")
+    assert (await live.now()).startswith("closed: here: key = wrong")
+    assert len(live.emitted) == 1
+    live.refuse = "worse"
+    live.block("worse")
+    assert (await live.now()).startswith("closed: here: key = worse")
+    live.block("good")
+    assert await live.now() == "good"
+    assert live.adopted == 1
+    live.block("better")
+    assert await live.now() == "better"
+    assert live.adopted == 1
+
+
+async def test_what_the_user_was_told_when_the_session_began_is_not_told_again(live: Live):
+    live.block("x")
+    text = "[agent]\nmax_tool_iterations = 0\n[tools.shell]\nblocked_commands = ['{}']\n"
+    live.begin("old")
+    live.file.write_text(text.format("a"))
+    await live.now()
+    live.file.write_text(text.format("b"))
+    assert await live.now() == "b"
+    assert len(live.emitted) == 1
+
+
+async def test_other_files_are_looked_at_at_the_same_moments(live: Live):
+    looks: list[int] = []
+    live.block("x")
+    read = partial(load, Flags(config=str(live.file)), {})
+    builders = Builders(lambda before: read(before=before), live.build, live.closed, live.adopt)
+    tools = LiveToolset(read(), builders, live.emit, lambda: looks.append(1) or ())
+    tools.specs()
+    await tools.backends()
+    await tools.run(CALL)
+    assert len(looks) == 3

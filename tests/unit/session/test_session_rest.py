@@ -1,0 +1,314 @@
+"""Sessions that rest, wake and are taken up while others have them, or while the editor does not wait for answers."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from acp_agent.core.conduct import AutoApprove, Conduct, Mode
+from acp_agent.core.events import TextDelta, UserMessage
+from acp_agent.core.messages import TextPart
+from acp_agent.core.sessions import Change, UsageTotals
+from acp_agent.session.locks import SessionHold
+from tests.fakes.sessions import holding, process
+from tests.unit.session.test_sessions import INVALID, METHODS, NOT_FOUND, usage
+
+pytestmark = pytest.mark.anyio
+
+
+async def mode_of(root: Path, session: str) -> Mode:
+    async with process(root, locking=False) as elsewhere:
+        await elsewhere.ask("resume", session)
+        return elsewhere.session(session).conduct.mode
+
+
+async def test_what_is_chosen_for_a_session_at_rest_outlasts_the_process(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        await here.sessions.rest_all()
+        await here.ask("set_mode", session, modeId="ask")
+        await here.ask("set_config_option", session, configId="model", value="p:two")
+        await here.session(session).set_title("a late title")
+        assert here.awake == set()
+        assert here.locks is not None
+        assert not here.locks.holds(session), "others may have it still"
+        (listed,) = (await here.ask("list"))["sessions"]
+        assert "title" not in listed
+        async with process(tmp_path, locking=False) as elsewhere:
+            await elsewhere.ask("resume", session)
+            conduct = elsewhere.session(session).conduct
+            assert (conduct.mode, conduct.model, conduct.chosen) == (Mode.ASK, "p:two", ("mode",))
+        assert await here.told(session, "two") == ["one", "one!", "two", "two!"]
+        assert here.session(session).active.mode is Mode.ASK
+
+
+async def test_what_is_chosen_at_rest_waits_for_the_wake_while_another_process_has_the_session(
+    tmp_path: Path,
+) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        await here.sessions.rest_all()
+        async with holding(tmp_path, session):
+            await here.ask("set_mode", session, modeId="ask")
+            assert await mode_of(tmp_path, session) is Mode.CODE
+        await here.say(session, "two")
+        assert here.session(session).active.mode is Mode.ASK
+        assert await mode_of(tmp_path, session) is Mode.ASK
+
+
+async def test_who_chooses_at_rest_hears_at_once_what_was_chosen_elsewhere(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        await here.sessions.rest_all()
+        async with process(tmp_path, locking=False) as elsewhere:
+            await elsewhere.ask("resume", session)
+            await elsewhere.ask("set_mode", session, modeId="architect")
+            await elsewhere.ask("close", session)
+        start = len(here.editor.sent)
+        answer = await here.ask("set_config_option", session, configId="model", value="p:two")
+        values = {each["id"]: each["currentValue"] for each in answer["configOptions"]}
+        assert (values["mode"], values["model"]) == ("architect", "p:two")
+        told = [each for each in here.updates(session, start) if each["sessionUpdate"] == "current_mode_update"]
+        assert [each["currentModeId"] for each in told] == ["architect"]
+        assert await mode_of(tmp_path, session) is Mode.ARCHITECT
+
+
+async def test_what_is_chosen_at_rest_waits_for_the_wake_where_the_store_cannot_be_read(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        await here.sessions.rest_all()
+        assert here.locks is not None
+        lock, aside = tmp_path / "sessions.lock", tmp_path / "aside"
+        lock.rename(aside)
+        lock.mkdir()
+        assert await here.ask("set_mode", session, modeId="ask") == {}
+        lock.rmdir()
+        aside.rename(lock)
+        await here.say(session, "two")
+        assert await mode_of(tmp_path, session) is Mode.ASK
+
+
+async def test_a_session_that_wakes_obeys_what_was_chosen_elsewhere_but_for_what_was_chosen_here(
+    tmp_path: Path,
+) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        await here.sessions.rest_all()
+        async with process(tmp_path, locking=False) as elsewhere:
+            await elsewhere.ask("load", session)
+            await elsewhere.ask("set_mode", session, modeId="ask")
+            await elsewhere.ask("set_config_option", session, configId="model", value="p:two")
+            await elsewhere.ask("close", session)
+        start = len(here.editor.sent)
+        await here.ask("set_config_option", session, configId="auto_approve", value="full-auto")
+        await here.ask("set_config_option", session, configId="model", value="p:two")
+        await here.ask("set_config_option", session, configId="model", value="p:one")
+        await here.say(session, "two")
+        active = here.session(session).active
+        assert (active.mode, active.auto_approve, active.model) == (Mode.ASK, "full-auto", "p:one")
+        assert active.chosen == ("mode", "auto_approve")
+        kinds = [each["sessionUpdate"] for each in here.updates(session, start)]
+        assert {"current_mode_update", "config_option_update"} <= set(kinds)
+        assert await mode_of(tmp_path, session) is Mode.ASK
+
+
+async def test_a_level_that_another_process_only_lent_to_a_session_is_not_taken_over(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        await here.sessions.rest_all()
+        async with process(tmp_path, locking=False) as elsewhere:
+            await elsewhere.ask("resume", session)
+            elsewhere.session(session).conduct.auto_approve = AutoApprove.FULL_AUTO  # as a flag does it
+            await elsewhere.ask("set_mode", session, modeId="ask")
+            await elsewhere.ask("close", session)
+        await here.say(session, "two")
+        active = here.session(session).active
+        assert (active.mode, active.auto_approve, active.chosen) == (Mode.ASK, AutoApprove.SUGGEST, ("mode",))
+
+
+async def test_a_load_of_a_session_that_was_cut_off_leaves_nothing_behind_when_it_is_cancelled(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        await here.ask("close", session)
+        cut = Change(
+            events=(UserMessage((TextPart("two"),), "u9"), TextDelta("ha", "a9")), usage=UsageTotals(under_way=True)
+        )
+        assert here.store is not None
+        await here.store.of(session).write(cut)
+        for method in ("load", "fork"):
+            here.making, here.being_made = anyio.Event(), anyio.Event()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(here.ask, method, session)
+                await here.being_made.wait()
+                tasks.cancel_scope.cancel()
+            here.making = None
+            assert here.sessions.all() == ()
+            assert await here.listed() == [session]
+            assert SessionHold(here.locks).is_free(session)
+
+
+async def test_a_turn_that_reads_only_does_so_whatever_is_chosen_or_configured_meanwhile(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = here.session(await here.new())
+        session.reads_only = True
+        session.conduct = Conduct(auto_approve=AutoApprove.FULL_AUTO, model="p:two")
+        session.take_conduct()
+        active = session.active
+        assert (active.mode, active.auto_approve, active.model) == (Mode.ASK, AutoApprove.SUGGEST, "p:two")
+        session.reads_only = False
+        session.take_conduct()
+        assert session.active == session.conduct == Conduct(auto_approve=AutoApprove.FULL_AUTO, model="p:two")
+
+
+async def test_what_was_chosen_at_rest_outlasts_a_load(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        await here.sessions.rest_all()
+        await here.ask("set_mode", session, modeId="ask")
+        assert (await here.ask("load", session))["modes"]["currentModeId"] == "ask"
+
+
+async def test_sessions_that_are_just_opening_make_room_for_each_other(tmp_path: Path) -> None:
+    for most in (1, 4):
+        async with process(tmp_path, most=most) as here:
+            made: list[str] = []
+
+            async def one(process: Any, made: list[str]) -> None:
+                made.append(await process.new())
+
+            with anyio.fail_after(10):
+                async with anyio.create_task_group() as tasks:
+                    for _ in range(9):
+                        tasks.start_soon(one, here, made)
+            assert len(made) == 9
+            assert len(here.awake) == most
+
+
+async def test_forks_that_wait_for_each_other_are_answered(tmp_path: Path) -> None:
+    async with process(tmp_path, most=2) as here:
+        one, two = await here.new(), await here.new()
+        for session in (one, two):
+            await here.say(session)
+        async with here.doing("fork", one) as first, here.doing("fork", two) as second:
+            pass
+        assert first.error is None or second.error is None
+
+
+@pytest.mark.parametrize("method", ["load", "resume"])
+@pytest.mark.parametrize("known", [True, False])
+async def test_what_is_sent_right_behind_a_load_waits_for_it(tmp_path: Path, method: str, known: bool) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        if not known:
+            await here.ask("close", session)
+        async with (
+            here.doing(method, session) as load,
+            here.doing("set_mode", session, modeId="ask") as chosen,
+            here.doing("prompt", session, **METHODS["prompt"]) as prompt,
+        ):
+            pass
+        assert load.error is chosen.error is None
+        assert prompt.result == {"stopReason": "end_turn"}
+        assert load.number < prompt.number
+        assert here.engine(session).said == ["one", "one!", "hi", "hi!"]
+        assert here.session(session).active.mode is Mode.ASK
+
+
+async def test_a_prompt_that_waits_for_a_cold_load_is_cancelled_and_finds_nothing_where_that_fails(
+    tmp_path: Path,
+) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        await here.ask("close", session)
+        async with here.doing("load", session), here.doing("prompt", session, **METHODS["prompt"]) as prompt:
+            await here.methods.notifications["session/cancel"]({"sessionId": session})
+        assert prompt.result == {"stopReason": "cancelled"}
+        async with here.doing("load", "nobody's") as load, here.doing("prompt", "nobody's", **METHODS["prompt"]) as no:
+            pass
+        assert load.error is not None
+        assert no.error is not None
+        assert load.error.code == no.error.code == NOT_FOUND
+        assert not here.sessions.take_ups._under_way
+        assert not here.sessions.take_ups._waiting
+
+
+async def test_a_load_behind_a_prompt_is_refused_and_the_prompt_goes_on(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        async with here.doing("prompt", session, **METHODS["prompt"]) as prompt, here.doing("load", session) as load:
+            pass
+        assert load.error is not None
+        assert load.error.code == INVALID
+        assert prompt.result == {"stopReason": "end_turn"}
+
+
+async def test_a_close_right_behind_a_cold_load_closes_what_was_loaded(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        await here.ask("close", session)
+        async with here.doing("load", session) as load, here.doing("close", session) as close:
+            pass
+        assert load.error is None
+        assert close.result == {}
+        assert here.sessions.all() == ()
+        assert here.locks is not None
+        assert not here.locks.holds(session)
+
+
+async def test_a_session_that_is_closed_at_rest_says_what_it_took(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        await here.sessions.rest_all()
+        start = len(here.editor.sent)
+        await here.ask("close", session)
+        (told,) = usage(here.updates(session, start))
+        assert (told["used"], told["cost"]["amount"]) == (2, 0.01)
+
+
+async def test_nothing_is_told_of_commands_once_the_session_was_closed(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        announced = here.session(session)
+        await here.ask("close", session)
+        await announced.announce()
+        assert here.updates(session) == []
+
+
+async def test_a_cleared_session_stays_listed_and_is_never_taken_for_an_unused_one(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        await here.session(session).set_title("A name")
+        await here.session(session).forget()
+        await here.ask("close", session)
+        assert await here.listed() == [session]
+        assert here.store is not None
+        assert await here.store.purge_unused(0, lambda _: False) == 0
+
+
+async def test_a_load_does_not_say_that_the_session_was_used_just_now(tmp_path: Path) -> None:
+    async with process(tmp_path) as here:
+        session = await here.new()
+        await here.say(session, "one")
+        await here.session(session).set_title("A name")
+        await here.ask("close", session)
+        (listed,) = (await here.ask("list"))["sessions"]
+        start = len(here.editor.sent)
+        await here.ask("load", session)
+        (told,) = [each for each in here.updates(session, start) if each["sessionUpdate"] == "session_info_update"]
+        assert told["updatedAt"] == listed["updatedAt"]

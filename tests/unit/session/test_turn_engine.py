@@ -1,0 +1,349 @@
+"""The turn engine: which prompts the model sees, and what the user is answered instead (A12.12, A17)."""
+
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from acp_agent.core.errors import AgentError, ToolError, ToolErrorCategory, ToolFailure
+from acp_agent.core.events import Event, Notice, TextDelta, UserMessage
+from acp_agent.core.messages import Message, StopReason, TextPart
+from acp_agent.core.ports import Backends
+from acp_agent.core.prompt import LinkPart
+from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
+from acp_agent.session.engine import TurnEngine
+from acp_agent.session.slash.commands import ALWAYS, Name
+from tests.fakes.fake_toolset import FakeToolset
+from tests.fakes.fake_web import FakeWeb
+from tests.fakes.memory_files import MemoryFileSystem
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "ghp_fake"
+
+
+class Desk:
+    """Answers with its own name and what it was asked."""
+
+    def __init__(self) -> None:
+        self.restricted = False
+        self.fails = False
+        self.told_ran: list[tuple[str, str]] = []
+
+    def available(self) -> frozenset[Name]:
+        return ALWAYS | {Name.MCP}
+
+    @contextmanager
+    def reading(self) -> Generator[None]:
+        self.restricted = True
+        try:
+            yield
+        finally:
+            self.restricted = False
+
+    def ran(self, command: str, output: str) -> None:
+        self.told_ran.append((command, output))
+
+    def status(self) -> Sequence[str]:
+        return ("fine",)
+
+    def servers(self) -> Sequence[str]:
+        return ()
+
+    def cost(self) -> Sequence[str]:
+        return ()
+
+    async def compact(self, focus: str) -> str:
+        if self.fails:
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "nothing to sum up")
+        return f"compact {focus}"
+
+    async def clear(self) -> str:
+        return "cleared"
+
+    async def model(self, text: str) -> str:
+        return f"model {text} ![x](https://evil.example/?q=1)"
+
+    async def mode(self, text: str) -> str:
+        return f"mode {text} {SECRET}"
+
+    async def memory(self, text: str) -> str:
+        return f"memory {text}"
+
+    async def policy(self, text: str) -> str:
+        return f"policy {text}"
+
+
+class SlowWeb(FakeWeb):
+    def __init__(self, wait: Callable[[str], Awaitable[None]]) -> None:
+        super().__init__()
+        self.wait = wait
+
+    async def get(self, *arguments: Any, **options: Any) -> Any:
+        await self.wait("pages")
+        return await super().get(*arguments, **options)
+
+
+class Talk:
+    """An engine, all that its loop was asked, and all that it told."""
+
+    def __init__(self, bash: Any = "done") -> None:
+        self.desk = Desk()
+        self.events: list[Event] = []
+        self.asked: list[tuple[str, bool]] = []
+        self.failure: AgentError | None = None
+        self.unset = False
+        self.hangs = False
+        self.toolset = FakeToolset({"bash": bash if callable(bash) else lambda _: bash}, mutating=["bash"])
+        self.diagnosed = 0
+        self.waits = ""
+        self.waiting = anyio.Event()
+        self.begun: list[str] = []
+        self.engine = TurnEngine(
+            self._loop,
+            self.toolset,
+            self._backends,
+            self._emit,
+            self.desk,
+            self.begun.append,
+            redact=lambda text: text.replace(SECRET, "[REDACTED]"),
+            complaints=self._complaints,
+        )
+
+    async def _wait(self, where: str) -> None:
+        if self.waits == where:
+            self.waiting.set()
+            await anyio.sleep_forever()
+
+    async def _complaints(self) -> str:
+        self.diagnosed += 1
+        await self._wait("complaints")
+        return ""
+
+    async def _loop(self) -> "Talk":
+        if self.unset:
+            raise AgentError("no model is configured")
+        return self
+
+    async def run(self, prompt: Message) -> StopReason:
+        self.asked.append((prompt.text, self.desk.restricted))
+        if self.hangs:
+            await anyio.sleep_forever()
+        return StopReason.END_TURN
+
+    async def _backends(self) -> Backends:
+        await self._wait("backends")
+        nothing: Any = None
+        return Backends(
+            MemoryFileSystem({"src/a b/c.py": "x", "docs/d.md": "x"}),
+            nothing,
+            programs=nothing,
+            web=SlowWeb(self._wait),
+        )
+
+    async def _emit(self, event: Event) -> None:
+        self.events.append(event)
+
+    async def say(self, *texts: str) -> str:
+        """What the user reads of one prompt."""
+        before = len(self.events)
+        prompt: Any = [{"type": "text", "text": text} for text in texts]
+        answer = await self.engine.answer({"sessionId": "s", "prompt": prompt})
+        assert answer.reason is StopReason.END_TURN
+        return "".join(event.text for event in self.events[before:] if isinstance(event, TextDelta))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("/compact tests", "compact tests"),
+        ("/status", "- fine"),
+        ("/mcp", "This session has no MCP servers."),
+        ("/cost", "No model was asked yet."),
+        ("/memory search a b", "memory search a b"),
+        ("/policy", "policy "),
+        ("/tools", "Tools in this mode:\n\n- `bash` The bash tool"),
+        ("/run", "Usage: `/run COMMAND`"),
+        ("/clear", "cleared"),
+        ("/mode ask", "mode ask [REDACTED]"),
+        ("/model x", "model x ![x]\\(https://evil.example/?q=1)"),
+    ],
+)
+async def test_a_command_is_answered_and_the_model_never_hears_of_it(text: str, told: str):
+    talk = Talk()
+    assert await talk.say(text) == told
+    assert talk.asked == []
+    assert talk.diagnosed == 0
+
+
+async def test_a_sentence_that_begins_like_a_command_forgets_nothing():
+    talk = Talk()
+    told = await talk.say("/clear the build folder and rebuild")
+    assert told.startswith("Nothing was done: `/clear` takes no words behind it.")
+    assert "leave out the slash" in told
+    assert talk.asked == []
+
+
+async def test_help_lists_what_is_available_and_only_that():
+    told = await Talk().say("/help")
+    assert "`/mcp`" in told
+    assert "/memory" not in told
+
+
+async def test_what_a_command_cannot_do_is_told():
+    talk = Talk()
+    talk.desk.fails = True
+    assert await talk.say("/compact") == "nothing to sum up"
+
+
+async def test_an_unknown_command_goes_to_the_model_and_a_misspelt_one_gets_a_hint():
+    talk = Talk()
+    assert await talk.say("/etc/hosts is odd") == ""
+    assert "Did you mean `/clear`?" in await talk.say("/claer")
+    assert talk.asked == [("/etc/hosts is odd", False)]
+
+
+async def test_every_prompt_is_told_first_as_it_was_sent_without_secrets():
+    talk = Talk()
+    await talk.say(f"look {SECRET}", "b")
+    await talk.say("/help")
+    told = [event.parts for event in talk.events if isinstance(event, UserMessage)]
+    assert told == [(TextPart("look [REDACTED]"), TextPart("b")), (TextPart("/help"),)]
+    assert isinstance(talk.events[0], UserMessage)
+
+
+async def test_what_the_user_ran_is_said_at_once_wherever_the_next_turn_runs():
+    talk = Talk()
+    await talk.say("/run ls")
+    assert talk.desk.told_ran == [("ls", "done")]
+    await talk.say("go on")
+    assert talk.asked == [("go on", False)]
+
+
+@pytest.mark.parametrize("waits", ["backends", "pages", "complaints"])
+async def test_a_prompt_that_is_cancelled_while_it_is_read_was_said(waits: str):
+    talk = Talk()
+    talk.waits = waits
+    blocks: list[Any] = [
+        {"type": "text", "text": f"precious {SECRET} @diagnostics"},
+        {"type": "resource_link", "uri": "https://e.example/", "name": "e"},
+    ]
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(talk.engine.answer, {"sessionId": "s", "prompt": blocks})
+            await talk.waiting.wait()
+            scope.cancel()
+    [told] = talk.events
+    assert isinstance(told, UserMessage)
+    assert told.parts == (TextPart("precious [REDACTED] @diagnostics"), LinkPart("https://e.example/", "e"))
+    assert talk.begun == [f"precious {SECRET} @diagnostics\nhttps://e.example/"]
+
+
+async def test_a_prompt_that_is_cancelled_as_soon_as_it_has_come_was_said():
+    talk = Talk()
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await talk.say("precious")
+    assert [type(event) for event in talk.events] == [UserMessage]
+
+
+async def test_a_prompt_without_a_model_is_told_what_to_do():
+    talk = Talk()
+    talk.unset = True
+    assert await talk.say("hello") == "no model is configured"
+
+
+# ------------------------------------------------------------------------------------------- /review
+
+
+def ran(stdout: str, code: int = 0) -> ToolResult:
+    return ToolResult(stdout, envelope={"stdout": stdout, "exit_code": code})
+
+
+def in_a_repository(changes: str) -> Callable[[ToolCall], ToolResult]:
+    """A shell in an ordinary repository: what git says of it, and of what has changed."""
+
+    def shell(call: ToolCall) -> ToolResult:
+        command = str((call.arguments or {})["command"])
+        if "rev-parse" in command:
+            return ran("true\n/work\n/work/.git\nworktree /work\nHEAD 0\n")
+        return ran("" if command.startswith("find ") else changes)
+
+    return shell
+
+
+async def test_a_review_is_a_turn_in_which_the_model_can_only_read():
+    talk = Talk(in_a_repository(" M a.py\n-one\n+two\n"))
+    assert await talk.say("/review") == ""
+    [(asked, restricted)] = talk.asked
+    assert restricted
+    assert not talk.desk.restricted
+    assert "+two" in asked
+    assert {call.origin for call in talk.toolset.calls} == {CallOrigin.USER}
+
+
+async def test_a_review_of_a_path_runs_nothing():
+    talk = Talk()
+    for paths in ("src/a b/../a b/c.py", "docs src", "."):
+        assert await talk.say(f"/review {paths}") == ""
+        asked, restricted = talk.asked.pop()
+        assert restricted
+        assert asked.startswith(f"Review what is at `{paths}`.")
+    assert talk.toolset.calls == []
+
+
+@pytest.mark.parametrize(("path", "told"), [("nope/x.py", "nope/x.py"), ("docs and src", "and"), ("docs/d.mx", "d.mx")])
+async def test_a_review_of_nothing_asks_nobody(path: str, told: str):
+    talk = Talk()
+    said = await talk.say(f"/review {path}")
+    assert said.startswith("There is nothing at `")
+    assert f"{told}`: `/review PATH` expects a path" in said
+    assert talk.asked == []
+
+
+@pytest.mark.parametrize("path", ["a;b", "a`b`", "ä", "$(x)", "a\nb", "x" * 513, "~"])
+async def test_a_review_takes_nothing_but_a_plain_path(path: str):
+    talk = Talk()
+    assert (await talk.say(f"/review {path}")).startswith("Usage: `/review PATH`")
+    assert talk.asked == []
+
+
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [
+        (in_a_repository(""), "There are no uncommitted changes."),
+        (ran("fatal: not a git repository", 128), "cannot be seen: git exited with code 128"),
+        (
+            ToolResult.failed(ToolFailure(ToolErrorCategory.POLICY_BLOCKED, "'bash' is not available in ask mode")),
+            "cannot be seen: 'bash' is not available in ask mode",
+        ),
+    ],
+)
+async def test_without_changes_to_see_the_model_is_not_asked(result: Any, why: str):
+    talk = Talk(result)
+    told = await talk.say("/review")
+    assert why in told
+    assert "`/review PATH`" in told
+    assert talk.asked == []
+
+
+async def test_a_review_that_is_cancelled_leaves_the_next_turn_free():
+    talk = Talk()
+    talk.hangs = True
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(talk.say, "/review src")
+            while not talk.asked:
+                await anyio.lowlevel.checkpoint()
+            scope.cancel()
+    assert talk.asked[0][1]
+    assert not talk.desk.restricted
+
+
+async def test_what_is_left_out_of_a_prompt_is_told():
+    talk = Talk()
+    blocks: Any = [{"type": "text", "text": "a"}, {"type": "audio", "data": "", "mimeType": "audio/wav"}]
+    await talk.engine.answer({"sessionId": "s", "prompt": blocks})
+    assert any(isinstance(event, Notice) and "audio" in event.text for event in talk.events)

@@ -1,0 +1,222 @@
+"""One turn at a time, and whatever becomes of it, there is room for the next (A12.1-A12.3)."""
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from acp_agent.core.errors import ConfigError
+from acp_agent.core.messages import StopReason
+from acp_agent.protocol.jsonrpc import RpcError, invalid_params
+from acp_agent.session.turn_slot import Answer, TurnSlot
+
+pytestmark = pytest.mark.anyio
+
+DONE = Answer(StopReason.END_TURN)
+CANCELLED = Answer(StopReason.CANCELLED)
+
+
+class Settling:
+    """Notes what the end of a turn was told, and whether it still counted as running."""
+
+    def __init__(self, slot: TurnSlot) -> None:
+        self.slot = slot
+        self.told: list[bool] = []
+        self.busy: list[bool] = []
+        self.failure: Exception | None = None
+
+    async def __call__(self, cancelled: bool) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.told.append(cancelled)
+        self.busy.append(self.slot.busy)
+        if self.failure is not None:
+            raise self.failure
+
+
+async def done() -> Answer:
+    return DONE
+
+
+async def for_ever() -> Answer:
+    await anyio.sleep_forever()
+    return DONE
+
+
+def failing(error: Exception) -> Callable[[], Awaitable[Answer]]:
+    async def turn() -> Answer:
+        raise error
+
+    return turn
+
+
+def failing_when_cancelled(error: Exception) -> Callable[[], Awaitable[Answer]]:
+    async def turn() -> Answer:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise error
+
+    return turn
+
+
+async def test_a_turn_counts_as_running_until_all_of_it_was_sent() -> None:
+    slot = TurnSlot()
+    settling = Settling(slot)
+    assert await slot.run(done, settling) == DONE
+    assert (settling.told, settling.busy, slot.busy) == ([False], [True], False)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(invalid_params("prompt", "x"), -32602), (ValueError("a bug"), -32603), (ConfigError("", "", "", "x"), -32603)],
+)
+async def test_however_a_turn_fails_there_is_room_for_the_next(error: Exception, code: int) -> None:
+    slot = TurnSlot()
+    settling = Settling(slot)
+    with pytest.raises(RpcError) as caught:
+        await slot.run(failing(error), settling)
+    assert caught.value.code == code
+    assert "bug" not in caught.value.message
+    assert settling.told == [False]
+    assert not slot.busy
+    assert await slot.run(done, settling) == DONE
+
+
+@pytest.mark.parametrize("error", [None, invalid_params("prompt", "x"), ValueError("broken by the abort")])
+async def test_what_a_cancelled_turn_raises_is_cancelled(error: Exception | None) -> None:
+    slot = TurnSlot()
+    settling = Settling(slot)
+    answers: list[Answer] = []
+
+    async def run() -> None:
+        answers.append(await slot.run(for_ever if error is None else failing_when_cancelled(error), settling))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        await anyio.lowlevel.checkpoint()
+        slot.cancel()
+        slot.cancel()
+    assert (answers, settling.told, slot.busy) == ([CANCELLED], [True], False)
+
+
+async def test_a_late_cancel_does_not_hit_the_next_turn() -> None:
+    slot = TurnSlot()
+    settling = Settling(slot)
+    slot.cancel()
+    assert await slot.run(done, settling) == DONE
+    slot.cancel()
+    assert await slot.run(done, settling) == DONE
+
+
+async def test_a_turn_that_ends_with_its_task_leaves_room() -> None:
+    slot = TurnSlot()
+    settling = Settling(slot)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(slot.run, for_ever, settling)
+        await anyio.lowlevel.checkpoint()
+        assert slot.busy
+        tasks.cancel_scope.cancel()
+    assert not slot.busy
+    assert await slot.run(done, settling) == DONE
+
+
+async def test_a_turn_whose_end_could_not_be_settled_leaves_room() -> None:
+    slot = TurnSlot()
+    settling = Settling(slot)
+    settling.failure = OSError("no way")
+    with pytest.raises(OSError, match="no way"):
+        await slot.run(done, settling)
+    assert not slot.busy
+
+
+async def test_a_second_turn_is_refused_and_the_first_goes_on() -> None:
+    slot = TurnSlot()
+    settling = Settling(slot)
+    go_on, answers = anyio.Event(), list[Answer]()
+
+    async def first() -> Answer:
+        await go_on.wait()
+        return DONE
+
+    async def run() -> None:
+        answers.append(await slot.run(first, settling))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        await anyio.lowlevel.checkpoint()
+        with pytest.raises(RpcError, match="prompt already in progress"):
+            await slot.run(done, settling)
+        assert settling.told == []
+        go_on.set()
+    assert answers == [DONE]
+
+
+async def test_closing_cancels_the_turn_waits_for_it_and_lets_none_begin() -> None:
+    slot = TurnSlot()
+    settling = Settling(slot)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(slot.run, for_ever, settling)
+        await anyio.lowlevel.checkpoint()
+        await slot.close(5)
+        assert settling.told == [True]
+        assert not slot.busy
+    assert slot.closed
+    with pytest.raises(RpcError, match="being closed"):
+        await slot.run(done, settling)
+    await slot.close(5)
+
+
+async def test_closing_waits_no_longer_than_it_may() -> None:
+    slot = TurnSlot()
+    go_on = anyio.Event()
+
+    async def stubborn() -> Answer:
+        with anyio.CancelScope(shield=True):
+            await go_on.wait()
+        return DONE
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(slot.run, stubborn, Settling(slot))
+        await anyio.lowlevel.checkpoint()
+        await slot.close(0.01)
+        assert slot.busy
+        go_on.set()
+    assert not slot.busy
+
+
+async def test_the_time_of_the_last_use_is_that_of_a_beginning_or_an_end() -> None:
+    slot = TurnSlot()
+    slot.used_at = 0
+    began: list[float] = []
+
+    async def turn() -> Answer:
+        began.append(slot.used_at)
+        slot.used_at = 0
+        return DONE
+
+    await slot.run(turn, Settling(slot))
+    assert 0 < began[0] <= slot.used_at
+
+
+async def test_who_ended_a_turn_is_known() -> None:
+    slot = TurnSlot()
+    settling = Settling(slot)
+    for end, abandoned in ((slot.cancel, False), (slot.abandon, True), (slot.cancel, False)):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(slot.run, for_ever, settling)
+            await anyio.wait_all_tasks_blocked()
+            end()
+            slot.abandon() if end == slot.cancel else slot.cancel()  # too late to be why
+            assert slot.abandoned is abandoned
+    slot.abandon()
+    assert not slot.abandoned, "none ran"
+
+
+async def test_a_turn_that_is_closed_is_abandoned() -> None:
+    slot = TurnSlot()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(slot.run, for_ever, Settling(slot))
+        await anyio.wait_all_tasks_blocked()
+        await slot.close(5)
+    assert slot.abandoned
