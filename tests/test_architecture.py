@@ -42,6 +42,7 @@ EXTERNALS = {
     "jsonrpcserver": {"protocol"},
     "keyring": {"store"},
     "lxml": {"tools"},
+    "markdownify": {"tools"},
     "mcp": {"mcp"},
     "pathspec": {"workspace"},
     "platformdirs": {"config"},

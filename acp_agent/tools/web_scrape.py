@@ -10,7 +10,7 @@ from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Diff, Subject, ToolKind, ToolResult, UrlSubject
 from acp_agent.core.web import WebCaller
-from acp_agent.tools.html import CUT, is_html, plain_text
+from acp_agent.tools.html import CUT, is_html
 from acp_agent.tools.params import WHOLE, Name, Params, Text
 from acp_agent.tools.tool import Tool
 
@@ -99,6 +99,8 @@ def _extracted(element: "Tag", mode: str) -> str:
     if mode == "html":
         return str(element)
     if not mode.startswith(_ATTRIBUTE):
-        return plain_text(str(element))
+        from acp_agent.tools.html_tree import plain_text  # noqa: PLC0415 - see _check
+
+        return plain_text(element)
     value = element.get(mode.removeprefix(_ATTRIBUTE).strip().lower()) or ""
     return value if isinstance(value, str) else " ".join(value)

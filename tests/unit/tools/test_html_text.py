@@ -5,14 +5,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.web import WebPage
-from acp_agent.tools import html as html_events
-from acp_agent.tools.html import html_text, is_html, plain_text, readable
+from acp_agent.tools import html_tree
+from acp_agent.tools.html import is_html, readable
+from acp_agent.tools.html_markdown import page_markdown
+from acp_agent.tools.html_tree import TreeBuilder, tree
+from acp_agent.tools.html_tree import plain_text as plain_text_of
 
 URL = "https://e.com/docs/page"
 
 
 def text(body: str) -> str:
-    return html_text(body, URL)
+    return page_markdown(body, URL)
+
+
+def plain_text(markup: str) -> str:
+    return plain_text_of(tree(markup, TreeBuilder()))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +86,7 @@ def test_a_table_of_words_becomes_rows():
 
 def test_a_table_that_lays_out_a_page_becomes_blocks():
     markup = "<table><tr><td>a<td>b<ul><li>c</ul><tr><td><h2>D</h2>e<td>f</table>g"
-    assert [line for line in text(markup).split("\n") if line] == ["| a |", "|---|", "b", "- c", "## D", "e", "f", "g"]
+    assert [line for line in text(markup).split("\n") if line] == ["a", "b", "- c", "## D", "e", "f", "g"]
 
 
 @pytest.mark.parametrize(
@@ -136,6 +143,12 @@ HOSTILE = {
     "entities": repeated("&lt;", MIB // 4),
     "entities in entities": "<!DOCTYPE x [" + '<!ENTITY a "&b;&b;"><!ENTITY b "&a;&a;">' * 99 + "]><p>&a;",
     "scripts in scripts": "<script>" + repeated("<!--<script>"),
+    "items of one list": "<ol>" + repeated("<li>", MIB // 8),
+    "rows of one head": "<table><thead>" + repeated("<tr><td>", MIB // 8),
+    "columns that are one": "<table><tr>" + repeated("<td colspan=1000>x", MIB // 8),
+    "blanks in code": "<pre>x" + repeated(" ") + "x",
+    "blanks as entities": "x" + repeated("&#32;", MIB // 4) + "x",
+    "code in lists in lists": "<ul><li>" * 200 + "<pre>" + repeated("\n"),
     "style": repeated(f'<i style="{";  " * 300}"></i>'),
 }
 
@@ -149,15 +162,20 @@ def test_a_hostile_page_ends_and_gives_no_more_than_it_was(name: str):
 
 def test_a_page_beyond_the_limits_is_read_up_to_there_and_says_so(monkeypatch: pytest.MonkeyPatch):
     assert text("<p>first</p>" + "<div>" * 20_000).startswith("first\n\n[The page goes on: it is nested more than 512")
-    monkeypatch.setattr(html_events, "MAX_MARKUP", 20_000)
+    monkeypatch.setattr(html_tree, "MAX_MARKUP", 20_000)
     cut = text("<p>word</p>" * 20_000)
     assert cut.endswith("[The page goes on: it has more than 20000 characters]")
     assert cut.count("word") < 20_000
 
 
+def test_what_is_deeper_than_the_tree_leaves_its_words_and_nothing_hidden():
+    deep = text("<ul><li><div>" * 100 + "one<p hidden>no</p><a href=x>two</a><p>three")
+    assert deep.split() == [*"-" * 12, "onetwo", "three"]
+
+
 def test_long_addresses_behind_short_links_do_not_multiply_without_end():
     links = '<a href="x">y</a>' * 20_000
-    assert len(html_text(links, f"https://e.com/{'x' * 2000}/")) < 20 * MIB
+    assert len(page_markdown(links, f"https://e.com/{'x' * 2000}/")) < 20 * MIB
 
 
 SOUP = """p /p a /a table /table tr td /td pre /pre li ul /ul ol /ol h2 /h2 blockquote /blockquote code /code

@@ -1,0 +1,237 @@
+"""HTML pages as Markdown: their title and what a reader sees of them, with absolute links.
+
+markdownify converts the tree. It calls itself for each level, so the tree is shallow. It needs quadratic time for the
+numbers of list items, the rows of a table's head and blanks in code, and repeats a cell that spans columns up to a
+thousand times, so these parts are converted here.
+"""
+
+import re
+from urllib.parse import urljoin, urlsplit
+
+from bs4 import BeautifulSoup, Tag
+from markdownify import MarkdownConverter
+
+from acp_agent.tools.html_tree import BLOCKS, LARGE, NO_TEXT, TreeBuilder, collapsed, tree
+
+MAX_ELEMENTS = 100_000
+"""Elements of a page. The largest pages made by people have some 30,000."""
+MAX_CHARS = 16 * 1024 * 1024
+"""Characters of all addresses, and of all lines with their prefixes: a page of 8 MiB may stand for gigabytes."""
+_SHALLOW = 100
+"""Levels of the tree. An element below them leaves only its contents."""
+_INDENTED = 12
+"""Levels of list items and quotes."""
+_PREFIX = 8  # characters that a level adds to a line, at most
+
+_NO_CONTENT = NO_TEXT | {
+    *("button", "canvas", "dialog", "iframe", "nav", "noscript", "object", "select", "svg", "textarea"),
+}
+_INVISIBLE = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
+_LANGUAGE = re.compile(r"(?:^|\s)lang(?:uage)?-([\w+#.-]{1,30})")
+_LONGEST_URL = 2048
+_HEADINGS = {f"h{level}" for level in range(1, 7)}
+_CONVERTED = _HEADINGS | {
+    *("a", "blockquote", "br", "code", "div", "dl", "hr", "img", "li", "line", "ol", "p", "pre", "section", "table"),
+    *("td", "th", "title", "tr", "ul"),
+}
+"""What becomes something else than its contents. "line" is our own name for a block in code."""
+_DIVS = BLOCKS - _CONVERTED
+_TABLE = ["table", "tr", "td", "th"]
+_NESTED = {"blockquote", "li"}
+
+
+def page_markdown(markup: str, url: str) -> str:
+    """Return a page as Markdown. A page over the limits ends with a note."""
+    builder = _Readable(MAX_ELEMENTS)
+    page = tree(markup, builder)
+    converter = _Converter(page, url)
+    body = "\n".join(line.rstrip(" ") for line in converter.convert_soup(page).split("\n")).strip("\n")
+    title = collapsed(page.title.get_text()) if page.title else ""
+    heading = "" if not title or f"{body}\n".startswith(f"# {title}\n") else f"# {title}"
+    notes = (f"[The page goes on: {builder.excess}]" if builder.excess else "", converter.note)
+    return "\n\n".join(part for part in (heading, body, *notes) if part)
+
+
+class _Readable(TreeBuilder):
+    """Builds the tree of what a reader sees: without hidden elements, and shallow."""
+
+    def __init__(self, max_elements: int) -> None:
+        super().__init__(max_elements)
+        self._names: list[str] = []  # of the open elements, "" for one that is not in the tree
+        self._hidden = 0
+        self._shown = 0
+        self._indented = 0
+        self._code = 0
+        self._chars = 0
+
+    def begin(self, tag: str, attrib: dict[str, str]) -> None:
+        if self._hidden or _hides(tag, attrib):
+            self._hidden += 1
+            return
+        name = self._name(tag)
+        self._names.append(name)
+        if name:
+            self._shown += 1
+            self._indented += name in _NESTED
+            self._code += name == "pre"
+            super().begin(name, attrib)
+        elif tag in BLOCKS:
+            super().write(" ")
+
+    def _name(self, tag: str) -> str:
+        """Return the name under which an element is in the tree, "" if only its contents are."""
+        if self._shown == _SHALLOW or (self._indented == _INDENTED and tag in _NESTED):
+            return ""
+        if self._code and tag not in ("br", "code"):
+            return "line" if tag in BLOCKS else "span"
+        return "div" if tag in _DIVS else tag
+
+    def finish(self, tag: str) -> None:
+        if self._hidden:
+            self._hidden -= 1
+        elif name := self._names.pop():
+            self._shown -= 1
+            self._indented -= name in _NESTED
+            self._code -= name == "pre"
+            super().finish(name)
+        elif tag in BLOCKS:
+            super().write(" ")
+
+    def write(self, data: str) -> None:
+        if not self._hidden:
+            self._chars += len(data) + (data.count("\n") * self._indented * _PREFIX if self._code else 0)
+            super().write(data)
+
+    def exceeded(self) -> str:
+        return super().exceeded() or (f"it has more than {MAX_CHARS} characters" if self._chars > MAX_CHARS else "")
+
+
+def _hides(tag: str, attrib: dict[str, str]) -> bool:
+    if tag in ("html", "body"):  # some pages hide these until their scripts have run
+        return False
+    return (
+        tag in _NO_CONTENT
+        or "hidden" in attrib
+        or attrib.get("aria-hidden") == "true"
+        or attrib.get("role") in ("navigation", "search")
+        or _INVISIBLE.search(attrib.get("style", "")[:1000]) is not None
+    )
+
+
+class _Converter(MarkdownConverter):
+    """Writes links with absolute addresses, and of pictures only the words, so that a renderer does not load them.
+
+    Inside a link or a cell, blocks become blanks. If one is too large for that (a list, code, another table), the link
+    becomes plain text, and the cells of the table become blocks.
+
+    note   what was left out, "" for nothing
+    """
+
+    def __init__(self, page: BeautifulSoup, url: str) -> None:
+        super().__init__(
+            convert=["[document]", *_CONVERTED],
+            autolinks=False,
+            escape_asterisks=False,
+            escape_underscores=False,
+            heading_style="atx",
+            wrap=True,  # one line for each paragraph
+            wrap_width=None,
+        )
+        self.note = ""
+        self._room = MAX_CHARS
+        self._base = url
+        base = page.find("base", href=True)
+        self._base = self._absolute(base) or url if isinstance(base, Tag) else url
+        layouts = {id(table) for table in page.find_all("table") if table.find(LARGE)}
+        for part in [part for part in page.find_all(_TABLE) if _is_layout(part, layouts)]:
+            part.name = "div"
+        self._numbers = {
+            id(item): number
+            for numbered in page.find_all("ol")
+            for number, item in enumerate(numbered.find_all("li", recursive=False), start=1)
+        }
+
+    def convert_a(self, el: Tag, text: str, parent_tags: set[str]) -> str:
+        words, url = collapsed(text), self._absolute(el)
+        if "pre" in parent_tags or not words or not url or el.find(LARGE):
+            return text
+        self._room -= len(url)
+        if self._room < 0:
+            self.note = f"[Some links are left out: their addresses have more than {MAX_CHARS} characters]"
+            return text
+        return f"{text[: text[:1] == ' ']}[{words}]({url}){text[len(text) - (text[-1:] == ' ') :]}"
+
+    def convert_img(self, el: Tag, text: str, parent_tags: set[str]) -> str:
+        return collapsed(f"{el.get('alt', '')}")
+
+    def convert_title(self, el: Tag, text: str, parent_tags: set[str]) -> str:
+        return ""
+
+    def convert_br(self, el: Tag, text: str, parent_tags: set[str]) -> str:
+        return " " if "_inline" in parent_tags else "\n"
+
+    def convert_div(self, el: Tag, text: str, parent_tags: set[str], gap: str = "\n") -> str:
+        border = " " if "_inline" in parent_tags else gap
+        return f"{border}{text.strip()}{border}" if text.strip() else ""
+
+    def convert_p(self, el: Tag, text: str, parent_tags: set[str]) -> str:
+        return self.convert_div(el, text, parent_tags, "\n" if "li" in parent_tags else "\n\n")
+
+    convert_section = convert_dl = convert_p
+
+    def convert_line(self, el: Tag, text: str, parent_tags: set[str]) -> str:
+        """Convert a block in code."""
+        return f"\n{text}" if el.previous_sibling else text
+
+    def convert_li(self, el: Tag, text: str, parent_tags: set[str]) -> str:
+        number = self._numbers.get(id(el))
+        first = f"{number}. " if number else "- "
+        text = text.strip().replace("\n", "\n" + " " * len(first))
+        return f"{first}{text}\n" if text else "\n"
+
+    def convert_pre(self, el: Tag, text: str, parent_tags: set[str]) -> str:
+        text = text.removeprefix("\n").rstrip()
+        code = el.find("code")
+        fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`{3,}", text)), 0)
+        language = _language(el) or (_language(code) if isinstance(code, Tag) else "")
+        return f"\n\n{fence}{language}\n{text}\n{fence}\n\n" if text else ""
+
+    def convert_td(self, el: Tag, text: str, parent_tags: set[str]) -> str:
+        return f" {collapsed(text).replace('|', chr(92) + '|')} |"
+
+    convert_th = convert_td
+
+    def convert_tr(self, el: Tag, text: str, parent_tags: set[str]) -> str:
+        return f"|{text}\n" if text.strip(" |") else ""
+
+    def convert_table(self, el: Tag, text: str, parent_tags: set[str]) -> str:
+        first = re.search(r"^\|.*\|\n", text, re.MULTILINE)
+        if first:
+            columns = first[0].replace("\\|", "").count("|") - 1
+            text = f"{text[: first.end()]}{'|---' * columns}|\n{text[first.end() :]}"
+        return f"\n\n{text.strip()}\n\n"
+
+    def _absolute(self, link: Tag) -> str:
+        """Return the URL that a link leads to, "" if no tool could follow it."""
+        href = f"{link.get('href', '')}".strip()
+        if not href or href.startswith("#") or len(href) > _LONGEST_URL:
+            return ""
+        try:
+            url = urljoin(self._base, href)
+            scheme = urlsplit(url).scheme
+        except ValueError:  # https://[
+            return ""
+        if scheme not in ("http", "https", "mailto") or len(url) > _LONGEST_URL:
+            return ""
+        return collapsed(url).replace(" ", "%20").replace("(", "%28").replace(")", "%29")
+
+
+def _language(element: Tag) -> str:
+    found = _LANGUAGE.search(" ".join(element.get_attribute_list("class"))[:200])
+    return found[1] if found else ""
+
+
+def _is_layout(part: Tag, layouts: set[int]) -> bool:
+    """Return whether a part of a table belongs to one of the tables that lay out a page, or to no table."""
+    table = part if part.name == "table" else part.find_parent("table")
+    return table is None or id(table) in layouts
