@@ -1,6 +1,7 @@
 """The parameters of a tool: a typed model that is both the parser and the schema."""
 
 import json
+import os
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar, cast
 
@@ -17,7 +18,8 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails, core_schema
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.core.types import Json, JsonObject
+from acp_agent.core.ports import ToolContext
+from acp_agent.core.types import Access, Json, JsonObject
 from acp_agent.tools.visible import visible
 
 _MAX_PROBLEMS = 10
@@ -214,3 +216,29 @@ def quote(value: object) -> str:
             return "a very long number"
         case _:
             return f"{value}"
+
+
+def pattern_below(pattern: str, path: str, context: ToolContext, *, key: str) -> str:
+    """Return the glob relative to `path`. An absolute glob must lie below it.
+
+    `key` is the name of the parameter. Raises ToolError that says what to give instead.
+    """
+    if not pattern.startswith("/"):
+        if ".." not in pattern.split("/"):
+            return pattern
+        raise _elsewhere(key, pattern, 'Give the folder as path, and a pattern below it without "..".')
+    written = os.path.normpath(os.path.join(context.cwd, path))
+    for folder in (written, context.files.resolve(path, Access.LIST)):
+        rest = pattern.removeprefix(folder.rstrip("/") + "/")
+        if rest != pattern and rest.strip("/") and ".." not in rest.split("/"):
+            return rest.lstrip("/") if "/" in rest.rstrip("/") else f"./{rest}"
+    folder, _, name = pattern.rstrip("/").rpartition("/")
+    while any(mark in folder for mark in "*?[{"):
+        folder, _, above = folder.rpartition("/")
+        name = f"{above}/{name}"
+    raise _elsewhere(key, pattern, f"Give path = {quote(folder or '/')} and {key} = {quote(name)}.")
+
+
+def _elsewhere(key: str, pattern: str, suggestion: str) -> ToolError:
+    message = f'{key} = {quote(pattern)} (expected a pattern below path, without "..")'
+    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, message, suggestion)
