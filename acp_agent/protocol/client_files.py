@@ -1,5 +1,6 @@
 """ProxyFileSystem: read and write through the editor, unsaved buffers included (A22, A23; ACP "File System")."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Never
 
@@ -24,8 +25,7 @@ _LARGEST = 8 * 1024 * 1024
 """Bytes on disk of the largest file that comes through the editor for a few of its lines."""
 _HEAD = 1024
 """Bytes at the start of a file that show what it is."""
-_APPEARS: Final = (0.0, 0.05, 0.2, 0.75)
-"""Seconds before each look for a new file on disk: an editor may answer a moment before it has saved."""
+_LOOKS: Final = (0.0, 0.05, 0.2, 0.75)
 
 
 class ProxyFileSystem:
@@ -37,6 +37,8 @@ class ProxyFileSystem:
     `local` decides what a path means, whether it may be touched, and whether a file on disk is text at all; the
     editor is only told paths that passed. `timeout` in seconds bounds every request, so that an editor that
     never answers costs one wait for each of the two operations.
+
+    `looks` are the seconds before each look for a new file on disk: an editor may answer a moment before it has saved.
     """
 
     def __init__(
@@ -47,7 +49,9 @@ class ProxyFileSystem:
         local: LocalFileSystem,
         paths: EditorPaths,
         timeout: float,
+        looks: Sequence[float] = _LOOKS,
     ) -> None:
+        self._looks = looks
         self._peer = peer
         self._session_id = session_id
         self._client = client
@@ -160,7 +164,7 @@ class ProxyFileSystem:
 
     async def _appeared(self, resolved: str) -> str | None:
         """The text of a new file on disk; None when it does not come."""
-        for pause in _APPEARS:
+        for pause in self._looks:
             await anyio.sleep(pause)
             if (there := await self._on_disk(resolved)) is not None:
                 return there

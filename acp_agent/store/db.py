@@ -171,7 +171,7 @@ class Database:
     """The database at an absolute path. It is created and opened at its first use and belongs to one event loop.
 
     warn        called with one line for the user: a damaged file was set aside, or the disk is a network's
-    patience    seconds to wait for other processes
+    patience    most seconds that any work waits for other processes
 
     Reads have a connection of their own, so a write does not delay them. There is one read and one write at a time.
     Call `aclose` at the end: each connection has a thread, and Python waits for it.
@@ -193,7 +193,7 @@ class Database:
         The write lock is held from the beginning, so what the work reads stays true until the end.
 
         durable     True if the write must survive a power cut, and not only the death of this process
-        patience    seconds to wait for other processes; None waits as long as the database is configured to
+        patience    seconds to wait for other processes, at most those of the database; None for those
 
         Raises:
             StoreUnavailable: The database cannot be used. Errors of `work` are raised too.
@@ -273,12 +273,13 @@ class Database:
     @asynccontextmanager
     async def _turn(self, lane: _Lane, patience: float | None) -> AsyncGenerator[float]:
         """Wait for the lane, and yield the seconds that its work may wait. Raise errors as StoreUnavailable."""
-        with anyio.move_on_after(None if patience is None else patience + _LEAVE) as limit:
+        seconds = self._patience if patience is None else min(patience, self._patience)
+        with anyio.move_on_after(None if patience is None else seconds + _LEAVE) as limit:
             await lane.turn.acquire()
         if limit.cancelled_caught:  # by a task that itself waits for another process
             raise self._unavailable("another process keeps it locked")
         try:
-            yield self._patience if patience is None else patience
+            yield seconds
         except (DatabaseDamaged, sqlite3.Error, OSError) as error:
             if damaged(error):
                 self._check = IntegrityCheck.THOROUGH

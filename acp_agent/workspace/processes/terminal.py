@@ -156,7 +156,7 @@ _READ = 64 * 1024
 _DELTA_LIMIT = 4 * 1024  # bytes; nobody reads faster than ten of them a second
 _DELTA_PAUSE = 0.1
 _TIMED_OUT = 124
-_LEFT_OVER_GRACE = 0.25  # seconds for what still runs when the shell is gone
+_GRACE = 0.25
 _DRAIN = 0.1  # seconds for the last output of what was ended
 
 
@@ -252,7 +252,7 @@ class LocalCommand:
 
     async def _end_left_overs(self) -> None:
         """The shell is gone, something it started is not: a moment to finish, then the end."""
-        await to_thread.run_sync(self._tree.wait, _LEFT_OVER_GRACE)
+        await to_thread.run_sync(self._tree.wait)
         ended = await to_thread.run_sync(self._tree.end)
         if ended:
             self._note = f"\n[{ended} background process{'' if ended == 1 else 'es'} ended with the command]\n"
@@ -378,6 +378,7 @@ class LocalTerminal:
                       ConfigError for one that may not be passed on
     pidfds            for tests: whether to wait for ends by pidfd
     watchdog          ends the commands should this process be killed; None = one of its own
+    grace             seconds for what still runs when the shell is gone, and again after SIGTERM
     """
 
     def __init__(
@@ -387,7 +388,9 @@ class LocalTerminal:
         default_timeout: float = 30.0,
         pidfds: bool | None = None,
         watchdog: CommandWatchdog | None = None,
+        grace: float = _GRACE,
     ) -> None:
+        self._grace = grace
         self._environment = child_environment(os.environ, env_allow)
         self._default_timeout = default_timeout
         self._pidfds = pidfd_works() if pidfds is None else pidfds
@@ -399,7 +402,7 @@ class LocalTerminal:
         if self._shell is None:
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "neither bash nor sh is on PATH")
         check(request)
-        tree = ProcessTree(self._unclaimed)
+        tree = ProcessTree(self._unclaimed, grace=self._grace)
         over = partial(self._watchdog.dismiss, tree.mark)
         with ExitStack() as on_failure:
             on_failure.callback(over)

@@ -427,9 +427,12 @@ class ProcessTree:
     """Every process of one command. Make it before the command, `started` it with the shell's pid.
 
     The shell is our child and leads its own session and group. `mark` is what it must find in MARK, `tag` its tag.
+
+    grace   seconds that processes get to end by themselves, in `wait`, and in `end` after SIGTERM
     """
 
-    def __init__(self, unclaimed: Unclaimed, *, table: ProcessTable | None = None) -> None:
+    def __init__(self, unclaimed: Unclaimed, *, grace: float = _TERM_GRACE, table: ProcessTable | None = None) -> None:
+        self._grace = grace
         self.mark = f"{os.getpid()}.{os.urandom(8).hex()}"
         self.tag = tag_of(self.mark)
         self._unclaimed = unclaimed
@@ -476,18 +479,18 @@ class ProcessTree:
         if seconds is not None:
             call_later(seconds, self._unclaimed.review)
 
-    def wait(self, patience: float) -> None:
-        """Give what is alive `patience` seconds to end by itself. Blocks."""
-        signal_and_wait(self.living(), 0, patience, self._table, pidfds=self._pidfds)
+    def wait(self) -> None:
+        """Give what is alive the grace to end by itself. Blocks."""
+        signal_and_wait(self.living(), 0, self._grace, self._table, pidfds=self._pidfds)
 
-    def end(self, grace: float = _TERM_GRACE) -> int:
-        """End every process: SIGTERM, `grace` seconds, SIGKILL. Returns how many there were. Blocks.
+    def end(self) -> int:
+        """End every process: SIGTERM, the grace, SIGKILL. Return how many there were. Blocks.
 
         Whoever started the leader still has to reap it.
         """
-        deadline = time.monotonic() + grace + _KILL_ROUNDS * _KILL_PATIENCE
+        deadline = time.monotonic() + self._grace + _KILL_ROUNDS * _KILL_PATIENCE
         self._signalled |= _end(
-            self.living, deadline, grace, self._table, pidfds=self._pidfds, after_round=self._after_round
+            self.living, deadline, self._grace, self._table, pidfds=self._pidfds, after_round=self._after_round
         )
         return len(self._signalled)
 

@@ -124,10 +124,16 @@ def local_files() -> Iterator[Callable[[Path], LocalFileSystem]]:
 
 @pytest.fixture
 def proxy_files(local_files: Callable[[Path], LocalFileSystem]) -> Callable[..., ProxyFileSystem]:
-    def make(editing: Editor, folder: Path, client: Client | None = None, timeout: float = 2) -> ProxyFileSystem:
+    def make(
+        editing: Editor,
+        folder: Path,
+        client: Client | None = None,
+        timeout: float = 2,
+        looks: Sequence[float] = (0.0, 0.001),
+    ) -> ProxyFileSystem:
         client = client or Client(read_text_file=True, write_text_file=True)
         local = local_files(folder)
-        return ProxyFileSystem(editing.peer, "s1", client, local, EditorPaths(str(folder)), timeout=timeout)
+        return ProxyFileSystem(editing.peer, "s1", client, local, EditorPaths(str(folder)), timeout, looks)
 
     return make
 
@@ -303,12 +309,12 @@ async def test_a_change_that_the_editor_holds_unsaved_is_one(
 
 async def test_a_new_file_may_be_on_disk_a_moment_after_the_answer(tmp_path: Path, proxy_files: MakeFiles) -> None:
     async with editor(fs_write_text_file={}) as editing, anyio.create_task_group() as tasks:
-        files = proxy_files(editing, tmp_path, ONLY_WRITES)
+        files = proxy_files(editing, tmp_path, ONLY_WRITES, looks=(0.0, 0.01, 0.02, 0.5))
 
         async def save_late() -> None:
             while not editing.requests:
                 await editing.grown.wait()
-            await anyio.sleep(0.1)
+            await anyio.sleep(0.02)
             (tmp_path / "a.txt").write_text("new")
 
         tasks.start_soon(save_late)

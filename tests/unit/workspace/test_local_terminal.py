@@ -18,12 +18,14 @@ from tests.unit.workspace.processes import LINUX, Caller, ended, exists, subreap
 
 pytestmark = pytest.mark.anyio
 
+GRACE = 0.03  # seconds: where nothing ends by itself, no more need be waited
+
 linux_only = pytest.mark.skipif(not LINUX, reason="pidfds and subreapers")
 
 
 @pytest.fixture(params=[pytest.param(True, marks=linux_only), False])
 def terminal(request: pytest.FixtureRequest) -> LocalTerminal:
-    return LocalTerminal(pidfds=request.param)
+    return LocalTerminal(pidfds=request.param, grace=GRACE)
 
 
 @pytest.fixture(params=[pytest.param(True, marks=linux_only), False])
@@ -72,12 +74,14 @@ async def test_bytes_that_are_no_utf_8_are_replaced(terminal: LocalTerminal, tmp
 
 @pytest.mark.parametrize(
     ("configured", "asked", "taken"),
-    [(0.2, None, 0.2), (0.2, 0.1, 0.1), (0.1, 0.2, 0.2), (0, 0.1, 0.1)],
+    [(0.02, None, 0.02), (0.02, 0.01, 0.01), (0.01, 0.02, 0.02), (0, 0.01, 0.01)],
 )
 async def test_a_command_has_the_time_its_request_names_else_the_configured_one(
     tmp_path: Path, configured: float, asked: float | None, taken: float
 ):
-    running = await LocalTerminal(default_timeout=configured).start(CommandRequest("sleep 1000", str(tmp_path), asked))
+    running = await LocalTerminal(default_timeout=configured, grace=GRACE).start(
+        CommandRequest("sleep 1000", str(tmp_path), asked)
+    )
     with anyio.fail_after(50):
         outcome = await running.wait(_ignore)
     await running.release()
@@ -92,10 +96,11 @@ async def test_where_nobody_sets_a_timeout_there_is_none(tmp_path: Path, asked: 
     assert (outcome.output, outcome.timed_out, outcome.timeout) == ("done\n", False, None)
 
 
-async def test_a_shell_that_traps_the_polite_signal_may_say_goodbye(terminal: LocalTerminal, tmp_path: Path):
-    outcome = await run(
-        terminal, "trap 'echo bye; exit 3' TERM; echo hi; while :; do sleep 0.01; done", tmp_path, timeout=0.5
-    )
+@pytest.mark.parametrize("pidfds", [pytest.param(True, marks=linux_only), False])
+async def test_a_shell_that_traps_the_polite_signal_may_say_goodbye(tmp_path: Path, pidfds: bool):
+    terminal = LocalTerminal(pidfds=pidfds, grace=5)
+    command = "trap 'echo bye; exit 3' TERM; echo hi; while :; do sleep 0.01; done"
+    outcome = await run(terminal, command, tmp_path, timeout=0.2)
     assert (outcome.stdout, outcome.output[-5:]) == ("hi\nbye\n", "\nbye\n")
     assert (outcome.exit_code, outcome.timed_out, outcome.signal) == (124, True, None)
 
@@ -168,7 +173,7 @@ async def test_a_cancelled_command_takes_its_whole_tree_with_it_however_it_forke
         pytest.skip("nothing tells whose it is")
     caller = Caller(tmp_path)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(run, LocalTerminal(), FORKS[how].format(caller.program) + "\nsleep 1000", tmp_path)
+        tasks.start_soon(run, LocalTerminal(grace=GRACE), FORKS[how].format(caller.program) + "\nsleep 1000", tmp_path)
         pid = await caller.pid()
         tasks.cancel_scope.cancel()
     assert ended(pid)
@@ -182,14 +187,15 @@ async def test_a_timeout_takes_the_whole_tree_too(terminal: LocalTerminal, tmp_p
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listen)
-        outcome = await run(terminal, f"{caller.program} & sleep 1000", tmp_path, timeout=1)
+        outcome = await run(terminal, f"{caller.program} & sleep 1000", tmp_path, timeout=0.5)
     assert outcome.timed_out
     assert ended(pids[0])
 
 
 async def test_a_shell_does_not_go_on_when_its_command_is_ended(terminal: LocalTerminal, tmp_path: Path):
-    for _ in range(20):
-        outcome = await run(terminal, "sh -c 'sleep 1000; echo inner'; echo outer", tmp_path, timeout=0.05)
+    for number in range(1, 21):
+        timeout = number / 500
+        outcome = await run(terminal, "sh -c 'sleep 1000; echo inner'; echo outer", tmp_path, timeout=timeout)
         assert (outcome.output, outcome.timed_out) == ("", True)
 
 
@@ -212,7 +218,7 @@ async def test_what_a_finished_command_left_behind_is_ended_and_told(
     caller = Caller(tmp_path)
     os.mkfifo(tmp_path / "go")
     command = FORKS[how].format(caller.program) + "\ncat go; exit 5"
-    running = await LocalTerminal().start(CommandRequest(command, str(tmp_path)))
+    running = await LocalTerminal(grace=GRACE).start(CommandRequest(command, str(tmp_path)))
     pid = await caller.pid()
     await anyio.to_thread.run_sync((tmp_path / "go").write_text, "done\n")
     outcome = await running.wait(_ignore)
@@ -223,8 +229,9 @@ async def test_what_a_finished_command_left_behind_is_ended_and_told(
     assert ended(pid)
 
 
-async def test_what_ends_by_itself_a_moment_later_is_waited_for(terminal: LocalTerminal, tmp_path: Path):
-    outcome = await run(terminal, "(sleep 0.05; echo late) & echo early", tmp_path)
+@pytest.mark.parametrize("pidfds", [pytest.param(True, marks=linux_only), False])
+async def test_what_ends_by_itself_a_moment_later_is_waited_for(tmp_path: Path, pidfds: bool):
+    outcome = await run(LocalTerminal(pidfds=pidfds), "(sleep 0.05; echo late) & echo early", tmp_path)
     assert outcome.output == "early\nlate\n"
 
 
