@@ -11,7 +11,7 @@ from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCatego
 from acp_agent.core.types import Access, Json, JsonObject
 from acp_agent.protocol import jsonrpc, wire
 from acp_agent.protocol.client import Client
-from acp_agent.protocol.jsonrpc import TELL_THE_USER, ConnectionLost, NoAnswer, RpcError, refused
+from acp_agent.protocol.jsonrpc import ClientTimeout, ConnectionLost, RpcError
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
 from acp_agent.workspace.local_files import Head, LocalFileSystem
@@ -73,13 +73,13 @@ class ProxyFileSystem:
         resolved = self._local.resolve(path, Access.READ)
         try:
             answer = await self._request("fs/read_text_file", {"path": self._paths.spell(resolved)})
-        except NoAnswer as error:
+        except ClientTimeout as error:
             self._mute = True
             raise BackendUnavailable(_BACKEND, error.message, permanent=True) from None
         except RpcError as error:
             if error.code == jsonrpc.RESOURCE_NOT_FOUND:  # outside the editor's project, say: the disk knows better
                 raise BackendUnavailable(_BACKEND, f"fs/read_text_file: {error.message}", quiet=True) from None
-            raise refused(_BACKEND, "fs/read_text_file", error) from None
+            raise wire.backend_error(_BACKEND, "fs/read_text_file", error) from None
         text = _file_text(answer)
         if not text:
             await self._must_be_empty(path, resolved)
@@ -120,11 +120,11 @@ class ProxyFileSystem:
         try:
             # The editor must create the file, but no page says it makes folders; and some answer null (acp.md 4.6).
             answer = await self._request("fs/write_text_file", {"path": self._paths.spell(resolved), "content": text})
-        except (NoAnswer, ConnectionLost) as error:
+        except (ClientTimeout, ConnectionLost) as error:
             self._silent = True
             raise _unknown(path, error, self._timeout) from None
         except RpcError as error:
-            raise refused(_BACKEND, "fs/write_text_file", error) from None
+            raise wire.backend_error(_BACKEND, "fs/write_text_file", error) from None
         await self._must_be_written(path, resolved, text.removeprefix(_BOM), expected, answer)
 
     async def _must_be_empty(self, path: str, resolved: str) -> None:
@@ -147,7 +147,7 @@ class ProxyFileSystem:
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, told, "Read the file before writing it again.")
         found = "there is no such file" if was is None else "the file is as it was before"
         told = f"the editor answered that it wrote {path}, but {found}"
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, told, TELL_THE_USER)
+        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, told, wire.TELL_THE_USER)
 
     async def _is_written(self, path: str, resolved: str, text: str, was: str | None) -> bool | None:
         """Return whether the file is another than before, on disk or as the editor shows it. None: nobody knows.
@@ -222,7 +222,7 @@ def _file_text(answer: Json) -> str:
     try:
         return wire.file_text(answer)
     except RpcError as error:
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, error.message, TELL_THE_USER) from None
+        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, error.message, wire.TELL_THE_USER) from None
 
 
 def _is_clear(answer: Json) -> bool:
@@ -230,10 +230,10 @@ def _is_clear(answer: Json) -> bool:
     return answer is None or isinstance(answer, dict)
 
 
-def _unknown(path: str, error: NoAnswer | ConnectionLost, timeout: float) -> ToolError:
+def _unknown(path: str, error: ClientTimeout | ConnectionLost, timeout: float) -> ToolError:
     """A write nobody answered: a second one could undo what the user does in the editor once it wakes up."""
     suggestion = "Read the file before writing it again."
-    if isinstance(error, NoAnswer):
+    if isinstance(error, ClientTimeout):
         why = f"the editor did not answer fs/write_text_file within {timeout:g} s"
         category = ToolErrorCategory.TIMEOUT
     else:

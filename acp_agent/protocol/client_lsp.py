@@ -14,7 +14,7 @@ from acp_agent.core.lsp import LanguageServers
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.output.spotlight import fence
 from acp_agent.protocol.client import Client
-from acp_agent.protocol.jsonrpc import ConnectionLost, NoAnswer, RpcError
+from acp_agent.protocol.jsonrpc import ClientTimeout, ConnectionLost, RpcError
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
 from acp_agent.tools.lsp import Names, file_uri, uri_path
@@ -139,7 +139,7 @@ class EditorLanguages:
             return await self._peer.request(
                 self._methods[method], asked, timeout=self._timeout, withdraw=True, recall=True
             )
-        except NoAnswer as error:
+        except ClientTimeout as error:
             raise ToolError(ToolErrorCategory.TIMEOUT, error.message) from None
         except ConnectionLost as error:
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, error.message) from None

@@ -17,7 +17,7 @@ from acp_agent.core.backends import CommandOutcome, CommandRequest, OnOutput
 from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol import wire
-from acp_agent.protocol.jsonrpc import ConnectionLost, NoAnswer, RpcError, refused
+from acp_agent.protocol.jsonrpc import ClientTimeout, ConnectionLost, RpcError
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
 from acp_agent.workspace.processes.environment import GIT_SETTING
@@ -163,11 +163,11 @@ class ProxyTerminal:
             answer = await self._peer.request(
                 "terminal/create", params, timeout=self._request_timeout, on_late=self._give_back
             )
-        except (NoAnswer, ConnectionLost) as error:
+        except (ClientTimeout, ConnectionLost) as error:
             self._silent = True
             raise _unknown(error, self._request_timeout) from None
         except RpcError as error:
-            raise refused(_BACKEND, "terminal/create", error) from None
+            raise wire.backend_error(_BACKEND, "terminal/create", error) from None
         try:
             return wire.terminal_id(answer)
         except RpcError as error:
@@ -314,9 +314,9 @@ def _signalled(name: str) -> int | None:
         return None
 
 
-def _unknown(error: NoAnswer | ConnectionLost, timeout: float) -> ToolError:
+def _unknown(error: ClientTimeout | ConnectionLost, timeout: float) -> ToolError:
     """A create nobody answered: what may start late in the editor must not start here as well."""
-    if isinstance(error, NoAnswer):
+    if isinstance(error, ClientTimeout):
         why = f"the editor did not answer terminal/create within {timeout:g} s"
         category = ToolErrorCategory.TIMEOUT
     else:

@@ -244,7 +244,7 @@ class EditorElicitor:
                 return answer if self._wanted() else None
             finally:
                 self._turn.release()
-        except RpcError:  # NoAnswer and ConnectionLost among them
+        except RpcError:  # ClientTimeout and ConnectionLost among them
             return None
 
     @contextmanager

@@ -1,8 +1,8 @@
-"""One line of the stream, judged strictly (JSON-RPC 2.0; acp.md 3.1, 3.4; security.md 3).
+"""JSON-RPC 2.0: read one line of the stream as a message, and the errors that are sent and received.
 
-Lenient where clients in the field are: extra top-level members (JetBrains adds `type`), `params: null`, a
-BOM, CRLF, blank lines, error answers with id null (Toad). Strict everywhere else, and nothing a peer sends
-can raise.
+Reading is lenient where clients in the field need it: additional top-level members, `params: null`, a byte order mark,
+CRLF, blank lines, and error responses with id null are accepted. Everything else is checked strictly, and no input
+raises.
 """
 
 import json
@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass
 from typing import Final, TypeAlias, cast
 
-from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.types import Json, JsonObject
 
 PARSE_ERROR = -32700
@@ -20,22 +19,76 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 REQUEST_CANCELLED = -32800
 AUTH_REQUIRED = -32000
+"""ACP's "authentication required". Editors show their login for it, so nothing else is sent with this code."""
 RESOURCE_NOT_FOUND = -32002
+"""ACP's code for an unknown session or file."""
 
 RequestId: TypeAlias = int | str
 
 
-class NotJson(ValueError):
-    """Python's parser takes it, JSON does not."""
+# ----------------------------------------------------------------------------------------------- errors
 
 
-class _OverflowError(ValueError):
-    """A number that JSON has, but that nobody could write again."""
+class RpcError(Exception):
+    """An error response, sent or received. `data` never repeats what the peer sent."""
+
+    def __init__(self, code: int, message: str, data: JsonObject | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+    def to_wire(self) -> JsonObject:
+        """Return the JSON-RPC error object."""
+        error: JsonObject = {"code": self.code, "message": self.message}
+        return error if self.data is None else {**error, "data": self.data}
+
+
+class ConnectionLost(RpcError):
+    """The editor closed the connection, so no response will come."""
+
+    def __init__(self) -> None:
+        super().__init__(INTERNAL_ERROR, "the client closed the connection")
+
+
+class ClientTimeout(RpcError):
+    """The editor did not answer in time."""
+
+    def __init__(self, method: str, seconds: float) -> None:
+        super().__init__(INTERNAL_ERROR, f"the client did not answer {method} within {seconds:g} s")
+
+
+def invalid_request(message: str) -> RpcError:
+    """Return the error for a request that cannot be served in the present state."""
+    return RpcError(INVALID_REQUEST, message)
+
+
+def invalid_params(key: str, problem: str) -> RpcError:
+    """Return the error for a wrong parameter; `problem` says what was expected."""
+    return RpcError(INVALID_PARAMS, f"Invalid params: {key}: {problem}", {"key": key})
+
+
+def session_not_found(session_id: str) -> RpcError:
+    """Return the error for a session that does not exist."""
+    return RpcError(RESOURCE_NOT_FOUND, "session not found", {"sessionId": session_id})
+
+
+def method_not_found(method: str) -> RpcError:
+    """Return the error for a method that is not served."""
+    return RpcError(METHOD_NOT_FOUND, "Method not found", {"method": method})
+
+
+def internal_error() -> RpcError:
+    """Return the error for a bug of ours. The details are in the log, never on the wire."""
+    return RpcError(INTERNAL_ERROR, "Internal error")
+
+
+# ----------------------------------------------------------------------------------------------- messages
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The peer wants an answer. The id is echoed as received."""
+    """A message that wants a response. The id is echoed as received."""
 
     id: RequestId
     method: str
@@ -44,7 +97,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """The peer tells something."""
+    """A message that wants no response."""
 
     method: str
     params: JsonObject
@@ -52,16 +105,29 @@ class Notification:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The peer answers request `id`; `error` is a JSON-RPC error object, or None."""
+    """The response to our request `id`; `error` is a JSON-RPC error object, or None."""
 
     id: RequestId
     result: Json
     error: JsonObject | None
 
+    def outcome(self) -> Json:
+        """Return the result. Raises RpcError if the response is an error."""
+        if self.error is None:
+            return self.result
+        code, message = self.error.get("code"), self.error.get("message")
+        text = message if isinstance(message, str) else "error without a message"
+        match self.error.get("data"):
+            case {"details": str() as details}:  # the SDKs put the message of a handler's exception here
+                text = f"{text}: {details}"
+            case _:
+                pass
+        raise RpcError(code if isinstance(code, int) else INTERNAL_ERROR, text)
+
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """Not a message. `id` is the request's id as it was sent, where that is one at all."""
+    """A line that is not a message. `id` is the id of the request if it can be read, else None."""
 
     id: RequestId | float | None
     code: int
@@ -70,9 +136,9 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Nothing to do: a blank line, an answer to nothing we asked, or a notification that is wrong.
+    """A line that needs no reaction: blank, a response to no request of ours, or an invalid notification.
 
-    problem   what is wrong with the notification. JSON-RPC answers none, so only the log can have it
+    problem   what is wrong with the notification, for the log; JSON-RPC sends no response to notifications
     """
 
     problem: str = ""
@@ -82,18 +148,18 @@ Frame: TypeAlias = Request | Notification | Response | Malformed | Ignored
 
 
 def parse(line: bytes) -> Frame:
-    """Read one line, its newline removed or not."""
+    """Read one line, with or without its newline. Never raises."""
     line = line.strip(b" \t\r\n").removeprefix(b"\xef\xbb\xbf")
     if not line:
         return Ignored()
     try:
-        return _classify(_decoded(line, _DECODER))
+        return _classify(_decoded(line, _STRICT))
     except RecursionError:
         return Malformed(None, PARSE_ERROR, "Parse error: nested too deeply")
-    except ValueError as error:  # bad UTF-8, bad JSON, NaN, a number that is too large or too long
-        if type(error) in (_OverflowError, ValueError):
-            return _overflowing(line)
-        return Malformed(None, PARSE_ERROR, f"Parse error: {_short(error)}")
+    except ValueError as error:
+        if type(error) is ValueError:
+            return _out_of_range(line)
+        return Malformed(None, PARSE_ERROR, f"Parse error: {_problem(error)}")
 
 
 def _decoded(line: bytes, decoder: json.JSONDecoder) -> Json:
@@ -101,8 +167,11 @@ def _decoded(line: bytes, decoder: json.JSONDecoder) -> Json:
     return _without_lone_surrogates(value) if rb"\u" in line else value
 
 
-def _overflowing(line: bytes) -> Frame:
-    """What becomes of a message with a number that nobody could write again: its id is known all the same."""
+def _out_of_range(line: bytes) -> Frame:
+    """Return the frame for a message with a number that cannot be written again. Its id can still be read.
+
+    In a notification the number becomes null, because a cancellation must not get lost.
+    """
     try:
         frame = _classify(_decoded(line, _LENIENT))
     except (RecursionError, ValueError):
@@ -112,9 +181,8 @@ def _overflowing(line: bytes) -> Frame:
         case Request(request_id):
             return Malformed(request_id, INVALID_REQUEST, f"Invalid request: {what}")
         case Response(request_id):
-            error: JsonObject = {"code": INTERNAL_ERROR, "message": f"an answer with {what}"}
-            return Response(request_id, None, error)
-        case _:  # of a notification the number is left out: a cancellation must not get lost
+            return Response(request_id, None, {"code": INTERNAL_ERROR, "message": f"an answer with {what}"})
+        case _:
             return frame
 
 
@@ -133,7 +201,11 @@ def _classify(message: Json) -> Frame:
         return Malformed(known_id, INVALID_REQUEST, 'Invalid request: "method" must be a string')
     if known_id is None or isinstance(known_id, float):
         return Malformed(known_id, INVALID_REQUEST, 'Invalid request: "id" must be a string or an integer')
-    return _request(known_id, method, message.get("params"))
+    params = message.get("params")
+    if not isinstance(params, dict | None):
+        code, what = (INVALID_PARAMS, "params") if isinstance(params, list) else (INVALID_REQUEST, "request")
+        return Malformed(known_id, code, f'Invalid {what}: "params" must be an object')
+    return Request(known_id, method, params or {})
 
 
 def _notification(message: JsonObject, method: str) -> Frame:
@@ -143,49 +215,41 @@ def _notification(message: JsonObject, method: str) -> Frame:
     return Notification(method, params or {})
 
 
-def _request(known_id: RequestId, method: str, params: Json) -> Frame:
-    if isinstance(params, list):
-        return Malformed(known_id, INVALID_PARAMS, 'Invalid params: "params" must be an object')
-    if params is not None and not isinstance(params, dict):
-        return Malformed(known_id, INVALID_REQUEST, 'Invalid request: "params" must be an object')
-    return Request(known_id, method, params or {})
-
-
-def _readable_id(request_id: Json) -> RequestId | float | None:
-    """Return an id that an answer can carry, also one that no request may have: a fraction."""
-    if isinstance(request_id, bool) or not isinstance(request_id, int | float | str):
-        return None
-    return request_id
-
-
 def _response(message: JsonObject, known_id: RequestId | float | None) -> Frame:
     if "result" not in message and "error" not in message:
         return Malformed(known_id, INVALID_REQUEST, 'Invalid request: "method" is missing')
     if known_id is None or isinstance(known_id, float):
         return Ignored()
-    if message.get("error") is None:
+    error = message.get("error")
+    if error is None:
         return Response(known_id, message.get("result"), None)
-    error = message["error"]
     malformed: JsonObject = {"code": INTERNAL_ERROR, "message": "malformed error answer"}
     return Response(known_id, None, error if isinstance(error, dict) else malformed)
 
 
+def _readable_id(request_id: Json) -> RequestId | float | None:
+    """Return an id that a response can carry. Fractions are among them, although no request may have one."""
+    if isinstance(request_id, bool) or not isinstance(request_id, int | float | str):
+        return None
+    return request_id
+
+
+# ----------------------------------------------------------------------------------------------- decoding
+
+
+class _NotJson(ValueError):
+    """Python's parser accepts it, but JSON does not have it."""
+
+
 def _refuse_constant(name: str) -> None:
-    raise NotJson(f"{name} is not JSON")
+    raise _NotJson(f"{name} is not JSON")
 
 
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise _OverflowError
+        raise ValueError  # as for an integer with more digits than Python converts: a number out of range
     return value
-
-
-def _whole_or_none(text: str) -> int | None:
-    try:
-        return int(text)
-    except ValueError:  # Python takes no more than some thousand digits
-        return None
 
 
 def _finite_or_none(text: str) -> float | None:
@@ -193,14 +257,21 @@ def _finite_or_none(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
-_LENIENT: Final = json.JSONDecoder(
-    parse_constant=_refuse_constant, parse_int=_whole_or_none, parse_float=_finite_or_none
-)
+def _int_or_none(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
 
 
-def _short(error: ValueError) -> str:
-    # Never the input itself: it may hold secrets, and the answer goes to a log.
+_STRICT: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+"""Raises a plain ValueError for numbers out of range, and a subclass of it for everything else that is not JSON."""
+_LENIENT: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=_int_or_none, parse_float=_finite_or_none)
+"""The same, with null for numbers out of range."""
+
+
+def _problem(error: ValueError) -> str:
+    """Describe a parse error without quoting the input, which may hold secrets: the message goes to logs."""
     match error:
         case json.JSONDecodeError():
             return f"{error.msg} at character {error.pos}"
@@ -211,109 +282,21 @@ def _short(error: ValueError) -> str:
 
 
 def _without_lone_surrogates(value: Json) -> Json:
-    """Replace half characters (a high surrogate alone), which no UTF-8 file or socket could carry on."""
+    """Replace each surrogate without its pair by "?": it could not be written to a UTF-8 file or socket."""
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
-        return _scrub(value)
+        return _scrubbed(value)
     return value
 
 
-def _scrub(value: Json) -> Json:
+def _scrubbed(value: Json) -> Json:
     match value:
         case str():
             return value.encode("utf-8", "replace").decode("utf-8")
         case list():
-            return [_scrub(item) for item in value]
+            return [_scrubbed(item) for item in value]
         case dict():
-            return {cast("str", _scrub(key)): _scrub(item) for key, item in value.items()}
+            return {cast("str", _scrubbed(key)): _scrubbed(item) for key, item in value.items()}
         case _:
             return value
-
-
-TELL_THE_USER = "Do not do it another way. Tell the user what the editor answered."
-"""What the model is told to do where the editor did not do what it was asked."""
-
-
-class RpcError(Exception):
-    """An error answer, sent or received. `data` never repeats what the peer sent."""
-
-    def __init__(self, code: int, message: str, data: JsonObject | None = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.data = data
-
-    def to_wire(self) -> JsonObject:
-        """The JSON-RPC error object."""
-        error: JsonObject = {"code": self.code, "message": self.message}
-        if self.data is not None:
-            error["data"] = self.data
-        return error
-
-
-class ConnectionLost(RpcError):
-    """The editor is gone; nothing will be answered any more."""
-
-    def __init__(self) -> None:
-        super().__init__(INTERNAL_ERROR, "the client closed the connection")
-
-
-class NoAnswer(RpcError):
-    """The editor did not answer in time."""
-
-    def __init__(self, method: str, seconds: float) -> None:
-        super().__init__(INTERNAL_ERROR, f"the client did not answer {method} within {seconds:g} s")
-
-
-def refused(backend: str, method: str, error: RpcError) -> BackendUnavailable | ToolError:
-    """Return what an error answer of the editor means: that it cannot do this at all, or that it will not.
-
-    Another backend may do what the editor cannot. Nothing may do what the editor would not: the call ends.
-    """
-    if error.code == METHOD_NOT_FOUND:
-        return BackendUnavailable(backend, f"{method}: {error.message}", permanent=True)
-    return ToolError(
-        ToolErrorCategory.POLICY_BLOCKED,
-        f"the editor did not do {method}: {error.message}",
-        TELL_THE_USER,
-    )
-
-
-def invalid_request(message: str) -> RpcError:
-    """The request cannot be served in this state."""
-    return RpcError(INVALID_REQUEST, message)
-
-
-def invalid_params(key: str, problem: str) -> RpcError:
-    """A parameter is wrong; `problem` says what was expected."""
-    return RpcError(INVALID_PARAMS, f"Invalid params: {key}: {problem}", {"key": key})
-
-
-def session_not_found(session_id: str) -> RpcError:
-    """No such session, or not any more."""
-    return RpcError(RESOURCE_NOT_FOUND, "session not found", {"sessionId": session_id})
-
-
-def method_not_found(method: str) -> RpcError:
-    """Nobody serves this method."""
-    return RpcError(METHOD_NOT_FOUND, "Method not found", {"method": method})
-
-
-def internal_error() -> RpcError:
-    """A bug of ours; the log has it, the wire does not (A5.6)."""
-    return RpcError(INTERNAL_ERROR, "Internal error")
-
-
-def result_of(response: Response) -> Json:
-    """Return the result of a response. Raises RpcError for its error."""
-    if response.error is None:
-        return response.result
-    code, message = response.error.get("code"), response.error.get("message")
-    text = message if isinstance(message, str) else "error without a message"
-    match response.error.get("data"):
-        case {"details": str() as details}:  # where SDKs put what a handler said
-            text = f"{text}: {details}"
-        case _:
-            pass
-    raise RpcError(code if isinstance(code, int) else INTERNAL_ERROR, text)

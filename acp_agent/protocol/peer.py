@@ -1,7 +1,7 @@
-"""JSON-RPC both ways over one stream: requests in, answers out, and the other way round.
+"""JSON-RPC in both directions over one stream: the editor's requests are served, and ours are answered.
 
-The reader never waits for anything but the stream (A4.2): every request and notification runs as a task of
-its own, started in the order received. A request is answered exactly once, whatever its handler does.
+The reader waits for nothing but the stream: every request and notification runs in a task of its own, started in the
+order received. A request is answered exactly once, whatever its handler does.
 """
 
 import secrets
@@ -15,33 +15,37 @@ import anyio.lowlevel
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.log import Log
 from acp_agent.protocol import jsonrpc
-from acp_agent.protocol.jsonrpc import ConnectionLost, NoAnswer, RpcError, internal_error, method_not_found, result_of
+from acp_agent.protocol.jsonrpc import ClientTimeout, ConnectionLost, RpcError, internal_error, method_not_found
 from acp_agent.protocol.stdio import LineReader, MessageWriter, Overlong
 
 _log = Log(__name__)
 _EOF_GRACE = 1.0
-"""Seconds a request that was answered just before the end of the stream gets to be answered."""
+"""Seconds that requests in progress get to be answered after the end of the stream."""
 _INBOUND_BACKLOG = 16 * 1024 * 1024
-"""Unread bytes of ours beyond which no more requests are taken from a client that only talks."""
+"""Unread bytes of ours beyond which no further requests are read from a client that does not read."""
 
 
 @dataclass(slots=True)
 class Incoming:
-    """A request being served. The handler may hang work on its answer, or say how it is cancelled."""
+    """A request being served."""
 
     id: jsonrpc.RequestId
     method: str
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    on_cancel: Callable[[], None] | None = None
     after: list[Callable[[], None]] = field(default_factory=list["Callable[[], None]"])
+    _cancel: Callable[[], None] | None = None
 
     def after_response(self, callback: Callable[[], None]) -> None:
-        """Run `callback` once the answer is on its way: what it posts cannot come before it."""
+        """Run `callback` once the response is queued, so that what it posts comes after the response."""
         self.after.append(callback)
 
+    def on_cancel(self, callback: Callable[[], None]) -> None:
+        """Call `callback` for `$/cancel_request` instead of cancelling the handler."""
+        self._cancel = callback
+
     def cancel(self) -> None:
-        """The peer does not want the answer any more (`$/cancel_request`)."""
-        (self.on_cancel or self.scope.cancel)()
+        """Cancel the request, as `$/cancel_request` asks."""
+        (self._cancel or self.scope.cancel)()
 
 
 RequestHandler = Callable[[JsonObject, Incoming], Awaitable[JsonObject]]
@@ -55,7 +59,7 @@ class _Pending:
 
 
 class Peer:
-    """The editor, as something that can be asked and that asks."""
+    """The editor at the other end of the stream."""
 
     def __init__(self, reader: LineReader, writer: MessageWriter) -> None:
         self._reader = reader
@@ -66,7 +70,7 @@ class Peer:
         self._incoming: dict[jsonrpc.RequestId, Incoming] = {}
         self._pending: dict[int, _Pending] = {}
         self._late: dict[int, Callable[[Json], None]] = {}
-        self._before: Callable[[str], Awaitable[None]] = _nothing
+        self._before_request: Callable[[str], Awaitable[None]] | None = None
         self._reading = anyio.CancelScope()
         self._answered = anyio.Event()
         self._ended = False
@@ -81,10 +85,12 @@ class Peer:
         admit: Callable[[str], None],
         on_end: Callable[[], None],
     ) -> None:
-        """Serve until the stream ends, in either direction. `admit` raises RpcError for what may not be asked now.
+        """Serve until the stream ends in either direction.
 
-        Then questions to the editor fail, `on_end` is told, what is being served gets a moment to answer,
-        and the rest is cancelled.
+        At the end, pending requests to the editor fail and `on_end` is called. Requests in progress get a moment to be
+        answered; the rest is cancelled.
+
+        admit   raises RpcError for a method that may not be called now
         """
         self._requests = requests
         self._admit = admit
@@ -96,7 +102,7 @@ class Peer:
                     async for line in self._reader.lines():
                         self._receive(line, tasks)
                         await self._writer.room(_INBOUND_BACKLOG)
-            finally:  # also when a task of the group has crashed: what it holds up must not hold up the end
+            finally:  # also after a crash of another task, which would otherwise wait for these
                 self._fail_pending()
                 on_end()
             with anyio.move_on_after(_EOF_GRACE):
@@ -111,7 +117,7 @@ class Peer:
 
     async def _write(self) -> None:
         await self._writer.run()
-        self.end()  # nobody reads: nothing left to serve
+        self.end()  # the editor does not read any more: there is nothing left to serve
 
     def _receive(self, line: bytes | Overlong, tasks: anyio.abc.TaskGroup) -> None:
         if isinstance(line, Overlong):
@@ -123,7 +129,7 @@ class Peer:
                 self._incoming[request.id] = incoming
                 tasks.start_soon(self._answer, request, incoming)
             case jsonrpc.Notification() as notification:
-                tasks.start_soon(self._heed, notification)
+                tasks.start_soon(self._handle, notification)
             case jsonrpc.Response() as response:
                 self._settle(response)
             case jsonrpc.Malformed(request_id, code, message):
@@ -135,7 +141,7 @@ class Peer:
     async def _answer(self, request: jsonrpc.Request, incoming: Incoming) -> None:
         answer: JsonObject = {"jsonrpc": "2.0", "id": request.id}
         try:
-            answer["result"] = await self._serve_one(request, incoming)
+            answer["result"] = await self._result(request, incoming)
         except RpcError as error:
             answer["error"] = error.to_wire()
         except Exception:  # noqa: BLE001 - top of a request: whatever happens, it is answered
@@ -153,11 +159,11 @@ class Peer:
     def _post_answer(self, answer: JsonObject, method: str) -> None:
         try:
             self._writer.post(answer)
-        except (ValueError, TypeError, RecursionError) as error:  # no JSON: not finite, or nested too deeply
+        except (ValueError, TypeError, RecursionError) as error:  # not JSON: not finite, or nested too deeply
             _log.error("answer cannot be written", method=method, reason=str(error))
             self._writer.post({"jsonrpc": "2.0", "id": answer["id"], "error": internal_error().to_wire()})
 
-    async def _serve_one(self, request: jsonrpc.Request, incoming: Incoming) -> JsonObject:
+    async def _result(self, request: jsonrpc.Request, incoming: Incoming) -> JsonObject:
         self._admit(request.method)
         handler = self._requests.get(request.method)
         if handler is None:
@@ -166,16 +172,16 @@ class Peer:
             return await handler(request.params, incoming)
         raise RpcError(jsonrpc.REQUEST_CANCELLED, "Request cancelled")
 
-    async def _heed(self, notification: jsonrpc.Notification) -> None:
+    async def _handle(self, notification: jsonrpc.Notification) -> None:
         handler = self._notifications.get(notification.method)
         if handler is None:
             _log.debug("unknown notification", method=notification.method)
             return
         try:
             await handler(notification.params)
-        except RpcError as error:  # a notification has nobody to tell
+        except RpcError as error:  # JSON-RPC has no response for a notification
             _log.warning("notification refused", method=notification.method, reason=error.message)
-        except Exception:  # noqa: BLE001 - as for a request: what one message meets ends nothing else
+        except Exception:  # noqa: BLE001 - as for a request: one message must not end the others
             _log.error("notification failed", exc_info=True, method=notification.method)
 
     async def _cancel_request(self, params: JsonObject) -> None:
@@ -189,9 +195,9 @@ class Peer:
 
     # -------------------------------------------------------------------------------- asking
 
-    def ask_after(self, shown: Callable[[str], Awaitable[None]]) -> None:
-        """Let every question about a session, by its id, wait until what was told in it was `shown`."""
-        self._before = shown
+    def before_requests(self, wait: Callable[[str], Awaitable[None]]) -> None:
+        """Await `wait(session_id)` before each request about a session, so that earlier updates go out first."""
+        self._before_request = wait
 
     async def request(
         self,
@@ -203,16 +209,17 @@ class Peer:
         recall: bool = False,
         on_late: Callable[[Json], None] | None = None,
     ) -> Json:
-        """Ask the editor. `timeout` in seconds; None waits for as long as the task lives.
+        """Send a request to the editor and return its result.
 
-        Raises RpcError as the editor sent it, NoAnswer, or ConnectionLost. An answer that comes after the
-        asker gave up goes to `on_late` when it is a result, and is dropped otherwise. `withdraw` tells the editor
-        that nobody waits any more (one that does not know `$/cancel_request` ignores it), `recall` also when the
-        asking task is cancelled.
+        Raises RpcError as the editor sent it, ClientTimeout, or ConnectionLost. The order of the editor's messages
+        decides what is late: a response that follows the cancellation of the asking task is.
 
-        The order of the editor's messages decides: an answer that follows the cancellation of the asking task is late.
+        timeout    seconds; None waits for as long as the task lives
+        withdraw   send `$/cancel_request` after a timeout; editors that do not know it ignore it
+        recall     send it also when the asking task is cancelled
+        on_late    called with a result that comes after the asker gave up; without it late results are dropped
         """
-        await self._until_shown(method, params, timeout)
+        await self._wait_before(method, params, timeout)
         if self._ended or self._writer.broken:
             raise ConnectionLost
         request_id = self._new_id()
@@ -224,13 +231,13 @@ class Peer:
                 await pending.done.wait()
             await anyio.lowlevel.checkpoint_if_cancelled()
         except anyio.get_cancelled_exc_class():
-            _clean_up(pending.response, on_late)
+            _pass_on_late(pending.response, on_late)
             raise
         finally:
             self._stop_waiting(request_id, on_late, withdraw=recall or (withdraw and limit.cancelled_caught))
         if pending.response is None:
-            raise ConnectionLost if self._ended else NoAnswer(method, timeout or 0)
-        return result_of(pending.response)
+            raise ConnectionLost if self._ended else ClientTimeout(method, timeout or 0)
+        return pending.response.outcome()
 
     def _stop_waiting(self, request_id: int, on_late: Callable[[Json], None] | None, *, withdraw: bool) -> None:
         if self._pending.pop(request_id).response is not None:
@@ -240,20 +247,21 @@ class Peer:
         if withdraw and not self._ended:
             self._post("$/cancel_request", {"requestId": request_id}, None)
 
-    async def _until_shown(self, method: str, params: JsonObject, timeout: float | None) -> None:
-        """Wait for what was told before in the session, for up to `timeout` seconds: the editor may not be reading."""
-        if isinstance(session_id := params.get("sessionId"), str):
+    async def _wait_before(self, method: str, params: JsonObject, timeout: float | None) -> None:
+        """Wait until earlier updates of the session are out, for up to `timeout` seconds: the editor may not read."""
+        session_id = params.get("sessionId")
+        if self._before_request is not None and isinstance(session_id, str):
             with anyio.move_on_after(timeout) as limit:
-                await self._before(session_id)
+                await self._before_request(session_id)
             if limit.cancelled_caught:
-                raise NoAnswer(method, timeout or 0)
+                raise ClientTimeout(method, timeout or 0)
 
     def tell(self, method: str, params: JsonObject) -> None:
-        """Make a request whose answer does not matter, without waiting (terminal/kill, terminal/release)."""
+        """Send a request whose response does not matter, without waiting: terminal/kill, terminal/release."""
         self._post(method, params, self._new_id())
 
     def _new_id(self) -> int:
-        """Return an id that cannot be guessed, so that nobody answers a question before it is asked.
+        """Return an id that the editor cannot guess, so that no response comes before its request.
 
         Two million requests stay below 2**53, the largest integer that every JSON reader keeps.
         """
@@ -261,12 +269,12 @@ class Peer:
         return self._last_id
 
     async def notify(self, method: str, params: JsonObject) -> None:
-        """Send a notification; waits while the editor is far behind in reading."""
+        """Send a notification, and wait while the editor is far behind in reading."""
         self.post_notification(method, params)
         await self._writer.room()
 
     def post_notification(self, method: str, params: JsonObject) -> None:
-        """The same without waiting, for callbacks that send little."""
+        """Send a notification without waiting, for callbacks that send little."""
         self._post(method, params, None)
 
     def _post(self, method: str, params: JsonObject, request_id: int | None) -> None:
@@ -275,13 +283,13 @@ class Peer:
 
     def _settle(self, response: jsonrpc.Response) -> None:
         if not isinstance(response.id, int):
-            return  # we number our requests; this answers somebody else's
+            return  # our ids are integers: this response is not for us
         pending = self._pending.get(response.id)
         if pending is not None and pending.response is None:
             pending.response = response
             pending.done.set()
             return
-        _clean_up(response, self._late.pop(response.id, None))
+        _pass_on_late(response, self._late.pop(response.id, None))
 
     def _fail_pending(self) -> None:
         self._ended = True
@@ -289,11 +297,6 @@ class Peer:
             pending.done.set()
 
 
-async def _nothing(session_id: str) -> None:
-    del session_id
-
-
-def _clean_up(response: jsonrpc.Response | None, on_late: Callable[[Json], None] | None) -> None:
-    """Hand a result that came too late to `on_late`."""
+def _pass_on_late(response: jsonrpc.Response | None, on_late: Callable[[Json], None] | None) -> None:
     if on_late is not None and response is not None and response.error is None:
         on_late(response.result)

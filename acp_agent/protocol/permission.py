@@ -5,7 +5,7 @@ from acp_agent.core.ports import Decision, Question
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.output.folding import CONTINUED, pieces
 from acp_agent.protocol import wire
-from acp_agent.protocol.jsonrpc import NoAnswer, RpcError
+from acp_agent.protocol.jsonrpc import ClientTimeout, RpcError
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.updates import DIFFS_LIMIT, bounded_diff, bounded_input, fenced, text_content
@@ -90,7 +90,7 @@ class EditorApprover:
                     "session/request_permission", params, timeout=self._timeout or None, withdraw=True
                 )
             )
-        except NoAnswer:
+        except ClientTimeout:
             told = f"nobody answered within {self._timeout:g} s whether this may run, so it did not"
             raise ToolError(ToolErrorCategory.CONFIRMATION_REQUIRED, told) from None
         except RpcError:

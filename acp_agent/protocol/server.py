@@ -134,7 +134,7 @@ class Server:
         self._auth = auth
         self._client = None if initialized is None else Client.from_initialize(initialized)
         self._fork = fork_offered(os.environ)
-        peer.ask_after(self._shown)
+        peer.before_requests(self._shown)
         self._methods = SessionMethods(sessions, self._known_client, warm_up, fork=self._fork)
 
     async def serve(self, on_end: Callable[[], None]) -> None:

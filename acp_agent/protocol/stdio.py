@@ -1,8 +1,8 @@
-"""The stream to the editor: lines in, messages out, on whatever fd the editor gave us.
+"""The stream to the editor: lines in, messages out, on the file descriptors that the editor gave us.
 
-No threads and no O_NONBLOCK (the flag belongs to the open file, which the editor may share): reading and
-writing happen only when `epoll` or `poll` says they will not block. What cannot be polled - a regular file,
-/dev/null - never blocks, and is read straight away.
+There are no threads, and O_NONBLOCK is not set, because that flag belongs to the open file, which the editor may share.
+Reading and writing happen only when `epoll` or `poll` says that they will not block. A regular file and /dev/null
+cannot be polled; they never block.
 """
 
 import json
@@ -17,18 +17,19 @@ import anyio.lowlevel
 from acp_agent.core.types import JsonObject
 
 LINE_LIMIT = 32 * 1024 * 1024
+"""Bytes of the longest line that is read."""
 _READ_SIZE = 256 * 1024
 _BACKLOG_HIGH = 1024 * 1024
-# poll() promises room for this much on a pipe, and no more
 _WRITE_SIZE = select.PIPE_BUF
+"""Bytes that fit into a pipe which poll() calls writable."""
 
 
 class Overlong:
-    """Stands in for a line over LINE_LIMIT, which was read to its end and thrown away."""
+    """Stands for a line over LINE_LIMIT, which was read to its end and discarded."""
 
 
 class LineReader:
-    """Lines of an fd, without their newline; the last one may lack it."""
+    """Reads the lines of a file descriptor, without their newline. The last line may end without one."""
 
     def __init__(self, fd: int, unread: bytes = b"") -> None:
         self._fd = fd
@@ -37,7 +38,7 @@ class LineReader:
         self._pollable = True
 
     async def lines(self) -> AsyncIterator[bytes | Overlong]:
-        """Every line until the end of the stream."""
+        """Yield every line until the end of the stream."""
         chunk = bytes(self._buffer)
         self._buffer.clear()
         while chunk or (chunk := await self._read()):
@@ -73,12 +74,12 @@ class LineReader:
             await anyio.lowlevel.checkpoint()
         try:
             return os.read(self._fd, _READ_SIZE)
-        except OSError:  # EIO: the terminal behind us is gone
+        except OSError:  # EIO: the terminal was closed
             return b""
 
 
 class MessageWriter:
-    """Messages to an fd, whole and in the order they were posted."""
+    """Writes messages to a file descriptor, whole and in the order in which they were posted."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -90,7 +91,7 @@ class MessageWriter:
         self.broken = False
 
     def post(self, message: JsonObject) -> None:
-        """Queue a message; what the pipe has room for goes out at once. Dropped when nobody reads."""
+        """Queue a message, and write what the pipe has room for. Dropped once the editor has stopped reading."""
         if self.broken:
             return
         data = json.dumps(message, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
@@ -106,12 +107,12 @@ class MessageWriter:
             await self._changed.wait()
 
     async def flush(self) -> None:
-        """Wait until everything posted is written, or nobody reads any more. `run` does the writing."""
+        """Wait until `run` has written everything, or the editor has stopped reading."""
         while self._queue and not self.broken:
             await self._changed.wait()
 
     async def run(self) -> None:
-        """Write what did not fit at once. Ends when nobody reads any more."""
+        """Write what `post` could not. Returns when the editor has stopped reading."""
         while not self.broken:
             if not self._queue:
                 await self._changed.wait()

@@ -1,8 +1,8 @@
-"""What comes in, read with models of our own: the few shapes of ACP v1 a turn needs.
+"""The ACP types that a turn receives, and what an error response of the editor means to a backend.
 
-`acp.schema` has them all, and takes 0.4 s and 17 MB for it; a test holds these to what that one reads and refuses.
-Members we do not know are skipped. An optional member of the wrong type counts as missing, as in the SDK. Source:
-agentclientprotocol.com, "Content", "Prompt Turn", "Terminals", "File System"; schema v1.
+The SDK's `acp.schema` has all types, but takes 0.4 s and 17 MB; a test compares these with it. Unknown members are
+skipped. An optional member of the wrong type counts as missing, as in the SDK. See the pages Content, Prompt Turn,
+Terminals and File System of https://agentclientprotocol.com/protocol.
 """
 
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.ports import Decision
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol import jsonrpc
@@ -33,8 +34,8 @@ def _or_none(value: object, read: ValidatorFunctionWrapHandler) -> object:
         return None
 
 
-_Salvaged = WrapValidator(_or_none)
-_Word: TypeAlias = Annotated[str | None, _Salvaged]
+_NoneIfWrong = WrapValidator(_or_none)
+_OptionalText: TypeAlias = Annotated[str | None, _NoneIfWrong]
 
 
 class _Shape(BaseModel):
@@ -42,14 +43,14 @@ class _Shape(BaseModel):
 
 
 class Text(_Shape):
-    """Words."""
+    """A text block."""
 
     type: Literal["text"]
     text: str
 
 
 class Image(_Shape):
-    """A picture, base64."""
+    """An image block; `data` is base64."""
 
     type: Literal["image"]
     data: str
@@ -57,7 +58,7 @@ class Image(_Shape):
 
 
 class Audio(_Shape):
-    """A sound, base64."""
+    """An audio block; `data` is base64."""
 
     type: Literal["audio"]
     data: str
@@ -65,7 +66,7 @@ class Audio(_Shape):
 
 
 class Link(_Shape):
-    """A resource to be read by whoever wants it."""
+    """A reference to a resource that the agent may read."""
 
     type: Literal["resource_link"]
     name: str
@@ -73,35 +74,34 @@ class Link(_Shape):
 
 
 class EmbeddedText(_Shape):
-    """The words of a resource."""
+    """The contents of a text resource."""
 
     text: str
     uri: str
-    mime_type: _Word = None
+    mime_type: _OptionalText = None
 
 
 class EmbeddedBlob(_Shape):
-    """The bytes of a resource, base64."""
+    """The contents of a binary resource; `blob` is base64."""
 
     blob: str
     uri: str
-    mime_type: _Word = None
+    mime_type: _OptionalText = None
 
 
 class Embedded(_Shape):
-    """A resource that came along."""
+    """A resource with its contents."""
 
     type: Literal["resource"]
     resource: EmbeddedText | EmbeddedBlob
 
 
 class Unknown(_Shape):
-    """A block of a later protocol. Both SDKs refuse the whole prompt for it; here it is left out, and the user told."""
+    """A block of a later protocol version. It is left out and the user is told; the SDKs refuse the whole prompt."""
 
     type: str
 
 
-Block: TypeAlias = Text | Image | Audio | Link | Embedded | Unknown
 _BLOCKS = frozenset({"text", "image", "audio", "resource_link", "resource"})
 
 
@@ -110,19 +110,20 @@ def _kind(block: object) -> str:
     return kind if isinstance(kind, str) and kind in _BLOCKS else "unknown"
 
 
+Block: TypeAlias = Annotated[
+    Annotated[Text, Tag("text")]
+    | Annotated[Image, Tag("image")]
+    | Annotated[Audio, Tag("audio")]
+    | Annotated[Link, Tag("resource_link")]
+    | Annotated[Embedded, Tag("resource")]
+    | Annotated[Unknown, Tag("unknown")],
+    Discriminator(_kind),
+]
+
+
 class _Prompt(_Shape):
     session_id: str
-    prompt: list[
-        Annotated[
-            Annotated[Text, Tag("text")]
-            | Annotated[Image, Tag("image")]
-            | Annotated[Audio, Tag("audio")]
-            | Annotated[Link, Tag("resource_link")]
-            | Annotated[Embedded, Tag("resource")]
-            | Annotated[Unknown, Tag("unknown")],
-            Discriminator(_kind),
-        ]
-    ]
+    prompt: list[Block]
 
 
 class _FileText(_Shape):
@@ -134,18 +135,18 @@ class _TerminalCreated(_Shape):
 
 
 class ExitStatus(_Shape):
-    """How a command ended; neither is known of one that was lost."""
+    """How a command ended. Both members are None if the editor does not know."""
 
-    exit_code: Annotated[Annotated[int, Field(ge=0)] | None, _Salvaged] = None
-    signal: _Word = None
+    exit_code: Annotated[Annotated[int, Field(ge=0)] | None, _NoneIfWrong] = None
+    signal: _OptionalText = None
 
 
 class TerminalOutput(_Shape):
-    """What an editor's terminal holds."""
+    """The output of an editor's terminal so far."""
 
     output: str
     truncated: bool
-    exit_status: Annotated[ExitStatus | None, _Salvaged] = None
+    exit_status: Annotated[ExitStatus | None, _NoneIfWrong] = None
 
 
 class _Cancelled(_Shape):
@@ -165,54 +166,73 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def prompt_blocks(params: JsonObject) -> Sequence[Block]:
-    """The content blocks of `session/prompt`. Raises RpcError (-32602) that names places, never contents."""
+    """Return the content blocks of `session/prompt`.
+
+    Raises RpcError (-32602), which names the wrong member and never quotes it.
+    """
     try:
         return _Prompt.model_validate(params).prompt
     except ValidationError as error:
-        raise invalid_params(*_first(error)) from None
+        raise invalid_params(*_first_problem(error)) from None
 
 
-def _first(error: ValidationError) -> tuple[str, str]:
-    """Where something does not fit, and what was expected there; never what was found."""
+def _first_problem(error: ValidationError) -> tuple[str, str]:
+    """Return the path of the first wrong member and what was expected, without the value."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-    expected = first["msg"].partition(" or instance of ")[0]  # of a class of ours
+    expected = first["msg"].partition(" or instance of ")[0]  # a class of this module
     return ".".join(str(part) for part in first["loc"]), expected
 
 
 def _answer(method: str, model: type[Model], value: Json) -> Model:
-    """A client's answer as its schema model. Raises RpcError (-32603) when it has another shape."""
+    """Return the editor's result as its model. Raises RpcError (-32603) if it has another shape."""
     try:
         return model.model_validate(value if value is not None else {})
     except ValidationError as error:
-        where, expected = _first(error)
+        where, expected = _first_problem(error)
         found = f"the editor's answer to {method} does not fit the protocol: {where or 'all of it'}: {expected}"
         raise RpcError(jsonrpc.INTERNAL_ERROR, found) from None
 
 
 def file_text(value: Json) -> str:
-    """The answer of `fs/read_text_file`."""
+    """Return the text in a result of `fs/read_text_file`."""
     return _answer("fs/read_text_file", _FileText, value).content
 
 
 def terminal_id(value: Json) -> str:
-    """The answer of `terminal/create`."""
+    """Return the id in a result of `terminal/create`."""
     return _answer("terminal/create", _TerminalCreated, value).terminal_id
 
 
 def terminal_output(value: Json) -> TerminalOutput:
-    """The answer of `terminal/output`."""
+    """Read a result of `terminal/output`."""
     return _answer("terminal/output", TerminalOutput, value)
 
 
 def exit_status(value: Json) -> ExitStatus:
-    """The answer of `terminal/wait_for_exit`."""
+    """Read a result of `terminal/wait_for_exit`."""
     return _answer("terminal/wait_for_exit", ExitStatus, value)
 
 
 def decision(value: Json) -> Decision:
-    """The answer of `session/request_permission`: only a known option grants (A20.3, security.md 16)."""
+    """Return the decision in a result of `session/request_permission`. Only an option that was offered counts."""
     outcome = _answer("session/request_permission", _Permission, value).outcome
     if isinstance(outcome, _Cancelled):
         return Decision.CANCELLED
     offered = (Decision.ALLOW_ONCE, Decision.ALLOW_ALWAYS, Decision.REJECT_ONCE, Decision.REJECT_ALWAYS)
     return next((known for known in offered if known.value == outcome.option_id), Decision.UNANSWERED)
+
+
+TELL_THE_USER = "Do not do it another way. Tell the user what the editor answered."
+"""The suggestion to the model where the editor refused something."""
+
+
+def backend_error(backend: str, method: str, error: RpcError) -> BackendUnavailable | ToolError:
+    """Return what an error response of the editor means for the call of a tool.
+
+    BackendUnavailable if the editor does not have the method: another backend may do the same. ToolError if the editor
+    refused: no other backend may do it instead.
+    """
+    if error.code == jsonrpc.METHOD_NOT_FOUND:
+        return BackendUnavailable(backend, f"{method}: {error.message}", permanent=True)
+    message = f"the editor did not do {method}: {error.message}"
+    return ToolError(ToolErrorCategory.POLICY_BLOCKED, message, TELL_THE_USER)

@@ -310,7 +310,7 @@ class Session:
 
     async def prompt(self, params: JsonObject, incoming: Incoming) -> JsonObject:
         """Run one turn. Raises RpcError when one is running, when params are wrong, or on a bug of ours."""
-        incoming.on_cancel = self.turns.cancel
+        incoming.on_cancel(self.turns.cancel)
         answer = await self.turns.run(partial(self._turn, params), self._settle)
         if self._engine is not None:
             incoming.after_response(partial(self._after, self._engine, answer))

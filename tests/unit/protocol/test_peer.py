@@ -8,7 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.protocol.jsonrpc import ConnectionLost, NoAnswer, RpcError
+from acp_agent.protocol.jsonrpc import ClientTimeout, ConnectionLost, RpcError
 from acp_agent.protocol.peer import Incoming
 from tests.unit.protocol.wires import connected
 
@@ -168,7 +168,7 @@ async def test_a_question_about_a_session_waits_until_what_was_told_in_it_was_sh
         await shown.wait()
 
     async with connected() as (peer, other), anyio.create_task_group() as tasks:
-        peer.ask_after(wait)
+        peer.before_requests(wait)
         tasks.start_soon(peer.request, "about/it", {"sessionId": "s"})
         await anyio.wait_all_tasks_blocked()
         peer.post_notification("told", {})
@@ -196,7 +196,7 @@ async def test_an_error_answer_is_raised_with_code_and_message() -> None:
 async def test_an_answer_after_the_timeout_goes_to_whoever_cleans_up() -> None:
     async with connected({"echo": echo}) as (peer, other):
         late: list[Any] = []
-        with pytest.raises(NoAnswer):
+        with pytest.raises(ClientTimeout):
             await peer.request("terminal/create", {}, timeout=0.01, on_late=late.append)
         request = await other.receive()
         other.send(id=request["id"], result={"terminalId": "t"})
