@@ -42,6 +42,7 @@ EXTERNALS = {
     "jsonrpcserver": {"protocol"},
     "keyring": {"store"},
     "lxml": {"tools"},
+    "markdown_it": {"cli"},
     "markdownify": {"tools"},
     "mcp": {"mcp"},
     "pathspec": {"workspace"},
@@ -56,7 +57,7 @@ EXTERNALS = {
     "tree_sitter_bash": {"gates"},
 }
 # Distributions whose import name is another.
-IMPORT_NAMES = {"beautifulsoup4": "bs4", "google-re2": "re2"}
+IMPORT_NAMES = {"beautifulsoup4": "bs4", "google-re2": "re2", "markdown-it-py": "markdown_it"}
 # Where everything may go wrong and one answer is owed all the same: a tool's call, a turn, a request, a server's life.
 CATCH_ALL = {
     *(

@@ -12,7 +12,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TextIO
 
-from acp_agent.cli.page import write_page
 from acp_agent.core.errors import AgentError
 from acp_agent.core.new_file import NewFile
 from acp_agent.core.redaction import Redact
@@ -76,6 +75,8 @@ async def export(to: Destination, saved: SessionSnapshot, repository: SessionRep
             if to.json:
                 await _write_json(saved, repository, file)
             else:
+                from acp_agent.cli.page import write_page  # noqa: PLC0415 - it loads the reader of Markdown
+
                 record = redacted(saved.record, redact)
                 told = without_secrets(repository.events(), redact)
                 await write_page(replace(saved, record=record), told, file.write)

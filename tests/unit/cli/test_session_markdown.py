@@ -1,6 +1,12 @@
 """What models write, as HTML."""
 
+import html
+import re
+
+import lxml.html
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from acp_agent.cli.page.markdown import markdown
 
@@ -8,7 +14,7 @@ NOFOLLOW = 'rel="noopener noreferrer nofollow"'
 
 
 @pytest.mark.parametrize(
-    ("source", "html"),
+    ("source", "expected"),
     [
         ("one\ntwo\n\nthree", "<p>one\ntwo</p>\n<p>three</p>"),
         ("one  \ntwo\\\nthree", "<p>one<br>\ntwo<br>\nthree</p>"),
@@ -17,22 +23,18 @@ NOFOLLOW = 'rel="noopener noreferrer nofollow"'
             "**b** __b__ *i* _i_ ~~s~~ `c`",
             "<p><strong>b</strong> <strong>b</strong> <em>i</em> <em>i</em> <s>s</s> <code>c</code></p>",
         ),
-        ("***both*** **a *b* c**", "<p><strong><em>both</em></strong> <strong>a <em>b</em> c</strong></p>"),
+        ("***both*** **a *b* c**", "<p><em><strong>both</strong></em> <strong>a <em>b</em> c</strong></p>"),
         ("a_b_c 2 * 3 * 4 __init__.py \\*x\\*", "<p>a_b_c 2 * 3 * 4 <strong>init</strong>.py *x*</p>"),
         ("`` a`b `` ` x ` `<b>`", "<p><code>a`b</code> <code>x</code> <code>&lt;b&gt;</code></p>"),
         (
             "- a\n- b\n  - c\n\n  d\n* e",
-            "<ul><li>a</li><li><p>b</p>\n<ul><li>c</li></ul>\n<p>d</p></li><li>e</li></ul>",
+            "<ul><li><p>a</p></li><li><p>b</p><ul><li>c</li></ul><p>d</p></li></ul><ul><li>e</li></ul>",
         ),
-        ("3. a\n4) b", '<ol start="3"><li>a</li><li>b</li></ol>'),
-        ("- a\n\n- b\n\ntext", "<ul><li>a</li><li>b</li></ul>\n<p>text</p>"),
+        ("3. a\n4) b", '<ol start="3"><li>a</li></ol><ol start="4"><li>b</li></ol>'),
+        ("- a\n\n- b\n\ntext", "<ul><li><p>a</p></li><li><p>b</p></li></ul><p>text</p>"),
         (
             "1. do:\n   ```sh\n   ls\n   ```\n2. b",
-            (
-                '<ol start="1"><li>do:\n'
-                '<pre class="code"><span class="language">sh</span><code>ls</code></pre></li>'
-                "<li>b</li></ol>"
-            ),
+            ('<ol><li>do:<pre class="code"><span class="language">sh</span><code>ls</code></pre></li><li>b</li></ol>'),
         ),
         ("> a\n> > b\n\nc", "<blockquote><p>a</p>\n<blockquote><p>b</p></blockquote></blockquote>\n<p>c</p>"),
         (
@@ -60,12 +62,17 @@ NOFOLLOW = 'rel="noopener noreferrer nofollow"'
         ("", ""),
     ],
 )
-def test_markdown_becomes_the_html_it_means(source, html):
-    assert markdown(source) == html
+def test_markdown_becomes_the_html_it_means(source, expected):
+    assert tight(markdown(source)) == tight(expected)
+
+
+def tight(written: str) -> str:
+    """Without the line ends between elements, which show nothing."""
+    return re.sub(r"(?<=>)\n+(?=<)", "", written)
 
 
 @pytest.mark.parametrize(
-    ("source", "html"),
+    ("source", "expected"),
     [
         (
             '[a **b**](https://x.example/?q=1&r=(2) "t")',
@@ -89,12 +96,75 @@ def test_markdown_becomes_the_html_it_means(source, html):
         ("[a](https://[::1)", 'a <span class="target">(https://[::1)</span>'),
     ],
 )
-def test_a_link_leads_to_the_web_and_says_where(source, html):
-    assert markdown(source) == f"<p>{html}</p>"
+def test_a_link_leads_to_the_web_and_says_where(source, expected):
+    assert markdown(source) == f"<p>{expected}</p>"
 
 
 @pytest.mark.parametrize(
-    "piece", ["`", "**", "[", "![](", "> ", "- ", "|", "```\n", "_a", "*a ", "https://", "<", "1. "]
+    "piece", ["`", "**", "[", "![", "![](", "> ", "- ", "|", "```\n", "_a", "*a ", "https://", "<", "1. "]
 )
 def test_a_text_of_nothing_but_beginnings_takes_no_longer_than_others(piece):
     assert len(markdown(piece * (40_000 // len(piece)))) < 4_000_000
+
+
+def test_what_is_nested_too_deep_is_shown_as_it_was_written():
+    source = "> " * 200 + "end"
+    assert markdown(source) == f'<pre class="code"><code>{html.escape(source)}</code></pre>\n'
+
+
+PIECES = (
+    *("<script>", "</script>", "<img src=x onerror=alert(1)>", "<svg/onload=alert(1)>", "<a href=javascript:alert(1)>"),
+    *(
+        "javascript:alert(1)",
+        "JaVaScRiPt:alert(1)",
+        "java\tscript:",
+        "&#106;avascript:",
+        "data:text/html,x",
+        "vbscript:x",
+    ),
+    *(
+        "https://x.example",
+        "//x.example",
+        "https://u@x.example",
+        " onclick=alert(1) ",
+        '" onmouseover="x',
+        "' style='x",
+    ),
+    *(
+        "[",
+        "](",
+        ")",
+        "[a](",
+        "![",
+        "<",
+        ">",
+        "`",
+        "```",
+        "\n",
+        "\n\n",
+        "> ",
+        "- ",
+        "1. ",
+        "|",
+        "\n|-|-|\n",
+        "# ",
+        "\n=\n",
+    ),
+    *("*", "**", "_", "~~", "\\", "&lt;", "&quot;", "&#x3c;", " ", "    ", "a", "[a]: ", '"', "'", "\x00", "\u202e"),
+)
+ELEMENTS = {
+    *("p", "div", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code", "span", "hr", "br", "a"),
+    *("em", "strong", "s", "table", "thead", "tbody", "tr", "th", "td"),
+}
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
+@settings(max_examples=400, deadline=None)
+def test_no_text_becomes_a_script_an_event_handler_or_another_kind_of_link(source):
+    written = markdown(source)
+    assert "<script" not in written.lower()
+    for element in lxml.html.fragment_fromstring(written, create_parent="div").iter():
+        assert element.tag in ELEMENTS
+        assert set(element.attrib) <= {"class", "start", "href", "rel"}
+        assert element.get("class") in (None, "code", "language", "scroll", "picture", "target")
+        assert re.fullmatch(r"https?://[!-~]+|", element.get("href", ""))
