@@ -24,9 +24,8 @@ import anyio.to_thread
 from acp_agent.config import database_file
 from acp_agent.config.conduct import conduct_at_start, conduct_opened
 from acp_agent.config.load import Flags, Loaded, load
-from acp_agent.core.choices import settle
 from acp_agent.core.clock import now_ms
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import Conduct, settle
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Notice, Severity
 from acp_agent.core.process_limits import DescriptorReserve, raise_descriptor_limit

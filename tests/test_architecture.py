@@ -50,7 +50,7 @@ EXTERNALS = {
     "psutil": {"workspace", "mcp"},
     "pydantic": {"config", "llm", "mcp", "output", "protocol", "store", "tools"},
     "pydantic_core": {"config", "mcp", "output", "tools"},
-    "re2": {"workspace", "linear_regex", "output"},
+    "re2": {"regex"},
     "soupsieve": {"tools"},
     "structlog": {"log"},
     "tree_sitter": {"gates"},

@@ -29,11 +29,10 @@ from acp_agent.agent.tokens import messages_tokens, part_tokens, parts_tokens
 from acp_agent.core.errors import AgentError, ProviderError, ProviderErrorKind, StoreUnavailable, ToolError
 from acp_agent.core.errors import ToolErrorCategory as Category
 from acp_agent.core.events import CompactionChanged, CompactionStatus, EventSink, Notice, Severity
-from acp_agent.core.memory import Compaction, Summaries, Summary
 from acp_agent.core.messages import Message, Role, ToolResultPart
-from acp_agent.core.overflow import PREFIX
 from acp_agent.core.ports import Provider
 from acp_agent.core.redaction import Redact, verbatim
+from acp_agent.core.services import OVERFLOW_PREFIX, Compaction, Summaries, Summary
 
 _TELLING = 2.0  # seconds that a cancelled turn waits for a slow editor
 
@@ -77,7 +76,7 @@ async def compaction_progress(emit: EventSink) -> AsyncGenerator[CompactionProgr
 
 
 _WORTH_IT = 100  # an output with fewer tokens is not cleared
-_REFERENCE = re.compile(rf"{PREFIX}[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}", re.ASCII)
+_REFERENCE = re.compile(rf"{OVERFLOW_PREFIX}[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

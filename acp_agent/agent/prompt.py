@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from acp_agent.core.conduct import Mode
-from acp_agent.core.tags import defanged
 from acp_agent.core.types import ToolSpec
+from acp_agent.text import defanged
 
 _SMALLEST = 200
 """A file is left out if fewer characters of it would fit."""

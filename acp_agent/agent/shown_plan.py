@@ -6,8 +6,7 @@ is cancelled, since the next turn may continue it.
 
 from dataclasses import replace
 
-from acp_agent.core.events import EventSink, PlanChanged
-from acp_agent.core.plan import PlanEntry
+from acp_agent.core.events import EventSink, PlanChanged, PlanEntry
 from acp_agent.core.redaction import Redact, verbatim
 
 

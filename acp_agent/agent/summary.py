@@ -40,8 +40,8 @@ from acp_agent.core.messages import (
 )
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.core.redaction import Redact, verbatim
-from acp_agent.core.tags import ITSELF, REFLECTION, defanged
 from acp_agent.core.types import Json
+from acp_agent.text import ITSELF, REFLECTION, defanged
 
 _SIZES = (4_000, 1_500, 500, 150)
 """How many characters of one entry are shown. They are tried in order; the last is for very long conversations."""

@@ -14,7 +14,7 @@ from acp_agent.core.errors import AgentError
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.store.audit_chain import BrokenLine, unseal
 from acp_agent.store.audit_read import AuditFinding, AuditReport, records, tail, verify
-from acp_agent.tools.visible import title, visible
+from acp_agent.text import title, visible
 
 _POLL = 0.25  # seconds between two reads of a file that is followed
 _SHORTEST_ID = 8  # characters of a call's id that the user must give at least

@@ -11,11 +11,11 @@ import sys
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.core.types import OutputStats
 from acp_agent.gates.shell.printing import printing_commands
-from acp_agent.output.clip import measure
 from acp_agent.output.filters import CommandRun, Filtered, FilterEngine
 from acp_agent.output.pipeline import redaction_note, shortened, stats_line
 from acp_agent.output.sanitize import sanitize
 from acp_agent.session.toolset.output import filter_engine, known_secrets, redactor
+from acp_agent.text import measure
 
 
 def loaded_for(args: argparse.Namespace) -> Loaded:

@@ -8,9 +8,8 @@ from typing import TextIO
 
 from acp_agent.cli.editor.frames import Direction, RecordedFrame, at, objects_at, text_at
 from acp_agent.core.types import Json, JsonObject, OutputStats
-from acp_agent.gates.question import BLANK
-from acp_agent.output.folding import CONTINUED, pieces
 from acp_agent.output.pipeline import stats_line
+from acp_agent.text import BLANK, CONTINUED, wrap_line
 
 
 class Paragraph:
@@ -244,7 +243,7 @@ class Screen:
     def _wrapped(self, prefix: str, line: str, style: str) -> None:
         """Draw a line, wrapped onto several if necessary."""
         sign = prefix
-        for piece in pieces(line, self._width - 6):
+        for piece in wrap_line(line, self._width - 6):
             self._line(sign + (self._paint(piece, style) if style else piece))
             sign = self._paint(f"    {CONTINUED}", _DIM)
 

@@ -22,14 +22,12 @@ from acp_agent.cli.session_items import (
     call_outcome,
     session_items,
 )
-from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, UsageChanged, UserMessage
-from acp_agent.core.messages import TextPart
-from acp_agent.core.plan import PlanStatus
-from acp_agent.core.prompt import LinkPart, PromptPart, ResourcePart
+from acp_agent.core.events import PlanChanged, PlanStatus, TextDelta, ThoughtDelta, UsageChanged, UserMessage
+from acp_agent.core.messages import LinkPart, PromptPart, ResourcePart, TextPart
 from acp_agent.core.sessions import SessionSnapshot, StoredEvent
 from acp_agent.core.types import Diff, ImagePart, ToolKind, ToolResult
 from acp_agent.output.sanitize import sanitize
-from acp_agent.tools.visible import title, visible
+from acp_agent.text import title, visible
 
 _CONTEXT = 3
 _COMPARED = 1_000_000

@@ -28,7 +28,7 @@ from acp_agent.store.db import Database
 from acp_agent.store.session_file import event_object, json_text
 from acp_agent.store.session_locks import SessionLocks
 from acp_agent.store.sessions import SessionStore
-from acp_agent.tools.visible import title, visible
+from acp_agent.text import title, visible
 
 _SHORTEST_ID = 8
 _TITLE, _FOLDER, _MODEL = 48, 36, 28

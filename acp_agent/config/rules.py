@@ -10,7 +10,7 @@ from typing import Annotated, cast
 from pydantic import AfterValidator, Field
 
 from acp_agent.config.section import ProjectMay, Section, Tightened, Words
-from acp_agent.core.phase import Phase
+from acp_agent.core.types import Phase
 
 
 class RuleAction(StrEnum):

@@ -9,9 +9,33 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from acp_agent.core.plan import PlanEntry
-from acp_agent.core.prompt import PromptPart
+from acp_agent.core.messages import PromptPart
 from acp_agent.core.types import Diff, JsonObject, Location, ToolKind, ToolResult
+
+
+class PlanStatus(StrEnum):
+    """How far a step is."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+
+
+class PlanPriority(StrEnum):
+    """How much a step matters."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanEntry:
+    """One step, in a few words."""
+
+    content: str
+    status: PlanStatus = PlanStatus.PENDING
+    priority: PlanPriority = PlanPriority.MEDIUM
 
 
 @dataclass(frozen=True, slots=True)

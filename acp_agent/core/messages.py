@@ -4,6 +4,7 @@ What only one provider understands (thinking signatures, encrypted reasoning, un
 `opaque`, tagged with the provider that made it, and goes back to that provider byte for byte.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -158,3 +159,31 @@ class ModelDone:
 
 
 ModelEvent: TypeAlias = ModelText | ModelThought | ModelDone
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPart:
+    """Something named by its URI."""
+
+    uri: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcePart:
+    """A text that came along. `mime_type` is empty where nobody said."""
+
+    uri: str
+    text: str
+    mime_type: str = ""
+
+
+PromptPart: TypeAlias = TextPart | ImagePart | LinkPart | ResourcePart
+
+_TYPED = (TextPart, LinkPart)
+
+
+def typed(parts: Iterable[PromptPart]) -> str:
+    """What the user wrote or attached himself: texts and the addresses of links. No file's words, and no page's."""
+    texts = (part.text if isinstance(part, TextPart) else part.uri for part in parts if isinstance(part, _TYPED))
+    return "\n".join(texts)

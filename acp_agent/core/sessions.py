@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from acp_agent.core.conduct import Conduct
-from acp_agent.core.events import TextDelta, ThoughtDelta, ToolFinished, TranscriptEvent
+from acp_agent.core.events import PlanEntry, TextDelta, ThoughtDelta, ToolFinished, TranscriptEvent
 from acp_agent.core.messages import Message, Usage
-from acp_agent.core.plan import PlanEntry
 
 
 @dataclass(frozen=True, slots=True)

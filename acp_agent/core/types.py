@@ -5,7 +5,22 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
-from acp_agent.core.phase import Phase
+
+
+class Phase(StrEnum):
+    """At which point of the work a call is made; said by whoever makes it, never guessed (S7).
+
+    PLANNER      before the first inference of a turn
+    EXECUTOR     what the model asks for
+    VERIFIER     a look at what was done
+    AUTONOMOUS   the agent's own housekeeping: bypasses the question to the user, no gate
+    """
+
+    PLANNER = "planner"
+    EXECUTOR = "executor"
+    VERIFIER = "verifier"
+    AUTONOMOUS = "autonomous"
+
 
 Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 JsonObject: TypeAlias = dict[str, Json]

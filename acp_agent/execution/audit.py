@@ -7,8 +7,8 @@ from time import monotonic
 import anyio
 
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
-from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Invocation, ToolExecutor
+from acp_agent.core.services import Egress
 from acp_agent.core.types import (
     ApprovedBy,
     CallOrigin,
@@ -16,13 +16,13 @@ from acp_agent.core.types import (
     JsonObject,
     McpSubject,
     PathSubject,
+    Phase,
     Ruling,
     Subject,
     ToolCall,
     ToolResult,
     UrlSubject,
 )
-from acp_agent.core.web import Egress
 from acp_agent.core.wrapper import WrapperExecutor
 from acp_agent.execution.remarks import Remarks
 from acp_agent.store.audit import AuditLog

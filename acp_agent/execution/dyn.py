@@ -19,7 +19,7 @@ from acp_agent.core.ports import Backends, Invocation, ToolContext, ToolExecutor
 from acp_agent.core.types import Ask, CallOrigin, JsonObject, ToolCall, ToolKind, ToolResult, ToolSpec
 from acp_agent.execution.mending import Mended, Mending
 from acp_agent.log import Log
-from acp_agent.tools.visible import title
+from acp_agent.text import title
 
 _CLEAN_UP = 5.0
 """Seconds a call that was cancelled gets to say so and to give its terminal back."""

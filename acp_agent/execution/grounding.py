@@ -21,7 +21,6 @@ from urllib.parse import urlsplit
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import EventSink, Notice, Severity
-from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Invocation, ToolExecutor
 from acp_agent.core.types import (
     Access,
@@ -29,6 +28,7 @@ from acp_agent.core.types import (
     CommandSubject,
     Json,
     PathSubject,
+    Phase,
     ToolResult,
     UrlSubject,
 )

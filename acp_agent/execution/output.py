@@ -6,8 +6,8 @@ from typing import TypeAlias
 import anyio.to_thread
 
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.overflow import Overflow
 from acp_agent.core.ports import Invocation, ToolExecutor
+from acp_agent.core.services import Overflow
 from acp_agent.core.types import CommandSubject, Json, McpSubject, ToolResult, UrlSubject
 from acp_agent.core.wrapper import WrapperExecutor
 from acp_agent.gates.shell.printing import printing_commands

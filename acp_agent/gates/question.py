@@ -10,15 +10,13 @@ from acp_agent.core.ports import Invocation, Question
 from acp_agent.core.types import CommandSubject, Diff, Json, PathSubject
 from acp_agent.gates.shell.command import Command, Plain, analyse, survey
 from acp_agent.gates.shell.tables import tables
+from acp_agent.text import BLANK
 
 _ASCII = re.compile(r"[\t\n\r -~]*")
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 _ORDINARY = frozenset("\t\n")
 _PRESENTATION = frozenset("\ufe0e\ufe0f")  # of the symbol before it: ✔ as a sign or as a picture
 _JOINER = "\u200d"  # of two pictures to one
-# Letters, marks and symbols that show nothing: Default_Ignorable_Code_Point of Unicode's DerivedCoreProperties, as far
-# as categories do not tell, and the blank Braille pattern.
-BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 _MOST_LINES = 5
 _MOST_CHARACTERS = 10
 

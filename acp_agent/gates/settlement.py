@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from acp_agent.core.errors import ToolErrorCategory
-from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Invocation
 from acp_agent.core.types import (
     Access,
@@ -14,6 +13,7 @@ from acp_agent.core.types import (
     Ask,
     Deny,
     PathSubject,
+    Phase,
     Ruling,
     ToolKind,
     ToolResult,

@@ -17,9 +17,8 @@ import math
 from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
-from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Invocation, ToolExecutor
-from acp_agent.core.types import Allow, CallOrigin, Deny, ToolCall, ToolResult, Verdict
+from acp_agent.core.types import Allow, CallOrigin, Deny, Phase, ToolCall, ToolResult, Verdict
 from acp_agent.core.wrapper import Gate
 
 _GAINS = {

@@ -36,8 +36,8 @@ from acp_agent.mcp import failures
 from acp_agent.mcp.channel import MessageChannel
 from acp_agent.mcp.definitions import ToolListing
 from acp_agent.mcp.elicitation import ServerElicitations
+from acp_agent.text import visible
 from acp_agent.tools.picture import MAX_PICTURE, picture_of
-from acp_agent.tools.visible import visible
 
 MAX_TEXT: Final = 1024 * 1024
 """The longest text of a reply, in characters."""

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.to_thread
 
-from acp_agent.core.elicitation import Elicitor
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.mcp import McpConnection, McpDefinition, McpReply, McpServer, McpState
+from acp_agent.core.ports import Elicitor
 from acp_agent.core.types import JsonObject
 from acp_agent.mcp import failures
 from acp_agent.mcp.elicitation import ServerElicitations
 from acp_agent.net.hosts import Resolve, system_resolve
-from acp_agent.tools.visible import visible
+from acp_agent.text import visible
 
 if TYPE_CHECKING:
     from acp_agent.mcp.channel import MessageChannel, Transport

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from acp_agent.core.mcp import McpDefinition, McpServer
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.tools.visible import visible
+from acp_agent.text import visible
 
 MAX_SCHEMA: Final = 32 * 1024
 """The largest schema, in bytes of JSON."""

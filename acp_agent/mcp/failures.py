@@ -3,7 +3,7 @@
 from typing import Final, cast
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory, ToolFailure
-from acp_agent.tools.visible import visible
+from acp_agent.text import visible
 
 _CLOSED: Final = -32000
 """The code that the `mcp` package uses for a closed connection. Servers use it for many other errors."""

@@ -21,7 +21,7 @@ import psutil
 
 from acp_agent.core.mcp import StdioServer
 from acp_agent.core.process_limits import restore_limits
-from acp_agent.tools.visible import visible
+from acp_agent.text import visible
 
 MARK: Final = "ACP_COMMAND_ID"
 """The environment variable that marks the processes of a server, also those that left its process group. Commands use

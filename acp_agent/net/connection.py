@@ -14,7 +14,7 @@ import anyio
 import httpcore
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.core.web import BlockReason
+from acp_agent.core.services import BlockReason
 from acp_agent.net.hosts import RequestBlocked, ResolvedTarget, read_address
 from acp_agent.net.lean_httpx import httpx
 

@@ -14,7 +14,7 @@ import httpcore
 
 from acp_agent import __version__
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.core.web import BlockReason, WebPage
+from acp_agent.core.services import BlockReason, WebPage
 from acp_agent.net.body import Body, ContentType
 from acp_agent.net.connection import REDIRECTS, Dial, PinnedBackend, status_error
 from acp_agent.net.hosts import ResolvedTarget, WebTarget

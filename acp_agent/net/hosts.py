@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 import anyio
 
 from acp_agent.core.errors import ConfigError, Refused
-from acp_agent.core.web import BlockReason
+from acp_agent.core.services import BlockReason
 
 Address: TypeAlias = IPv4Address | IPv6Address
 

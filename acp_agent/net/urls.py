@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 import anyio
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.core.web import BlockReason
+from acp_agent.core.services import BlockReason
 from acp_agent.net.hosts import (
     LOOKUP_TIMEOUT,
     MAX_ANSWERS,

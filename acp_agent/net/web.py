@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import anyio
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.core.web import BlockReason, Egress, WebCaller, WebPage
+from acp_agent.core.services import BlockReason, Egress, WebCaller, WebPage
 from acp_agent.net.hosts import (
     HostRules,
     RequestBlocked,

@@ -9,8 +9,8 @@ well, for readers that do not compare ids. The system prompt (`agent/prompt.py`)
 import hashlib
 from html import escape
 
-from acp_agent.core.tags import defanged
 from acp_agent.output.sanitize import sanitize
+from acp_agent.text import defanged
 
 _LOCAL = "tool-output"
 _EXTERNAL = "external-data"

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.core.lsp import LanguageServers
+from acp_agent.core.services import LanguageServers
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.output.spotlight import fence
 from acp_agent.protocol.client import Client

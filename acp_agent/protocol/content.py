@@ -19,11 +19,10 @@ from anyio import to_thread
 
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import AgentError
-from acp_agent.core.messages import ImagePart, Message, Role, TextPart
-from acp_agent.core.prompt import LinkPart, PromptPart, ResourcePart
+from acp_agent.core.messages import ImagePart, LinkPart, Message, PromptPart, ResourcePart, Role, TextPart
 from acp_agent.core.redaction import Redact, verbatim
+from acp_agent.core.services import Web
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.core.web import Web
 from acp_agent.output.spotlight import fence
 from acp_agent.protocol import wire
 from acp_agent.protocol.jsonrpc import invalid_request

@@ -14,16 +14,16 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from acp_agent.core.elicitation import ElicitationAction, ElicitationAnswer, Form, Visit
+from acp_agent.core.ports import ElicitationAction, ElicitationAnswer, Form, Visit
 from acp_agent.core.redaction import Redact
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.linear_regex import LinearRegex
 from acp_agent.net.hosts import browser_url
 from acp_agent.output.markdown_images import defused
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.jsonrpc import RpcError
 from acp_agent.protocol.peer import Peer
-from acp_agent.tools.visible import visible
+from acp_agent.regex import LinearRegex
+from acp_agent.text import visible
 
 LONGEST: Final = 100_000
 """Characters of one text, whatever the form allows."""

@@ -9,8 +9,8 @@ import anyio
 
 from acp_agent.core.backends import EntryKind, FileSystem
 from acp_agent.core.errors import AgentError
+from acp_agent.core.services import Web, WebCaller
 from acp_agent.core.types import Access
-from acp_agent.core.web import Web, WebCaller
 from acp_agent.tools.html import readable
 
 _WINDOWS = re.compile(r"/?[A-Za-z]:(?:[\\/]|\Z)|\\\\")

@@ -6,17 +6,20 @@ from enum import StrEnum
 from itertools import groupby
 from typing import TypeVar
 
-from acp_agent.core.choices import (
+from acp_agent.core.conduct import (
     DEFAULT,
     OFF,
     ON,
     TEMPERATURES,
+    AutoApprove,
+    Autonomy,
     Choices,
+    Conduct,
     Levels,
+    Mode,
     ModelChoice,
     model_in_force,
 )
-from acp_agent.core.conduct import AutoApprove, Autonomy, Conduct, Mode
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.jsonrpc import RpcError, invalid_request

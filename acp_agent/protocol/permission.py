@@ -3,12 +3,12 @@
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Decision, Question
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.output.folding import CONTINUED, pieces
 from acp_agent.protocol import wire
 from acp_agent.protocol.jsonrpc import ClientTimeout, RpcError
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.updates import DIFFS_LIMIT, bounded_diff, bounded_input, fenced, text_content
+from acp_agent.text import CONTINUED, wrap_line
 
 MAX_TEXT = 512 * 1024
 """Characters of a question's text and reasons."""
@@ -42,7 +42,7 @@ def folded(text: str) -> str:
     A line that an editor does not wrap would hide its end. The sign itself is spelled out where the text has it.
     """
     lines = text.replace(CONTINUED.strip(), _SPELLED_OUT).split("\n")
-    return "\n".join(f"\n{CONTINUED}".join(pieces(line, _WIDTH)) for line in lines)
+    return "\n".join(f"\n{CONTINUED}".join(wrap_line(line, _WIDTH)) for line in lines)
 
 
 def _too_large(what: str, limit: str) -> ToolError:

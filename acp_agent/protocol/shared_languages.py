@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from acp_agent.core.lsp import LanguageServers
 from acp_agent.core.redaction import Redact
+from acp_agent.core.services import LanguageServers
 from acp_agent.core.types import Json
 from acp_agent.protocol.peer import Peer
 

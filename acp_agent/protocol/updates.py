@@ -12,8 +12,7 @@ from uuid import uuid4
 from acp_agent.core import events
 from acp_agent.core.clock import now_ms, utc
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
-from acp_agent.core.messages import TextPart
-from acp_agent.core.prompt import LinkPart, PromptPart, ResourcePart
+from acp_agent.core.messages import LinkPart, PromptPart, ResourcePart, TextPart
 from acp_agent.core.types import Diff, ImagePart, Json, JsonObject, Location, ToolKind, ToolResult
 from acp_agent.output.markdown_images import defused
 from acp_agent.protocol.client import Client

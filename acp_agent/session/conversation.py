@@ -17,9 +17,9 @@ from acp_agent.config import Loaded
 from acp_agent.config.settings import Settings
 from acp_agent.core.errors import MissingKey
 from acp_agent.core.events import EventSink, Notice, Severity, TextDelta
-from acp_agent.core.memory import Summaries, Summary
 from acp_agent.core.ports import Embedder, Provider, Toolset
 from acp_agent.core.redaction import Redact
+from acp_agent.core.services import Summaries, Summary
 from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.log import Log
 from acp_agent.protocol.server import auth_required

@@ -9,9 +9,8 @@ from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import EventSink, Notice, Severity, TextDelta, UsageChanged, UserMessage
 from acp_agent.core.mcp import ListedServer, McpServer
-from acp_agent.core.messages import Message, Part, Role, StopReason, TextPart
+from acp_agent.core.messages import Message, Part, Role, StopReason, TextPart, typed
 from acp_agent.core.ports import Backends, Toolset
-from acp_agent.core.prompt import typed
 from acp_agent.core.redaction import Redact, verbatim
 from acp_agent.core.sessions import Change, UsageTotals
 from acp_agent.core.types import JsonObject, Subject, ToolSpec

@@ -9,11 +9,10 @@ from acp_agent.agent.aids.reformat import Reformatter
 from acp_agent.agent.shown_plan import ShownPlan
 from acp_agent.agent.turn import Agent
 from acp_agent.config import Loaded
-from acp_agent.core.choices import Chosen, chosen
-from acp_agent.core.elicitation import Elicitor
+from acp_agent.core.conduct import Chosen, chosen
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.events import Event, Notice, Severity, UsageChanged
-from acp_agent.core.ports import Embedder
+from acp_agent.core.ports import Elicitor, Embedder
 from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.gates.rules.trust_level import TrustLevel
 from acp_agent.output.redacted_view import RedactedApprover, RedactedEvents

@@ -17,10 +17,9 @@ from acp_agent.config.files import PROJECT_FILE
 from acp_agent.config.masking import holds_secret, is_everyday
 from acp_agent.config.mcp_settings import MOST_OF_A_PROJECT, McpServerSettings
 from acp_agent.core.conduct import AutoApprove, Conduct
-from acp_agent.core.elicitation import Elicitor
 from acp_agent.core.errors import ConfigError, ToolError
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
-from acp_agent.core.ports import Approver
+from acp_agent.core.ports import Approver, Elicitor
 from acp_agent.gates.rules.trust_level import TrustLevel
 from acp_agent.gates.trust import workspace_trust
 from acp_agent.session.mcp_connections import RunningConnection, SessionServers

@@ -11,8 +11,7 @@ import anyio.to_thread
 
 from acp_agent.config.model_settings import ModelSettings
 from acp_agent.config.provider_settings import LlmSettings, ProviderSettings, ProviderType
-from acp_agent.core.choices import Levels, ModelChoice, model_in_force
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import Conduct, Levels, ModelChoice, model_in_force
 from acp_agent.core.errors import (
     AgentError,
     ConfigError,

@@ -20,10 +20,9 @@ from acp_agent.config import (
 from acp_agent.config.model_settings import ModelSettings
 from acp_agent.config.settings import audit_file
 from acp_agent.core.errors import ConfigError, StoreUnavailable
-from acp_agent.core.memory import Summaries
-from acp_agent.core.overflow import Overflow
 from acp_agent.core.ports import Embedder
 from acp_agent.core.redaction import Redact
+from acp_agent.core.services import Overflow, Summaries
 from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.execution.audit import Auditor, Caller
 from acp_agent.gates.grants import GrantStore

@@ -15,8 +15,7 @@ import anyio
 
 from acp_agent.config.conduct import conduct_taken_up
 from acp_agent.config.load import Loaded
-from acp_agent.core.choices import Choices, model_in_force, settle
-from acp_agent.core.conduct import LEAVE, AutoApprove, Conduct, Mode
+from acp_agent.core.conduct import LEAVE, AutoApprove, Choices, Conduct, Mode, model_in_force, settle
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import Event, Notice, Severity, UsageChanged
 from acp_agent.core.mcp import McpServer

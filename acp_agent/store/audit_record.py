@@ -13,9 +13,8 @@ from enum import StrEnum
 from typing import ClassVar, Literal, TypeAlias, cast
 
 from acp_agent.core.errors import ToolErrorCategory
-from acp_agent.core.phase import Phase
-from acp_agent.core.types import ApprovedBy, CallOrigin, Json, JsonObject
-from acp_agent.core.web import BlockReason
+from acp_agent.core.services import BlockReason
+from acp_agent.core.types import ApprovedBy, CallOrigin, Json, JsonObject, Phase
 
 _DESCRIBED: Mapping[str, object] = {"use_attribute_docstrings": True}
 KEPT = frozenset({"exit_code"})

@@ -14,8 +14,7 @@ from typing import Any
 import anyio
 
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.memory import Summary
-from acp_agent.core.overflow import PREFIX
+from acp_agent.core.services import OVERFLOW_PREFIX, Summary
 from acp_agent.core.sessions import SessionRecord
 from acp_agent.store.db import Database
 from acp_agent.store.record_json import from_column, json_from, to_column
@@ -117,7 +116,7 @@ class ConversationSummaries:
         await self._store.database.write_at_once(step)
 
 
-_REFERENCE = re.compile(rf"(?:{PREFIX})?([0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})")
+_REFERENCE = re.compile(rf"(?:{OVERFLOW_PREFIX})?([0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})")
 
 _DAY = 24 * 60 * 60
 _BATCH_ROWS = 200
@@ -214,7 +213,7 @@ class ConversationOverflow:
                 raise StoreUnavailable(f"the output has {len(content)} bytes, more than the {limit} that {whose}")
         key = str(uuid.uuid4())
         await self._store.database.write_at_once(lambda connection: self._insert(connection, key, content))
-        return PREFIX + key
+        return OVERFLOW_PREFIX + key
 
     async def get(self, reference: str) -> str | None:
         """Return the text of a reference; see core.overflow.Overflow.get."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import aiosqlite
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.core.memory import Remembered
 from acp_agent.core.ports import Embedder
+from acp_agent.core.services import Remembered
 from acp_agent.store.db import Database
 from acp_agent.store.memory_vectors import SECONDS, MemoryVectors
 

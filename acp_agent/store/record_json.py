@@ -25,8 +25,16 @@ from acp_agent.core.events import (
     UsageChanged,
     UserMessage,
 )
-from acp_agent.core.messages import Message, OpaquePart, TextPart, ThoughtPart, ToolResultPart, ToolUsePart
-from acp_agent.core.prompt import LinkPart, ResourcePart
+from acp_agent.core.messages import (
+    LinkPart,
+    Message,
+    OpaquePart,
+    ResourcePart,
+    TextPart,
+    ThoughtPart,
+    ToolResultPart,
+    ToolUsePart,
+)
 from acp_agent.core.types import ImagePart, Json
 
 

@@ -10,10 +10,16 @@ from dataclasses import replace
 from itertools import groupby, islice
 from typing import TypeAlias, cast
 
-from acp_agent.core.events import PlanChanged, TextDelta, ThoughtDelta, ToolFinished, TranscriptEvent, UserMessage
-from acp_agent.core.messages import Message
-from acp_agent.core.plan import PlanEntry
-from acp_agent.core.prompt import typed
+from acp_agent.core.events import (
+    PlanChanged,
+    PlanEntry,
+    TextDelta,
+    ThoughtDelta,
+    ToolFinished,
+    TranscriptEvent,
+    UserMessage,
+)
+from acp_agent.core.messages import Message, typed
 from acp_agent.core.sessions import StoredEvent
 from acp_agent.log import Log
 from acp_agent.store.record_json import event_from_row, event_row, kind_of, message_from_row, message_row

@@ -7,7 +7,7 @@ from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.redaction import placeholders
 from acp_agent.core.types import Access, Diff
-from acp_agent.tools.visible import visible
+from acp_agent.text import visible
 
 
 async def previous_text(files: FileSystem, path: str) -> str | None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from acp_agent.core.backends import CommandOutcome
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.types import Json, JsonObject, Location, ToolResult
+from acp_agent.text import visible
 from acp_agent.tools.checkers import CheckerChoice, Problem, ProblemSeverity, ProjectCheck
 from acp_agent.tools.tool import cut, relative
-from acp_agent.tools.visible import visible
 
 _NOT_CHECKED = "Nothing is known of the project's problems. Run another check, or tell the user what is missing."
 _PATH_LIMIT = 1000

@@ -19,8 +19,8 @@ from acp_agent.core.backends import CommandOutcome, EntryKind, FileSystem
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access, Json, JsonObject
 from acp_agent.core.untrusted import json_value_at, toml_table
+from acp_agent.text import visible
 from acp_agent.tools.tool import cut, relative
-from acp_agent.tools.visible import visible
 
 _MESSAGE_LIMIT = 500
 _NUMBER_LIMIT = 2**31

@@ -20,9 +20,9 @@ from acp_agent.core.types import (
     ToolKind,
     ToolResult,
 )
+from acp_agent.text import title
 from acp_agent.tools.params import WHOLE, Name, Params
 from acp_agent.tools.tool import Tool
-from acp_agent.tools.visible import title
 
 if TYPE_CHECKING:
     from acp_agent.tools.checker_report import CheckerResult

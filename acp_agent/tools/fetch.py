@@ -1,8 +1,8 @@
 """fetch: a web page as text."""
 
 from acp_agent.core.ports import ToolContext
+from acp_agent.core.services import WebCaller
 from acp_agent.core.types import Subject, ToolKind, ToolResult, UrlSubject
-from acp_agent.core.web import WebCaller
 from acp_agent.tools.html import readable
 from acp_agent.tools.params import Name, Params
 from acp_agent.tools.tool import Tool

@@ -11,9 +11,9 @@ from acp_agent.core.backends import GrepMatch, GrepMatches, GrepQuery
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.secret_files import Secrecy, secrecy
 from acp_agent.core.types import Access, PathSubject, Subject, ToolKind, ToolResult
+from acp_agent.text import visible
 from acp_agent.tools.params import WHOLE, Name, Params, pattern_below
 from acp_agent.tools.tool import Tool, cut, relative
-from acp_agent.tools.visible import visible
 
 _MOST_CONTEXT = 20
 _GAP = "--"

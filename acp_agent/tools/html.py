@@ -2,7 +2,7 @@
 
 import anyio.to_thread
 
-from acp_agent.core.web import WebPage
+from acp_agent.core.services import WebPage
 
 CUT = "[The page goes on: it is larger than what is read of one page]"
 """The last line of a page that arrived truncated."""

@@ -20,6 +20,7 @@ from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Json, JsonObject, Location, PathSubject, Subject, ToolKind, ToolResult
+from acp_agent.text import title, visible
 from acp_agent.tools.lsp_answer import (
     FIRST,
     MOST,
@@ -38,7 +39,6 @@ from acp_agent.tools.lsp_answer import (
 )
 from acp_agent.tools.params import WHOLE, Name, P, Params
 from acp_agent.tools.tool import Tool, cut, relative
-from acp_agent.tools.visible import title, visible
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _LONGEST_NAME = 500

@@ -10,7 +10,7 @@ from itertools import islice
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.types import Json, JsonObject
-from acp_agent.tools.visible import visible
+from acp_agent.text import visible
 
 FIRST = 0
 """The number of the first line and column on the wire."""

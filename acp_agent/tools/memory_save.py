@@ -10,9 +10,9 @@ from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.redaction import placeholders
 from acp_agent.core.types import Subject, ToolKind, ToolResult
+from acp_agent.text import title
 from acp_agent.tools.params import Name, Params
 from acp_agent.tools.tool import Tool
-from acp_agent.tools.visible import title
 
 _NOT_SAVED = "Go on without; tell the user if he asked for it."
 

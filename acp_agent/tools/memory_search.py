@@ -10,13 +10,12 @@ from pydantic import Field
 
 from acp_agent.core.clock import utc
 from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
-from acp_agent.core.memory import Remembered
 from acp_agent.core.ports import ToolContext
-from acp_agent.core.tags import defanged
+from acp_agent.core.services import Remembered
 from acp_agent.core.types import Json, Subject, ToolKind, ToolResult
+from acp_agent.text import defanged, title
 from acp_agent.tools.params import WHOLE, Params, Text, quote
 from acp_agent.tools.tool import Tool
-from acp_agent.tools.visible import title
 
 _GO_ON = "Go on without; nothing is known of earlier sessions."
 

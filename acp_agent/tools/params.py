@@ -20,7 +20,7 @@ from pydantic_core import ErrorDetails, core_schema
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
 from acp_agent.core.types import Access, Json, JsonObject
-from acp_agent.tools.visible import visible
+from acp_agent.text import visible
 
 _MAX_PROBLEMS = 10
 _MAX_QUOTED = 80

@@ -10,13 +10,13 @@ from anyio.from_thread import check_cancelled
 from pydantic import Field
 
 from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
-from acp_agent.core.overflow import PREFIX, UNKNOWN
 from acp_agent.core.ports import ToolContext
+from acp_agent.core.services import OVERFLOW_PREFIX, UNKNOWN_OVERFLOW
 from acp_agent.core.types import Subject, ToolKind, ToolResult
-from acp_agent.linear_regex import LinearRegex
+from acp_agent.regex import LinearRegex
+from acp_agent.text import visible
 from acp_agent.tools.params import WHOLE, Name, Params, quote
 from acp_agent.tools.tool import Tool, cut
-from acp_agent.tools.visible import visible
 
 _BLOCK = 64 * 1024
 
@@ -256,7 +256,7 @@ class ReadOverflow(Tool[ReadOverflowParams]):
         return ()
 
     async def run(self, params: ReadOverflowParams, context: ToolContext) -> ToolResult:
-        reference = params.id.strip().removeprefix(PREFIX).lower()
+        reference = params.id.strip().removeprefix(OVERFLOW_PREFIX).lower()
         if not _UUID.fullmatch(reference):
             _no_uuid()
         overflow = context.backends.overflow
@@ -267,7 +267,7 @@ class ReadOverflow(Tool[ReadOverflowParams]):
         except StoreUnavailable as error:
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, str(error), _AGAIN) from error
         if text is None:
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, UNKNOWN, _AGAIN)
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, UNKNOWN_OVERFLOW, _AGAIN)
         return ToolResult(await to_thread.run_sync(self._page, text, params))
 
     def _page(self, text: str, params: ReadOverflowParams) -> str:
@@ -291,7 +291,7 @@ class ReadOverflow(Tool[ReadOverflowParams]):
 
 
 def _no_uuid() -> NoReturn:
-    hint = f"Copy it whole, like {PREFIX}01234567-89ab-cdef-0123-456789abcdef."
+    hint = f"Copy it whole, like {OVERFLOW_PREFIX}01234567-89ab-cdef-0123-456789abcdef."
     raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, "id must be a valid UUID", hint)
 
 

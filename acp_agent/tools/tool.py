@@ -24,8 +24,8 @@ from acp_agent.core.types import (
     ToolResult,
     ToolSpec,
 )
+from acp_agent.text import title
 from acp_agent.tools.params import P, parse, schema
-from acp_agent.tools.visible import title
 
 _COUNTED = 100_000  # missing characters that are worth a number
 

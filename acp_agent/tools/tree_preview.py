@@ -9,7 +9,7 @@ import shlex
 from acp_agent.core.backends import EntryKind, FileSystem
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
-from acp_agent.tools.visible import visible
+from acp_agent.text import visible
 
 _MOST_COUNTED = 1000
 

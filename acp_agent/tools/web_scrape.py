@@ -8,8 +8,8 @@ from pydantic import Field
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import ToolContext
+from acp_agent.core.services import WebCaller
 from acp_agent.core.types import Diff, Subject, ToolKind, ToolResult, UrlSubject
-from acp_agent.core.web import WebCaller
 from acp_agent.tools.html import CUT, is_html
 from acp_agent.tools.params import WHOLE, Name, Params, Text
 from acp_agent.tools.tool import Tool

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
-from acp_agent.linear_regex import LinearRegex
+from acp_agent.regex import LinearRegex
 
 MAX_ENTRIES = 10_000
 """Entries of folders that one look for links, or for the names of one pattern, may meet."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice, pairwise
 
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
-from acp_agent.linear_regex import LinearRegex
+from acp_agent.regex import LinearRegex
 
 _LONGEST = 1024
 _MAGIC = re.compile(r"[*?\[\]{}\\]")

@@ -93,7 +93,7 @@ class _Patterns:
         self._compiled = ()
         if not patterns:
             return
-        from acp_agent.linear_regex import LinearRegex  # noqa: PLC0415 - likewise
+        from acp_agent.regex import LinearRegex  # noqa: PLC0415 - likewise
         from acp_agent.workspace.glob import NOTHING  # noqa: PLC0415 - most sessions have no pattern
 
         found = [(pattern, part) for pattern in patterns for part in _parts(setting, pattern, folders, follow)]

@@ -19,7 +19,7 @@ from acp_agent.core.backends import EntryKind, GrepMatch, GrepMatches, GrepQuery
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.secret_files import secrecy
 from acp_agent.core.types import Access
-from acp_agent.linear_regex import LinearRegex
+from acp_agent.regex import LinearRegex
 from acp_agent.workspace.glob import REPOSITORIES, FileGlob
 from acp_agent.workspace.paths import path_error, told_as
 from acp_agent.workspace.ripgrep import Bounds, file_type, find_ripgrep, scout, scout_pattern

@@ -6,9 +6,8 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
-import re2  # pyright: ignore[reportMissingTypeStubs] - the package has none
 from anyio.from_thread import check_cancelled
 from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
@@ -17,6 +16,7 @@ from acp_agent.core.backends import EntryKind, FoundPaths
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.new_file import is_temporary
 from acp_agent.core.types import Access
+from acp_agent.regex import RegexError
 from acp_agent.workspace.glob import Glob
 from acp_agent.workspace.roots import Place, Root, Roots
 from acp_agent.workspace.text_files import BOM
@@ -109,7 +109,6 @@ class TimeLimit:
         return self.stopped is not None
 
 
-_ENGINE_ERROR = cast("type[Exception]", re2.error)
 _LARGEST = 256 * 1024
 _LONGEST = 4096  # bytes, like a path
 _SLICE = 512  # lines that are compiled together: RE2 has a limit for what it compiles at once
@@ -257,7 +256,7 @@ def _compiled(patterns: Sequence[GitIgnoreSpecPattern], time: TimeLimit) -> Iter
         return
     try:
         yield GitIgnoreSpec(patterns, backend="re2")
-    except (ValueError, _ENGINE_ERROR):
+    except (ValueError, RegexError):
         if len(patterns) > 1:
             middle = len(patterns) // 2
             yield from _compiled(patterns[:middle], time)

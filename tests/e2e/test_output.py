@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from acp_agent.core.overflow import UNKNOWN
+from acp_agent.core.services import UNKNOWN_OVERFLOW
 from acp_agent.output.sanitize import sanitize
 from tests.e2e.model_servers import Thought
 from tests.e2e.thoughts import Mind, bytes_of, go, inside, peak, reference_in, thinking
@@ -185,7 +185,7 @@ async def test_a_reference_is_worth_nothing_in_another_session_or_process(tmp_pa
         async with thinking(tmp_path, stranger) as (second, _):  # the same home, another process
             await go(second)
     answers = other.said[::2]
-    assert [answer for answer in answers[:4] if UNKNOWN not in answer] == []
+    assert [answer for answer in answers[:4] if UNKNOWN_OVERFLOW not in answer] == []
     assert len({*answers[:4], *outside.said}) == 1, "one answer, whatever the id"
     assert [answer for answer in answers[4:] if "id must be a valid UUID" not in answer] == []
     assert len(set(answers[4:])) == 1

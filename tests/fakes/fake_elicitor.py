@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from acp_agent.core.elicitation import ElicitationAction, ElicitationAnswer, Form, Visit
+from acp_agent.core.ports import ElicitationAction, ElicitationAnswer, Form, Visit
 from acp_agent.core.types import JsonObject
 
 

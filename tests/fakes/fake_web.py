@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 
 from acp_agent.core.errors import AgentError, ToolError, ToolErrorCategory
-from acp_agent.core.web import WebCaller, WebPage
+from acp_agent.core.services import WebCaller, WebPage
 
 
 class FakeWeb:

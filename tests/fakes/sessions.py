@@ -12,8 +12,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
-from acp_agent.core.choices import Levels, ModelChoice, settle
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import Conduct, Levels, ModelChoice, settle
 from acp_agent.core.errors import AgentError
 from acp_agent.core.events import Notice, Severity, TextDelta, UserMessage
 from acp_agent.core.messages import Message, Role, StopReason, TextPart

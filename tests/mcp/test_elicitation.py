@@ -8,9 +8,9 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_agent.core.elicitation import ElicitationAction, Form, Visit
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.mcp import McpOrigin, McpServer, McpState, StdioServer
+from acp_agent.core.ports import ElicitationAction, Form, Visit
 from acp_agent.mcp.client_session import VERSIONS
 from acp_agent.mcp.elicitation import MOST_A_CALL
 from tests.fakes.fake_elicitor import FakeElicitor

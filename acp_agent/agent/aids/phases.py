@@ -15,13 +15,12 @@ import anyio
 
 from acp_agent.core.aliases import tool_id
 from acp_agent.core.errors import ToolErrorCategory
-from acp_agent.core.memory import Summaries, Summary
 from acp_agent.core.messages import Message, ToolUsePart
-from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Toolset
 from acp_agent.core.redaction import Redact, verbatim
-from acp_agent.core.tags import ITSELF
-from acp_agent.core.types import Json, JsonObject, ToolCall, ToolResult
+from acp_agent.core.services import Summaries, Summary
+from acp_agent.core.types import Json, JsonObject, Phase, ToolCall, ToolResult
+from acp_agent.text import ITSELF
 
 _SEARCH, _CHECK, _SAVE = "memory_search", "diagnostics", "memory_save"
 _QUERY = 1_000  # characters of the prompt that are searched for

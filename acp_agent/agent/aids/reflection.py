@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from acp_agent.core.errors import ToolErrorCategory
 from acp_agent.core.messages import ToolUsePart
-from acp_agent.core.tags import REFLECTION
 from acp_agent.core.types import ToolResult
+from acp_agent.text import REFLECTION
 
 
 @dataclass(frozen=True, slots=True)

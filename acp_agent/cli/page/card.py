@@ -12,8 +12,7 @@ from acp_agent.cli.page.markdown import is_web, link, text
 from acp_agent.cli.session_items import CallItem, CallOutcome, call_outcome
 from acp_agent.cli.session_text import SIGNS, DiffLine, LineChange, changed_lines, clipped, seconds
 from acp_agent.core.events import ToolStarted
-from acp_agent.core.messages import TextPart
-from acp_agent.core.prompt import LinkPart, PromptPart, ResourcePart
+from acp_agent.core.messages import LinkPart, PromptPart, ResourcePart, TextPart
 from acp_agent.core.types import Diff, ImagePart, Json, ToolKind, ToolResult
 from acp_agent.output.sanitize import sanitize
 

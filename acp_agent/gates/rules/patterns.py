@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from acp_agent.linear_regex import LinearRegex
+from acp_agent.regex import LinearRegex
 
 _CHARACTER = "[^\\n]"
 _NOT = "^\\n"

@@ -8,9 +8,8 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from acp_agent.core.aliases import tool_id
-from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Invocation
-from acp_agent.core.types import CommandSubject, Json, PathSubject, UrlSubject
+from acp_agent.core.types import CommandSubject, Json, PathSubject, Phase, UrlSubject
 from acp_agent.gates.paths.command_paths import Expand, Folders, path_words
 from acp_agent.gates.rules.trust_level import TrustLevel
 from acp_agent.gates.shell.command import Command, Plain, analyse, survey

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple, TypeVar, assert_never
 
 from acp_agent.core.errors import ConfigError
-from acp_agent.core.phase import Phase
+from acp_agent.core.types import Phase
 from acp_agent.gates.rules.patterns import Glob
 from acp_agent.gates.rules.policy_facts import CallFacts, Target, tool_name
 from acp_agent.gates.rules.trust_level import TrustLevel

@@ -5,9 +5,8 @@ much as the search of some kilobytes, so there must be few calls.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol, cast
 
-import re2  # pyright: ignore[reportMissingTypeStubs] - the package has none, hence the protocols below
+from acp_agent.regex import compiled
 
 LONGEST_PATTERN = 512
 """The longest expression of a rule, in characters. A rule with a longer one is skipped."""
@@ -17,39 +16,11 @@ _LARGEST = 1024 * 1024  # bytes of an expression: a larger one would take long t
 _MEMORY = 8 * 1024 * 1024  # bytes for RE2's cache of a search: with too few, RE2 has a fiftieth of its speed
 
 
-class _Options(Protocol):
-    log_errors: bool
-    max_mem: int
-    never_nl: bool
-    never_capture: bool
-
-
-class _Match(Protocol):
-    def span(self, group: int = 0) -> tuple[int, int]: ...
-
-
-class _Compiled(Protocol):
-    groups: int
-
-    def finditer(self, text: bytes) -> Iterator[_Match]: ...
-    def search(self, text: bytes) -> _Match | None: ...
-
-
-class _Engine(Protocol):
-    error: type[Exception]
-
-    def Options(self) -> _Options: ...  # noqa: N802 - re2's own name
-    def compile(self, pattern: str, options: _Options) -> _Compiled: ...
-
-
-_ENGINE = cast("_Engine", re2)
-
-
 class Pattern:
     """An expression to search for in a short text, such as a command. Raises ValueError if it is invalid."""
 
     def __init__(self, pattern: str) -> None:
-        self._regex = _compiled(pattern, _LARGEST, lines=False)
+        self._regex = compiled(pattern, lines=True, captures=False, memory=_LARGEST)
 
     def found_in(self, text: str) -> bool:
         """Return whether it matches anywhere in the text."""
@@ -69,7 +40,7 @@ class LinePatterns:
         # `.` never matches a line feed here, `\C` matches any byte: after a greedy `.*` only a line feed is left
         runs = rf"(?m)(?:^.*(?:{anyone}).*\C?)+"
         check(runs)
-        self._runs = _compiled(runs, _MEMORY)
+        self._runs = compiled(runs, captures=False, memory=_MEMORY)
 
     def runs(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Yield start and end of every run of matching lines, with their line feeds. `data` is UTF-8."""
@@ -109,7 +80,7 @@ class Captures:
 
     def __init__(self, pattern: str) -> None:
         check(pattern)
-        self._regex = _compiled(f"(?m){pattern}", _MEMORY, captures=True)
+        self._regex = compiled(f"(?m){pattern}", memory=_MEMORY)
         self._group = min(1, self._regex.groups)
 
     def by_line(self, data: bytes) -> dict[int, str]:
@@ -124,7 +95,7 @@ class Captures:
 
 def check(pattern: str) -> None:
     """Raise ValueError with RE2's reason if the pattern is invalid."""
-    _compiled(pattern, _LARGEST)
+    compiled(pattern, captures=False, memory=_LARGEST)
 
 
 def encoded(text: str) -> bytes:
@@ -151,16 +122,3 @@ def united(some: list[tuple[int, int]], others: list[tuple[int, int]]) -> list[t
             runs.append((max(start, at), end))
             at = end
     return runs
-
-
-def _compiled(pattern: str, memory: int, *, lines: bool = True, captures: bool = False) -> _Compiled:
-    options = _ENGINE.Options()
-    options.log_errors = False
-    options.max_mem = memory
-    options.never_nl = lines
-    options.never_capture = not captures
-    try:
-        return _ENGINE.compile(pattern, options)
-    except _ENGINE.error as error:
-        told: object = error.args[0] if error.args else error
-        raise ValueError(told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)) from None

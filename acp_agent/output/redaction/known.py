@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from urllib.parse import quote, quote_plus
 
-from acp_agent.output.redaction.spans import Regex, Span, literals
+from acp_agent.output.redaction.spans import Span
+from acp_agent.regex import Regex, literals
 
 SHORTEST = 8
 """The shortest known value, in characters. Shorter ones occur in too many harmless places."""

@@ -9,9 +9,10 @@ from acp_agent.core.redaction import placeholder
 from acp_agent.core.types import Json
 from acp_agent.output.redaction.known import KnownSecrets
 from acp_agent.output.redaction.rules import built_in
-from acp_agent.output.redaction.spans import Regex, Span, compiled, counted, replaced, settled
+from acp_agent.output.redaction.spans import Span, counted, replaced, settled
 from acp_agent.output.redaction.stream import RedactionStream, uncoloured
 from acp_agent.output.redaction.values import category_of, is_secret, key_of
+from acp_agent.regex import Regex, compiled_rule
 
 LONGEST_PATTERN = 512
 """The longest pattern of the user, in characters."""
@@ -41,7 +42,7 @@ def compile_extra(patterns: Sequence[str]) -> tuple[tuple[Regex, ...], tuple[str
             )
             continue
         try:
-            good.append(compiled(pattern, captures=False, utf8=True))
+            good.append(compiled_rule(pattern, captures=False, utf8=True))
         except (ValueError, UnicodeEncodeError) as error:
             problems.append(f"extra_patterns: {pattern!r} is no RE2 expression: {error}")
     return tuple(good), tuple(problems)

@@ -16,7 +16,7 @@ from typing import NamedTuple, assert_never
 from acp_agent.output.redaction.assignments import assigned, pairs
 from acp_agent.output.redaction.blocks import block_at
 from acp_agent.output.redaction.known import Forms
-from acp_agent.output.redaction.spans import Regex, RegexMatch, RegexSet, Span, compiled, compiled_set
+from acp_agent.output.redaction.spans import Span
 from acp_agent.output.redaction.values import (
     Guard,
     Meaning,
@@ -27,6 +27,7 @@ from acp_agent.output.redaction.values import (
     meaning_of,
     stands_in,
 )
+from acp_agent.regex import Regex, RegexMatch, RegexSet, compiled_rule, compiled_set
 
 _PAIR = re.compile(rb"""[ ]?([\w.!#$%&*+^|~-]{1,64})=([^;\s"',\\]*)(?:;|(?=["'\s,\\])|\Z)""")
 _SESSION = re.compile(rb"(?i)sess|sid\b|auth|token|jwt|login|secret|remember|csrf|xsrf|\Aid\Z|user_?id")
@@ -111,7 +112,7 @@ class SecretRule(NamedTuple):
         if _EDGE not in whole:
             return whole
         before, after = whole.split(_EDGE, 1)
-        if before not in ("", "(?:") or self.reads is not Reads.THEN or compiled(whole).groups:
+        if before not in ("", "(?:") or self.reads is not Reads.THEN or compiled_rule(whole).groups:
             return whole
         return f"{_EDGE}({after})" if not before else f"(?:{_EDGE})({before}{after})"
 
@@ -134,12 +135,12 @@ class SecretRules:
 
     @cached_property
     def _keys(self) -> Regex:
-        return compiled(f"(?i)^(?:{self._key})$", captures=False)
+        return compiled_rule(f"(?i)^(?:{self._key})$", captures=False)
 
     @cached_property
     def _opens(self) -> Regex:
         opens = "|".join(f"(?:{rule.opens})" for rule in self.rules if rule.opens)
-        return compiled(rf"(?:{opens})\z", captures=False, lines=True)
+        return compiled_rule(rf"(?:{opens})\z", captures=False, lines=True)
 
     def spans(self, data: bytes, known: Forms | None = None) -> Iterator[Span]:
         """Yield the places of secrets and of known values, unordered and possibly overlapping."""
@@ -188,7 +189,7 @@ class _Kind:
 
     @cached_property
     def _starts(self) -> Regex:
-        return compiled(self._start, captures=False)
+        return compiled_rule(self._start, captures=False)
 
     @cached_property
     def _which(self) -> RegexSet:
@@ -246,7 +247,7 @@ class _Kind:
     def _regex(self, rank: int) -> Regex:
         if rank not in self._compiled:
             rule = self._rules[rank]
-            self._compiled[rank] = compiled(rule.pattern, lines=rule.lines)
+            self._compiled[rank] = compiled_rule(rule.pattern, lines=rule.lines)
         return self._compiled[rank]
 
 

@@ -11,15 +11,14 @@ from anyio import to_thread
 from acp_agent.agent import notes
 from acp_agent.config import Loaded
 from acp_agent.core.backends import FileSystem
-from acp_agent.core.choices import Choices, model_in_force
 from acp_agent.core.clock import utc
-from acp_agent.core.conduct import Conduct, Mode
+from acp_agent.core.conduct import Choices, Conduct, Mode, model_in_force
 from acp_agent.core.errors import AgentError, StoreUnavailable, ToolError, ToolErrorCategory
 from acp_agent.core.events import EventSink, UsageChanged
-from acp_agent.core.memory import Compaction, Memories, Remembered
 from acp_agent.core.messages import Message, Role, TextPart, Usage
 from acp_agent.core.ports import Toolset
 from acp_agent.core.redaction import Redact, placeholders
+from acp_agent.core.services import Compaction, Memories, Remembered
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
 from acp_agent.core.wrapper import Gate
 from acp_agent.session.conversation import Conversation

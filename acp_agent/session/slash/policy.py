@@ -13,7 +13,7 @@ from acp_agent.gates.policy import PolicyGate
 from acp_agent.session.session import Place
 from acp_agent.session.toolset.gate_settings import session_policy
 from acp_agent.session.verdicts import Finding, call_with, judged
-from acp_agent.tools.visible import visible
+from acp_agent.text import visible
 
 _MOST_STEPS = 20
 """Rules of the policy a check names, where the policy decides."""

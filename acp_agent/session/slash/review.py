@@ -8,7 +8,7 @@ from uuid import uuid4
 from acp_agent.core.backends import FileSystem
 from acp_agent.core.ports import Toolset
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
-from acp_agent.tools.visible import visible
+from acp_agent.text import visible
 
 GIT = (
     "LC_ALL=C GIT_ALLOW_PROTOCOL= GIT_NO_LAZY_FETCH=1 git --no-pager --no-optional-locks"

@@ -8,11 +8,11 @@ from functools import partial
 from acp_agent.config import Loaded, Settings
 from acp_agent.config.settings import QuestionSettings
 from acp_agent.core.backends import FileSystem, Terminal
-from acp_agent.core.elicitation import Elicitor
 from acp_agent.core.errors import BackendUnavailable, ConfigError
 from acp_agent.core.events import EventSink, Notice, Severity
+from acp_agent.core.ports import Elicitor
 from acp_agent.core.redaction import Redact
-from acp_agent.core.web import Egress
+from acp_agent.core.services import Egress
 from acp_agent.execution.audit import Auditor
 from acp_agent.execution.cache import Stamp
 from acp_agent.log import Log

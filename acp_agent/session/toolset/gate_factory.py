@@ -6,8 +6,8 @@ from functools import partial
 
 from acp_agent.config import Loaded
 from acp_agent.core.events import EventSink
-from acp_agent.core.overflow import Overflow
 from acp_agent.core.ports import Approver, Invocation, ToolContext, ToolExecutor
+from acp_agent.core.services import Overflow
 from acp_agent.core.types import ToolSpec
 from acp_agent.core.wrapper import Gate
 from acp_agent.execution.audit import AuditExecutor, Auditor

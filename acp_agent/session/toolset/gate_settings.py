@@ -60,7 +60,7 @@ def _compiled(placed: PlacedRule) -> PolicyRule:
 
 
 def _regex(pattern: str) -> Callable[[str], bool]:
-    from acp_agent.linear_regex import LinearRegex  # noqa: PLC0415 - few sessions need the engine
+    from acp_agent.regex import LinearRegex  # noqa: PLC0415 - few sessions need the engine
 
     return LinearRegex(pattern).found_in
 

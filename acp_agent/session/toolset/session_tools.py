@@ -9,12 +9,10 @@ from acp_agent.agent.aids.reformat import Reformatter
 from acp_agent.agent.shown_plan import ShownPlan
 from acp_agent.config import Loaded
 from acp_agent.core.backends import FileSystem
-from acp_agent.core.elicitation import Elicitor
 from acp_agent.core.errors import ConfigError
-from acp_agent.core.memory import Compressor, Memories
-from acp_agent.core.ports import Backends, Invocation, ToolContext, ToolExecutor
+from acp_agent.core.ports import Backends, Elicitor, Invocation, ToolContext, ToolExecutor
+from acp_agent.core.services import Compressor, Memories, Web
 from acp_agent.core.types import ToolSpec
-from acp_agent.core.web import Web
 from acp_agent.core.wrapper import Gate
 from acp_agent.execution.cache import ResultCache
 from acp_agent.execution.dyn import Catalogue, DynExecutor

@@ -15,8 +15,8 @@ from acp_agent.core.backends import FileSystem
 from acp_agent.core.errors import AgentError, ConfigError, Refused
 from acp_agent.core.events import EventSink, Notice, Severity
 from acp_agent.core.ports import Backends, Invocation, ToolContext, ToolExecutor, Toolset
+from acp_agent.core.services import WebCaller
 from acp_agent.core.types import Access, Deny, ToolCall, ToolResult, ToolSpec, Verdict
-from acp_agent.core.web import WebCaller
 from acp_agent.core.wrapper import Gate
 from acp_agent.execution.run_tool import RunTool
 from acp_agent.log import Log

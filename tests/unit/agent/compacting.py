@@ -11,9 +11,9 @@ from acp_agent.agent.compaction import Compactor, SummarySettings, Thresholds
 from acp_agent.agent.hooks import Hooks
 from acp_agent.agent.turn import Limits
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.memory import Compaction, Summary
 from acp_agent.core.messages import Message, ModelDone, ModelEvent, Part, ThoughtPart, Usage
 from acp_agent.core.ports import ModelRequest, Provider
+from acp_agent.core.services import Compaction, Summary
 from acp_agent.llm import anthropic, ollama, openai, responses_request
 from acp_agent.llm.endpoint import ModelEndpoint
 from tests.contract.wire_rules import (

@@ -10,12 +10,12 @@ from acp_agent.agent.summary import fit, sanitised, section
 from acp_agent.agent.tokens import text_tokens
 from acp_agent.core.errors import ProviderError, ProviderErrorKind, ToolError, ToolErrorCategory
 from acp_agent.core.events import CompactionChanged, CompactionStatus
-from acp_agent.core.memory import Compaction
 from acp_agent.core.messages import (
     ImagePart,
     ModelStop,
     StopReason,
 )
+from acp_agent.core.services import Compaction
 from acp_agent.core.types import ToolCall, ToolResult
 from tests.fakes.scripted_provider import Hang, Step, call, say, use
 from tests.unit.agent.compacting import UNMEASURED, Compacting, says

@@ -9,10 +9,9 @@ from acp_agent.agent.aids.phases import SECONDS, PhaseCalls, RememberedSummaries
 from acp_agent.agent.offer import Received
 from acp_agent.agent.tool_calls import ToolCalls
 from acp_agent.core.errors import StoreUnavailable, ToolErrorCategory, ToolFailure
-from acp_agent.core.memory import Compaction, Summary
 from acp_agent.core.messages import Message, Role, TextPart, ToolUsePart
-from acp_agent.core.phase import Phase
-from acp_agent.core.types import CallOrigin, Diff, ToolCall, ToolResult
+from acp_agent.core.services import Compaction, Summary
+from acp_agent.core.types import CallOrigin, Diff, Phase, ToolCall, ToolResult
 from acp_agent.store import memory_vectors
 from acp_agent.store.memories import MemoryStore
 from tests.fakes.fake_toolset import FakeToolset

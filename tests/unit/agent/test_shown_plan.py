@@ -3,8 +3,7 @@
 import pytest
 
 from acp_agent.agent.shown_plan import ShownPlan
-from acp_agent.core.events import Event, PlanChanged
-from acp_agent.core.plan import PlanEntry
+from acp_agent.core.events import Event, PlanChanged, PlanEntry
 
 pytestmark = pytest.mark.anyio
 STEPS = (PlanEntry("Read hidden-thing"), PlanEntry("Write"))

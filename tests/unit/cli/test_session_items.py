@@ -17,6 +17,7 @@ from acp_agent.cli.session_items import (
 from acp_agent.cli.session_text import write_text
 from acp_agent.core.events import (
     PlanChanged,
+    PlanEntry,
     TextDelta,
     ThoughtDelta,
     ToolFinished,
@@ -25,7 +26,6 @@ from acp_agent.core.events import (
     UserMessage,
 )
 from acp_agent.core.messages import TextPart
-from acp_agent.core.plan import PlanEntry
 from acp_agent.core.types import Diff, ToolKind, ToolResult
 from tests.unit.cli.told_sessions import at, call, events, picture, saved, telling
 

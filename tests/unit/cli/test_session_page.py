@@ -18,6 +18,7 @@ from acp_agent.cli.session_text import shown
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import (
     PlanChanged,
+    PlanEntry,
     TextDelta,
     ThoughtDelta,
     ToolFinished,
@@ -26,12 +27,10 @@ from acp_agent.core.events import (
     UsageChanged,
     UserMessage,
 )
-from acp_agent.core.messages import TextPart
-from acp_agent.core.plan import PlanEntry
-from acp_agent.core.prompt import LinkPart, ResourcePart
+from acp_agent.core.messages import LinkPart, ResourcePart, TextPart
 from acp_agent.core.sessions import SessionSnapshot, UsageTotals
 from acp_agent.core.types import Diff, ImagePart, ToolKind, ToolResult
-from acp_agent.tools.visible import visible
+from acp_agent.text import visible
 from tests.unit.cli.told_sessions import at, call, events, picture, saved, telling
 
 # Of each element, the attributes it may have. What is not here is never on a page.

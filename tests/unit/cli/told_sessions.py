@@ -11,6 +11,8 @@ from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import (
     PlanChanged,
+    PlanEntry,
+    PlanStatus,
     TextDelta,
     ThoughtDelta,
     ToolFinished,
@@ -19,9 +21,7 @@ from acp_agent.core.events import (
     UsageChanged,
     UserMessage,
 )
-from acp_agent.core.messages import Message, Role, TextPart, Usage
-from acp_agent.core.plan import PlanEntry, PlanStatus
-from acp_agent.core.prompt import LinkPart, ResourcePart
+from acp_agent.core.messages import LinkPart, Message, ResourcePart, Role, TextPart, Usage
 from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import Diff, ImagePart, JsonObject, ToolKind, ToolResult
 

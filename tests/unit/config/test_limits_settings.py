@@ -18,7 +18,7 @@ from acp_agent.config.limits_settings import (
 from acp_agent.config.rules import PolicyRuleSettings
 from acp_agent.config.section import Section
 from acp_agent.core.errors import ConfigError
-from acp_agent.core.phase import Phase
+from acp_agent.core.types import Phase
 
 
 class Hung(Section):

@@ -11,6 +11,7 @@ import pytest
 
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.ports import Decision, Invocation
+from acp_agent.core.services import BlockReason, Egress, WebCaller
 from acp_agent.core.types import (
     Access,
     ApprovedBy,
@@ -25,7 +26,6 @@ from acp_agent.core.types import (
     ToolSpec,
     UrlSubject,
 )
-from acp_agent.core.web import BlockReason, Egress, WebCaller
 from acp_agent.core.wrapper import WrapperExecutor
 from acp_agent.execution.audit import AuditExecutor, Auditor, Caller
 from acp_agent.store.audit import AuditLog

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import Event, Notice
-from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Invocation
-from acp_agent.core.types import Access, CallOrigin, CommandSubject, PathSubject, Ruling, ToolResult, UrlSubject
+from acp_agent.core.types import Access, CallOrigin, CommandSubject, PathSubject, Phase, Ruling, ToolResult, UrlSubject
 from acp_agent.core.wrapper import WrapperExecutor
 from acp_agent.execution.grounding import GroundingExecutor, Mentioned, exists_in
 from tests.fakes.memory_files import MemoryFileSystem

@@ -8,9 +8,8 @@ import pytest
 from acp_agent.agent.aids.reformat import Reformatter
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import Event, Notice, ToolFinished, ToolStarted
-from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Backends, Invocation
-from acp_agent.core.types import Allow, CallOrigin, Deny, JsonObject, ToolCall, ToolResult, ToolSpec, Verdict
+from acp_agent.core.types import Allow, CallOrigin, Deny, JsonObject, Phase, ToolCall, ToolResult, ToolSpec, Verdict
 from acp_agent.core.wrapper import Gate
 from acp_agent.execution.dyn import DynExecutor
 from acp_agent.execution.mending import Mended, Mending

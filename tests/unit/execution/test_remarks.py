@@ -8,9 +8,8 @@ import pytest
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.events import Event
-from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Backends, Invocation, ToolContext, ToolExecutor
-from acp_agent.core.types import Access, JsonObject, PathSubject, ToolCall, ToolResult, ToolSpec
+from acp_agent.core.types import Access, JsonObject, PathSubject, Phase, ToolCall, ToolResult, ToolSpec
 from acp_agent.execution.audit import AuditExecutor, Auditor, Caller
 from acp_agent.execution.cache import CacheExecutor, ResultCache
 from acp_agent.execution.chain import Link, Place, absent, build_chain

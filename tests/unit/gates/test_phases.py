@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from acp_agent.core.conduct import Conduct, Mode
-from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Decision, Invocation
-from acp_agent.core.types import Access, Ask, CommandSubject, McpSubject, PathSubject, UrlSubject
+from acp_agent.core.types import Access, Ask, CommandSubject, McpSubject, PathSubject, Phase, UrlSubject
 from acp_agent.gates.grants import Grant, GrantKind
 from acp_agent.gates.permission import PermissionGate
 from acp_agent.gates.policy import Policy

@@ -27,7 +27,7 @@ from acp_agent.gates.policy import Policy, PolicyGate
 from acp_agent.gates.rules.policy_facts import MAX_WORDS
 from acp_agent.gates.rules.policy_rules import Effect, PolicyRule
 from acp_agent.gates.rules.trust_level import TrustLevel
-from acp_agent.linear_regex import LinearRegex
+from acp_agent.regex import LinearRegex
 from acp_agent.workspace.command_files import shell_names
 from tests.unit.gates.chain import SPECS, Recorder, call, command, inside
 

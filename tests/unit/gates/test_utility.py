@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from acp_agent.agent.turn import DoomLoop
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import ToolUsePart
-from acp_agent.core.phase import Phase
 from acp_agent.core.ports import Invocation, ToolExecutor
-from acp_agent.core.types import CallOrigin, JsonObject, ToolCall, ToolKind, ToolResult, ToolSpec
+from acp_agent.core.types import CallOrigin, JsonObject, Phase, ToolCall, ToolKind, ToolResult, ToolSpec
 from acp_agent.core.wrapper import WrapperExecutor
 from acp_agent.gates.utility import Prospect, TurnCalls, UtilityGate
 from tests.unit.gates.chain import SPECS, Recorder, call

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from acp_agent.core.errors import ConfigError
-from acp_agent.core.web import BlockReason
+from acp_agent.core.services import BlockReason
 from acp_agent.net.hosts import HostRules, RequestBlocked, canonical_host, read_address, recordable_url, why_forbidden
 from acp_agent.net.urls import _agreed
 

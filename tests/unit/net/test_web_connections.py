@@ -8,7 +8,7 @@ import pytest
 import trustme
 
 from acp_agent.core.errors import Refused, ToolError
-from acp_agent.core.web import BlockReason
+from acp_agent.core.services import BlockReason
 from acp_agent.net.web import GuardedWeb, WebLimits
 from tests.unit.net.tls_site import PUBLIC, redirect, reply
 from tests.unit.net.world import CALLER, Category, World

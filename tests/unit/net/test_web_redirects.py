@@ -3,7 +3,7 @@
 import pytest
 
 from acp_agent.core.errors import Refused, ToolError
-from acp_agent.core.web import BlockReason
+from acp_agent.core.services import BlockReason
 from tests.unit.net.tls_site import PUBLIC, redirect, reply
 from tests.unit.net.world import CALLER, Category, World
 

@@ -3,7 +3,7 @@
 import pytest
 
 from acp_agent.core.errors import ToolError
-from acp_agent.core.web import Egress, WebPage
+from acp_agent.core.services import Egress, WebPage
 from acp_agent.net.web import GuardedWeb, WebLimits
 from tests.unit.net.tls_site import PUBLIC, reply
 from tests.unit.net.world import CALLER, Category, World

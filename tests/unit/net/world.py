@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from acp_agent.core.errors import AgentError, Refused, ToolError, ToolErrorCategory
-from acp_agent.core.web import Egress, WebCaller, WebPage
+from acp_agent.core.services import Egress, WebCaller, WebPage
 from acp_agent.net.web import GuardedWeb, WebLimits
 from tests.unit.net.tls_site import Internet, Site
 

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import anyio
 import pytest
 
-from acp_agent.core.messages import ImagePart, Message, TextPart
-from acp_agent.core.prompt import LinkPart, PromptPart, ResourcePart
+from acp_agent.core.messages import ImagePart, LinkPart, Message, PromptPart, ResourcePart, TextPart
 from acp_agent.output.redaction import KnownSecrets, Redactor
 from acp_agent.protocol import wire
 from acp_agent.protocol.content import IMAGE_LIMIT, MAX_FILES, MAX_IMAGES, TEXT_LIMIT, Prompt, redacted

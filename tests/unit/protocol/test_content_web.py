@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from acp_agent.core.errors import Refused
-from acp_agent.core.messages import Message
-from acp_agent.core.prompt import PromptPart
-from acp_agent.core.web import WebCaller, WebPage
+from acp_agent.core.messages import Message, PromptPart
+from acp_agent.core.services import WebCaller, WebPage
 from acp_agent.protocol import wire
 from acp_agent.protocol.content import TEXT_LIMIT, Prompt
 from acp_agent.protocol.links import MAX_PAGES, read_pages

@@ -7,7 +7,7 @@ import anyio.lowlevel
 import pytest
 from jsonschema import Draft202012Validator
 
-from acp_agent.core.elicitation import ElicitationAction, ElicitationAnswer, Form, Visit
+from acp_agent.core.ports import ElicitationAction, ElicitationAnswer, Form, Visit
 from acp_agent.core.types import JsonObject
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.elicitation import EditorElicitor

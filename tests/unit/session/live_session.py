@@ -10,7 +10,7 @@ from uuid import uuid4
 from acp_agent.config.conduct import conduct_at_start
 from acp_agent.config.files import PERMISSION_FILE, data_dir
 from acp_agent.config.load import Flags, Loaded, load
-from acp_agent.core.memory import Memories
+from acp_agent.core.services import Memories
 from acp_agent.core.sessions import SessionRecord, SessionSnapshot
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
 from acp_agent.gates.grants import GrantStore

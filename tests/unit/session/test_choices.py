@@ -8,8 +8,7 @@ import anyio
 import pytest
 
 from acp_agent.config.provider_settings import LlmSettings
-from acp_agent.core.choices import Levels
-from acp_agent.core.conduct import Conduct
+from acp_agent.core.conduct import Conduct, Levels
 from acp_agent.core.errors import ProviderError, ProviderErrorKind, ToolError
 from acp_agent.llm.catalog import Catalog
 from acp_agent.llm.model_info import ModelInfo

@@ -18,8 +18,7 @@ from acp_agent.core.conduct import AutoApprove, Conduct, Mode
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import TextDelta, UserMessage
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
-from acp_agent.core.messages import Message, Role, StopReason, TextPart, Usage
-from acp_agent.core.prompt import LinkPart
+from acp_agent.core.messages import LinkPart, Message, Role, StopReason, TextPart, Usage
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import Access, PathSubject, Subject
 from acp_agent.gates.mode import ModeGate

@@ -14,6 +14,7 @@ from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import (
     PlanChanged,
+    PlanEntry,
     TextDelta,
     ThoughtDelta,
     ToolFinished,
@@ -22,9 +23,17 @@ from acp_agent.core.events import (
     UsageChanged,
     UserMessage,
 )
-from acp_agent.core.messages import Message, OpaquePart, Role, TextPart, ThoughtPart, ToolResultPart, ToolUsePart
-from acp_agent.core.plan import PlanEntry
-from acp_agent.core.prompt import LinkPart, ResourcePart
+from acp_agent.core.messages import (
+    LinkPart,
+    Message,
+    OpaquePart,
+    ResourcePart,
+    Role,
+    TextPart,
+    ThoughtPart,
+    ToolResultPart,
+    ToolUsePart,
+)
 from acp_agent.core.sessions import HistoryState, SessionRecord, SessionSnapshot, StoredEvent, UsageTotals
 from acp_agent.core.types import Diff, ImagePart, JsonObject, Location, ToolKind, ToolResult
 from acp_agent.protocol.client import Client

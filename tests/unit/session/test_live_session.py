@@ -7,8 +7,8 @@ import pytest
 
 from acp_agent.core.conduct import AutoApprove, Mode
 from acp_agent.core.errors import Refused
+from acp_agent.core.services import WebCaller
 from acp_agent.core.types import Access
-from acp_agent.core.web import WebCaller
 from acp_agent.protocol.options import set_mode
 from tests.unit.session.live_session import LiveSession
 

@@ -17,6 +17,9 @@ from acp_agent.core.events import (
     Event,
     Notice,
     PlanChanged,
+    PlanEntry,
+    PlanPriority,
+    PlanStatus,
     Severity,
     TextDelta,
     ThoughtDelta,
@@ -27,9 +30,7 @@ from acp_agent.core.events import (
     UsageChanged,
     UserMessage,
 )
-from acp_agent.core.messages import TextPart
-from acp_agent.core.plan import PlanEntry, PlanPriority, PlanStatus
-from acp_agent.core.prompt import LinkPart, ResourcePart
+from acp_agent.core.messages import LinkPart, ResourcePart, TextPart
 from acp_agent.core.sessions import StoredEvent
 from acp_agent.core.types import Diff, ImagePart, JsonObject, Location, OutputStats, ToolKind, ToolResult
 from acp_agent.protocol.client import Client

@@ -12,7 +12,7 @@ import pytest
 from acp_agent.core.conduct import Mode
 from acp_agent.core.errors import ConfigError, StoreUnavailable
 from acp_agent.core.events import TextDelta
-from acp_agent.core.memory import Compaction, Summary
+from acp_agent.core.services import Compaction, Summary
 from acp_agent.core.sessions import Change
 from acp_agent.protocol.jsonrpc import RpcError
 from acp_agent.session.session import Place

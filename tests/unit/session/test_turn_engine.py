@@ -9,9 +9,8 @@ import pytest
 
 from acp_agent.core.errors import AgentError, ToolError, ToolErrorCategory, ToolFailure
 from acp_agent.core.events import Event, Notice, TextDelta, UserMessage
-from acp_agent.core.messages import Message, StopReason, TextPart
+from acp_agent.core.messages import LinkPart, Message, StopReason, TextPart
 from acp_agent.core.ports import Backends
-from acp_agent.core.prompt import LinkPart
 from acp_agent.core.types import CallOrigin, ToolCall, ToolResult
 from acp_agent.session.engine import TurnEngine
 from acp_agent.session.slash.commands import ALWAYS, Name

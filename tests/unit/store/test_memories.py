@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import ProviderError, ProviderErrorKind, StoreUnavailable, ToolError, ToolErrorCategory
-from acp_agent.core.memory import Memories
+from acp_agent.core.services import Memories
 from acp_agent.store.memories import MemoryIndex, MemoryStore, terms_of
 from tests.unit.store.databases import integrity, opened, others, query
 from tests.unit.store.memory_writer import indexed, notes

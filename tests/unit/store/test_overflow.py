@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.overflow import Overflow
+from acp_agent.core.services import Overflow
 from acp_agent.store.conversations import OverflowStore
 from tests.unit.store.databases import MIB, integrity, opened, others, overflows, query
 from tests.unit.store.overflow_writer import CONVERSATION, kept, text_of

@@ -17,6 +17,7 @@ from acp_agent.core.conduct import AutoApprove, Conduct, Mode
 from acp_agent.core.errors import StoreUnavailable
 from acp_agent.core.events import (
     PlanChanged,
+    PlanEntry,
     TextDelta,
     ThoughtDelta,
     ToolFinished,
@@ -24,9 +25,7 @@ from acp_agent.core.events import (
     UsageChanged,
     UserMessage,
 )
-from acp_agent.core.messages import Message, Role, TextPart, ToolResultPart, ToolUsePart, Usage
-from acp_agent.core.plan import PlanEntry
-from acp_agent.core.prompt import LinkPart, ResourcePart
+from acp_agent.core.messages import LinkPart, Message, ResourcePart, Role, TextPart, ToolResultPart, ToolUsePart, Usage
 from acp_agent.core.sessions import Change, HistoryState, SessionRecord, SessionRepository, UsageTotals
 from acp_agent.core.types import ToolResult
 from acp_agent.store import session_rows

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from acp_agent.core.errors import StoreUnavailable
-from acp_agent.core.memory import Compaction, Summaries, Summary
+from acp_agent.core.services import Compaction, Summaries, Summary
 from acp_agent.store.conversations import SummaryStore
 from tests.unit.store.databases import add, opened, query
 

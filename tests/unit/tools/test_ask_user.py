@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from acp_agent.core.elicitation import ElicitationAction, Form
 from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.ports import ElicitationAction, Form
 from acp_agent.core.types import ToolResult
 from acp_agent.tools.ask_user import AskUser
 from tests.fakes.fake_elicitor import FakeElicitor

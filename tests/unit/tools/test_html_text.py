@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.core.web import WebPage
+from acp_agent.core.services import WebPage
 from acp_agent.tools import html_tree
 from acp_agent.tools.html import is_html, readable
 from acp_agent.tools.html_markdown import page_markdown

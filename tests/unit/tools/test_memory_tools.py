@@ -8,8 +8,8 @@ import pytest
 
 from acp_agent.core.conduct import AutoApprove, Conduct, Mode
 from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
-from acp_agent.core.memory import Memories, Remembered
 from acp_agent.core.ports import Decision
+from acp_agent.core.services import Memories, Remembered
 from acp_agent.core.types import ToolResult
 from acp_agent.gates.grants import GrantStore
 from acp_agent.gates.mode import ModeGate

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.errors import StoreUnavailable, ToolError, ToolErrorCategory
-from acp_agent.core.overflow import PREFIX, UNKNOWN
+from acp_agent.core.services import OVERFLOW_PREFIX, UNKNOWN_OVERFLOW
 from acp_agent.core.types import ToolKind
 from acp_agent.tools import read_overflow
 from acp_agent.tools.read_overflow import KeptText, ReadOverflow
@@ -40,7 +40,7 @@ class Kept:
         self.asked.append(reference)
         if self.trouble:
             raise StoreUnavailable(self.trouble)
-        return self.texts.get(str(uuid.UUID(reference.removeprefix(PREFIX))))
+        return self.texts.get(str(uuid.UUID(reference.removeprefix(OVERFLOW_PREFIX))))
 
 
 async def read(text: str | Kept | None, *, max_chars: int = 20_000, **arguments: object) -> str:
@@ -88,7 +88,7 @@ async def test_every_unknown_id_gets_one_and_the_same_answer_also_where_nothing_
         with pytest.raises(ToolError) as error:
             await read(kept)
         assert error.value.failure.category is ToolErrorCategory.PERMANENT_FAILURE
-        assert error.value.failure.message == UNKNOWN
+        assert error.value.failure.message == UNKNOWN_OVERFLOW
         answers.add(error.value.failure.block())
 
     assert len(answers) == 1

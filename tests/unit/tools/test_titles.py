@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.tools.visible import title, visible
+from acp_agent.text import title, visible
 from tests.unit.tools.workbench import Workbench
 
 pytestmark = pytest.mark.anyio

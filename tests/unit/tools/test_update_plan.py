@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from acp_agent.core.errors import ToolError
-from acp_agent.core.plan import PlanEntry, PlanPriority, PlanStatus
+from acp_agent.core.events import PlanEntry, PlanPriority, PlanStatus
 from acp_agent.core.types import ToolKind
 from acp_agent.tools.update_plan import UpdatePlan
 from tests.unit.tools.workbench import Workbench

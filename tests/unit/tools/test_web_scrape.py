@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
+from acp_agent.core.services import WebCaller, WebPage
 from acp_agent.core.types import ToolKind, UrlSubject
-from acp_agent.core.web import WebCaller, WebPage
 from acp_agent.tools import html_tree, web_scrape
 from acp_agent.tools.web_scrape import WebScrape
 from tests.unit.tools.workbench import Workbench

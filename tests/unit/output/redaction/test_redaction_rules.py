@@ -5,8 +5,8 @@ import pytest
 from acp_agent.core.redaction import placeholder, placeholders
 from acp_agent.output.redaction import Redactor
 from acp_agent.output.redaction.rules import Reads, built_in
-from acp_agent.output.redaction.spans import compiled
 from acp_agent.output.redaction.values import KeyKind, key_of
+from acp_agent.regex import compiled_rule
 
 RULES = built_in().rules
 CATEGORIES = {"api-key", "token", "private-key", "password", "connection-string", "cloud-metadata"}
@@ -39,9 +39,9 @@ def test_there_are_enough_kinds_each_named_once_and_in_a_known_category():
 
 
 def test_every_rule_compiles_and_matches_nothing_empty():
-    regexes = [(rule, compiled(rule.pattern, lines=rule.lines)) for rule in RULES]
+    regexes = [(rule, compiled_rule(rule.pattern, lines=rule.lines)) for rule in RULES]
     assert not (broken := [rule.name for rule, regex in regexes if regex.search(b"", 0, 0)]), str(broken)
-    assert not (broken := [rule.name for rule in RULES if compiled(rule.starts).search(b"", 0, 0)]), str(broken)
+    assert not (broken := [rule.name for rule in RULES if compiled_rule(rule.starts).search(b"", 0, 0)]), str(broken)
     broken = [rule.name for rule, regex in regexes if rule.reads is Reads.ASSIGNMENT and regex.groups == 0]
     assert not broken, str(broken)
     assert not (broken := [rule.name for rule in RULES if rule.opens and not rule.lines]), str(broken)

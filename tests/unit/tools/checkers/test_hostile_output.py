@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_agent.text import visible
 from acp_agent.tools.checkers import CARGO_CHECK, GO_VET, MYPY, PYRIGHT, RUFF, TSC, Checker
-from acp_agent.tools.visible import visible
 from tests.unit.tools.checkers.outcomes import said
 
 CHECKERS = (CARGO_CHECK, RUFF, PYRIGHT, MYPY, TSC, GO_VET)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent import linear_regex
-from acp_agent.linear_regex import LinearRegex
+from acp_agent import regex
+from acp_agent.regex import LinearRegex
 
 PATTERNS = ["a", "^b", "a$", "^$", "^", "$", "", r"\bb", r"b\b", r"\Ba", "[^a]", "b+ ?", "é", ".é", r"\Aa", r"b\z"]
 
@@ -19,8 +19,8 @@ PATTERNS = ["a", "^b", "a$", "^$", "^", "$", "", r"\bb", r"b\b", r"\Ba", "[^a]",
 def windows_of(size: int) -> Generator[None]:
     """Give one call of the engine `size` bytes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(linear_regex, "_SMALLEST", size)
-        patch.setattr(linear_regex, "_LARGEST", size)
+        patch.setattr(regex, "_SMALLEST", size)
+        patch.setattr(regex, "_LARGEST", size)
         yield
 
 

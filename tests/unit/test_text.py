@@ -1,8 +1,10 @@
-"""One list holds every mark we speak to models in, and no text of others can show one."""
+"""Texts: clipped to head and tail, and freed of marks like ours."""
 
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from acp_agent.agent.aids.phases import PhaseCalls
 from acp_agent.agent.aids.reflection import Reflection, Reputation
@@ -11,11 +13,71 @@ from acp_agent.agent.summary import fit, section, summary_request
 from acp_agent.core.conduct import Mode
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.messages import Message, Role, TextPart, ToolUsePart
-from acp_agent.core.tags import TAGS, defanged
 from acp_agent.core.types import ToolResult
 from acp_agent.output.spotlight import fence
+from acp_agent.text import TAGS, clip, defanged, measure
 from acp_agent.tools.registry import default_tools
 from tests.fakes.fake_toolset import FakeToolset
+
+MARKER = re.compile(r"\.\.\. \[truncated (\d+) chars, showing first and last ~(\d+) chars\] \.\.\.\n")
+
+
+def test_a_text_within_the_limit_is_left_alone() -> None:
+    text = "x" * 1000
+    assert clip(text, 1000).text is text
+    assert clip(text, 1000).omitted == 0
+
+
+@given(
+    st.lists(
+        st.sampled_from(["\n", "word ", "日本語", "🙂", "x" * 50, "x" * 400 + "\n"]), min_size=60, max_size=200
+    ).map("".join),
+    st.integers(256, 2000),
+)
+def test_head_and_tail_are_the_texts_own_and_the_marker_counts_right(text: str, limit: int) -> None:
+    clipped = clip(text, limit)
+    assert len(clipped.text) <= limit
+    if len(text) <= limit:
+        return
+    marker = MARKER.search(clipped.text)
+    assert marker is not None
+    before, tail = clipped.text[: marker.start()], clipped.text[marker.end() :]
+    omitted = int(marker[1])
+    head = text[: len(text) - omitted - len(tail)]
+    assert before in (head, f"{head}\n")
+    assert text.endswith(tail)
+    assert omitted == clipped.omitted
+    assert marker[2] == str(limit // 2)
+    assert min(len(head), len(tail)) > (limit - 128) // 2 * 0.85
+
+
+def test_the_cut_falls_between_lines_where_it_can() -> None:
+    text = "".join(f"line {number}\n" for number in range(1000))
+    lines = clip(text, 1000).text.splitlines()
+    assert all(line.startswith(("line ", "... [truncated")) for line in lines)
+    assert lines[0] == "line 0"
+    assert lines[-1] == "line 999"
+
+
+def test_the_marker_has_a_line_of_its_own_in_one_endless_line() -> None:
+    lines = clip("x" * 10_000_000, 50_000).text.split("\n")
+    assert [len(lines), lines[1]] == [
+        3,
+        "... [truncated 9950128 chars, showing first and last ~25000 chars] ...",
+    ]
+
+
+@pytest.mark.parametrize("limit", [-1, 0, 255])
+def test_a_limit_too_small_for_head_and_tail_is_refused(limit: int) -> None:
+    with pytest.raises(ValueError, match=f"limit = {limit}: expected at least 256"):
+        clip("", limit)
+
+
+@pytest.mark.parametrize(("text", "lines"), [("", 0), ("a", 1), ("a\n", 1), ("a\nb", 2), ("\n\n", 2)])
+def test_lines_are_counted_with_or_without_a_last_newline(text: str, lines: int) -> None:
+    stats = measure(text, text)
+    assert (stats.raw_lines, stats.shown_lines, stats.raw_chars) == (lines, lines, len(text))
+
 
 pytestmark = pytest.mark.anyio
 

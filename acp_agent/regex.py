@@ -1,0 +1,182 @@
+"""Regular expressions that take linear time whatever the pattern is: RE2 behind a typed face.
+
+Python's own `re` can be made to run for hours by a pattern or a file name from outside, holding the interpreter
+all the while.
+
+Linear in the text is not always fast: RE2 may take a step for each byte and each instruction of the pattern, and a call
+cannot be ended from outside. A bounded repeat has thousands of instructions. So one call gets no more text than it can
+search in a fraction of a second, and the caller is asked between two calls whether to go on.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, cast
+
+import re2  # pyright: ignore[reportMissingTypeStubs] - the package has none, hence the protocols below
+
+
+class RegexMatch(Protocol):
+    """A match. Spans are offsets into the searched bytes, (-1, -1) for a group without a match."""
+
+    def start(self) -> int: ...
+    def end(self) -> int: ...
+    def span(self, group: int = 0) -> tuple[int, int]: ...
+
+
+class Regex(Protocol):
+    """A compiled expression. `programsize` counts its instructions."""
+
+    groups: int
+
+    @property
+    def programsize(self) -> int: ...
+    def search(self, text: bytes, pos: int = 0, endpos: int = ...) -> RegexMatch | None: ...
+    def finditer(self, text: bytes, pos: int = 0, endpos: int = ...) -> Iterator[RegexMatch]: ...
+    def fullmatch(self, text: bytes) -> RegexMatch | None: ...
+
+
+class RegexSet(Protocol):
+    """Several expressions that are searched at once."""
+
+    def Match(self, text: bytes) -> list[int] | None:  # noqa: N802 - re2's own name
+        """Return the indexes of the expressions that match anywhere in a text, or None."""
+        ...
+
+
+class _Options(Protocol):
+    log_errors: bool
+    max_mem: int
+    never_nl: bool
+    never_capture: bool
+    case_sensitive: bool
+    encoding: object
+
+
+class _GrowingSet(RegexSet, Protocol):
+    def Add(self, pattern: bytes) -> int: ...  # noqa: N802
+    def Compile(self) -> None: ...  # noqa: N802
+
+
+class _Sets(Protocol):
+    def SearchSet(self, options: _Options) -> _GrowingSet: ...  # noqa: N802
+
+
+class _Engine(Protocol):
+    error: type[Exception]
+    Set: _Sets
+
+    def Options(self) -> _Options: ...  # noqa: N802
+    def compile(self, pattern: str | bytes, options: _Options) -> Regex: ...
+    def escape(self, pattern: bytes) -> bytes: ...
+
+
+_ENGINE = cast("_Engine", re2)
+
+RegexError = _ENGINE.error
+"""What RE2 raises for a pattern that it cannot compile."""
+
+_MEMORY = 64 << 20  # bytes RE2 may use for one expression; it takes them only as it meets states
+_STEPS = 1 << 25
+"""Bytes times instructions of one call. The slowest patterns take 10 nanoseconds for a step, most take far less."""
+_SMALLEST, _LARGEST = 4096, 1024 * 1024  # bytes of one call
+
+
+def compiled(
+    pattern: str | bytes,
+    *,
+    lines: bool = False,
+    captures: bool = True,
+    utf8: bool = True,
+    case_sensitive: bool = True,
+    memory: int = 0,
+) -> Regex:
+    """Compile an expression.
+
+    lines     whether a match may contain line ends
+    captures  whether its groups are captured; an expression without them is faster
+    utf8      whether `.` matches a character instead of a byte
+    memory    the most bytes RE2 may use for the expression and its searches; 0 leaves it at RE2's 8 MiB
+
+    Raises:
+        ValueError: RE2 cannot compile the pattern. The text is RE2's reason.
+
+    """
+    try:
+        options = _options(lines=lines, captures=captures, utf8=utf8, case_sensitive=case_sensitive, memory=memory)
+        return _ENGINE.compile(pattern, options)
+    except RegexError as error:
+        told: object = error.args[0] if error.args else error
+        raise ValueError(told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)) from None
+
+
+def compiled_rule(pattern: str, *, lines: bool = False, captures: bool = True, utf8: bool = False) -> Regex:
+    """Compile an expression for large texts, in which `^` and `$` match at lines. Raises ValueError as `compiled`."""
+    return compiled(b"(?m)" + pattern.encode(), lines=lines, captures=captures, utf8=utf8, memory=_MEMORY)
+
+
+def compiled_set(patterns: Sequence[str]) -> RegexSet:
+    """Compile several expressions over bytes, in which `^` and `$` match at lines, to one set."""
+    grown = _ENGINE.Set.SearchSet(_options(captures=False, lines=False, utf8=False, memory=_MEMORY))
+    for pattern in patterns:
+        grown.Add(b"(?m)" + pattern.encode())
+    grown.Compile()
+    return grown
+
+
+def literals(values: Sequence[bytes], *, lines: bool, beside: str = "") -> Regex:
+    """Compile a search for any of the values, earlier ones preferred, or for the expression `beside`."""
+    whole = b"|".join(((b"(?m)" + beside.encode(),) if beside else ()) + tuple(map(_ENGINE.escape, values)))
+    return compiled(whole, lines=lines, captures=False, utf8=False, memory=_MEMORY)
+
+
+def _options(*, lines: bool, captures: bool, utf8: bool, case_sensitive: bool = True, memory: int = 0) -> _Options:
+    options = _ENGINE.Options()
+    options.log_errors = False
+    options.never_nl = not lines
+    options.never_capture = not captures
+    options.case_sensitive = case_sensitive
+    if memory:
+        options.max_mem = memory
+    if not utf8:
+        options.encoding = re2.Options.Encoding.LATIN1  # pyright: ignore[reportUnknownMemberType]
+    return options
+
+
+class LinearRegex:
+    """One compiled expression for texts of any size. Raises ValueError with RE2's reason if it is invalid.
+
+    by_line   `^` and `$` mean lines, and nothing matches a line feed, so that a match lies within one line
+    """
+
+    def __init__(self, pattern: str, *, case_sensitive: bool = True, by_line: bool = False) -> None:
+        # The bare pattern first: its error quotes what the author wrote.
+        self._regex = compiled(pattern, lines=not by_line, captures=False, case_sensitive=case_sensitive)
+        if by_line:
+            self._regex = compiled(f"(?m){pattern}", captures=False, case_sensitive=case_sensitive)
+        self._by_line = by_line
+        self._window = min(max(_STEPS // max(self._regex.programsize, 1), _SMALLEST), _LARGEST)
+
+    def find(self, data: bytes, start: int, check: Callable[[], None] = lambda: None) -> int | None:
+        """Return where the first match at or after `start` begins, or None. `data` is UTF-8.
+
+        An expression by line gets the text in windows of whole lines. Of a line that is longer than a window, windows
+        overlap by half: a match that is longer than half a window may be missed. `check` is called between two windows
+        and ends the search by raising.
+        """
+        while True:
+            end = min(start + self._window, len(data)) if self._by_line else len(data)
+            lines = end if end == len(data) else data.rfind(b"\n", start, end) + 1
+            match = self._regex.search(data, start, lines or end)
+            if match is not None:
+                return match.start()
+            if end == len(data):
+                return None
+            start = lines or start + self._window // 2
+            check()
+
+    def found_in(self, text: str) -> bool:
+        """Return whether the expression matches anywhere in a text. Half surrogate pairs are read as "?"."""
+        return self.find(text.encode(errors="replace"), 0) is not None
+
+    def matches(self, text: str) -> bool:
+        """Return whether the whole text matches. Half surrogate pairs are read as "?"."""
+        return self._regex.fullmatch(text.encode(errors="replace")) is not None
