@@ -14,7 +14,7 @@ settings.register_profile(
     "suite",
     deadline=None,
     derandomize=True,
-    max_examples=50,
+    max_examples=30,
     phases=set(Phase) - {Phase.explain},
     suppress_health_check=_NOISY,
 )

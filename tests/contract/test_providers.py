@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.config.model_settings import OpenAIApi
@@ -336,7 +336,6 @@ async def test_a_first_piece_is_told_before_the_second_was_sent(dialect: Dialect
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-@settings(max_examples=25, deadline=None)
 @given(cuts=st.sets(st.integers(1, 8000), max_size=60))
 def test_every_chunking_of_a_stream_gives_the_same_events(name: str, cuts: set[int]) -> None:
     dialect = DIALECTS[name]

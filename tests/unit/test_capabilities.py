@@ -4,7 +4,7 @@ import os
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.capabilities import AUTH_METHOD, LOGIN_METHOD, fork_offered, initialize_result
@@ -90,7 +90,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60)
 @given(capabilities=JSON)
 def test_whatever_a_client_sends_the_answer_is_one_of_the_protocols(capabilities):
     params = {"protocolVersion": 1, "clientCapabilities": capabilities}

@@ -235,7 +235,7 @@ def test_hostile_texts_come_out_as_text_wherever_they_stand(hostile):
 
 
 @given(st.text(st.sampled_from("<>&\"'`*_~[]()!|\\#-+.:/ \n\t\r1ahtps\x1b\u202e\ud800é"), max_size=80))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=settings.default.max_examples * 3)
 def test_no_text_is_ever_markup(hostile):
     assert_harmless(page_of(everywhere(hostile), saved(hostile, cwd=hostile)))
 

@@ -280,7 +280,6 @@ _SUBSECTIONS = st.text(st.sampled_from('aB ."\\é]['), max_size=6)
 _SETTINGS = st.lists(st.tuples(_NAMES, _SUBSECTIONS, _NAMES, _VALUES), min_size=1, max_size=4)
 
 
-@settings(max_examples=30, deadline=None)
 @given(_SETTINGS)
 def test_the_reader_reads_what_git_has_written(
     tmp_path_factory: pytest.TempPathFactory, given_settings: Sequence[tuple[str, str, str, str]]
@@ -320,7 +319,7 @@ _PIECES = (
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=settings.default.max_examples * 3)
 @given(st.lists(st.sampled_from(_PIECES), max_size=14))
 def test_the_reader_never_reads_another_file_than_git(tmp_path_factory: pytest.TempPathFactory, pieces: list[str]):
     file = tmp_path_factory.mktemp("config") / "config"

@@ -37,7 +37,7 @@ LIFTED = ("curl", "wget", "wget2", "aria2c", "nc", "ncat", "netcat", "socat", "t
     st.lists(WORDS, max_size=3),
     st.sampled_from(Substitution),
 )
-@settings(max_examples=settings.default.max_examples * 2, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2)
 def test_no_configuration_weakens_the_fixed_part_of_the_blocklist(text, blocked_words, allowed_words, substitution):
     plain = BlocklistPolicy(allowed=LIFTED, substitution=substitution)
     policy = BlocklistPolicy(tuple(blocked_words), (*LIFTED, *allowed_words), substitution)
@@ -46,14 +46,14 @@ def test_no_configuration_weakens_the_fixed_part_of_the_blocklist(text, blocked_
 
 
 @given(st.sampled_from([*SENSITIVE, *HOSTILE]), st.lists(WORDS, max_size=4), WORDS)
-@settings(max_examples=settings.default.max_examples * 2, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2)
 def test_blocking_more_never_blocks_less(text, words, more):
     if isinstance(blocked(text, BlocklistPolicy(tuple(words))), Deny):
         assert isinstance(blocked(text, BlocklistPolicy((*words, more))), Deny)
 
 
 @given(st.sampled_from(SENSITIVE), st.lists(PATTERNS, max_size=4), PATTERNS, st.integers(0, 4))
-@settings(max_examples=settings.default.max_examples * 2, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2)
 def test_adding_a_deny_anywhere_never_loosens(text, patterns, denied, place):
     given_rules = rules(*patterns)
     more = (*given_rules[:place], *rules(denied, action=Action.DENY), *given_rules[place:])
@@ -62,7 +62,7 @@ def test_adding_a_deny_anywhere_never_loosens(text, patterns, denied, place):
 
 
 @given(st.sampled_from(SENSITIVE), st.lists(PATTERNS, max_size=4), PATTERNS)
-@settings(max_examples=settings.default.max_examples * 2, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2)
 def test_an_allow_behind_other_rules_never_lifts_a_denial(text, patterns, allowed):
     given_rules = rules(*patterns, action=Action.DENY)
     if judge(text, given_rules, nothing).action is Action.DENY:
@@ -83,7 +83,7 @@ def _quoted(word: str, choose: random.Random) -> str:
 
 
 @given(st.sampled_from(everyday.COMMANDS), st.integers(0, 2**32))
-@settings(max_examples=settings.default.max_examples * 2, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2)
 def test_a_verdict_depends_on_the_words_not_on_quotes_blanks_or_wrappers(text, seed):
     verdict = analyse(text)
     assert isinstance(verdict, Plain), text
@@ -119,7 +119,7 @@ REFUSED = st.sampled_from(["sudo ls", "rm -rf /", "reboot", "mkfs.ext4 x", "curl
 
 
 @given(REFUSED, st.integers(0, 2**32))
-@settings(max_examples=settings.default.max_examples * 2, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2)
 def test_a_refusal_does_not_depend_on_quotes_blanks_or_wrappers(text, seed):
     choose = random.Random(seed)
     program, *rest = text.split()
@@ -134,7 +134,7 @@ def test_a_refusal_does_not_depend_on_quotes_blanks_or_wrappers(text, seed):
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=settings.default.max_examples * 2, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2)
 def test_no_text_breaks_the_readers(text):
     analyse(text)
     blocked(text, BlocklistPolicy())

@@ -679,7 +679,7 @@ VERDICTS = st.dictionaries(st.sampled_from([*SPECS]), st.sampled_from([Allow(), 
     st.permutations(range(7)),
     st.booleans(),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2)
 def test_adding_these_gates_anywhere_never_weakens_a_verdict(
     chosen, verdicts, mode, limit, rate, blocked, order, confirmed
 ):

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.config.model_settings import Effort
@@ -236,7 +236,6 @@ def test_every_chunking_gives_the_same_lines(texts: list[str], newline: str, cut
     assert [line.decode() for line in anyio.run(_split, *pieces)] == written
 
 
-@settings(max_examples=25, deadline=None)
 @given(cuts=st.sets(st.integers(1, 3000), max_size=60))
 def test_calls_without_ids_are_the_same_calls_under_every_chunking(cuts: set[int]) -> None:
     anonymous = [{**call, "id": ""} for call in (CALL, OTHER_CALL, CALL)]

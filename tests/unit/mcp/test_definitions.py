@@ -4,7 +4,7 @@ import json
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.mcp import McpOrigin, McpServer, StdioServer
@@ -34,7 +34,6 @@ def tool(name="t", description="d", schema=SCHEMA):
         JSON | st.fixed_dictionaries({"name": st.text(min_size=1) | JSON, "description": JSON, "inputSchema": JSON})
     )
 )
-@settings(max_examples=60)
 def test_whatever_a_server_lists_what_comes_through_is_bounded_and_visible(tools):
     made = catalogue(*tools)
     for definition in made.definitions():

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.mcp.definitions import MAX_SCHEMA, estimated_size, fit_schema
@@ -80,7 +80,6 @@ def test_what_is_no_schema_of_draft_2020_12_is_refused(part):
 
 
 @given(st.dictionaries(st.sampled_from(["properties", "items", "anyOf", "$ref", "type", "required"]), JSON))
-@settings(max_examples=60)
 def test_what_comes_through_comes_through_again_as_it_is(schema):
     try:
         fit = fit_schema({**schema, "type": "object"})

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -151,7 +151,6 @@ _KEYWORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=60)
 @given(_WORDS, st.dictionaries(_KEYWORDS, _VALUES, max_size=5), _VALUES)
 def test_whatever_is_asked_what_is_shown_is_lawful(kind: str, keywords: dict[str, Any], required: Json):
     try:

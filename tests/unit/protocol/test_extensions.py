@@ -440,7 +440,7 @@ MEMBERS = [
 
 
 @given(st.sampled_from(EXT_METHODS), st.dictionaries(st.sampled_from(MEMBERS), JSON, max_size=4))
-@settings(max_examples=80)
+@settings(max_examples=settings.default.max_examples * 2)
 def test_whatever_comes_is_answered_or_refused_in_words_of_ours(method, params):
     async def run() -> None:
         try:

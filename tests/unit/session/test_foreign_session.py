@@ -67,7 +67,7 @@ events = st.one_of(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=settings.default.max_examples * 2)
 @given(st.lists(events, max_size=5), numbers, numbers)
 def test_it_can_be_listed_and_shown_and_what_is_shown_is_of_the_protocol(told, created_at, at):
     foreign = SessionSnapshot(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.config import Flags, Loaded, load
@@ -96,7 +96,6 @@ def test_protected_paths_of_the_project_hold_without_the_bad_ones(loading: Loadi
     assert found.find(f"{tmp_path}/p/other.sh") is None
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.sampled_from(["a.txt", "b.txt", "c.txt"]), max_size=2),
     st.lists(st.sampled_from(["a.txt", "b.txt", "c.txt", "d.txt", *filter(None, BAD)]), max_size=5),

@@ -261,7 +261,6 @@ def live(events: Sequence[Event | Titled], client: Client) -> View:
 
 
 @given(CONVERSATIONS, CLIENTS)
-@settings(max_examples=60)
 async def test_what_is_loaded_looks_as_it_did_live(events: list[Event | Titled], client: Client) -> None:
     view = View(client.terminal or client.display_terminals)
     titles = [event.title for event in events if isinstance(event, Titled)]
@@ -273,7 +272,7 @@ async def test_what_is_loaded_looks_as_it_did_live(events: list[Event | Titled],
 
 
 @given(CONVERSATIONS, CLIENTS, st.data())
-@settings(max_examples=15)
+@settings(max_examples=settings.default.max_examples // 3)
 async def test_wherever_the_process_was_killed_no_card_spins_and_every_frame_is_valid(
     events: list[Event | Titled], client: Client, data: st.DataObject
 ) -> None:

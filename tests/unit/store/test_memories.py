@@ -273,7 +273,6 @@ async def test_what_a_process_without_fts_saved_is_found_by_the_next_that_has_it
     assert indexed(str(path)) == notes(str(path))
 
 
-@settings(max_examples=settings.default.max_examples)
 @given(st.text())
 def test_terms_are_few_short_and_nothing_but_letters_and_digits(text):
     terms = terms_of(text)

@@ -171,7 +171,7 @@ async def test_pieces_of_one_message_that_come_together_are_one_row(path):
     assert [row.seq for row in rows] == [1, 2, 3, 4, 5, 6, 7]
 
 
-@settings(max_examples=8)
+@settings(max_examples=settings.default.max_examples // 3)
 @given(changes=st.lists(st.lists(EVENTS, max_size=4), max_size=4))
 def test_whatever_is_told_comes_back_in_order(tmp_path_factory, changes):
     async def run() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -258,7 +258,6 @@ def test_whatever_comes_is_read_or_refused(answer):
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20))
-@settings(max_examples=50)
 def test_a_path_survives_its_uri(name):
     assert uri_path(file_uri(f"/{name}")) == f"/{name}"
 

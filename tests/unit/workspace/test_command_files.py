@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.core.types import Access
@@ -86,7 +86,7 @@ def test_names_that_are_no_text_are_found(tmp_path: Path):
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 @given(st.lists(st.text("ab*?[]!^-.dx/", min_size=1, max_size=8), min_size=20, max_size=20))
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=settings.default.max_examples // 3)
 def test_bash_finds_nothing_that_is_not_found(names, root: Path, patterns: list[str]):
     relative = [each for each in patterns if not each.startswith(("/", "-")) and ".." not in each and "o" not in each]
     for pattern in relative:

@@ -89,7 +89,7 @@ pieces = st.sampled_from(["a", "b", ".", "*", "**", "?", "/", "[ab]", "[!a]", "{
 paths = st.lists(st.text("ab.-é", min_size=1, max_size=3), min_size=1, max_size=4).map("/".join)
 
 
-@settings(max_examples=settings.default.max_examples * 2, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2)
 @given(pattern=st.lists(pieces, min_size=1, max_size=6).map("".join), path=paths)
 @example(pattern="**/a", path="a")
 @example(pattern="a/**/b", path="a/b")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acp_agent.core.backends import GrepQuery
@@ -110,7 +110,6 @@ pieces = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(pieces, max_size=8).map(b"".join))
 @example(b"[[:foo:]]")
 @example(b"?" * 20_000)
@@ -151,7 +150,6 @@ def test_a_hostile_pattern_on_a_hostile_name_costs_no_time(root: Root, project: 
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is the judge")
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(outer=st.lists(lines, max_size=5), inner=st.lists(lines, max_size=3))
 def test_it_agrees_with_git(tmp_path_factory: pytest.TempPathFactory, outer: list[str], inner: list[str]):
     project = tmp_path_factory.mktemp("repository").resolve()

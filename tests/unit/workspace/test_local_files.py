@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.backends import EntryKind, GrepQuery
@@ -414,7 +414,6 @@ async def test_text_in_another_encoding_is_called_so_and_how_to_convert_it_is_sa
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])).filter(lambda t: t[:1] != "\ufeff")
 
 
-@settings(max_examples=60, deadline=None)
 @given(first=texts, second=texts)
 def test_whatever_text_is_written_is_read_again(tmp_path_factory: pytest.TempPathFactory, first: str, second: str):
     async def round_trip() -> list[str]:

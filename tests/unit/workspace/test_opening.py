@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.core.backends import GrepQuery
@@ -123,7 +123,7 @@ async def shown_by(files: LocalFileSystem, call: str, path: str, other: str) -> 
         return "SECRET" if "SECRET" in str(error) else ""
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=settings.default.max_examples * 3)
 @given(tree=st.lists(nodes, max_size=10), sequence=st.lists(calls, min_size=1, max_size=12))
 def test_nothing_outside_is_ever_read_or_changed(
     tmp_path_factory: pytest.TempPathFactory,

@@ -129,7 +129,7 @@ def expected(path: str, pattern: str) -> bool:
     return any(oracle.globmatch(part, each, flags=oracle.GLOBSTAR | oracle.DOTGLOB) for part in above for each in plain)
 
 
-@settings(max_examples=settings.default.max_examples * 2, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2)
 @given(pattern=patterns, path=paths)
 @example(pattern="**/a", path="/a/b")
 @example(pattern="a/b", path="/b/a/b")

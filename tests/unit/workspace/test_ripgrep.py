@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acp_agent.core.backends import GrepMatches, GrepQuery
@@ -297,7 +297,6 @@ rules = st.lists(
 
 
 @needs_ripgrep
-@settings(max_examples=60, deadline=None)
 @given(
     tree=trees,
     outer=rules,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.backends import GrepQuery
@@ -53,7 +53,6 @@ async def test_lines_are_those_of_the_file_and_a_match_stays_within_one(
     assert await lines(files, pattern) == expected
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.text("ab \r", max_size=4), max_size=8), st.sampled_from(["a", "^b", "a$", "", "[^a]", "b+ ?"]))
 def test_it_finds_what_a_loop_over_the_lines_finds(
     tmp_path_factory: pytest.TempPathFactory, body: list[str], pattern: str

@@ -49,13 +49,13 @@ def holds(strategy: Strategy, text: str) -> bool:
     return unchanged and len(result.text) <= len(text)
 
 
-@settings(max_examples=150)
+@settings(max_examples=settings.default.max_examples * 3)
 @given(st.sampled_from(STRATEGIES), st.lists(st.sampled_from(LINES), max_size=60))
 def test_lines_in_any_order_never_fail_and_never_grow(strategy: Strategy, lines: list[str]):
     assert holds(strategy, "\n".join(lines))
 
 
-@settings(max_examples=80)
+@settings(max_examples=settings.default.max_examples * 2)
 @given(st.sampled_from(STRATEGIES), st.sampled_from(SAMPLES), st.integers(0, 4000), st.integers(0, 4000))
 def test_output_cut_anywhere_never_fails_and_never_grows(strategy: Strategy, name: str, head: int, tail: int):
     text = sample(name)

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.core.redaction import placeholder
@@ -67,7 +67,6 @@ def test_no_context_saves_a_secret_on_a_line_of_its_own(before, case, after):
     assert redacted.count(secret) <= redact(before).count(secret) + redact(after).count(secret)
 
 
-@settings(max_examples=50)
 @given(st.text(st.sampled_from("\ud800\udfff\x00\x1b\xff é✓𝄞password=:\"'a1b2c3d4\n"), max_size=200))
 def test_any_characters_come_through(text):
     assert isinstance(redact(text), str)
