@@ -17,6 +17,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 # Which part of the agent may import which package from outside. A part is a folder or file below acp_agent.
 EXTERNALS = {
+    "acp": {"cli"},
     "aiosqlite": {"store"},
     "anyio": {
         *(
@@ -57,7 +58,7 @@ EXTERNALS = {
     "tree_sitter_bash": {"gates"},
 }
 # Distributions whose import name is another.
-IMPORT_NAMES = {"beautifulsoup4": "bs4", "google-re2": "re2", "markdown-it-py": "markdown_it"}
+IMPORT_NAMES = {"agent-client-protocol": "acp", "beautifulsoup4": "bs4", "google-re2": "re2", "markdown-it-py": "markdown_it"}
 # Where everything may go wrong and one answer is owed all the same: a tool's call, a turn, a request, a server's life.
 CATCH_ALL = {
     *(
@@ -242,10 +243,10 @@ OPENS = {
     "cli/check_command.py": "--rules",
     "cli/commands.py": "--config",
     "cli/config.py": "the configuration file",
-    "cli/editor/client.py": "the demo editor's own side",
     "cli/session_export.py": "the file a session is exported to",
     "cli/sessions.py": "the database, in the data folder",
     "cli/demo.py": "the demo's own folder",
+    "cli/demo_editor.py": "the demo editor's own side",
     "cli/doctor.py": "the data folder and the configuration file",
     "session/factory.py": "what the session's folder really is; opens nothing",
     "session/toolset/judging.py": "what policy paths really are; opens nothing",

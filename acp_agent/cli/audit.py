@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from acp_agent.cli.editor.frames import text_at
+from acp_agent.cli.recording import text_at
 from acp_agent.config.load import Flags, load
 from acp_agent.config.settings import audit_file
 from acp_agent.core.errors import AgentError

@@ -10,18 +10,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
+import acp
 import anyio
 
 import acp_agent
-from acp_agent.cli.editor.client import Editor
-from acp_agent.cli.editor.connection import AgentGone
-from acp_agent.cli.editor.frames import (
+from acp_agent.cli.agent_process import AgentGone, AgentProcess
+from acp_agent.cli.demo_editor import DemoEditor, EditorTerminals
+from acp_agent.cli.editor import describe
+from acp_agent.cli.recording import (
     Direction,
-    JsonRpcError,
     Recording,
     SeenCall,
     at,
@@ -221,28 +221,25 @@ class DemoSession:
         self.problem = ""
         self._screen = screen
         self._project = str(project)
+        self._environment = _environment(home)
         command, cwd = server_start(sys.path[0], str(home))
-        self.editor = Editor(
-            command,
-            _environment(home),
-            cwd,
-            self._decide,
-            on_output=screen.terminal_output,
-            recording=Recording(screen.frame),
-        )
+        self.agent = AgentProcess(command, self._environment, cwd, Recording(screen.frame))
 
     async def play(self) -> str:
         """Start the agent and send it one prompt. Return the stop reason, or "" if the turn did not end."""
         stop_reason = ""
         try:
             with anyio.fail_after(_LIMIT):
-                async with self.editor.running():
-                    await self.editor.initialize()
-                    session = await self.editor.new_session(self._project)
-                    self._screen.user(PROMPT)
-                    stop_reason = await self.editor.prompt(session, PROMPT)
-        except* (AgentGone, JsonRpcError, OSError, TimeoutError) as group:
-            self.problem = "; ".join(f"{type(error).__name__}: {error}" for error in _leaves(group))
+                async with anyio.create_task_group() as tasks, self.agent.running():
+                    terminals = EditorTerminals(tasks, self._environment, self._screen.terminal_output)
+                    async with DemoEditor(self.agent, self._decide, terminals) as editor:
+                        await editor.initialize()
+                        session = await editor.new_session(self._project)
+                        self._screen.user(PROMPT)
+                        stop_reason = (await editor.prompt(session, PROMPT)).stop_reason
+                    tasks.cancel_scope.cancel()
+        except* (AgentGone, acp.RequestError, OSError, TimeoutError) as group:
+            self.problem = "; ".join(describe(group))
         return stop_reason
 
     async def _decide(self, params: JsonObject) -> str | None:
@@ -268,12 +265,12 @@ def _play(home: Path, project: Path) -> int:
         screen.heading("\n$ git diff")
         screen.patch(changes(project))
     screen.heading("\nWhat happened")
-    seen = Evidence(demo_session.editor.recording, project, stop_reason)
+    seen = Evidence(demo_session.agent.recording, project, stop_reason)
     missing = [name for name, happened in STEPS if not screen.check(name, passed=happened(seen))]
     screen.note(f"\n{len(seen.recording.frames)} messages, {time.monotonic() - began:.1f} s")
     if missing:
         why = demo_session.problem or "the turn ended before it"
-        print(f"{demo_session.editor.log}acp-agent demo: did not happen: {'; '.join(missing)}: {why}", file=sys.stderr)
+        print(f"{demo_session.agent.log}acp-agent demo: did not happen: {'; '.join(missing)}: {why}", file=sys.stderr)
     return 1 if missing else 0
 
 
@@ -287,15 +284,6 @@ def server_start(first: str, home: str) -> tuple[list[str], str]:
     if first in ("", own):
         return [sys.executable, "-m", "acp_agent"], own
     return [sys.executable, "-P", "-m", "acp_agent"], home
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield the single errors in a tree of exception groups."""
-    if not isinstance(error, BaseExceptionGroup):
-        yield error
-        return
-    for child in cast("BaseExceptionGroup[BaseException]", error).exceptions:
-        yield from _leaves(child)
 
 
 def _environment(home: Path) -> dict[str, str]:

@@ -8,14 +8,13 @@ import os
 import signal
 import sys
 import termios
-from collections.abc import Iterator
-from typing import cast
 
+import acp
 import anyio
 
-from acp_agent.cli.editor.client import Editor
-from acp_agent.cli.editor.connection import AgentGone
-from acp_agent.cli.editor.frames import JsonRpcError, Recording, at, objects_at, text_at
+from acp_agent.cli.agent_process import AgentGone, AgentProcess
+from acp_agent.cli.editor import Editor, describe
+from acp_agent.cli.recording import Recording, at, objects_at, text_at
 from acp_agent.cli.screen import Screen, plain
 from acp_agent.core.types import JsonObject
 from acp_agent.workspace.processes.tree import harden_process
@@ -88,48 +87,39 @@ class _Headless:
         self._screen = Screen(sys.stdout, cwd)
         self._cancelled = False
         self._asking = anyio.Lock()  # one question at a time
-        self._editor = Editor(
-            _server_command(args, cwd),
-            os.environ,
-            cwd,
-            self._decide,
-            capabilities={},
-            recording=Recording(self._screen.frame),
-        )
+        self._agent = AgentProcess(_server_command(args, cwd), os.environ, cwd, Recording(self._screen.frame))
 
     async def run(self) -> int:
         code = 1
         try:
-            async with self._editor.running():
-                await self._editor.initialize()
-                session = await self._editor.new_session(self._cwd)
+            async with self._agent.running(), Editor(self._agent, self._decide) as editor:
+                await editor.initialize()
+                session = await editor.new_session(self._cwd)
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._heed_interrupts, session)
-                    code = await self._turn(session)
+                    tasks.start_soon(self._heed_interrupts, editor, session)
+                    code = await self._turn(editor, session)
                     tasks.cancel_scope.cancel()
-        except* (AgentGone, JsonRpcError, OSError) as group:
+        except* (AgentGone, acp.RequestError, OSError) as group:
             self._screen.end()
-            for problem in dict.fromkeys(str(error) for error in _leaves(group)):
+            for problem in describe(group):
                 print(f"acp-agent: {plain(problem)}", file=sys.stderr)
-            print(end=plain(self._editor.log), file=sys.stderr)
+            print(end=plain(self._agent.log), file=sys.stderr)
         return code
 
-    async def _turn(self, session: str) -> int:
-        block: JsonObject = {"type": "text", "text": self._args.prompt}
-        answer = await self._editor.agent.request("session/prompt", {"sessionId": session, "prompt": [block]})
+    async def _turn(self, editor: Editor, session: str) -> int:
+        answer = await editor.prompt(session, self._args.prompt)
         self._screen.end()
         if self._cancelled:
             return _CANCELLED
-        reason = text_at(answer, "stopReason")
-        return 0 if reason == "end_turn" and at(answer, "_meta", "acp_agent", "failure") is None else 1
+        return 0 if answer.stop_reason == "end_turn" and at(answer.field_meta, "acp_agent", "failure") is None else 1
 
-    async def _heed_interrupts(self, session: str) -> None:
+    async def _heed_interrupts(self, editor: Editor, session: str) -> None:
         with anyio.open_signal_receiver(signal.SIGINT) as interrupts:
             async for _ in interrupts:
                 if self._cancelled:  # the second Ctrl-C ends the process at once
                     os._exit(_CANCELLED)
                 self._cancelled = True
-                await self._editor.cancel(session)
+                await editor.cancel(session)
 
     async def _decide(self, params: JsonObject) -> str | None:
         options = {text_at(option, "kind"): text_at(option, "optionId") for option in objects_at(params, "options")}
@@ -171,12 +161,3 @@ async def _read_key() -> str:
         chosen = _KEYS.get(line.strip().lower()[:1])
         if chosen is not None:
             return chosen
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield the single errors in a tree of exception groups."""
-    if not isinstance(error, BaseExceptionGroup):
-        yield error
-        return
-    for child in cast("BaseExceptionGroup[BaseException]", error).exceptions:
-        yield from _leaves(child)

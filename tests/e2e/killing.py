@@ -16,8 +16,7 @@ import anyio
 import anyio.to_thread
 import psutil
 
-from acp_agent.cli.editor.client import EVERYTHING
-from acp_agent.cli.editor.connection import AgentGone
+from acp_agent.cli.agent_process import AgentGone
 from acp_agent.core.new_file import is_temporary
 from acp_agent.store.audit_read import verify
 from tests.contract.wire_rules import assert_openai_request
@@ -25,6 +24,7 @@ from tests.e2e.killed_story import BEFORE, MAY_BE, PLANS, StoryModel, told_by_mo
 from tests.e2e.killed_view import Seen, drawn, loaded, lost
 from tests.fakes.editor import ScriptedEditor, editing, from_agent
 from tests.fakes.held import PATIENCE, processes_ended
+from tests.fakes.plain_editor import EVERYTHING
 
 # Seconds. The promises are two each; a test must also pass on a machine under load.
 STARTS_WITHIN = LEAVES_WITHIN = 6.0

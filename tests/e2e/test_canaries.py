@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
-from acp_agent.cli.editor.client import EVERYTHING
 from tests.e2e.model_servers import ListeningModel, listening_model
 from tests.fakes.editor import NOTHING, ScriptedEditor, editing, from_agent
 from tests.fakes.model_script import says, uses
+from tests.fakes.plain_editor import EVERYTHING
 
 pytestmark = pytest.mark.anyio
 

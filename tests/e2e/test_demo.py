@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from acp_agent.cli.demo import STEPS, Evidence, server_start
-from acp_agent.cli.editor.frames import Recording
+from acp_agent.cli.recording import Recording
 from acp_agent.cli.screen import Paragraph
 from tests.fakes.editor import AGENT_CWD
 

@@ -6,11 +6,11 @@ import sys
 import anyio
 import pytest
 
-from acp_agent.cli.editor.frames import JsonRpcError
 from tests.e2e.test_endings import WITHIN, leaves, prompt
 from tests.fakes.editor import NOTHING, editing
 from tests.fakes.held import processes_ended
 from tests.fakes.model_script import says, uses
+from tests.fakes.plain_editor import JsonRpcError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts in /proc")]
 

@@ -1,51 +1,67 @@
-"""The editor of the demo and of these tests has to be honest itself: real processes, real limits, real files."""
+"""The editor of `run` and `demo` has to be honest itself: real processes, real limits, real files, no lost message."""
 
+import json
 import os
 import signal
 import sys
 
+import acp
 import anyio
 import pytest
 
-from acp_agent.cli.editor.client import EVERYTHING, Editor, ignore_output, read_text_file, write_text_file
-from acp_agent.cli.editor.connection import AgentGone
-from acp_agent.cli.editor.frames import JsonRpcError
-from acp_agent.cli.editor.terminals import EditorTerminals
+from acp_agent.cli.agent_process import AgentGone, AgentProcess
+from acp_agent.cli.demo_editor import DemoEditor, EditorTerminals, read_lines, write_file
+from acp_agent.cli.editor import Editor, describe
+from acp_agent.cli.recording import Direction, Recording
 from tests.fakes.answers import allowing
 from tests.fakes.held import PATIENCE, processes_ended
 
 pytestmark = pytest.mark.anyio
 
-ASKS_AND_ENDS = """
+AGENT = """
 import json, sys
-line = json.loads(sys.stdin.readline())
-ask = {"jsonrpc": "2.0", "id": "q", "method": "session/request_permission", "params": {"sessionId": "s", "options": []}}
-print(json.dumps(ask), flush=True)
-answer = json.loads(sys.stdin.readline())
-while "id" not in answer:
-    answer = json.loads(sys.stdin.readline())
-print(json.dumps({"jsonrpc": "2.0", "id": line["id"], "result": answer["result"]}), flush=True)
-sys.stdin.read()
+def read():
+    return json.loads(sys.stdin.readline())
+def write(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+def answer(request, **result):
+    write(id=request["id"], result=result)
+def ask(method, **params):
+    write(id="q", method=method, params={"sessionId": "s", **params})
+    while True:
+        message = read()
+        if message.get("id") == "q":
+            return message
+def end():
+    sys.stdin.read()
+def update(**members):
+    write(method="session/update", params={"sessionId": "s", "update": members})
 """
+QUESTION = 'ask("session/request_permission", toolCall={"toolCallId": "c", "title": "t", "extra": 1}, options=[])\n'
 
 
-def editor_of(program: str, folder, **settings) -> Editor:
-    command = [sys.executable, "-c", program]
-    return Editor(command, dict(os.environ), str(folder), **{"decide": allowing, **settings})
+def agent_of(program: str, folder, watch=None) -> AgentProcess:
+    command = [sys.executable, "-c", AGENT + program]
+    return AgentProcess(command, dict(os.environ), str(folder), Recording(watch))
 
 
-async def run(terminals: EditorTerminals, tasks, command: str, **params) -> str:
-    created = await terminals.serve("terminal/create", {"command": "sh", "args": ["-c", command], **params}, tasks)
-    return created["terminalId"]
+def quiet(_terminal: str, _text: str) -> None:
+    pass
+
+
+async def run(terminals: EditorTerminals, command: str, limit: int | None = None):
+    return await terminals.create(["sh", "-c", command], None, {}, limit)
+
+
+# ------------------------------------------------------------------------------ terminals and files
 
 
 async def test_a_terminal_tells_output_and_exit_code():
-    terminals = EditorTerminals(dict(os.environ), ignore_output)
     async with anyio.create_task_group() as tasks:
-        target = {"terminalId": await run(terminals, tasks, "echo out; echo err >&2; exit 3")}
-        assert await terminals.serve("terminal/wait_for_exit", target, tasks) == {"exitCode": 3, "signal": None}
-        shown = await terminals.serve("terminal/output", target, tasks)
-        assert shown == {
+        terminals = EditorTerminals(tasks, dict(os.environ), quiet)
+        terminal = await run(terminals, "echo out; echo err >&2; exit 3")
+        assert await terminal.wait() == {"exitCode": 3, "signal": None}
+        assert terminal.output() == {
             "output": "out\nerr\n",
             "truncated": False,
             "exitStatus": {"exitCode": 3, "signal": None},
@@ -53,16 +69,15 @@ async def test_a_terminal_tells_output_and_exit_code():
 
 
 async def test_a_terminal_over_its_limit_keeps_the_end_and_never_half_a_character():
-    terminals = EditorTerminals(dict(os.environ), ignore_output)
     async with anyio.create_task_group() as tasks:
-        target = {"terminalId": await run(terminals, tasks, "printf 'aaaa\\303\\244bcd'", outputByteLimit=4)}
-        await terminals.serve("terminal/wait_for_exit", target, tasks)
-        shown = await terminals.serve("terminal/output", target, tasks)
+        terminals = EditorTerminals(tasks, dict(os.environ), quiet)
+        terminal = await run(terminals, "printf 'aaaa\\303\\244bcd'", limit=4)
+        await terminal.wait()
+        shown = terminal.output()
         assert (shown["output"], shown["truncated"]) == ("bcd", True)
 
 
 async def test_killing_a_terminal_ends_its_children_and_keeps_its_id():
-    terminals = EditorTerminals(dict(os.environ), ignore_output)
     printed = anyio.Event()
     pids: list[int] = []
 
@@ -70,100 +85,199 @@ async def test_killing_a_terminal_ends_its_children_and_keeps_its_id():
         pids.extend(int(word) for word in text.split())
         printed.set()
 
-    terminals = EditorTerminals(dict(os.environ), note)
     async with anyio.create_task_group() as tasks:
-        target = {"terminalId": await run(terminals, tasks, "sleep 60 & echo $$ $!; wait")}
+        terminals = EditorTerminals(tasks, dict(os.environ), note)
+        terminal = await run(terminals, "sleep 60 & echo $$ $!; wait")
         with anyio.fail_after(PATIENCE):
             await printed.wait()
-            await terminals.serve("terminal/kill", target, tasks)
-            status = await terminals.serve("terminal/wait_for_exit", target, tasks)
-        assert status == {"exitCode": None, "signal": signal.SIGKILL.name}
+            terminals.find(terminal.id).kill()
+            assert await terminal.wait() == {"exitCode": None, "signal": signal.SIGKILL.name}
         assert len(pids) == 2
         await processes_ended(pids)
-        await terminals.serve("terminal/release", target, tasks)
-        with pytest.raises(JsonRpcError, match="released"):
-            await terminals.serve("terminal/output", target, tasks)
+        terminals.release(terminal.id)
+        with pytest.raises(acp.RequestError, match="released"):
+            terminals.find(terminal.id)
 
 
 async def test_a_command_whose_child_keeps_the_pipe_open_ends_all_the_same():
-    terminals = EditorTerminals(dict(os.environ), ignore_output)
     async with anyio.create_task_group() as tasks:
-        target = {"terminalId": await run(terminals, tasks, "sleep 60 & echo started")}
+        terminal = await run(EditorTerminals(tasks, dict(os.environ), quiet), "sleep 60 & echo started")
         with anyio.fail_after(PATIENCE):
-            status = await terminals.serve("terminal/wait_for_exit", target, tasks)
-        assert status == {"exitCode": 0, "signal": None}
+            assert await terminal.wait() == {"exitCode": 0, "signal": None}
 
 
 async def test_a_command_that_does_not_exist_is_an_error_of_the_create_request():
-    terminals = EditorTerminals(dict(os.environ), ignore_output)
     async with anyio.create_task_group() as tasks:
-        with pytest.raises(JsonRpcError, match="cannot start 'echo hello'"):
-            await terminals.serve("terminal/create", {"command": "echo hello"}, tasks)
+        with pytest.raises(acp.RequestError, match="cannot start 'echo hello'"):
+            await EditorTerminals(tasks, dict(os.environ), quiet).create(["echo hello"], None, {}, None)
 
 
 async def test_files_are_read_by_line_and_written_with_their_folders(tmp_path):
     path = str(tmp_path / "new" / "a.txt")
-    assert await write_text_file({"path": path, "content": "one\r\ntwo\nthree"}) == {}
-    assert await read_text_file({"path": path}) == {"content": "one\r\ntwo\nthree"}
-    assert await read_text_file({"path": path, "line": 2, "limit": 1}) == {"content": "two\n"}
-    with pytest.raises(JsonRpcError) as missing:
-        await read_text_file({"path": str(tmp_path / "none")})
+    await write_file(path, "one\r\ntwo\nthree")
+    assert await read_lines(path, None, None) == "one\r\ntwo\nthree"
+    assert await read_lines(path, 2, 1) == "two\n"
+    with pytest.raises(acp.RequestError) as missing:
+        await read_lines(str(tmp_path / "none"), None, None)
     assert missing.value.code == -32002
-    with pytest.raises(JsonRpcError) as relative:
-        await read_text_file({"path": "a.txt"})
+    with pytest.raises(acp.RequestError) as relative:
+        await read_lines("a.txt", None, None)
     assert relative.value.code == -32602
 
 
+# ------------------------------------------------------------------------------ the SDK over our transport
+
+
+async def test_the_agents_requests_reach_files_and_terminals(tmp_path):
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    agent = agent_of(
+        "start = read()\n"
+        'said = [ask("fs/read_text_file", path="a.txt")]\n'
+        f'said.append(ask("fs/read_text_file", path={str(tmp_path / "a.txt")!r}, line=2))\n'
+        'made = ask("terminal/create", command="sh", args=["-c", "echo $X"], env=[{"name": "X", "value": "y"}])\n'
+        'one = made["result"]\n'
+        'said += [ask("terminal/wait_for_exit", **one), ask("terminal/output", **one), ask("terminal/kill", **one)]\n'
+        'said += [ask("terminal/release", **one), ask("terminal/output", **one), ask("nothing")]\n'
+        'answer(start, protocolVersion=1, _meta={"said": [m.get("result", m.get("error")) for m in said]})\nend()',
+        tmp_path,
+    )
+    async with anyio.create_task_group() as tasks, agent.running():
+        terminals = EditorTerminals(tasks, dict(os.environ), quiet)
+        with anyio.fail_after(PATIENCE):
+            async with DemoEditor(agent, allowing, terminals) as editor:
+                await editor.initialize()
+    offered = agent.recording.frames[0].params["clientCapabilities"]
+    assert offered | DemoEditor.capabilities == offered
+    answers = next(frame for frame in reversed(agent.recording.frames) if frame.direction is Direction.FROM_AGENT)
+    relative, lines, exited, output, killed, released, gone, unknown = answers.message["result"]["_meta"]["said"]
+    assert (relative["code"], relative["message"]) == (-32602, "path must be absolute: 'a.txt'")
+    assert lines == {"content": "two\n"}
+    assert exited == {"exitCode": 0, "signal": None}
+    assert output == {"output": "y\n", "truncated": False, "exitStatus": exited}
+    assert killed == released == {}
+    assert "released" in gone["message"]
+    assert unknown["code"] == -32601
+
+
+async def test_what_was_not_offered_is_refused(tmp_path):
+    agent = agent_of(
+        'start = read()\nsaid = ask("fs/read_text_file", path="/a.txt")\n'
+        'answer(start, protocolVersion=1, _meta={"code": said["error"]["code"]})\nend()',
+        tmp_path,
+    )
+    with anyio.fail_after(PATIENCE):
+        async with agent.running(), Editor(agent, allowing) as editor:
+            await editor.initialize()
+    assert agent.recording.frames[-1].message["result"]["_meta"] == {"code": -32601}
+
+
 async def test_a_cancel_answers_the_questions_that_are_still_open(tmp_path):
-    async def undecided(_params) -> str | None:
+    asked = []
+
+    async def undecided(params) -> str | None:
+        asked.append(params)
         await anyio.sleep_forever()
 
-    editor = editor_of(ASKS_AND_ENDS, tmp_path, decide=undecided)
-    answers = []
+    agent = agent_of(
+        f"start = read()\nsaid = {QUESTION}"
+        'answer(start, stopReason="cancelled", _meta={"said": said["result"]})\nend()',
+        tmp_path,
+    )
     with anyio.fail_after(PATIENCE):
-        async with editor.running(), anyio.create_task_group() as tasks:
-
-            async def prompt() -> None:
-                answers.append(await editor.agent.request("session/prompt", {}))
-
-            tasks.start_soon(prompt)
-            await editor.recording.until(lambda frame: frame.method == "session/request_permission")
+        async with agent.running(), Editor(agent, undecided) as editor, anyio.create_task_group() as tasks:
+            tasks.start_soon(editor.prompt, "s", "go")
+            await agent.recording.until(lambda frame: frame.method == "session/request_permission")
             await editor.cancel("s")
-    assert answers == [{"outcome": {"outcome": "cancelled"}}]
+    assert asked == [{"sessionId": "s", "toolCall": {"toolCallId": "c", "title": "t"}, "options": []}]
+    assert agent.recording.frames[-1].message["result"]["_meta"] == {"said": {"outcome": {"outcome": "cancelled"}}}
 
 
-async def test_a_line_that_is_not_json_ends_the_connection_loudly(tmp_path):
-    editor = editor_of("print('hello'); input()", tmp_path)
+async def test_every_message_is_recorded_as_it_was_sent(tmp_path, capfd):
+    """Also what the SDK's models do not know, and a line of any length; none of it is a complaint on stderr."""
+    long = 3 << 20
+    agent = agent_of(
+        'start = read()\nupdate(sessionUpdate="new_kind", x=1)\n'
+        f'update(sessionUpdate="tool_call", toolCallId="c", title="t" * {long}, name="bash")\n'
+        'write(method="_other/thing", params={})\nwrite(method="unknown", params={})\n'
+        'answer(start, stopReason="end_turn")\nend()',
+        tmp_path,
+    )
+    with anyio.fail_after(PATIENCE):
+        async with agent.running(), Editor(agent, allowing) as editor:
+            assert (await editor.prompt("s", "go")).stop_reason == "end_turn"
+    unknown, call = agent.recording.updates()
+    assert unknown == {"sessionUpdate": "new_kind", "x": 1}
+    assert (len(call["title"]), call["name"]) == (long, "bash")
+    assert [frame.method for frame in agent.recording.frames[3:]] == ["_other/thing", "unknown", ""]
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("line", ["hello", "[]"])
+async def test_a_line_that_is_no_message_ends_the_connection_loudly(tmp_path, line, capfd):
+    agent = agent_of(f"print({line!r}, flush=True); end()", tmp_path)
     with pytest.raises(ExceptionGroup) as raised:
-        async with editor.running():
-            await editor.agent.request("initialize", {})
-    assert raised.group_contains(AgentGone, match="not JSON")
+        async with agent.running(), Editor(agent, allowing) as editor:
+            await editor.initialize()
+    assert raised.group_contains(AgentGone, match="the agent wrote a line that is not")
+    assert capfd.readouterr() == ("", "")
 
 
-async def test_an_agent_that_ends_before_it_answers_is_gone_and_its_log_is_kept(tmp_path):
-    editor = editor_of("import sys; sys.stderr.write('no luck'); input()", tmp_path)
+async def test_a_screen_that_is_gone_ends_the_turn(tmp_path, capfd):
+    def broken(frame) -> None:
+        if frame.update:
+            raise BrokenPipeError
+
+    agent = agent_of('read()\nupdate(sessionUpdate="plan")\nend()', tmp_path, broken)
+    with pytest.raises(ExceptionGroup) as raised, anyio.fail_after(PATIENCE):
+        async with agent.running(), Editor(agent, allowing) as editor:
+            await editor.prompt("s", "go")
+    assert raised.group_contains(BrokenPipeError)
+    assert capfd.readouterr() == ("", "")
+
+
+async def test_a_question_that_cannot_be_drawn_ends_the_turn(tmp_path, capfd):
+    async def broken(_params) -> str | None:
+        raise BrokenPipeError
+
+    agent = agent_of(f"read()\n{QUESTION}end()", tmp_path)
+    with pytest.raises(ExceptionGroup) as raised, anyio.fail_after(PATIENCE):
+        async with agent.running(), Editor(agent, broken) as editor:
+            await editor.prompt("s", "go")
+    assert raised.group_contains(BrokenPipeError)
+    assert capfd.readouterr() == ("", "")
+
+
+async def test_an_agent_that_ends_before_it_answers_is_gone_and_its_log_is_kept(tmp_path, capfd):
+    agent = agent_of("sys.stderr.write('no luck'); read()", tmp_path)
     with pytest.raises(ExceptionGroup) as raised:
-        async with editor.running():
-            await editor.agent.request("initialize", {})
-    assert raised.group_contains(AgentGone, match="no answer to initialize")
-    assert "no luck" in editor.log
+        async with agent.running(), Editor(agent, allowing) as editor:
+            await editor.initialize()
+    assert describe(raised.value) == ["no answer to initialize"]
+    assert agent.log == "no luck"
+    assert capfd.readouterr() == ("", "")
+
+
+async def test_an_answer_that_is_an_error_is_told_with_its_code(tmp_path):
+    problem = {"code": -32000, "message": "no key", "data": {"reason": "none"}}
+    agent = agent_of(f'write(id=read()["id"], error={json.dumps(problem)})\nend()', tmp_path)
+    with pytest.raises(ExceptionGroup) as raised:
+        async with agent.running(), Editor(agent, allowing) as editor:
+            await editor.new_session("/")
+    assert describe(raised.value) == ["no key (-32000): {'reason': 'none'}"]
+
+
+async def test_an_answer_that_is_not_acp_is_refused(tmp_path):
+    agent = agent_of("answer(read(), stopReason='bored')\nend()", tmp_path)
+    with pytest.raises(ExceptionGroup) as raised:
+        async with agent.running(), Editor(agent, allowing) as editor:
+            await editor.prompt("s", "go")
+    assert raised.group_contains(AgentGone, match="the answer to session/prompt is not ACP")
 
 
 async def test_an_agent_that_ignores_everything_is_killed(tmp_path):
     stubborn = "import signal as s, time; s.signal(s.SIGTERM, s.SIG_IGN); print('{}', flush=True); time.sleep(99)"
-    editor = editor_of(stubborn, tmp_path)
+    agent = agent_of(stubborn, tmp_path)
     with anyio.fail_after(PATIENCE):
-        async with editor.running():
-            await editor.recording.until(lambda _frame: True)
-    assert editor.agent.returncode == -signal.SIGKILL
-
-
-async def test_what_was_not_offered_is_refused():
-    editor = Editor([], {}, "", allowing, capabilities={"fs": {"readTextFile": True}})
-    assert editor.offers("fs/read_text_file")
-    assert not editor.offers("fs/write_text_file")
-    assert not editor.offers("terminal/create")
-    with pytest.raises(JsonRpcError) as refused:
-        await editor.serve("terminal/create", {"command": "true"})
-    assert refused.value.code == -32601
-    assert EVERYTHING["terminal"] is True
+        async with agent.running(), Editor(agent, allowing):
+            await agent.recording.until(lambda _frame: True)
+    assert agent.returncode == -signal.SIGKILL

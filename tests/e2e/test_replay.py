@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from acp_agent.cli.editor.client import EVERYTHING
-from acp_agent.cli.editor.frames import RecordedFrame
+from acp_agent.cli.recording import RecordedFrame
 from tests.e2e.killed_view import Seen, drawn, loaded
 from tests.fakes.answers import allowing, rejecting
 from tests.fakes.editor import ScriptedEditor, editing, from_agent
 from tests.fakes.model_script import says, uses
+from tests.fakes.plain_editor import EVERYTHING
 
 pytestmark = pytest.mark.anyio
 

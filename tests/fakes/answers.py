@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from acp_agent.cli.editor.client import Editor
-from acp_agent.cli.editor.frames import RecordedFrame
+from acp_agent.cli.recording import RecordedFrame
 from tests.fakes.held import PATIENCE
+from tests.fakes.plain_editor import PlainEditor
 
 if TYPE_CHECKING:
     from tests.fakes.editor import ScriptedEditor
@@ -37,7 +37,7 @@ class Call:
 
     async def serve(self) -> None:
         """The honest answer."""
-        await Editor.answer(self.editor, self.frame)
+        await PlainEditor.answer(self.editor, self.frame)
 
 
 Override = Callable[[Call], Awaitable[None]]

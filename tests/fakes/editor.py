@@ -12,13 +12,13 @@ import anyio
 from anyio.abc import Process
 
 import acp_agent
-from acp_agent.cli.editor.client import EVERYTHING, Editor
-from acp_agent.cli.editor.frames import Direction, JsonRpcError, RecordedFrame, SeenCall, seen_calls, text_at
+from acp_agent.cli.recording import Direction, RecordedFrame, SeenCall, seen_calls, text_at
 from tests.fakes.answers import Call, Override, allowing
 from tests.fakes.forked_agent import CAN_FORK, fork_agent
 from tests.fakes.held import PATIENCE, Fifo
 from tests.fakes.home import Home
 from tests.fakes.model_script import Script, write_script
+from tests.fakes.plain_editor import EVERYTHING, JsonRpcError, PlainEditor
 from tests.wire import rules, schema
 
 FILES_ONLY = {"fs": {"readTextFile": True, "writeTextFile": True}}
@@ -38,7 +38,7 @@ class Turn:
     stop_reason: str = ""
 
 
-class ScriptedEditor(Editor):
+class ScriptedEditor(PlainEditor):
     """The demo's editor with every answer open to change: `overrides` maps a method to how it is answered."""
 
     def __init__(self, home: Home, workspace: Path, *args: Any, **kwargs: Any) -> None:

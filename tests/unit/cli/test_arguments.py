@@ -159,11 +159,25 @@ def test_ctrl_c_ends_with_130_and_without_a_traceback(environment, home):
     assert errors == b""
 
 
-def test_the_command_line_does_not_load_what_it_does_not_use(environment, home):
+@pytest.mark.parametrize(
+    ("arguments", "unused"),
+    [
+        (["--version"], ("pydantic", "anyio", "acp", "httpx", "asyncio")),
+        (["--help"], ("pydantic", "anyio", "acp", "httpx", "asyncio")),
+        (["sessions", "list"], ("acp", "httpx")),
+        (["config", "path"], ("acp", "httpx")),
+        (["check", "path", "."], ("acp", "httpx")),
+        (["schema", "tools"], ("acp",)),
+        (["doctor"], ("acp",)),
+        (["audit", "verify"], ("acp", "httpx")),
+    ],
+    ids=" ".join,
+)
+def test_a_subcommand_does_not_load_what_it_does_not_use(environment, home, arguments, unused):
     code = (
-        "import sys; from acp_agent.__main__ import main\n"
-        "try: main(['--version'])\nexcept SystemExit: pass\n"
-        "print([m for m in ('pydantic', 'anyio', 'acp', 'httpx', 'asyncio') if m in sys.modules])"
+        f"import sys; from acp_agent.__main__ import main\n"
+        f"try: main({arguments})\nexcept SystemExit: pass\n"
+        f"print([m for m in {unused} if m in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, cwd=home, capture_output=True, text=True, check=True

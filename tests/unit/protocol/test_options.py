@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.cli.editor.frames import Direction, RecordedFrame, Recording
+from acp_agent.cli.recording import Direction, RecordedFrame, Recording
 from acp_agent.core.conduct import DEFAULT, AutoApprove, Chosen, Conduct, Levels, Mode, ModelChoice, chosen, settle
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.jsonrpc import RpcError

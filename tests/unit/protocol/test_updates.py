@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from acp_agent.cli.editor.frames import Direction, RecordedFrame, Recording
+from acp_agent.cli.recording import Direction, RecordedFrame, Recording
 from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 from acp_agent.core.events import (
     CompactionChanged,

@@ -16,16 +16,6 @@ class Direction(StrEnum):
     FROM_AGENT = "from_agent"
 
 
-class JsonRpcError(Exception):
-    """A JSON-RPC error: the answer to a request of ours, or raised as the answer to a request of the agent."""
-
-    def __init__(self, code: int, message: str, data: Json = None) -> None:
-        super().__init__(f"{message} ({code})" if data is None else f"{message} ({code}): {data}")
-        self.code = code
-        self.message = message
-        self.data = data
-
-
 def at(value: Json, *path: str | int) -> Json:
     """Return the value at `path` (member names and list indexes) in `value`, or None."""
     for step in path:
