@@ -17,9 +17,8 @@ import acp
 import anyio
 
 import acp_agent
-from acp_agent.cli.agent_process import AgentGone, AgentProcess
 from acp_agent.cli.demo_editor import DemoEditor, EditorTerminals
-from acp_agent.cli.editor import describe
+from acp_agent.cli.editor import AgentGone, AgentProcess, describe
 from acp_agent.cli.recording import (
     Direction,
     Recording,

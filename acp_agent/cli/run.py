@@ -12,8 +12,7 @@ import termios
 import acp
 import anyio
 
-from acp_agent.cli.agent_process import AgentGone, AgentProcess
-from acp_agent.cli.editor import Editor, describe
+from acp_agent.cli.editor import AgentGone, AgentProcess, Editor, describe
 from acp_agent.cli.recording import Recording, at, objects_at, text_at
 from acp_agent.cli.screen import Screen, plain
 from acp_agent.core.types import JsonObject

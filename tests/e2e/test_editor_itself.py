@@ -9,9 +9,8 @@ import acp
 import anyio
 import pytest
 
-from acp_agent.cli.agent_process import AgentGone, AgentProcess
 from acp_agent.cli.demo_editor import DemoEditor, EditorTerminals, read_lines, write_file
-from acp_agent.cli.editor import Editor, describe
+from acp_agent.cli.editor import AgentGone, AgentProcess, Editor, describe
 from acp_agent.cli.recording import Direction, Recording
 from tests.fakes.answers import allowing
 from tests.fakes.held import PATIENCE, processes_ended

@@ -9,8 +9,17 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from acp_agent.cli.page.markdown import is_web, link, text
-from acp_agent.cli.session_items import CallItem, CallOutcome, call_outcome
-from acp_agent.cli.session_text import SIGNS, DiffLine, LineChange, changed_lines, clipped, seconds
+from acp_agent.cli.session_text import (
+    SIGNS,
+    CallItem,
+    CallOutcome,
+    DiffLine,
+    LineChange,
+    call_outcome,
+    changed_lines,
+    clipped,
+    seconds,
+)
 from acp_agent.core.events import ToolStarted
 from acp_agent.core.messages import LinkPart, PromptPart, ResourcePart, TextPart
 from acp_agent.core.types import Diff, ImagePart, Json, ToolKind, ToolResult

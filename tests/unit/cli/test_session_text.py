@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from acp_agent.cli.session_items import (
+from acp_agent.cli.session_text import (
     NO_ANSWER_TEXT,
     CallItem,
     CallOutcome,
@@ -13,8 +13,8 @@ from acp_agent.cli.session_items import (
     SessionItem,
     call_outcome,
     session_items,
+    write_text,
 )
-from acp_agent.cli.session_text import write_text
 from acp_agent.core.events import (
     PlanChanged,
     PlanEntry,
