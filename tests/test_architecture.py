@@ -58,7 +58,12 @@ EXTERNALS = {
     "tree_sitter_bash": {"gates"},
 }
 # Distributions whose import name is another.
-IMPORT_NAMES = {"agent-client-protocol": "acp", "beautifulsoup4": "bs4", "google-re2": "re2", "markdown-it-py": "markdown_it"}
+IMPORT_NAMES = {
+    "agent-client-protocol": "acp",
+    "beautifulsoup4": "bs4",
+    "google-re2": "re2",
+    "markdown-it-py": "markdown_it",
+}
 # Where everything may go wrong and one answer is owed all the same: a tool's call, a turn, a request, a server's life.
 CATCH_ALL = {
     *(
