@@ -17,8 +17,17 @@ from typing import assert_never
 from acp_agent import __version__
 from acp_agent.cli.page.card import Pictures, card_html, user_html
 from acp_agent.cli.page.markdown import markdown, text
-from acp_agent.cli.session_items import NO_ANSWER_TEXT, CallItem, MessageItem, NoAnswerItem, SessionItem, session_items
-from acp_agent.cli.session_text import clipped, dollars, tokens
+from acp_agent.cli.session_text import (
+    NO_ANSWER_TEXT,
+    CallItem,
+    MessageItem,
+    NoAnswerItem,
+    SessionItem,
+    clipped,
+    dollars,
+    session_items,
+    tokens,
+)
 from acp_agent.core.events import PlanChanged, PlanStatus, TextDelta, ThoughtDelta, UsageChanged, UserMessage
 from acp_agent.core.messages import TextPart
 from acp_agent.core.sessions import SessionSnapshot, StoredEvent
