@@ -1,22 +1,19 @@
-"""How the editor spells paths. Ours are resolved; an editor only knows a folder by the name it opened it under."""
+"""The editor's spelling of paths. Ours have links resolved; the editor knows a folder by the name it opened."""
 
 import os
-from dataclasses import replace
-
-from acp_agent.core.types import Diff, Location
 
 
 class EditorPaths:
-    """Translates resolved paths for the editor. `folder` is the session's cwd as the editor sent it."""
+    """Translates resolved paths for the editor. `folder` is the session's `cwd` as the editor sent it."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder.rstrip("/") or "/"
         self._real = os.path.realpath(folder)
 
     def spell(self, path: str) -> str:
-        """The editor's name for a resolved path; the path itself when it is not below a linked folder.
+        """Return the editor's name of a resolved path: the path itself unless the session's folder is behind a link.
 
-        A relative path, as a model wrote it, is one below the session's folder.
+        A relative path, as a model writes it, starts at the session's folder.
         """
         if not os.path.isabs(path):
             return os.path.normpath(os.path.join(self._folder, path))
@@ -27,11 +24,3 @@ class EditorPaths:
         if path.startswith(self._real.rstrip("/") + "/"):
             return os.path.join(self._folder, os.path.relpath(path, self._real))
         return path
-
-    def diff(self, diff: Diff) -> Diff:
-        """The same change under the editor's name."""
-        return replace(diff, path=self.spell(diff.path))
-
-    def location(self, location: Location) -> Location:
-        """The same place under the editor's name."""
-        return replace(location, path=self.spell(location.path))

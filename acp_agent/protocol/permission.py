@@ -1,4 +1,8 @@
-"""Approver over `session/request_permission` (A20)."""
+"""Permission questions: `session/request_permission`.
+
+A question shows all of what it asks about, or it is not asked: nobody can agree to what they do not see. See
+https://agentclientprotocol.com/protocol/tool-calls.
+"""
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.ports import Decision, Question
@@ -7,31 +11,29 @@ from acp_agent.protocol import wire
 from acp_agent.protocol.jsonrpc import ClientTimeout, RpcError
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.peer import Peer
-from acp_agent.protocol.updates import DIFFS_LIMIT, bounded_diff, bounded_input, fenced, text_content
+from acp_agent.protocol.updates import DIFFS_LIMIT, bounded_diffs, bounded_input, fenced, text_content
 from acp_agent.text import CONTINUED, wrap_line
 
 MAX_TEXT = 512 * 1024
 """Characters of a question's text and reasons."""
 _WIDTH = 160
-_SPELLED_OUT = "<U+21AA>"  # a sign of continuation that stands in the text itself
+_CONTINUED_SPELLED = "<U+21AA>"
+"""Stands for a sign of continuation in the text itself."""
 
 
 def question_content(paths: EditorPaths, question: Question) -> list[Json]:
     """Return the ACP content of a question: diffs first, then the reasons, then the whole text.
 
-    Raises ToolError (confirmation_required) for one that is too large to be shown whole.
+    Raises ToolError (confirmation_required) if it is too large to be shown whole.
     """
     content: list[Json] = []
-    left = DIFFS_LIMIT
-    for diff in map(paths.diff, question.diffs):
-        shown = bounded_diff(diff, DIFFS_LIMIT)
-        left -= DIFFS_LIMIT + 1 if shown is None else len(shown.old_text or "") + len(shown.new_text)
-        if shown is None or left < 0:
-            raise _too_large(f"the change of {diff.path}", f"{DIFFS_LIMIT:,}")
-        content.append({"type": "diff", "path": shown.path, "oldText": shown.old_text, "newText": shown.new_text})
+    for path, diff in bounded_diffs(paths, question.diffs, DIFFS_LIMIT):
+        if diff is None:
+            raise _too_large(f"the change of {path}", DIFFS_LIMIT)
+        content.append(diff)
     reasons = "\n\n".join([*question.reasons, f"“Always” covers {question.always}"])
     if len(reasons) + len(question.text) > MAX_TEXT:
-        raise _too_large("the call", f"{MAX_TEXT:,}")
+        raise _too_large("the call", MAX_TEXT)
     whole = f"\n\nThe whole text:\n\n{fenced(folded(question.text))}" if question.text else ""
     return [*content, text_content(reasons + whole)]
 
@@ -39,20 +41,21 @@ def question_content(paths: EditorPaths, question: Question) -> list[Json]:
 def folded(text: str) -> str:
     """Return the text with long lines continued on the next, behind a sign. Nothing is left out.
 
-    A line that an editor does not wrap would hide its end. The sign itself is spelled out where the text has it.
+    Editors that do not wrap lines would hide their ends.
     """
-    lines = text.replace(CONTINUED.strip(), _SPELLED_OUT).split("\n")
+    lines = text.replace(CONTINUED.strip(), _CONTINUED_SPELLED).split("\n")
     return "\n".join(f"\n{CONTINUED}".join(wrap_line(line, _WIDTH)) for line in lines)
 
 
-def _too_large(what: str, limit: str) -> ToolError:
+def _too_large(what: str, limit: int) -> ToolError:
     return ToolError(
         ToolErrorCategory.CONFIRMATION_REQUIRED,
-        f"{what} is too large for a question: the user can be shown at most {limit} characters; do it in smaller steps",
+        f"{what} is too large for a question: the user can be shown at most {limit:,} characters; "
+        "do it in smaller steps",
     )
 
 
-# Ids equal kinds, one option a kind: CodeCompanion and GoClaw choose by kind (A20.1, A20.2).
+# Ids equal kinds, and there is one option a kind, because CodeCompanion and GoClaw choose by kind.
 _OPTIONS: list[Json] = [
     {"optionId": "allow_once", "kind": "allow_once", "name": "Allow once"},
     {"optionId": "allow_always", "kind": "allow_always", "name": "Allow always"},
@@ -64,7 +67,7 @@ _OPTIONS: list[Json] = [
 class EditorApprover:
     """Asks the user through the editor.
 
-    timeout   seconds a question stands; 0 for as long as the turn lives, whose cancel ends it (A20.14, A20.15)
+    timeout   seconds that a question stands; 0 for as long as the turn runs
     """
 
     def __init__(self, peer: Peer, session_id: str, paths: EditorPaths, timeout: float = 0) -> None:
@@ -74,10 +77,10 @@ class EditorApprover:
         self._timeout = timeout
 
     async def ask(self, question: Question) -> Decision:
-        """Only a known option of a selected outcome counts; everything else is no answer (A20.3).
+        """Ask, and return the user's decision. Anything but an option that was offered is UNANSWERED.
 
-        Raises ToolError when nobody answers in time, and when the question is too large to be shown whole. An answer
-        that comes later is dropped by the peer.
+        Raises ToolError if nobody answers in time, and if the question is too large to be shown whole. An answer that
+        comes later is dropped.
         """
         params: JsonObject = {
             "sessionId": self._session_id,
@@ -91,13 +94,13 @@ class EditorApprover:
                 )
             )
         except ClientTimeout:
-            told = f"nobody answered within {self._timeout:g} s whether this may run, so it did not"
-            raise ToolError(ToolErrorCategory.CONFIRMATION_REQUIRED, told) from None
+            message = f"nobody answered within {self._timeout:g} s whether this may run, so it did not"
+            raise ToolError(ToolErrorCategory.CONFIRMATION_REQUIRED, message) from None
         except RpcError:
             return Decision.UNANSWERED
 
     def _tool_call(self, question: Question) -> JsonObject:
-        """What there is to say of the call; not its status, which stays what it was: in progress (A19.1)."""
+        """Return the update of the call's card. It has no status, so that the card stays in progress."""
         update: JsonObject = {
             "toolCallId": question.call_id,
             "title": question.title,

@@ -1,12 +1,14 @@
-"""Core events -> `session/update` (A19; requirements 2.1; acp.md 1.5, 1.6). The only place that knows the shapes.
+"""Core events as `session/update` notifications, and the parts that other messages share with them.
 
-`content` replaces what a card showed before, so every update carries all of it.
+TypeScript clients close the connection on a line over 32 MiB, so everything that is sent here has a limit. Titles,
+plans, notices and tool output quote models and servers, and editors draw them as Markdown: images in them are disarmed.
+See https://agentclientprotocol.com/protocol/tool-calls.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias, assert_never
+from typing import assert_never
 from uuid import uuid4
 
 from acp_agent.core import events
@@ -18,73 +20,28 @@ from acp_agent.output.markdown_images import defused
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.paths import EditorPaths
 
-DIFF_LIMIT = 256 * 1024
-"""Characters of both sides of a diff that are sent whole."""
-STRING_LIMIT = 16 * 1024
-"""Characters of a string in rawInput; a diff or terminal beside it shows the rest."""
-_CONTEXT = 3
-
-
-def bounded_diff(diff: Diff, limit: int = DIFF_LIMIT) -> Diff | None:
-    """Return the diff, of a big file only the changed lines and a little around them.
-
-    None when even these have more characters than `limit`.
-    """
-    if _size(diff) <= DIFF_LIMIT:
-        return diff
-    region = _changed_region(diff)
-    return region if _size(region) <= limit else None
-
-
-def bounded_input(arguments: JsonObject) -> JsonObject:
-    """Tool arguments with their long strings cut in the middle."""
-    return {key: _bounded(value) for key, value in arguments.items()}
-
-
-def _bounded(value: Json) -> Json:
-    match value:
-        case str() if len(value) > STRING_LIMIT:
-            half = STRING_LIMIT // 2
-            return f"{value[:half]}\n… {len(value) - 2 * half} characters left out …\n{value[-half:]}"
-        case list():
-            return [_bounded(item) for item in value]
-        case dict():
-            return bounded_input(value)
-        case _:
-            return value
-
-
-def _size(diff: Diff) -> int:
-    return len(diff.old_text or "") + len(diff.new_text)
-
-
-def _changed_region(diff: Diff) -> Diff:
-    old, new = (diff.old_text or "").split("\n"), diff.new_text.split("\n")
-    same = min(len(old), len(new))
-    start = next((at for at in range(same) if old[at] != new[at]), same)
-    end = next((at for at in range(same - start) if old[-1 - at] != new[-1 - at]), same - start)
-    first, kept = max(start - _CONTEXT, 0), max(end - _CONTEXT, 0)
-    return replace(
-        diff,
-        old_text=None if diff.old_text is None else "\n".join(old[first : len(old) - kept]),
-        new_text="\n".join(new[first : len(new) - kept]),
-    )
-
-
 _FENCED = {ToolKind.EXECUTE, ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH}
 _LIVE_TAIL = 8 * 1024
-"""Characters of a running local command an editor is shown."""
+"""Characters that an editor is shown of a local command while it runs."""
 IMAGES_LIMIT = 8 * 1024 * 1024
-"""Base64 characters of the pictures in one update; see `bounds` for what happens to long lines."""
+"""Base64 characters of all images in one update."""
 DIFFS_LIMIT = 4 * 1024 * 1024
-"""Characters of all diffs in one update, likewise."""
+"""Characters of all diffs in one update."""
+DIFF_LIMIT = 256 * 1024
+"""Characters of a diff, both sides together, that is sent whole."""
+STRING_LIMIT = 16 * 1024
+"""Characters of a string in rawInput; a diff or terminal beside it shows the rest."""
+_CONTEXT_LINES = 3
 INTERRUPTED = "interrupted"
-"""What stands in the card of a call nobody knows the end of."""
+"""The text in the card of a call whose end was never recorded."""
+
+
+# ------------------------------------------------------------------------------------ events as updates
 
 
 @dataclass(slots=True)
 class _Card:
-    """What the editor was told about one call so far."""
+    """An open tool call, as the editor shows it."""
 
     started: events.ToolStarted
     terminal_id: str | None = None
@@ -94,7 +51,10 @@ class _Card:
 
 @dataclass(slots=True)
 class Updates:
-    """Translates one session's events. Keeps open cards only."""
+    """Translates the events of one session. Its state is the open tool calls.
+
+    `content` replaces what a card showed before, so every update of a call carries all of its content.
+    """
 
     client: Client
     cwd: str
@@ -102,9 +62,9 @@ class Updates:
     _cards: dict[str, _Card] = field(default_factory=dict[str, _Card])
 
     def translate(self, event: events.Event, at: int | None = None) -> Sequence[JsonObject]:
-        """The `update` members for one event, in order; none for what this client is not told.
+        """Return the `update` members for an event, in order. Empty if this client does not get any.
 
-        at   when it was told, in milliseconds since 1970; None means now
+        at   when the event happened, in milliseconds since 1970; None means now
         """
         match event:
             case events.ToolStarted():
@@ -113,11 +73,19 @@ class Updates:
                 return self._progress(event)
             case events.ToolFinished():
                 return self._finished(event)
+            case events.UserMessage(parts, message_id):
+                return _user_message(parts, message_id)
+            case events.TextDelta(text, message_id):
+                return (_chunk("agent_message_chunk", text, message_id),) if text else ()
+            case events.ThoughtDelta(text, message_id):
+                return (_chunk("agent_thought_chunk", text, message_id),) if text else ()
+            case events.CompactionChanged():  # a notice says the same to clients that do not know this update
+                return (_compaction(event),) if self.client.compaction else ()
             case _:
-                return translate(event, self.client)
+                return (_state(event, self.client),)
 
     def interrupted(self) -> Sequence[JsonObject]:
-        """The ends of the calls that will never tell theirs: a card must not spin for ever (A12.16)."""
+        """Close all open calls as failed, because their ends will not come: cards must not spin for ever."""
         failed = ToolResult.failed(ToolFailure(ToolErrorCategory.CANCELLED, INTERRUPTED))
         cards, self._cards = self._cards, {}
         return [
@@ -126,9 +94,10 @@ class Updates:
 
     def _started(self, event: events.ToolStarted, at: int) -> JsonObject:
         card = self._cards[event.call_id] = _Card(event)
-        card.display_terminal = self.client.display_terminals and not self.client.terminal and _is_command(event)
+        is_command = event.kind is ToolKind.EXECUTE
+        card.display_terminal = is_command and self.client.display_terminals and not self.client.terminal
         meta: JsonObject = {"claudeCode": {"toolName": event.name, "startedAt": iso_time(at)}}
-        content = diff_content(self.paths, event.diffs)
+        content = _diff_content(self.paths, event.diffs)
         if card.display_terminal:
             meta["terminal_info"] = {"terminal_id": event.call_id, "cwd": self.cwd}
             content.append({"type": "terminal", "terminalId": event.call_id})
@@ -142,13 +111,15 @@ class Updates:
             "rawInput": bounded_input(event.raw_input),
             "_meta": meta,
         }
-        return update | self._optional(content, event.locations)
+        if content:
+            update["content"] = content
+        return update | self._locations(event.locations)
 
     def _progress(self, event: events.ToolProgress) -> Sequence[JsonObject]:
         card = self._cards.get(event.call_id)
         if card is None or (event.terminal_id is None and not event.output):
-            return ()  # editors draw a card that failed for an id they do not know (acp.md 4.1)
-        # ACP lets an update leave the status out; editors that replace the whole card would take it for a new one.
+            return ()  # editors draw a failed card for an id they do not know
+        # ACP lets an update leave the status out, but some editors replace the whole card and would show it as pending.
         update: JsonObject = {
             "sessionUpdate": "tool_call_update",
             "toolCallId": event.call_id,
@@ -171,155 +142,138 @@ class Updates:
         card = self._cards.pop(event.call_id, None)
         if card is None:
             return ()
-        told: JsonObject = {"toolName": event.name, "elapsedMs": round(event.elapsed * 1000)}
-        return (self._final(card, event.call_id, event.result, told),)
+        timing: JsonObject = {"toolName": event.name, "elapsedMs": round(event.elapsed * 1000)}
+        return (self._final(card, event.call_id, event.result, timing),)
 
-    def _final(self, card: _Card, call_id: str, result: ToolResult, told: JsonObject) -> JsonObject:
-        meta: JsonObject = {"claudeCode": told}
+    def _final(self, card: _Card, call_id: str, result: ToolResult, timing: JsonObject) -> JsonObject:
+        meta: JsonObject = {"claudeCode": timing}
+        envelope = result.envelope or {}
         if result.stats is not None and result.stats.shown_lines < result.stats.raw_lines:
             meta["acp_agent"] = {"rawLines": result.stats.raw_lines, "shownLines": result.stats.shown_lines}
         if card.display_terminal:
-            meta["terminal_exit"] = {"terminal_id": call_id, **_exit(result)}
+            ending: JsonObject = {"exit_code": envelope.get("exit_code"), "signal": envelope.get("signal")}
+            meta["terminal_exit"] = {"terminal_id": call_id, **ending}
+        failed = result.failure is not None or envelope.get("exit_code", 0) != 0
         update: JsonObject = {
             "sessionUpdate": "tool_call_update",
             "toolCallId": call_id,
-            "status": "failed" if _is_failed(result) else "completed",
+            "status": "failed" if failed else "completed",
             "content": self._final_content(card, result),
-            "rawOutput": _raw_output(result),
+            # Always an object: editors that expect one lose the end of the card over a string.
+            "rawOutput": {"output": result.shown, **{key: of for key, of in envelope.items() if key != "output"}},
             "_meta": meta,
         }
-        return update | self._optional([], result.locations)
+        return update | self._locations(result.locations)
 
     def _final_content(self, card: _Card, result: ToolResult) -> list[Json]:
-        images = _image_content(result.images)
+        # Diffs come first, because some clients look at the first item only.
+        diffs, images = _diff_content(self.paths, result.diffs), _image_content(result.images)
         if card.terminal_id is not None or card.display_terminal:
             # The text is in rawOutput: content beside a terminal would show everything twice.
-            terminal: JsonObject = {"type": "terminal", "terminalId": card.terminal_id or card.started.call_id}
-            return [terminal, *diff_content(self.paths, result.diffs), *images]
-        as_it_is = card.started.kind in _FENCED and bool(result.shown)
-        text = fenced(result.shown) if as_it_is else defused(result.shown)
-        return [*tool_content(self.paths, result.diffs, text), *images]
+            return [{"type": "terminal", "terminalId": card.terminal_id or card.started.call_id}, *diffs, *images]
+        verbatim = card.started.kind in _FENCED and bool(result.shown)
+        text = fenced(result.shown) if verbatim else defused(result.shown)
+        return [*diffs, *([text_content(text)] if text else []), *images]
 
-    def _optional(self, content: list[Json], places: tuple[Location, ...]) -> JsonObject:
-        update: JsonObject = {}
-        if content:
-            update["content"] = content
-        if places:
-            update["locations"] = locations(self.paths, places)
-        return update
-
-
-def tool_content(paths: EditorPaths, diffs: tuple[Diff, ...], text: str) -> list[Json]:
-    """ACP tool call content: diffs first, because some clients look at the first item only (acp.md 4.6)."""
-    return [*diff_content(paths, diffs), *([text_content(text)] if text else [])]
+    def _locations(self, locations: tuple[Location, ...]) -> JsonObject:
+        """Return the `locations` member: absolute paths, lines from 1. Empty if there are none."""
+        if not locations:
+            return {}
+        spelled = [(self.paths.spell(at.path), at.line) for at in locations]
+        return {
+            "locations": [{"path": path} if line is None else {"path": path, "line": line} for path, line in spelled]
+        }
 
 
-def diff_content(paths: EditorPaths, diffs: tuple[Diff, ...]) -> list[Json]:
-    """ACP diffs; `oldText` null for a new file."""
-    content: list[Json] = []
-    left = DIFFS_LIMIT
-    for diff in map(paths.diff, diffs):
-        shown = bounded_diff(diff)
-        size = 0 if shown is None else len(shown.old_text or "") + len(shown.new_text)
-        if shown is None or size > left:
-            content.append(text_content(f"The change of {diff.path} is too large to be shown."))
-        else:
-            left -= size
-            content.append({"type": "diff", "path": shown.path, "oldText": shown.old_text, "newText": shown.new_text})
-    return content
+def _chunk(kind: str, text: str, message_id: str) -> JsonObject:
+    return {"sessionUpdate": kind, "content": {"type": "text", "text": text}, "messageId": message_id}
 
 
-def _image_content(images: tuple[ImagePart, ...]) -> list[Json]:
-    content: list[Json] = []
-    left = IMAGES_LIMIT
-    for image in images:
-        if len(image.data) > left:
-            content.append(text_content(f"A picture ({image.mime_type}) is too large to be shown."))
-            continue
-        left -= len(image.data)
-        picture: JsonObject = {"type": "image", "data": image.data, "mimeType": image.mime_type}
-        content.append({"type": "content", "content": picture})
-    return content
+def _user_message(parts: Sequence[PromptPart], message_id: str) -> Sequence[JsonObject]:
+    return [
+        {"sessionUpdate": "user_message_chunk", "content": block, "messageId": message_id}
+        for block in map(content_block, parts)
+        if block.get("text") != ""
+    ]
 
 
-def locations(paths: EditorPaths, places: tuple[Location, ...]) -> list[Json]:
-    """ACP locations: absolute path, 1-based line."""
-    spelled = map(paths.location, places)
-    return [{"path": at.path} if at.line is None else {"path": at.path, "line": at.line} for at in spelled]
+def notice(event: events.Notice, *, known: bool) -> JsonObject:
+    """Return a notice; for clients that do not know notices, a message or a thought with the same text."""
+    text = defused(event.text)
+    if known:
+        return {"sessionUpdate": "notice", "severity": event.severity.value, "title": text}
+    if event.severity is events.Severity.INFO:
+        return _chunk("agent_thought_chunk", f"\n{text}\n", str(uuid4()))
+    return _chunk("agent_message_chunk", f"\n> **{event.severity.value}**: {text}\n\n", str(uuid4()))
 
 
-def _is_command(event: events.ToolStarted) -> bool:
-    return event.kind is ToolKind.EXECUTE
-
-
-def _is_failed(result: ToolResult) -> bool:
-    if result.failure is not None:
-        return True
-    return result.envelope is not None and result.envelope.get("exit_code", 0) != 0
-
-
-def _raw_output(result: ToolResult) -> JsonObject:
-    """Return an object for every result: editors that hold `rawOutput` as a record lose a card's end to a string.
-
-    `output` is the text; the rest is what the tool says to machines.
-    """
-    return {"output": result.shown, **{key: of for key, of in (result.envelope or {}).items() if key != "output"}}
-
-
-def _exit(result: ToolResult) -> JsonObject:
-    envelope = result.envelope or {}
-    return {"exit_code": envelope.get("exit_code"), "signal": envelope.get("signal")}
-
-
-def text_content(text: str) -> Json:
-    """Return a text as ACP tool call content."""
-    return {"type": "content", "content": {"type": "text", "text": text}}
-
-
-def fenced(text: str) -> str:
-    """Return text in a fence nothing in it can end: editors render content as markdown, and output is not."""
-    longest = max(map(len, re.findall("`{3,}", text)), default=2)
-    ticks = "`" * (longest + 1)
-    return f"{ticks}\n{text.rstrip()}\n{ticks}"
-
-
-_CURRENCY = "USD"
-
-Stateless: TypeAlias = (
-    events.UserMessage
-    | events.TextDelta
-    | events.ThoughtDelta
-    | events.Notice
-    | events.UsageChanged
-    | events.PlanChanged
-    | events.CompactionChanged
-)
-
-
-def translate(event: Stateless, client: Client) -> Sequence[JsonObject]:
-    """The `update` members for one event, in order; none for what this client is not told."""
+def _state(event: events.Notice | events.UsageChanged | events.PlanChanged, client: Client) -> JsonObject:
     match event:
-        case events.UserMessage():
-            return user_message(event)
-        case events.TextDelta(text, message_id):
-            return chunk("agent_message_chunk", text, message_id)
-        case events.ThoughtDelta(text, message_id):
-            return chunk("agent_thought_chunk", text, message_id)
         case events.Notice():
-            return (notice(event, known=client.notices),)
+            return notice(event, known=client.notices)
         case events.UsageChanged():
-            return (usage(event),)
+            return _usage(event)
         case events.PlanChanged():
-            return (plan(event),)
-        case events.CompactionChanged():
-            # Notices tell of it, too: they are all that other clients get.
-            return (compaction(event),) if client.compaction else ()
+            return _plan(event)
         case _:
             assert_never(event)
 
 
+def _usage(event: events.UsageChanged) -> JsonObject:
+    update: JsonObject = {"sessionUpdate": "usage_update", "used": event.used, "size": event.size}
+    if event.cost is not None:
+        update["cost"] = {"amount": event.cost, "currency": "USD"}
+    return update
+
+
+def _plan(event: events.PlanChanged) -> JsonObject:
+    entries: list[Json] = [
+        {"content": defused(entry.content), "priority": entry.priority.value, "status": entry.status.value}
+        for entry in event.entries
+    ]
+    return {"sessionUpdate": "plan", "entries": entries}
+
+
+def _compaction(event: events.CompactionChanged) -> JsonObject:
+    update: JsonObject = {
+        "sessionUpdate": "compaction_update",
+        "compactionId": event.id,
+        "status": event.status.value,
+    }
+    if event.summary:
+        update["summary"] = [{"type": "text", "text": defused(event.summary)}]
+    if event.error:
+        update["error"] = defused(event.error)
+    return update
+
+
+def session_info(title: str, updated_at_ms: int, model: str = "") -> JsonObject:
+    """Return a `session_info_update`.
+
+    title           an empty one clears the present title
+    updated_at_ms   milliseconds since 1970
+    model           `PROVIDER:MODEL` of the next prompt; empty for none
+    """
+    update: JsonObject = {
+        "sessionUpdate": "session_info_update",
+        "title": defused(title) or None,
+        "updatedAt": iso_time(updated_at_ms),
+    }
+    if model:
+        update["_meta"] = {"acp_agent": {"model": model}}
+    return update
+
+
+# ------------------------------------------------------------------------------- parts of messages
+
+
+def iso_time(at_ms: int) -> str:
+    """Return milliseconds since 1970 as RFC 3339 in UTC, the form of all times that editors are sent."""
+    return utc(at_ms / 1000).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def content_block(part: PromptPart) -> JsonObject:
-    """The ACP `ContentBlock` of one part."""
+    """Return the ACP `ContentBlock` of a part of a prompt."""
     match part:
         case TextPart(text):
             return {"type": "text", "text": text}
@@ -334,83 +288,95 @@ def content_block(part: PromptPart) -> JsonObject:
             assert_never(part)
 
 
-def chunk(kind: str, text: str, message_id: str) -> Sequence[JsonObject]:
-    """A piece of a message; none for no text (A18.2)."""
-    if not text:
-        return ()
-    return ({"sessionUpdate": kind, "content": {"type": "text", "text": text}, "messageId": message_id},)
+def text_content(text: str) -> Json:
+    """Return a text as ACP tool call content."""
+    return {"type": "content", "content": {"type": "text", "text": text}}
 
 
-def user_message(event: events.UserMessage) -> Sequence[JsonObject]:
-    """What the user sent, one chunk a part."""
-    blocks = map(content_block, event.parts)
-    return [
-        {"sessionUpdate": "user_message_chunk", "content": block, "messageId": event.message_id}
-        for block in blocks
-        if block.get("text") != ""
-    ]
+def fenced(text: str) -> str:
+    """Return text in a Markdown fence that is longer than any in the text: tool output is not Markdown."""
+    longest = max(map(len, re.findall("`{3,}", text)), default=2)
+    ticks = "`" * (longest + 1)
+    return f"{ticks}\n{text.rstrip()}\n{ticks}"
 
 
-def notice(event: events.Notice, *, known: bool) -> JsonObject:
-    """A notice, or a message in its place for clients that do not know notices."""
-    text = defused(event.text)
-    if known:
-        return {"sessionUpdate": "notice", "severity": event.severity.value, "title": text}
-    if event.severity is events.Severity.INFO:
-        (update,) = chunk("agent_thought_chunk", f"\n{text}\n", str(uuid4()))
-    else:
-        text = f"\n> **{event.severity.value}**: {text}\n\n"
-        (update,) = chunk("agent_message_chunk", text, str(uuid4()))
-    return update
+def bounded_diffs(
+    paths: EditorPaths, diffs: tuple[Diff, ...], limit: int = DIFF_LIMIT
+) -> Iterator[tuple[str, JsonObject | None]]:
+    """Yield the path and the ACP diff of each change; `oldText` is null for a new file.
 
-
-def usage(event: events.UsageChanged) -> JsonObject:
-    """How full the window is, and what all of it has cost where a price is known (A18.6)."""
-    update: JsonObject = {"sessionUpdate": "usage_update", "used": event.used, "size": event.size}
-    if event.cost is not None:
-        update["cost"] = {"amount": event.cost, "currency": _CURRENCY}
-    return update
-
-
-def plan(event: events.PlanChanged) -> JsonObject:
-    """The whole plan (A18.5)."""
-    entries: list[Json] = [
-        {"content": defused(entry.content), "priority": entry.priority.value, "status": entry.status.value}
-        for entry in event.entries
-    ]
-    return {"sessionUpdate": "plan", "entries": entries}
-
-
-def compaction(event: events.CompactionChanged) -> JsonObject:
-    """How a compaction stands: only for clients that know these (ACP 1.25, `session.compaction`)."""
-    update: JsonObject = {
-        "sessionUpdate": "compaction_update",
-        "compactionId": event.id,
-        "status": event.status.value,
-    }
-    if event.summary:
-        update["summary"] = [{"type": "text", "text": defused(event.summary)}]
-    if event.error:
-        update["error"] = defused(event.error)
-    return update
-
-
-def session_info(title: str, updated_at_ms: int, model: str = "") -> JsonObject:
-    """`session_info_update`: an empty title clears the one there is (A18.1, A18.8).
-
-    updated_at_ms   milliseconds since 1970
-    model           `PROVIDER:MODEL` the next prompt goes to; empty where there is none
+    None stands for a diff that has over `limit` characters, or that brings all of them over DIFFS_LIMIT.
     """
-    update: JsonObject = {
-        "sessionUpdate": "session_info_update",
-        "title": defused(title) or None,
-        "updatedAt": iso_time(updated_at_ms),
-    }
-    if model:
-        update["_meta"] = {"acp_agent": {"model": model}}
-    return update
+    left = DIFFS_LIMIT
+    for diff in diffs:
+        path, shown = paths.spell(diff.path), bounded_diff(diff, limit)
+        if shown is None or _size(shown) > left:
+            yield path, None
+        else:
+            left -= _size(shown)
+            yield path, {"type": "diff", "path": path, "oldText": shown.old_text, "newText": shown.new_text}
 
 
-def iso_time(at_ms: int) -> str:
-    """Milliseconds since 1970 as RFC 3339, in UTC: the one form of times that editors are sent."""
-    return utc(at_ms / 1000).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _diff_content(paths: EditorPaths, diffs: tuple[Diff, ...]) -> list[Json]:
+    return [
+        diff or text_content(f"The change of {path} is too large to be shown.")
+        for path, diff in bounded_diffs(paths, diffs)
+    ]
+
+
+def _image_content(images: tuple[ImagePart, ...]) -> list[Json]:
+    content: list[Json] = []
+    left = IMAGES_LIMIT
+    for image in images:
+        if len(image.data) > left:
+            content.append(text_content(f"A picture ({image.mime_type}) is too large to be shown."))
+        else:
+            left -= len(image.data)
+            content.append({"type": "content", "content": content_block(image)})
+    return content
+
+
+def bounded_diff(diff: Diff, limit: int = DIFF_LIMIT) -> Diff | None:
+    """Return the diff, reduced to the changed lines and a few around them if it is over DIFF_LIMIT.
+
+    None if these lines alone have more than `limit` characters.
+    """
+    if _size(diff) <= DIFF_LIMIT:
+        return diff
+    region = _changed_region(diff)
+    return region if _size(region) <= limit else None
+
+
+def _size(diff: Diff) -> int:
+    return len(diff.old_text or "") + len(diff.new_text)
+
+
+def _changed_region(diff: Diff) -> Diff:
+    old, new = (diff.old_text or "").split("\n"), diff.new_text.split("\n")
+    same = min(len(old), len(new))
+    start = next((at for at in range(same) if old[at] != new[at]), same)
+    end = next((at for at in range(same - start) if old[-1 - at] != new[-1 - at]), same - start)
+    first, kept = max(start - _CONTEXT_LINES, 0), max(end - _CONTEXT_LINES, 0)
+    return replace(
+        diff,
+        old_text=None if diff.old_text is None else "\n".join(old[first : len(old) - kept]),
+        new_text="\n".join(new[first : len(new) - kept]),
+    )
+
+
+def bounded_input(arguments: JsonObject) -> JsonObject:
+    """Return tool arguments with the middle of long strings cut out."""
+    return {key: _bounded(value) for key, value in arguments.items()}
+
+
+def _bounded(value: Json) -> Json:
+    match value:
+        case str() if len(value) > STRING_LIMIT:
+            half = STRING_LIMIT // 2
+            return f"{value[:half]}\n… {len(value) - 2 * half} characters left out …\n{value[-half:]}"
+        case list():
+            return [_bounded(item) for item in value]
+        case dict():
+            return bounded_input(value)
+        case _:
+            return value
