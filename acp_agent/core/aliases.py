@@ -1,4 +1,4 @@
-"""Names models and users know from other agents (requirements G27, section 4 row 1). Understood, never advertised."""
+"""Names of tools that models and users know from other agents. They are understood and never advertised."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -63,12 +63,12 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "lint": "diagnostics",
     }
 )
-"""Alias, in lower case, to the id of the tool it means."""
+"""Each alias, in lower case, and the id of the tool that it means."""
 
 _IDS = frozenset(ALIASES.values())
 
 
 def tool_id(name: str) -> str:
-    """The id of the tool a name means, whatever its case; a name nobody knows stays as it is."""
+    """Return the id of the tool that a name means in any case. An unknown name is returned as it is."""
     lowered = name.lower()
     return ALIASES.get(lowered, lowered if lowered in _IDS else name)

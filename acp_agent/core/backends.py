@@ -1,4 +1,4 @@
-"""The two ports tools reach the world through: files and terminals. Docstrings name the errors raised."""
+"""The two ports through which tools reach the machine: files and terminals."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from acp_agent.core.types import Access
 
 
 class EntryKind(StrEnum):
-    """What a directory entry is, by lstat."""
+    """The kind of a directory entry, by lstat."""
 
     DIRECTORY = "dir"
     FILE = "file"
@@ -31,9 +31,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class FoundPaths:
-    """Paths that matched, absolute and sorted; `more` when the limit cut the list.
+    """Paths that matched, absolute and sorted.
 
-    stopped   absolute; where the time was over: nothing from there on, in path order, was searched
+    more      whether the limit cut the list
+    stopped   the absolute path at which the time was over; nothing from there on, in path order, was searched
     """
 
     paths: tuple[str, ...]
@@ -43,7 +44,7 @@ class FoundPaths:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """A stretch of a file's lines, without their ends; `first` is its 0-based number, `total` counts the file's."""
+    """Some lines of a file, without their ends. `first` is the 0-based number of the first one; `total` counts all."""
 
     lines: tuple[str, ...]
     first: int
@@ -52,7 +53,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What `delete` took away: the kind of the entry, and how many entries there were below it."""
+    """What `delete` removed: the kind of the entry, and the number of entries below it."""
 
     kind: EntryKind
     below: int
@@ -60,7 +61,7 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What `copy` made: the kind of the source, the files written, and how many links, devices and the like it left."""
+    """What `copy` did: the kind of the source, and the numbers of files written and of links and devices left out."""
 
     kind: EntryKind
     files: int
@@ -71,12 +72,12 @@ class Copied:
 class GrepQuery:
     """A search for a regular expression in files below a path.
 
-    context      lines to show before and after each matching line
-    glob         names of the files to search; as in `find`, but a pattern without a slash means any depth
-    file_type    a language or format such as "py" or "rust": only its files
-    files_only   only which files match: one match a file, its first
-    limit        most matching lines, or files
-    secrets      the most secret files that are searched below a folder; a file that is the path itself always is
+    context      the number of lines to show before and after each matching line
+    glob         the files to search, as in `find`, but a pattern without a slash matches at any depth
+    file_type    a language or format such as "py" or "rust", to search only its files
+    files_only   whether only the first match of each file is wanted
+    limit        the most matching lines, or files
+    secrets      the most secret files that are searched below a folder; `path` itself is always searched
     """
 
     pattern: str
@@ -92,7 +93,7 @@ class GrepQuery:
 
 @dataclass(frozen=True, slots=True)
 class GrepMatch:
-    """One line: absolute path, 1-based number, the text without its newline. `matched` is false for context."""
+    """One line: absolute path, 1-based number, text without its newline. `matched` is False for a line of context."""
 
     path: str
     line: int
@@ -102,12 +103,13 @@ class GrepMatch:
 
 @dataclass(frozen=True, slots=True)
 class GrepMatches:
-    """What a search found, in path and line order, no line twice; `more` when the limit cut it.
+    """What a search found, in path and line order, no line twice. All paths are absolute.
 
-    too_large    files that were passed over because they have more than `size_limit` bytes, absolute and in order
-    size_limit   0 when there is none
-    secrets      files that were passed over because they are more secret than was asked for, absolute and in order
-    stopped      absolute; where the time was over: nothing from there on, in path order, was searched to its end
+    more         whether the limit cut the matches
+    too_large    files that were skipped because they have more than `size_limit` bytes, in order
+    size_limit   0 if there is none
+    secrets      files that were skipped because they are more secret than the query allows, in order
+    stopped      the path at which the time was over; nothing from there on, in path order, was searched to its end
     """
 
     matches: tuple[GrepMatch, ...]
@@ -121,83 +123,86 @@ class GrepMatches:
 class TextFiles(Protocol):
     """Text files as the user sees them: what an editor can offer, unsaved buffers included.
 
-    Every method, here and in FileSystem, takes a path as the model wrote it (relative = the session's cwd) and
-    resolves it itself, so that no caller can forget to. Raises, all methods:
-        Refused             the path is outside the roots, protected, or not to be read
-        ToolError           not found, not a file, not text, not permitted, disk full, ...
-        BackendUnavailable  this backend cannot do it (another may)
+    Every method, here and in FileSystem, takes a path as the model wrote it, relative to the session's folder, and
+    resolves it itself, so that no caller can forget to.
+
+    Raises, in all methods:
+        Refused: The path is outside the roots, protected, or may not be read.
+        ToolError: Not found, not a file, not text, not permitted, disk full, ...
+        BackendUnavailable: This backend cannot do it; another one may.
+
     """
 
     def resolve(self, path: str, access: Access) -> str:
-        """The absolute path, links resolved, that `path` means. Does not need to exist."""
+        """Return the absolute path that `path` means, with links resolved. It need not exist."""
         ...
 
     async def read_text(self, path: str) -> str:
-        """The whole text of a regular file: UTF-8 without its BOM, line endings as they are."""
+        """Return the whole text of a regular file: UTF-8 without its BOM, line endings as they are."""
         ...
 
     async def read_lines(self, path: str, offset: int, limit: int) -> Lines:
-        """At most `limit` lines from the 0-based `offset`, which counts from the end when negative.
+        """Return at most `limit` lines from the 0-based `offset`, which counts from the end if it is negative.
 
-        Of a file of any size: only the lines asked for are kept.
+        The file may have any size. Only the lines that are asked for are kept in memory.
         """
         ...
 
     async def write_text(self, path: str, text: str, *, expected: str | None) -> None:
-        """Replace or create a file, parents too, all or nothing. Mode and BOM of an old file are kept.
+        """Replace or create a file and its parents, all or nothing. Mode and BOM of an old file are kept.
 
-        Only where the file still holds the text `expected`, or there is no file when that is None (A23.5): ToolError
-        (permanent_failure) otherwise, so that nobody's change is lost.
+        The file must still hold the text `expected`, or not exist if that is None. Otherwise a ToolError
+        (permanent_failure) is raised, so that no change by others is lost.
         """
         ...
 
 
 class FileSystem(TextFiles, Protocol):
-    """All that can be done to the files of the session's roots. Raises as TextFiles does."""
+    """All operations on the files of the session's roots. They raise as those of TextFiles do."""
 
     async def kind(self, path: str) -> EntryKind | None:
-        """What is at the path, links followed; None for nothing."""
+        """Return the kind of the entry at the path, links followed; None if there is none."""
         ...
 
     async def read_bytes(self, path: str, limit: int) -> bytes:
-        """The whole of a regular file of any format. ToolError when it has more than `limit` bytes."""
+        """Return the content of a regular file of any format. Raises ToolError if it has more than `limit` bytes."""
         ...
 
     async def make_directory(self, path: str) -> bool:
-        """Make a directory, parents too. False when it is there already; ToolError when something else is."""
+        """Make a directory and its parents. Return False if it exists. Raises ToolError if something else does."""
         ...
 
     async def delete(self, path: str, *, recursive: bool) -> Deleted:
-        """Take a file, a link (not its target) or a directory away; with `recursive` also one that is not empty.
+        """Delete a file, a link (not its target) or a directory. `recursive` allows one that is not empty.
 
-        Refused for a root, for what a root lies below, and when anything below the path is protected.
+        Raises Refused for a root, for a folder above a root, and if anything below the path is protected.
         """
         ...
 
     async def move(self, source: str, destination: str) -> None:
-        """Give an entry (a link: itself) another path, parents made. Never replaces anything: ToolError.
+        """Move an entry (a link itself, not its target) to another path, whose parents are made.
 
-        Refused like `delete`, and when anything of it may not be read.
+        Raises ToolError if something exists there. Raises Refused as `delete` does, and if any of it may not be read.
         """
         ...
 
     async def copy(self, source: str, destination: str) -> Copied:
-        """Copy a file, or a directory with its files; links and special files below it are left out.
+        """Copy a file, or a directory with its files, all or nothing. Links and special files below it are left out.
 
-        Never replaces anything: ToolError. All or nothing.
+        Raises ToolError if something exists at the destination.
         """
         ...
 
     async def list_directory(self, path: str) -> tuple[Entry, ...]:
-        """Entries by lstat, sorted by name; those that may not be read are left out (T4.21)."""
+        """Return the entries by lstat, sorted by name, without those that may not be read."""
         ...
 
     async def find(self, path: str, pattern: str, limit: int) -> FoundPaths:
-        """Paths below `path` that match a glob (`**` any depth), ignored files left out."""
+        """Return the paths below `path` that match a glob (`**` means any depth), without ignored files."""
         ...
 
     async def grep(self, query: GrepQuery) -> GrepMatches:
-        """Lines that match, in linear time whatever the pattern."""
+        """Return the matching lines, in time linear in the size of the files whatever the pattern is."""
         ...
 
 
@@ -206,7 +211,7 @@ class FileSystem(TextFiles, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CommandRequest:
-    """A shell command line to run. `timeout` in seconds; None takes the backend's own default."""
+    """A shell command line to run. `timeout` is in seconds; None means the backend's default."""
 
     command: str
     cwd: str
@@ -218,9 +223,9 @@ class CommandRequest:
 class CommandOutcome:
     """How a command ended.
 
-    output      both streams as they came, for the model; head and tail when over the request's limit
-    exit_code   None when unknown; 128 + n when killed by signal n; 124 on timeout
-    signal      name such as "SIGKILL", or None
+    output      both streams as they came, for the model; head and tail if they are over the request's limit
+    exit_code   None if unknown; 128 + n if killed by signal n; 124 on timeout
+    signal      a name such as "SIGKILL", or None
     """
 
     output: str
@@ -237,29 +242,29 @@ OnOutput = Callable[[str], Awaitable[None]]
 
 
 class RunningCommand(Protocol):
-    """A command under way. `release` must be called once, after the last update that shows it."""
+    """A running command. `release` must be called once, after the last update that shows it."""
 
     @property
     def terminal_id(self) -> str | None:
-        """The editor's terminal to embed, or None when the command runs locally."""
+        """The editor's terminal to embed, or None if the command runs locally."""
         ...
 
     async def wait(self, on_output: OnOutput) -> CommandOutcome:
-        """Wait for the end, handing over new output as it comes (at most ten times a second).
+        """Wait for the end, and hand over new output as it comes, at most ten times a second.
 
-        On timeout the process tree is killed and the outcome says so. On cancellation the tree is killed
-        before the cancellation goes on. Raises BackendUnavailable when the editor's terminal breaks.
+        On timeout the process tree is killed, and the outcome says so. On cancellation the tree is killed before the
+        cancellation goes on. Raises BackendUnavailable if the editor's terminal breaks.
         """
         ...
 
     async def release(self) -> None:
-        """Give the terminal back; kills what still runs. Never raises."""
+        """Release the terminal and kill what still runs. It never raises."""
         ...
 
 
 class Terminal(Protocol):
-    """Where commands run."""
+    """A place where commands run."""
 
     async def start(self, request: CommandRequest) -> RunningCommand:
-        """Start a command. Raises Refused, ToolError (cwd gone, no shell) or BackendUnavailable."""
+        """Start a command. Raises Refused, ToolError (no such folder, no shell) or BackendUnavailable."""
         ...

@@ -1,7 +1,7 @@
-"""The time of day, and days, also where Python cannot tell them.
+"""The time of day and dates, also beyond what Python can represent.
 
-Python keeps the time of day in 64 bits of nanoseconds and raises OverflowError after April 2262; a datetime ends with
-the year 9999. A wrong clock or a damaged record must stop nobody.
+Python keeps the time of day in 64 bits of nanoseconds and raises OverflowError after April 2262. A datetime ends with
+the year 9999. Neither a wrong clock nor a damaged record may stop the agent.
 """
 
 import time
@@ -14,7 +14,7 @@ _LAST = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
 
 
 def now_ns(read: Callable[[], int] = time.time_ns) -> int:
-    """Return nanoseconds since 1970, or the last moment that Python can tell after that."""
+    """Return nanoseconds since 1970, or the last moment that Python can represent."""
     try:
         return read()
     except OverflowError:
@@ -22,12 +22,12 @@ def now_ns(read: Callable[[], int] = time.time_ns) -> int:
 
 
 def now_ms(read: Callable[[], int] = time.time_ns) -> int:
-    """Return milliseconds since 1970, likewise."""
+    """Return milliseconds since 1970, or the last moment that Python can represent."""
     return now_ns(read) // 1_000_000
 
 
 def utc(seconds: float) -> datetime:
-    """Return a moment so many seconds after 1970, or the first or last one that a datetime can tell."""
+    """Return the datetime of a number of seconds since 1970, or the first or last datetime that there is."""
     try:
         return min(datetime.fromtimestamp(seconds, UTC), _LAST)
     except (ValueError, OverflowError, OSError):

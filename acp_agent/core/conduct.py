@@ -1,4 +1,4 @@
-"""What a user chooses for a session: what the agent may do by itself, and which model answers (A14, A15)."""
+"""What a user chooses for a session: what the agent may do by itself, and which model answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -8,7 +8,7 @@ from typing import Final, Protocol, TypeVar
 
 
 class Mode(StrEnum):
-    """What kinds of work a session is for. Enforced by `gates/mode.py`, mirrored as a config option."""
+    """The kind of work that a session is for. `gates/mode.py` enforces it."""
 
     CODE = "code"
     ARCHITECT = "architect"
@@ -16,7 +16,7 @@ class Mode(StrEnum):
 
 
 class AutoApprove(StrEnum):
-    """What runs without asking. Hard gates (blocklist, sandbox, deny rules) hold at every level."""
+    """What runs without a question. The blocklist, the sandbox and deny rules hold at every level."""
 
     SUGGEST = "suggest"  # edits and commands ask
     AUTO_EDIT = "auto-edit"  # edits inside the roots are silent, commands ask
@@ -26,9 +26,9 @@ class AutoApprove(StrEnum):
 class Autonomy(StrEnum):
     """How much an agent may do by itself, in one word.
 
-    READONLY     reads, searches and fetches; no other tool is offered or runs, whoever calls it
+    READONLY     it reads, searches and fetches; no other tool is offered or runs
     SUPERVISED   rules and questions decide
-    FULL         nothing asks; what is denied and what is blocked stays so
+    FULL         nothing asks; denied and blocked calls stay refused
     """
 
     READONLY = "readonly"
@@ -40,10 +40,10 @@ class Autonomy(StrEnum):
 class Conduct:
     """The settings in force for the running turn. The session changes them between turns only.
 
-    model          `PROVIDER:MODEL`; empty as long as it is the configuration's
-    thought_level  `off`, `on`, or how hard the model thinks; empty: as configured
-    temperature    the name of a preset; empty: as configured
-    chosen         which of `LEAVE` the user has chosen himself; the rest is the configuration's, also later (A7.5)
+    model          `PROVIDER:MODEL`; empty for the configured one
+    thought_level  `off`, `on`, or how hard the model thinks; empty for the configured one
+    temperature    the name of a preset; empty for the configured one
+    chosen         those of `LEAVE` that the user has chosen; the others follow the configuration, also when it changes
     """
 
     mode: Mode = Mode.CODE
@@ -56,13 +56,13 @@ class Conduct:
 
     @property
     def autonomy(self) -> Autonomy:
-        """The same in one word."""
+        """The approval level in one word."""
         if self.readonly:
             return Autonomy.READONLY
         return Autonomy.FULL if self.auto_approve is AutoApprove.FULL_AUTO else Autonomy.SUPERVISED
 
     def take(self, autonomy: Autonomy) -> None:
-        """Set the level in one word: full is full-auto, supervised takes that back."""
+        """Set the approval level in one word. Full is full-auto; supervised takes full-auto back."""
         self.readonly = autonomy is Autonomy.READONLY
         if autonomy is Autonomy.FULL:
             self.auto_approve = AutoApprove.FULL_AUTO
@@ -70,19 +70,19 @@ class Conduct:
             self.auto_approve = AutoApprove.SUGGEST
 
     def become(self, other: "Conduct") -> None:
-        """Take over all that another says, for whoever holds this very object."""
+        """Copy all settings of another object into this one, which others hold."""
         for each in fields(self):
             setattr(self, each.name, getattr(other, each.name))
 
     def note_chosen(self, before: "Conduct") -> None:
-        """Remember that what is another leave than before is the user's choice."""
+        """Remember that the user chose every field of `LEAVE` that differs from before."""
         changed = {name for name in LEAVE if getattr(self, name) != getattr(before, name)}
         self.chosen = tuple(name for name in LEAVE if name in changed or name in self.chosen)
 
     def to_keep(self, stored: "Conduct") -> "Conduct":
-        """Return what is kept with the session, where `stored` is what was kept before.
+        """Return the settings to store with the session. `stored` is what was stored before.
 
-        Of the leave only what the user chose in the session is kept. A level of the command line or the configuration
+        Of `LEAVE` only the user's choices in the session are stored. A level of the command line or the configuration
         holds for as long as it is given there.
         """
         lent = {name: getattr(stored, name) for name in LEAVE if name not in self.chosen}
@@ -90,12 +90,12 @@ class Conduct:
         return replace(self, **lent, chosen=chosen)
 
     def taken_up(self, start: "Conduct", most: "Conduct") -> "Conduct":
-        """What a session conducts itself by that goes on under a configuration, which may be another one by now.
+        """Return the settings with which a stored session goes on under the current configuration.
 
-        start   a new session's conduct
-        most    the loosest leave a session may be taken up with
+        Of `LEAVE` the user's choices hold unless they are looser than `most`. The others are those of a new session.
 
-        Of the leave what the user chose holds, unless it is looser than `most`; the rest is as in a new session.
+        start   the settings of a new session
+        most    the loosest settings that a session may be resumed with
         """
         mode, level = (self if "mode" in self.chosen else start), (self if "auto_approve" in self.chosen else start)
         only = self if "readonly" in self.chosen else start
@@ -108,12 +108,12 @@ class Conduct:
 
 
 LEAVE = ("mode", "auto_approve", "readonly")
-"""The fields of a Conduct that say what the agent may do. The others are empty until the user chooses."""
+"""The fields that say what the agent may do. The other ones are empty until the user chooses."""
 _Leave = TypeVar("_Leave", Mode, AutoApprove)
 
 
 def tighter(one: _Leave, other: _Leave) -> _Leave:
-    """That of two modes or approval levels which allows less."""
+    """Return the one of two modes or approval levels that allows less."""
     return max(one, other, key=_LOOSEST_FIRST.index)
 
 
@@ -124,7 +124,7 @@ _LOOSEST_FIRST: tuple[StrEnum, ...] = (
 
 
 DEFAULT: Final = "default"
-"""The value that leaves something to the server, where nobody knows what it does then."""
+"""The value that leaves a setting to the server."""
 OFF: Final = "off"
 ON: Final = "on"
 TEMPERATURES: Final[Mapping[str, float]] = MappingProxyType({"precise": 0.2, "balanced": 0.7, "creative": 1.0})
@@ -132,7 +132,7 @@ TEMPERATURES: Final[Mapping[str, float]] = MappingProxyType({"precise": 0.2, "ba
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """A model that can be chosen: `PROVIDER:MODEL`, a name for people, and what there is to say of it."""
+    """A model that can be chosen. `value` is `PROVIDER:MODEL`; title and description are for the user."""
 
     value: str
     title: str
@@ -140,60 +140,60 @@ class ModelChoice:
 
     @property
     def provider(self) -> str:
-        """What stands before the colon."""
+        """The part before the colon."""
         return self.value.partition(":")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Values of which one is in force, least first. `usual` is one of them: in force while nobody has chosen."""
+    """The values of a setting, least first. `usual` is the one in force until the user chooses."""
 
     values: tuple[str, ...]
     usual: str
 
     def in_force(self, chosen: str) -> str:
-        """What was chosen, where that is one of the values: another model may have taken others."""
+        """Return the chosen value, or the usual one if it was chosen for a model with other values."""
         return chosen if chosen in self.values else self.usual
 
     @property
     def is_switch(self) -> bool:
-        """Whether there is only on and off."""
+        """Whether the values are only on and off."""
         return self.values == (OFF, ON)
 
 
 class Choices(Protocol):
-    """What one configuration lets its sessions choose. Answers at once, from memory."""
+    """What one configuration lets its sessions choose. All answers come from memory."""
 
     @property
     def initial(self) -> str:
-        """The model of sessions that have chosen none, as `PROVIDER:MODEL`; empty where there is none."""
+        """The model of sessions that have chosen none, as `PROVIDER:MODEL`. Empty if none is configured."""
         ...
 
     def models(self, current: str) -> Sequence[ModelChoice]:
-        """Those that are shown, `current` among them; models of one provider stand together."""
+        """Return the models to show, `current` among them. Models of one provider stand together."""
         ...
 
     def has(self, model: str) -> bool:
-        """Whether a model can be chosen. Also one that is not shown: lists may be long, late or missing."""
+        """Return whether a model can be chosen. It need not be shown: lists may be long, late or missing."""
         ...
 
     def thinking(self, model: str) -> Levels | None:
-        """How a model may think; None for one that cannot, or of which nobody knows."""
+        """Return the thought levels of a model; None if it has none or they are unknown."""
         ...
 
     def temperature(self, model: str) -> Levels | None:
-        """The presets, for a model that takes a temperature; None for others."""
+        """Return the presets of a model that takes a temperature; None for others."""
         ...
 
 
 def model_in_force(conduct: Conduct, choices: Choices) -> str:
-    """The model the next prompt goes to, as `PROVIDER:MODEL`; empty where there is none."""
+    """Return the model of the next prompt as `PROVIDER:MODEL`; empty if there is none."""
     return conduct.model or choices.initial
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What a session has chosen over its configuration, as far as its model takes it. Empty: as configured."""
+    """The choices of a session that its model takes. Empty values are the configured ones."""
 
     model: str = ""
     thought_level: str = ""
@@ -201,7 +201,7 @@ class Chosen:
 
 
 def chosen(conduct: Conduct, choices: Choices, model: str = "") -> Chosen:
-    """What counts of a conduct for a model, by default the one in force. What it does not take is kept for others."""
+    """Return the choices that a model takes, by default the one in force. The other ones stay for other models."""
     model = model or model_in_force(conduct, choices)
     return Chosen(
         conduct.model,
@@ -215,10 +215,7 @@ def _taken(value: str, levels: Levels | None) -> str:
 
 
 def settle(conduct: Conduct, choices: Choices) -> str:
-    """Go back to the initial model where the one that was chosen is not to be had any more (A7.3).
-
-    Gives a line for the user, or "".
-    """
+    """Go back to the initial model if the chosen one no longer exists. Return a line for the user, or ""."""
     gone = conduct.model
     if not gone or choices.has(gone):
         return ""

@@ -1,4 +1,4 @@
-"""Errors, named after who must act on them, and the tool error taxonomy (requirements L6).
+"""Errors, named after who must act on them, and the categories of tool errors.
 
     AgentError
     ├── ToolError           the model adapts; carries a ToolErrorCategory
@@ -22,8 +22,8 @@
     network_error       yes        no
     timeout             yes        no
 
-`retryable` says what the system may do by itself; a quality failure is the model's own mistake and
-the only kind that counts against it.
+`retryable` says whether the system may repeat the call by itself. A quality failure is a mistake of the model; only
+these count against it.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from enum import StrEnum
 
 
 class ToolErrorCategory(StrEnum):
-    """The eleven ways a tool call fails (requirements L6)."""
+    """The ways in which a tool call fails."""
 
     TOOL_NOT_FOUND = "tool_not_found"
     INVALID_PARAMETERS = "invalid_parameters"
@@ -52,12 +52,12 @@ class ToolErrorCategory(StrEnum):
 
     @property
     def quality_failure(self) -> bool:
-        """Whether the model made a mistake, as opposed to the world being in its way."""
+        """Whether the model made a mistake."""
         return self in _QUALITY
 
     @property
     def suggestion(self) -> str:
-        """What the model is told to do about it, when the error has no better advice."""
+        """What the model is told to do if the error has no better advice."""
         return _SUGGESTIONS[self]
 
 
@@ -95,7 +95,7 @@ _SUGGESTIONS = {
 class ToolFailure:
     """Why a call failed: what the model reads and what the audit records.
 
-    `retryable` is what the system *will* do, so it is false once retries are used up (L6.10).
+    `retryable` says whether the system will repeat the call, so it is False once the retries are used up.
     """
 
     category: ToolErrorCategory
@@ -104,7 +104,7 @@ class ToolFailure:
     retryable: bool = False
 
     def block(self) -> str:
-        """The `[tool_error]` block of requirements L6.1, for the model."""
+        """Return the `[tool_error]` block that the model reads."""
         return "\n".join(
             (
                 "[tool_error]",
@@ -117,11 +117,11 @@ class ToolFailure:
 
 
 class AgentError(Exception):
-    """Root of every error of ours. `str(error)` is fit to be shown to a person."""
+    """The base of all our errors. `str(error)` may be shown to the user."""
 
 
 class ToolError(AgentError):
-    """A tool could not do what it was asked; the model reads why and adapts."""
+    """A tool could not do what it was asked. The model reads why and adapts."""
 
     def __init__(self, category: ToolErrorCategory, message: str, suggestion: str = "") -> None:
         super().__init__(message)
@@ -129,7 +129,7 @@ class ToolError(AgentError):
 
 
 class Refused(AgentError):
-    """The sandbox or a gate refused. Reported to the model as `policy_blocked`, never retried."""
+    """The sandbox or a gate refused. The model is told `policy_blocked`, and the call is never retried."""
 
     def __init__(self, reason: str, suggestion: str = "") -> None:
         super().__init__(reason)
@@ -137,10 +137,10 @@ class Refused(AgentError):
 
 
 class BackendUnavailable(AgentError):
-    """A backend cannot perform an operation, so the next one in the composite should.
+    """A backend cannot perform an operation. The composite tries its next backend.
 
-    permanent   asking this backend again this session is pointless
-    quiet       an ordinary answer: the user need not hear of it
+    permanent   whether this backend cannot do it for the rest of the session
+    quiet       whether the user need not be told
     """
 
     def __init__(self, backend: str, reason: str, *, permanent: bool = False, quiet: bool = False) -> None:
@@ -168,9 +168,10 @@ class ProviderErrorKind(StrEnum):
 
 
 class ProviderError(AgentError):
-    """A model API call failed. `retry_after` is in seconds, when the server said so.
+    """A model API call failed. The message names provider and model, says what to do, and never holds a key.
 
-    The message names provider and model, says what to do, and never holds a key.
+    status        the HTTP status, if there was a response
+    retry_after   seconds, if the server gave them
     """
 
     def __init__(
@@ -204,11 +205,11 @@ _RETRYABLE_PROVIDER = frozenset(
 
 
 class StoreUnavailable(AgentError):
-    """The database cannot be used: locked, full, read-only, damaged. The message names the cause, for people."""
+    """The database cannot be used: locked, full, read-only, damaged. The message names the cause."""
 
 
 class ConfigError(AgentError):
-    """Configuration the user has to mend: names where, which key, the value and what was expected."""
+    """A mistake in the configuration. It names the place, the key, the value and what was expected."""
 
     def __init__(self, where: str, key: str, value: str, expected: str) -> None:
         what = f"{key} = {value}" if value else key
@@ -220,8 +221,8 @@ class ConfigError(AgentError):
 
 
 class MissingKey(ConfigError):
-    """A model's server wants a key, and there is none: logging in mends it."""
+    """A model's server wants a key, and there is none. The user must log in."""
 
 
 class Fatal(AgentError):
-    """Something no retry, no model and no user can mend while the turn runs."""
+    """An error that neither a retry nor the model nor the user can mend while the turn runs."""

@@ -1,7 +1,6 @@
-"""What a turn tells the user's side, in order. The protocol layer turns these into updates.
+"""The events of a turn, in order. `protocol/updates` makes session updates of them.
 
-Every tool call gives one ToolStarted, any number of ToolProgress, and one ToolFinished, all with the
-same id (A19.1).
+Every tool call gives one ToolStarted, any number of ToolProgress, and one ToolFinished, all with the same id.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,7 +13,7 @@ from acp_agent.core.types import Diff, JsonObject, Location, ToolKind, ToolResul
 
 
 class PlanStatus(StrEnum):
-    """How far a step is."""
+    """The state of a step of the plan."""
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
@@ -22,7 +21,7 @@ class PlanStatus(StrEnum):
 
 
 class PlanPriority(StrEnum):
-    """How much a step matters."""
+    """The priority of a step of the plan."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -31,7 +30,7 @@ class PlanPriority(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlanEntry:
-    """One step, in a few words."""
+    """One step of the model's plan, in a few words (ACP "Agent Plan")."""
 
     content: str
     status: PlanStatus = PlanStatus.PENDING
@@ -40,7 +39,7 @@ class PlanEntry:
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """What the user sent. An editor draws it by itself; it is told only when the conversation is shown again."""
+    """A prompt of the user. An editor draws it by itself, so it is sent only when the conversation is shown again."""
 
     parts: tuple[PromptPart, ...]
     message_id: str
@@ -64,7 +63,7 @@ class ThoughtDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A call is about to pass the gates and run."""
+    """A tool call is about to pass the gates and run."""
 
     call_id: str
     name: str
@@ -77,7 +76,7 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolProgress:
-    """Something happened while a call runs: an editor terminal to embed, or new output (a delta)."""
+    """News of a running call: an editor's terminal to embed, or new output (a delta)."""
 
     call_id: str
     terminal_id: str | None = None
@@ -86,9 +85,10 @@ class ToolProgress:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A call ended, one way or the other. `elapsed` is in seconds, waiting for permission included.
+    """A tool call ended.
 
-    `use_id` is the model's own id of it, by which its result is found when the rest of the round is lost.
+    elapsed   seconds, the time of the permission question included
+    use_id    the model's own id of the call, by which its result is found if the rest of the round is lost
     """
 
     call_id: str
@@ -108,7 +108,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something the user should know that is not part of the conversation."""
+    """A message to the user that is not part of the conversation."""
 
     severity: Severity
     text: str
@@ -116,8 +116,10 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class UsageChanged:
-    """Context occupancy after a model call, in tokens; `size` is the model's window.
+    """The usage after a model call.
 
+    used   tokens that fill the model's window
+    size   tokens of that window
     cost   US dollars of all calls of the session so far; None where no price is known
     """
 
@@ -128,13 +130,13 @@ class UsageChanged:
 
 @dataclass(frozen=True, slots=True)
 class PlanChanged:
-    """The whole plan, each time (A18.5)."""
+    """The whole plan, whenever it changes."""
 
     entries: tuple[PlanEntry, ...]
 
 
 class CompactionStatus(StrEnum):
-    """How a compaction stands (ACP `compaction_update`)."""
+    """The state of a compaction (ACP `compaction_update`)."""
 
     IN_PROGRESS = "in_progress"
     COMPLETED = "completed"
@@ -144,7 +146,7 @@ class CompactionStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CompactionChanged:
-    """The conversation is being summed up, or was. `id` is a UUID; `summary` and `error` may be empty."""
+    """The compaction with this id (a UUID) changed its state. `summary` and `error` may be empty."""
 
     id: str
     status: CompactionStatus
@@ -155,9 +157,9 @@ class CompactionChanged:
 TranscriptEvent: TypeAlias = (
     UserMessage | TextDelta | ThoughtDelta | ToolStarted | ToolFinished | PlanChanged | UsageChanged
 )
-"""What belongs to the conversation: kept in the store, and shown again when a session is loaded (A6.3)."""
+"""The events that are stored, and shown again when a session is loaded."""
 
 Event: TypeAlias = TranscriptEvent | ToolProgress | Notice | CompactionChanged
 
 EventSink: TypeAlias = Callable[[Event], Awaitable[None]]
-"""Returns once the event is queued for the client, in order. Never raises for a client that is gone."""
+"""Queues an event for the client, in order. It never raises for a client that is gone."""

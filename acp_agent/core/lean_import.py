@@ -1,4 +1,4 @@
-"""Libraries without what they would load for show where it happens to be installed."""
+"""Import a library without an optional module that it would load only for coloured output."""
 
 import sys
 from collections.abc import Generator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without(module: str) -> Generator[None]:
-    """Imports in the body find that a module is not installed, unless it has been loaded before."""
+    """Let imports in the body see a module as not installed, unless it was loaded before."""
     if module in sys.modules:
         yield
         return

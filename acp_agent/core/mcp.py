@@ -1,4 +1,4 @@
-"""MCP servers as the rest of the agent sees them (E6, A25; security.md 2.8). No shape of the protocol itself."""
+"""MCP servers as the rest of the agent sees them, without the shapes of the protocol itself."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -8,7 +8,7 @@ from acp_agent.core.types import ImagePart, JsonObject
 
 
 class McpOrigin(StrEnum):
-    """Who named a server: the user's configuration, the editor (`session/new`), or a file of the project."""
+    """The source of a server: the user's configuration, the editor (`session/new`), or a file of the project."""
 
     CONFIG = "config"
     EDITOR = "editor"
@@ -17,7 +17,7 @@ class McpOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StdioServer:
-    """A program to start. `command` and `args` are run as they are, by no shell; `env` is added to a clean one."""
+    """A program to start. `command` and `args` run as they are, without a shell. `env` is added to a clean one."""
 
     command: str
     args: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class StdioServer:
 
 @dataclass(frozen=True, slots=True)
 class HttpServer:
-    """A streamable HTTP endpoint. `allow_private`: the user's own word that it may be at a private address."""
+    """A streamable HTTP endpoint. If `allow_private`, the user allows it to be at a private address."""
 
     url: str
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -35,18 +35,18 @@ class HttpServer:
 
 
 McpReach: TypeAlias = StdioServer | HttpServer
-"""How a server is reached."""
+"""The way to reach a server."""
 
 
 @dataclass(frozen=True, slots=True)
 class McpServer:
-    """A server somebody named.
+    """An MCP server as it is configured.
 
     name              unique in the session; part of its tools' names
-    startup_timeout   seconds until its tools must be known, and of each later try
+    startup_timeout   seconds until its tools must be known, and of each later attempt
     tool_timeout      seconds of one call
-    allow, deny       names of its tools as the server says them; deny wins, an empty allow means all
-    read_only         tools of it that, on the user's word, change nothing; the server's own hint is not trusted
+    allow, deny       names of its tools as the server gives them; deny wins, an empty allow means all
+    read_only         tools that change nothing, as the user says; the server's own hint is not trusted
     """
 
     name: str
@@ -61,7 +61,7 @@ class McpServer:
 
 @dataclass(frozen=True, slots=True)
 class McpDefinition:
-    """A tool as its server describes it, bounded but not yet trusted: `description` is the server's own words."""
+    """A tool as its server describes it, bounded but not yet trusted. `description` is the server's text."""
 
     name: str
     description: str
@@ -70,7 +70,7 @@ class McpDefinition:
 
 @dataclass(frozen=True, slots=True)
 class McpReply:
-    """What a call gave, bounded. `is_error`: the server says the tool failed; `text` then says why."""
+    """The bounded result of a call. If `is_error`, the tool failed and `text` says why."""
 
     text: str
     images: tuple[ImagePart, ...] = ()
@@ -79,50 +79,55 @@ class McpReply:
 
 
 class McpState(StrEnum):
-    """Where a connection stands."""
+    """The state of a connection."""
 
     STARTING = "starting"
     READY = "ready"
-    WAITING = "waiting"  # lost; will be tried again
-    FAILED = "failed"  # given up
+    WAITING = "waiting"  # the connection was lost and will be tried again
+    FAILED = "failed"  # no further attempt is made
     CLOSED = "closed"
 
 
 class McpConnection(Protocol):
-    """One server of one session. Starts, watches and restarts itself in the background."""
+    """One server of one session. It starts, watches and restarts itself in the background."""
 
     @property
     def server(self) -> McpServer:
-        """What it was made from."""
+        """The configuration of the server."""
         ...
 
     @property
     def state(self) -> McpState:
-        """Where it stands."""
+        """The state of the connection."""
         ...
 
     @property
     def problem(self) -> str:
-        """Why it is not ready, in one line fit for the user; empty when all is well."""
+        """The reason why it is not ready, as one line for the user. Empty if it is."""
         ...
 
     def definitions(self) -> tuple[McpDefinition, ...]:
-        """The tools the server last listed; none until it is ready. Those allow and deny leave out are left out."""
+        """Return the tools that the server listed last, without those that allow and deny exclude.
+
+        Empty until the server is ready.
+        """
         ...
 
     async def call(self, definition: McpDefinition, arguments: JsonObject) -> McpReply:
-        """Run a tool that is still what was agreed to: compared with what the server says in the moment it is called.
+        """Run a tool, if the server's definition of it is still the given one.
 
-        Raises ToolError: policy_blocked (the definition is another now, nothing was called; or not authorized),
-        network_error (not connected, died in the middle), timeout, rate_limited, server_error, permanent_failure
-        (L6.11).
+        Raises:
+            ToolError: policy_blocked if the definition changed (nothing was called) or the server wants another login;
+                network_error if the connection is missing or broke; timeout, rate_limited, server_error or
+                permanent_failure otherwise.
+
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ListedServer:
-    """An MCP server of a session. `tools` are the model's names for them; `problem` is empty when there is none."""
+    """An MCP server of a session. `tools` are the names that the model uses. `problem` is empty if there is none."""
 
     server: McpServer
     state: McpState

@@ -1,7 +1,7 @@
-"""The conversation as we keep it: parts, messages, usage, stop reasons. No provider's shape.
+"""The conversation in our own shape: parts, messages, prompts, usage, stop reasons.
 
-What only one provider understands (thinking signatures, encrypted reasoning, unknown blocks) stays in
-`opaque`, tagged with the provider that made it, and goes back to that provider byte for byte.
+Data that only one provider understands (thinking signatures, encrypted reasoning, unknown blocks) stays in `opaque`
+together with that provider's name, and goes back to that provider byte for byte.
 """
 
 from collections.abc import Iterable
@@ -12,15 +12,15 @@ from typing import Final, TypeAlias
 from acp_agent.core.types import ImagePart, JsonObject
 
 TURN_CUT_OFF: Final = "Do not go on with it unless asked to.]"
-"""How the note ends that stands in the history where a turn was cancelled or broke off.
+"""The end of the note that the history has where a turn was cancelled or broke off.
 
-What the user says next stands behind it in the same message.
+The user's next prompt follows it in the same message.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """Words."""
+    """A text."""
 
     text: str
 
@@ -49,7 +49,7 @@ class ToolUsePart:
 
 @dataclass(frozen=True, slots=True)
 class ToolResultPart:
-    """The answer to one ToolUsePart; every tool use gets exactly one (L1.6). `images` stand beside the text."""
+    """The answer to one ToolUsePart. Every tool use gets exactly one. `images` stand beside the text."""
 
     id: str
     text: str
@@ -59,7 +59,7 @@ class ToolResultPart:
 
 @dataclass(frozen=True, slots=True)
 class OpaquePart:
-    """A block we do not understand, kept for the provider that sent it."""
+    """A block that only the provider that sent it understands."""
 
     provider: str
     payload: JsonObject
@@ -69,7 +69,7 @@ Part: TypeAlias = TextPart | ImagePart | ThoughtPart | ToolUsePart | ToolResultP
 
 
 class Role(StrEnum):
-    """Who speaks. Tool results travel in user messages."""
+    """The author of a message. Tool results are in user messages."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -104,7 +104,7 @@ class Usage:
 
     @property
     def context(self) -> int:
-        """How much of the window the call filled (A18.6)."""
+        """The tokens of the window that the call filled."""
         return self.input + self.cache_read + self.cache_write + self.output
 
     def __add__(self, other: "Usage") -> "Usage":
@@ -126,7 +126,7 @@ class ModelStop(StrEnum):
 
 
 class StopReason(StrEnum):
-    """Why a turn ended (ACP `StopReason`; precedence in A12.6)."""
+    """Why a turn ended (ACP `StopReason`)."""
 
     END_TURN = "end_turn"
     MAX_TOKENS = "max_tokens"
@@ -151,7 +151,7 @@ class ModelThought:
 
 @dataclass(frozen=True, slots=True)
 class ModelDone:
-    """The end of one model call: the whole message, why it ended, what it cost. Always the last event."""
+    """The end of one model call: the whole message, why it ended, and its usage. It is always the last event."""
 
     message: Message
     stop: ModelStop
@@ -163,7 +163,7 @@ ModelEvent: TypeAlias = ModelText | ModelThought | ModelDone
 
 @dataclass(frozen=True, slots=True)
 class LinkPart:
-    """Something named by its URI."""
+    """A link in a prompt."""
 
     uri: str
     name: str
@@ -171,7 +171,7 @@ class LinkPart:
 
 @dataclass(frozen=True, slots=True)
 class ResourcePart:
-    """A text that came along. `mime_type` is empty where nobody said."""
+    """A text that is embedded in a prompt. `mime_type` is empty if the editor did not give one."""
 
     uri: str
     text: str
@@ -179,11 +179,12 @@ class ResourcePart:
 
 
 PromptPart: TypeAlias = TextPart | ImagePart | LinkPart | ResourcePart
+"""A block of a prompt as it came. The model is given something else: links read, resources fenced."""
 
 _TYPED = (TextPart, LinkPart)
 
 
 def typed(parts: Iterable[PromptPart]) -> str:
-    """What the user wrote or attached himself: texts and the addresses of links. No file's words, and no page's."""
+    """Return what the user typed or attached: texts and the addresses of links, without the text of files and pages."""
     texts = (part.text if isinstance(part, TextPart) else part.uri for part in parts if isinstance(part, _TYPED))
     return "\n".join(texts)

@@ -1,9 +1,9 @@
-"""Files that have no name before they are whole, so that a process that is killed leaves nothing behind.
+"""Files that have no name before they are whole, so that a killed process leaves nothing behind.
 
-Linux can make a file without a name (O_TMPFILE) and give it one later. Nothing can replace a file but a rename, which
-needs a name: then there is a temporary one, for microseconds. On other systems, and on file systems that know no such
-files, there is a temporary name from the beginning. Whoever writes the file holds it with `flock`, which ends with the
-process: so the next one to write in the folder can remove it.
+Linux can make a file without a name (O_TMPFILE) and give it one later. Only a rename can replace a file, and a rename
+needs a name: the file then has a temporary one for microseconds. On other systems, and on file systems without such
+files, it has a temporary name from the beginning. The writer holds the file with `flock`, which ends with the process.
+So the next writer in the folder can tell leftovers and remove them.
 """
 
 import errno
@@ -22,25 +22,25 @@ _ALWAYS = os.O_WRONLY | os.O_CLOEXEC
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _TEMPORARY = re.compile(r"\.acp-agent-[0-9a-f]{16}\.tmp")
 _ATTEMPTS = 10
-_ABANDONED = 3600 * 10**9  # nanoseconds; where nothing can be locked, what is younger may be somebody's work under way
+_ABANDONED = 3600 * 10**9  # nanoseconds; where nothing can be locked, a younger file may still be written
 
 
 def temporary_name() -> str:
-    """A new name for what is not finished yet."""
+    """Return a new name for an unfinished file."""
     return f".acp-agent-{secrets.token_hex(8)}.tmp"
 
 
 def is_temporary(name: str) -> bool:
-    """Whether an entry has such a name: no tool shows it."""
+    """Return whether an entry has the name of an unfinished file. No tool shows such entries."""
     return _TEMPORARY.fullmatch(name) is not None
 
 
 class NewFile:
-    """A file that is being written: without a name where that is possible. Close it on every path.
+    """A file that is being written, without a name where that is possible. It must be closed on every path.
 
-    directory_fd   the folder it will be in
-    mode           its permissions, less the umask
-    unnamed        for tests: whether to try to do without a name
+    directory_fd   the folder of the file
+    mode           its permissions, before the umask
+    unnamed        False makes it named from the beginning, for tests
     """
 
     def __init__(self, directory_fd: int, mode: int, *, unnamed: bool = True) -> None:
@@ -53,9 +53,9 @@ class NewFile:
         self.fd = fd
 
     def take_name(self, name: str) -> bool:
-        """Give the finished file its name, where it had none. Return False where it had one.
+        """Give the finished file its name. Return False if it already has a temporary one.
 
-        Raises OSError, FileExistsError when the name is taken.
+        Raises OSError, and FileExistsError if the name is taken.
         """
         if self._name is not None:
             return False
@@ -63,7 +63,7 @@ class NewFile:
         return True
 
     def temporary_name(self) -> str:
-        """Return the file's temporary name; it gets one where it had none. Raises OSError."""
+        """Return the file's temporary name. Give it one if it has none. Raises OSError."""
         if self._name is None:
             _hold(self.fd)
             name = temporary_name()
@@ -72,7 +72,7 @@ class NewFile:
         return self._name
 
     def renamed(self) -> None:
-        """The temporary name is no more."""
+        """Note that the temporary name was renamed away."""
         self._name = None
 
     def close(self) -> None:
@@ -86,9 +86,9 @@ class NewFile:
 
 
 def remove_leftovers(directory_fd: int) -> list[str]:
-    """Remove files from a folder that processes were writing which are gone. Return leftovers that are directories.
+    """Remove the unfinished files of dead processes from a folder. Return the unfinished directories.
 
-    Only regular files with a temporary name that belong to this user go, and what cannot be removed stays.
+    Only regular files of this user are removed. A file that cannot be removed stays.
     """
     folders: list[str] = []
     with suppress(OSError), os.scandir(directory_fd) as entries:
@@ -106,7 +106,7 @@ def remove_leftovers(directory_fd: int) -> list[str]:
 
 
 def hold(fd: int) -> bool:
-    """Keep `remove_leftovers` from an open file or directory until it is closed. False where that came too late."""
+    """Protect an open file or directory from `remove_leftovers` until it is closed. Return False if it is too late."""
     return _hold(fd) and os.fstat(fd).st_nlink > 0
 
 
@@ -121,7 +121,7 @@ def _hold(fd: int) -> bool:
 
 
 def _is_abandoned(directory_fd: int, name: str, status: os.stat_result) -> bool:
-    """Return whether an entry is this user's and no living process writes it. Raises OSError."""
+    """Return whether an entry belongs to this user and no living process writes it. Raises OSError."""
     if os.geteuid() not in (0, status.st_uid):
         return False
     is_old = now_ns() - status.st_mtime_ns > _ABANDONED
@@ -144,7 +144,7 @@ def _is_abandoned(directory_fd: int, name: str, status: os.stat_result) -> bool:
 
 
 def _open_unnamed(directory_fd: int, mode: int) -> int | None:
-    """Return a file without a name, or None where there are none or they could never get one."""
+    """Return a file without a name, or None if the system has none or cannot name them later."""
     try:
         fd = os.open(".", _UNNAMED | _ALWAYS, mode, dir_fd=directory_fd)
     except OSError as error:
@@ -164,7 +164,7 @@ def _open_named(directory_fd: int, mode: int) -> tuple[int, str]:
         fd = os.open(name, _NAMED | _ALWAYS, mode, dir_fd=directory_fd)
         if hold(fd):
             return fd, name
-        os.close(fd)  # somebody who tidies up was faster
+        os.close(fd)  # another process removed it as a leftover before the lock
     raise OSError(errno.EAGAIN, "every new file is removed at once")
 
 

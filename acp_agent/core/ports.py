@@ -1,4 +1,4 @@
-"""Every Protocol of the agent: who may be swapped for whom. Docstrings name the errors raised."""
+"""The ports between the parts of the agent, and what passes through them."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from acp_agent.core.types import (
 
 
 class ElicitationAction(StrEnum):
-    """What the user did: filled it in, said no, or closed it. No answer at all counts as the last."""
+    """What the user did with a form or a link: accept, decline, or close it. No answer counts as closing it."""
 
     ACCEPT = "accept"
     DECLINE = "decline"
@@ -32,10 +32,10 @@ class ElicitationAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Fields to be filled in; never a secret (ACP).
+    """A form for the user to fill in (ACP "Elicitation"). It must not ask for secrets.
 
     schema    a flat JSON Schema object: properties of type string, number, integer, boolean, or an array of choices
-    source    the MCP server that wants to know; empty for the agent itself
+    source    the MCP server that asks; empty for the agent itself
     call_id   the tool call it belongs to; empty for none
     """
 
@@ -47,7 +47,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A page the user should open in his browser. `id` names the request until it is complete."""
+    """A page that the user should open in their browser. `id` names the request until it is complete."""
 
     message: str
     url: str
@@ -58,14 +58,14 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class ElicitationAnswer:
-    """`content` fits the form's schema where the action is ACCEPT, else it is empty."""
+    """The user's answer. `content` fits the form's schema if the action is ACCEPT; otherwise it is empty."""
 
     action: ElicitationAction
     content: JsonObject
 
 
 class Elicitor(Protocol):
-    """Someone who can be asked."""
+    """Asks the user for more than a yes or no."""
 
     @property
     def forms(self) -> bool:
@@ -78,15 +78,15 @@ class Elicitor(Protocol):
         ...
 
     async def fill_in(self, form: Form) -> ElicitationAnswer:
-        """What the user filled in, checked against the schema. Never raises but for cancellation."""
+        """Return what the user filled in, checked against the schema. It raises only on cancellation."""
         ...
 
     async def visit(self, visit: Visit) -> ElicitationAnswer:
-        """Whether the user agreed to open the page. Never raises but for cancellation."""
+        """Ask the user to open the page, and return their answer. It raises only on cancellation."""
         ...
 
     def visited(self, visit_id: str) -> None:
-        """What the page was for is done: the editor may close its hint (`elicitation/complete`)."""
+        """Tell the editor that the page has served its purpose (`elicitation/complete`)."""
         ...
 
 
@@ -95,16 +95,16 @@ class Elicitor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Backends:
-    """A session's ways to the world.
+    """The files, terminals and services of a session.
 
-    terminal    where the user's commands run: the editor's, when it offers one
-    programs    where a tool runs a program for its own reading: this machine, out of the user's sight
-    overflow    what was too long to show; None where nothing is kept
-    memories    notes that outlive the session; None where nothing is kept
-    compressor  shortens this conversation; None where that is switched off
-    show_plan   shows the user what the model means to do, the whole plan each time
-    elicitor    asks the user for more than a yes or no; None where nobody is there to be asked
-    languages   what the editor's language servers know; None where it does not share them (A27)
+    terminal    runs the model's commands: the editor's terminal, if it offers one
+    programs    runs programs whose output only a tool reads: on this machine, not shown to the user
+    overflow    outputs that were too long to show; None if they are not kept
+    memories    notes that outlive the session; None if they are not kept
+    compressor  shortens this conversation; None if that is switched off
+    show_plan   shows the user the whole plan of the model
+    elicitor    asks the user for more than a yes or no; None if no user can be asked
+    languages   the editor's language servers; None if it does not share them
     """
 
     files: FileSystem
@@ -121,12 +121,11 @@ class Backends:
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What a running tool may use. Made anew for each call; nothing in it outlives the call.
+    """What a running tool may use. Each call has its own; nothing in it outlives the call.
 
-    previewed   the change the user was shown; a tool that finds the old text different now must not write
-                (A23.5)
-    progress    tells the user's side how it goes
-    defer       registers a clean-up that runs after the call's final update was sent (A19.11)
+    previewed   the change that the user was shown; a tool that finds another old text now must not write
+    progress    sends news of the running call to the user
+    defer       registers a clean-up that runs after the call's final update was sent
     """
 
     call_id: str
@@ -192,18 +191,18 @@ class ToolExecutor(Protocol):
 
 
 class Toolset(Protocol):
-    """The tools of a session, as the loop sees them."""
+    """The tools of a session, as the loop of a turn sees them."""
 
     def specs(self) -> Sequence[ToolSpec]:
-        """What the model may call now: tools a mode or rule denies outright are left out."""
+        """Return the tools that the model may call now, without those that a mode or a rule denies outright."""
         ...
 
     async def run(self, call: ToolCall) -> ToolResult:
-        """Run one call through the whole chain and tell the user's side. Raises only on cancellation."""
+        """Judge and run one call, and send its events. It raises only on cancellation."""
         ...
 
     async def refuse(self, call: ToolCall, result: ToolResult) -> None:
-        """Tell and record a call that does not run, with the result it gets instead (A19.6)."""
+        """Send the events of a call that does not run, and record it with the result it gets instead."""
         ...
 
 
@@ -211,7 +210,7 @@ class Toolset(Protocol):
 
 
 class Decision(StrEnum):
-    """What the user said. CANCELLED: the question was withdrawn. UNANSWERED: what came back was no answer."""
+    """The user's decision. CANCELLED: the question was withdrawn. UNANSWERED: the response was no answer."""
 
     ALLOW_ONCE = "allow_once"
     ALLOW_ALWAYS = "allow_always"
@@ -228,12 +227,12 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One prompt to the user about one call.
+    """A question to the user about one call.
 
-    title       what would happen, control and bidi characters made visible; a long one with its middle left out
-    reasons     why it is asked, one line each
+    title       what would happen, with control and bidi characters made visible; the middle of a long one is left out
+    reasons     why the user is asked, one line each
     always      what "always" would cover, in words ("git status …")
-    text        all of what is asked about, made visible, with its line ends; empty where title and diffs show all
+    text        the whole of what is asked about, made visible, with its line ends; empty if title and diffs show all
     """
 
     call_id: str
@@ -248,12 +247,14 @@ class Question:
 
 
 class Approver(Protocol):
-    """Someone who can be asked."""
+    """Asks the user to allow a call."""
 
     async def ask(self, question: Question) -> Decision:
-        """The user's answer. Anything unknown or malformed is UNANSWERED, never a grant.
+        """Return the user's decision. An unknown or malformed answer is UNANSWERED, never a grant.
 
-        Raises ToolError (confirmation_required) when there was none in the time there is.
+        Raises:
+            ToolError: confirmation_required if there was no answer in time.
+
         """
         ...
 
@@ -263,7 +264,7 @@ class Approver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One call to a model. `system` and `tools` stay the same between calls, for prompt caching."""
+    """One call to a model. `system` and `tools` stay the same between calls, so that prompt caching works."""
 
     system: str
     messages: tuple[Message, ...]
@@ -286,11 +287,11 @@ class Provider(Protocol):
 
     @property
     def context_window(self) -> int:
-        """Tokens that fit, input and output together."""
+        """The tokens that fit, input and output together."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """Text and thought as they come, then exactly one ModelDone. Raises ProviderError.
+        """Yield text and thought as they come, then exactly one ModelDone. Raises ProviderError.
 
         Closing the iterator or cancelling the task closes the connection.
         """
@@ -298,13 +299,13 @@ class Provider(Protocol):
 
 
 class Embedder(Protocol):
-    """Something that places texts by their meaning."""
+    """A model that makes vectors of texts by their meaning."""
 
     @property
     def model(self) -> str:
-        """Whose vectors these are, as `PROVIDER:MODEL`: vectors of two models say nothing about each other."""
+        """The model as `PROVIDER:MODEL`. Vectors of different models cannot be compared."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...], ...]:
-        """A unit vector for each text, in order, all of one length. Raises ProviderError."""
+        """Return a unit vector for each text, in order, all of the same dimension. Raises ProviderError."""
         ...

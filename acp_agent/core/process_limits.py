@@ -1,9 +1,9 @@
 """Limits of this process, and of the programs it starts.
 
 Besides the number of open files, one limit serves as a tag: how long a process may run with real-time priority
-without a pause (RLIMIT_RTTIME). Every value from _FIRST_TAG on means tens of thousands of years, and so no limit. A
-process hands its limits on to all it starts, and neither a new session nor an empty environment changes them. So a
-daemon can be told apart that has nothing else in common with the command that started it. Only Linux has this limit.
+without a pause (RLIMIT_RTTIME). Every value from _FIRST_TAG on means tens of thousands of years, and so no limit. All
+children of a process inherit its limits, and neither a new session nor an empty environment changes them. So a daemon
+can be recognized that has nothing else in common with the command that started it. Only Linux has this limit.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
 _MOST = 10_240 if sys.platform == "darwin" else 65_536
-"""More are never needed. Old programs go through all numbers there may be, and macOS refuses more."""
+"""More are never needed. Some old programs close every possible descriptor, and macOS refuses a higher limit."""
 
 _FIRST_TAG = 2**61
 _MARGIN = 32
@@ -22,27 +22,27 @@ _MARGIN = 32
 
 _before: tuple[int, int] | None = None
 _own_tag = resource.getrlimit(resource.RLIMIT_RTTIME) if sys.platform == "linux" else (0, 0)
-"""That of the command which started this process, if there was one, or no limit."""
+"""The tag of the command that started this process, or no limit."""
 
 
 def raise_descriptor_limit() -> None:
-    """Let this process open as many files as the system allows it to, up to _MOST."""
-    global _before  # noqa: PLW0603 - it is the process's
+    """Let this process open as many files as the system allows, up to _MOST."""
+    global _before  # noqa: PLW0603 - the limit is a property of the process
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
-    with suppress(OSError, ValueError):  # then it stays as it is
+    with suppress(OSError, ValueError):  # the limit stays as it is
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         _before = soft, hard
 
 
 @contextmanager
 def limits_for_child(tag: int) -> Generator[None]:
-    """Let a program that is started in the body have a tag, and the limit of open files this process began with.
+    """Give a program that is started in the body a tag, and the limit of open files that this process began with.
 
-    A program that uses `select` fails with numbers over 1,023, which it meets only where it is let to. While this
-    process needs higher numbers itself, the program keeps the raised limit. For one thread.
+    A program that uses `select` fails with descriptors over 1,023, which only a raised limit allows. While this process
+    itself needs higher numbers, the program gets the raised limit. Only one thread may use this at a time.
     """
     changed: list[tuple[int, tuple[int, int]]] = []
     if _before is not None and _is_free_below(_before[0] - _MARGIN):
@@ -60,7 +60,7 @@ def limits_for_child(tag: int) -> Generator[None]:
 
 
 def tag_of(mark: str) -> int:
-    """Return the tag for a text. Two texts have practically never the same."""
+    """Return the tag of a text. Two texts practically never have the same one."""
     return _FIRST_TAG + (int.from_bytes(hashlib.sha256(mark.encode()).digest()[:8]) >> 3)
 
 
@@ -74,7 +74,7 @@ def tag_in(limits: str) -> int | None:
 
 
 def restore_limits(pid: int) -> None:
-    """Give a program that was just started in another thread the former limit, and no tag (Linux)."""
+    """Give a program that another thread has just started the former limit and no tag (Linux)."""
     if sys.platform != "linux":
         return
     with suppress(OSError, ValueError):  # it has ended already, or runs as somebody else
@@ -94,7 +94,7 @@ def _is_free_below(number: int) -> bool:
 
 
 def can_open(count: int) -> bool:
-    """Return whether this process can open so many more files."""
+    """Return whether this process can open a number of further files."""
     fds: list[int] = []
     try:
         fds.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -109,15 +109,15 @@ def can_open(count: int) -> bool:
 
 
 class DescriptorReserve:
-    """Descriptors that are held back for the end of the process, which has to look for children and close files."""
+    """Descriptors kept back for the end of the process, which must look for children and close files."""
 
     def __init__(self, count: int) -> None:
         self._fds: list[int] = []
-        with suppress(OSError):  # there are fewer
+        with suppress(OSError):  # the system allows fewer
             while len(self._fds) < count:
                 self._fds.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
 
     def release(self) -> None:
-        """Make them free for others. Safe to call twice."""
+        """Close them. It is safe to call twice."""
         while self._fds:
             os.close(self._fds.pop())

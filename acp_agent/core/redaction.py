@@ -1,4 +1,4 @@
-"""What stands where a secret stood (S9). The engine is `output/redaction`; these are the words all floors share."""
+"""Placeholders that stand where a secret stood. `output/redaction` finds the secrets; all packages share the words."""
 
 import re
 from collections import Counter
@@ -6,21 +6,21 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 Redact: TypeAlias = Callable[[str], str]
-"""Takes secrets out of a whole text, putting placeholders in their place. Idempotent; never raises."""
+"""Replaces the secrets of a whole text by placeholders. It is idempotent and never raises."""
 
 _PLACEHOLDER = re.compile(r"\[REDACTED(?::[a-z0-9_-]{1,40})?\]")
 
 
 def placeholder(kind: str) -> str:
-    """`[REDACTED:kind]`, `kind` being lower-case words joined by `-`."""
+    """Return `[REDACTED:kind]`. `kind` is lower-case words joined by `-`."""
     return f"[REDACTED:{kind}]"
 
 
 def placeholders(text: str) -> Counter[str]:
-    """Every placeholder in a text, with how often it stands there."""
+    """Return every placeholder in a text, and how often it occurs."""
     return Counter(_PLACEHOLDER.findall(text))
 
 
 def verbatim(text: str) -> str:
-    """The Redact of those who have nothing to hide: tests, mostly."""
+    """Return the text as it is: a Redact for texts without secrets."""
     return text

@@ -1,4 +1,4 @@
-"""Which files hold secrets, by their names (requirements S2, T4.5)."""
+"""Recognize files that hold secrets by their names."""
 
 import posixpath
 import re
@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 
 MAX_PATTERN = 64
-"""Characters of a name that is a pattern; no secret's name is longer."""
+"""The most characters of a name with wildcards. No secret file has a longer name."""
 
 _SEALED_FOLDERS = frozenset((".ssh", ".gnupg"))
 _PUBLIC = ("config", "known_hosts", "known_hosts.old", "pubring.kbx")
@@ -36,7 +36,7 @@ _TEMPLATES = frozenset(("example", "sample", "template", "dist", "default", "def
 
 
 def _hint() -> re.Pattern[str]:
-    """Something of which stands in every path that may be a secret's: most paths need no longer look."""
+    """Return a pattern that matches somewhere in every path that may be a secret file's. Most paths need no more."""
     folders = (part for folder in _GUARDED_FOLDERS for part in folder.split("/"))
     files = (name.rpartition("/")[2] for name in _GUARDED)
     names = "|".join(map(re.escape, sorted({*_SEALED_FOLDERS, *_PASSWORDS, *_PROCESS, *folders, *files})))
@@ -48,7 +48,7 @@ _HINT = _hint()
 
 
 class Secrecy(IntEnum):
-    """How a file is kept."""
+    """How secret a file is."""
 
     OPEN = 0
     GUARDED = 1  # may hold secrets
@@ -56,9 +56,9 @@ class Secrecy(IntEnum):
 
 
 def secrecy(path: str) -> Secrecy:
-    """How a file must be kept, by its path as text: absolute, relative, or below `~` or a variable. Case aside.
+    """Return how secret a file is, by the text of its path: absolute, relative, or below `~` or a variable.
 
-    A pattern (`~/.s*h/id_*`) counts as what it may match, where it begins like that.
+    Case does not count. A pattern (`~/.s*h/id_*`) counts as what it may match, if it begins like that.
     """
     if _HINT.search(path) is None:
         return Secrecy.OPEN
@@ -66,7 +66,7 @@ def secrecy(path: str) -> Secrecy:
     absolute = text.startswith("/")
     parts = [part for part in posixpath.normpath(text).split("/") if part]
     if absolute and parts[:1] == ["proc"] and parts[2:3] == ["root"]:
-        parts = parts[3:]  # the same files by another name
+        parts = parts[3:]  # another name of the same files
     if absolute and parts[:1] == ["private"]:
         parts = parts[1:]
     if not parts:
@@ -78,7 +78,7 @@ def secrecy(path: str) -> Secrecy:
 
 def _sealed(parts: list[str], *, absolute: bool) -> bool:
     name = parts[-1]
-    if any(_is(name, folder) for folder in _SEALED_FOLDERS):  # whole: `tar cf x ~/.ssh` takes all there is in it
+    if any(_is(name, folder) for folder in _SEALED_FOLDERS):  # `tar cf x ~/.ssh` takes all files in it
         return True
     if any(_is(part, folder) for part in parts[:-1] for folder in _SEALED_FOLDERS):
         return name not in _PUBLIC and not name.endswith((".pub", ".conf"))
@@ -104,7 +104,7 @@ def _guarded(parts: list[str], *, absolute: bool) -> bool:
 
 
 def _is(part: str, secret: str) -> bool:
-    """Whether a name is the secret's, or a pattern that says enough of it to mean it.
+    """Return whether a name is the secret's, or a pattern that spells enough of it.
 
     In bash no pattern matches the dot at the beginning of a name, and `*` or `*.yml` means no file in particular.
     """

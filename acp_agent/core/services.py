@@ -1,4 +1,4 @@
-"""The port web tools reach the network through. Nothing else a model asks for may open a connection (T5)."""
+"""The services that tools use beside files and terminals: web, memories, long outputs, language servers."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,7 @@ from acp_agent.core.types import Json, JsonObject
 
 
 class BlockReason(StrEnum):
-    """Why a request was not made (T5.11)."""
+    """Why a request was not made."""
 
     ALLOWLIST = "allowlist"
     BLOCKLIST = "blocklist"
@@ -18,7 +18,7 @@ class BlockReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WebCaller:
-    """On whose behalf a request is made: the tool's name and the id of its call, for the egress record."""
+    """The tool that makes a request, and the id of its call, for the audit."""
 
     tool: str
     call_id: str
@@ -26,15 +26,15 @@ class WebCaller:
 
 @dataclass(frozen=True, slots=True)
 class Egress:
-    """One request of a `get`, made or refused, for the audit (T5.11).
+    """One request of a `get`, made or refused, for the audit.
 
-    hop             0 for the URL asked for, 1 to 3 for redirects
-    address         the IP address connected to; None when there was no connection
-    status          None when no answer came
+    hop             0 for the requested URL, 1 to 3 for redirects
+    address         the IP address of the connection; None if there was none
+    status          None if no answer came
     duration        seconds
     response_bytes  of the decoded body, as far as it was read
-    block_reason    why it was refused before a connection; None when it was not. A redirect to a site that was not
-                    asked for is `allowlist`: what one `get` allows is the site of its URL
+    block_reason    why it was refused before a connection; None if it was made. A redirect to another site is
+                    `allowlist`, since one `get` allows only the site of its URL
     """
 
     caller: WebCaller
@@ -52,10 +52,10 @@ class Egress:
 class WebPage:
     """A text from the web.
 
-    url           where it came from in the end
+    url           the URL after all redirects
     content_type  its MIME type in lower case
-    text          decoded; where it was truncated it ends with the last whole character within the limit
-    truncated     whether there was more than may be read, and only the beginning is here
+    text          decoded; if it was truncated, it ends with the last whole character within the limit
+    truncated     whether the page is longer than may be read, and this is its beginning
     """
 
     url: str
@@ -65,27 +65,34 @@ class WebPage:
 
 
 class Web(Protocol):
-    """Reads pages of public hosts over https."""
+    """Reads pages of public hosts over https. Web tools open no other connections."""
 
     async def get(
         self, url: str, caller: WebCaller, *, redirects: int = 3, leave_site: bool = False, truncate: bool = False
     ) -> WebPage:
-        """The page, after at most so many redirects.
+        """Return the page.
 
-        A redirect to another site than the URL's (another host, `www.` aside) is followed with `leave_site` only:
-        whoever allowed one host has not allowed what its redirects may carry elsewhere. Otherwise it is a ToolError
-        that names the address. Of a page too large, `truncate` gives the beginning (A24.9); else it is a ToolError.
+        redirects    the most redirects that are followed
+        leave_site   whether a redirect to another site (another host, apart from `www.`) is followed; otherwise it is
+                     a ToolError that names the address, since the user may have allowed only the first host
+        truncate     whether a page that is too large is cut; otherwise it is a ToolError
 
-        Raises Refused for what must not be reached: another scheme, a forbidden host, port or address, at any hop.
-        Raises ToolError for everything else: the status by T5.12, a redirect too many or to nowhere, no connection,
-        no answer in time, a body that is too large or no text.
+        Raises:
+            Refused: The scheme, the host, the port or the address is forbidden, at any hop.
+            ToolError: The status is an error, there are too many redirects, there is no connection or no answer in
+                time, or the body is too large or no text.
+
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """A note. `created_at` is in whole seconds since 1970; a higher `score` fits a search better."""
+    """A note that the model saved.
+
+    created_at   whole seconds since 1970
+    score        how well it fits a search; higher is better
+    """
 
     id: str
     content: str
@@ -114,7 +121,7 @@ class Memories(Protocol):
 
 
 class Compaction(StrEnum):
-    """Why a conversation was shortened: the model's own wish, the window was filling up, the user said so (L11)."""
+    """Why a conversation was shortened: the model asked, the window was filling up, or the user asked."""
 
     AUTONOMOUS = "autonomous"
     TRIGGERED = "triggered"
@@ -123,7 +130,7 @@ class Compaction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What stands in place of older messages. `messages` is how many it replaced, `tokens` their estimated size."""
+    """The summary that replaces older messages: how many `messages`, and their estimated size in `tokens`."""
 
     text: str
     method: Compaction
@@ -135,7 +142,7 @@ class Summaries(Protocol):
     """The summaries of one conversation."""
 
     async def add(self, summary: Summary) -> None:
-        """Keep one. Durable on return. Raises StoreUnavailable."""
+        """Store a summary durably. Raises StoreUnavailable."""
         ...
 
 
@@ -143,49 +150,58 @@ class Compressor(Protocol):
     """Shortens the conversation it belongs to, for the `compress_context` tool."""
 
     async def compress(self, focus: str) -> str:
-        """Sum up what lies before the current turn; one line on what became of it, for the model.
+        """Summarize what lies before the current turn. Return one line about the result for the model.
 
         focus   what the summary must keep above all, in the model's words; may be empty
-        Raises ToolError (permanent_failure) when there is nothing to sum up or no summary came: all is as it was.
+
+        Raises:
+            ToolError: permanent_failure if there is nothing to summarize or no summary came. Nothing has changed then.
+
         """
         ...
 
 
 UNKNOWN_OVERFLOW = "overflow entry not found or expired"
-"""The one answer for an id that never was, is gone, or belongs to another conversation (O5.6)."""
+"""The answer for an id that never existed, has expired, or belongs to another conversation."""
 
 OVERFLOW_PREFIX = "overflow:"
 
 
 class Overflow(Protocol):
-    """What one conversation keeps. `text` is redacted already (O5.14)."""
+    """The long outputs of one conversation, kept outside the context window. Texts are redacted already."""
 
     async def put(self, text: str) -> str:
-        """Keep a text; returns its reference, `overflow:<uuid>`.
+        """Store a text and return its reference, `overflow:<uuid>`. On return it survives the death of the process.
 
-        Returns only once it would survive a kill. Raises StoreUnavailable, naming the cause; a text over the limit
-        is such a cause.
+        Raises:
+            StoreUnavailable: It cannot be stored, or the text is over the limit. The message names the cause.
+
         """
         ...
 
     async def get(self, reference: str) -> str | None:
-        """The text, or None for any id this conversation has nothing under; `reference` is a UUID, prefix or not.
+        """Return the text of a reference (a UUID with or without the prefix), or None for an unknown one.
 
-        Raises ValueError for what is no UUID, StoreUnavailable when nothing can be looked up now.
+        Raises:
+            ValueError: The reference is no UUID.
+            StoreUnavailable: Nothing can be looked up now.
+
         """
         ...
 
 
 class LanguageServers(Protocol):
-    """The editor's language servers, one request each."""
+    """What the editor's language servers know, for clients that share it."""
 
     def offers(self, method: str) -> bool:
-        """Whether the client serves a method, such as `lsp/hover`."""
+        """Return whether the client serves a method, such as `lsp/hover`."""
         ...
 
     async def ask(self, method: str, params: JsonObject) -> Json:
-        """What the client answers, as it came: not to be trusted (A27.7).
+        """Return the client's answer as it came. It is not to be trusted.
 
-        Raises ToolError: no answer in time, an error of the editor's.
+        Raises:
+            ToolError: There was no answer in time, or the editor reported an error.
+
         """
         ...

@@ -1,4 +1,4 @@
-"""What a tool call is made of, from the model's request to what comes back."""
+"""The parts of a tool call: the request, its subjects, the verdict of a gate, and the result."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -8,12 +8,12 @@ from acp_agent.core.errors import ToolErrorCategory, ToolFailure
 
 
 class Phase(StrEnum):
-    """At which point of the work a call is made; said by whoever makes it, never guessed (S7).
+    """The point of a turn at which a call is made. The maker of the call sets it.
 
-    PLANNER      before the first inference of a turn
-    EXECUTOR     what the model asks for
-    VERIFIER     a look at what was done
-    AUTONOMOUS   the agent's own housekeeping: bypasses the question to the user, no gate
+    PLANNER      before the first model call of a turn
+    EXECUTOR     requested by the model
+    VERIFIER     a check of what was done
+    AUTONOMOUS   the agent's own housekeeping: it skips the question to the user, but no gate
     """
 
     PLANNER = "planner"
@@ -27,7 +27,7 @@ JsonObject: TypeAlias = dict[str, Json]
 
 
 class ToolKind(StrEnum):
-    """How an editor draws a call (ACP `ToolKind`; requirements A19.4)."""
+    """The kind of a tool, by which an editor draws its calls (ACP `ToolKind`)."""
 
     READ = "read"
     EDIT = "edit"
@@ -44,11 +44,11 @@ class ToolKind(StrEnum):
 class Access(StrEnum):
     """What a call does to a path.
 
-    READ     shows what is in a file
-    LIST     shows names below a directory, and whether there is anything at the path
-    WRITE    makes or changes what is there
-    MOVE     takes the entry itself away to another name: a link at the end is not followed
-    DELETE   takes the entry itself away, with all below it: a link at the end is not followed
+    READ     shows the content of a file
+    LIST     shows names below a directory, and whether anything exists at the path
+    WRITE    makes or changes the entry
+    MOVE     gives the entry itself another name: a link at the end is not followed
+    DELETE   removes the entry itself with all below it: a link at the end is not followed
     """
 
     READ = "read"
@@ -59,18 +59,18 @@ class Access(StrEnum):
 
     @property
     def changes(self) -> bool:
-        """Whether anything is different afterwards."""
+        """Whether the access changes anything."""
         return self not in (Access.READ, Access.LIST)
 
     @property
     def of_the_entry(self) -> bool:
-        """Whether a link at the end of the path is itself what is meant."""
+        """Whether a link at the end of the path is meant itself, not its target."""
         return self in (Access.MOVE, Access.DELETE)
 
 
 @dataclass(frozen=True, slots=True)
 class PathSubject:
-    """A path as the model wrote it, relative ones meaning the session's cwd."""
+    """A path as the model wrote it. A relative one starts at the session's folder."""
 
     path: str
     access: Access
@@ -85,7 +85,7 @@ class CommandSubject:
 
 @dataclass(frozen=True, slots=True)
 class UrlSubject:
-    """A URL a call wants to reach."""
+    """A URL that a call wants to reach."""
 
     url: str
 
@@ -103,13 +103,13 @@ Subject: TypeAlias = PathSubject | CommandSubject | UrlSubject | McpSubject
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """What the model is told about a tool, and what the chain must know of it.
+    """What the model is told about a tool, and what the execution of its calls needs.
 
     parameters  a JSON Schema object
     mutates     whether a call changes anything
-    cacheable   whether the same call gives the same result until something changes (O6)
-    external    whether what it says comes from outside: the web, an MCP server (L12)
-    server      the MCP server it is a tool of; empty for the built-in ones. Never read from the name
+    cacheable   whether the same call gives the same result until something changes
+    external    whether its results come from outside: the web, an MCP server
+    server      the MCP server of the tool; empty for the built-in ones
     """
 
     name: str
@@ -123,7 +123,7 @@ class ToolSpec:
 
 
 class CallOrigin(StrEnum):
-    """Who wants a call made."""
+    """Who requests a call."""
 
     MODEL = "model"
     USER = "user"  # a slash command such as /run
@@ -133,9 +133,11 @@ class CallOrigin(StrEnum):
 class ToolCall:
     """A request to run a tool.
 
-    `id` is ours: a UUID made before anything runs, the only id the editor sees (A19.5). `use_id` is the one of the
-    model's ToolUsePart, empty where the model did not ask. `arguments` is None when the model sent something that is
-    not a JSON object; `raw_arguments` then holds what it sent. Calls the model made in one message share `batch`.
+    id              our UUID, made before anything runs; the only id that the editor sees
+    arguments       None if the model sent something that is no JSON object
+    raw_arguments   what the model sent
+    batch           shared by the calls of one message of the model
+    use_id          the id of the model's ToolUsePart; empty if the model did not make the call
     """
 
     id: str
@@ -150,7 +152,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place an editor can open: absolute path, 1-based line."""
+    """A place that an editor can open: absolute path, 1-based line."""
 
     path: str
     line: int | None = None
@@ -174,7 +176,7 @@ class ImagePart:
 
 
 class Confidence(StrEnum):
-    """How sure an output filter is to have kept all that matters, best first (O1.9)."""
+    """How sure an output filter is to have kept everything that matters, best first."""
 
     FULL = "full"
     PARTIAL = "partial"
@@ -183,10 +185,10 @@ class Confidence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OutputStats:
-    """What the output pipeline did to a text (requirements O1.14).
+    """What the output pipeline did to a text.
 
-    rules        the names of the filter rules that matched, in the order they were applied
-    confidence   the worst of theirs; None when none matched
+    rules        the names of the filter rules that matched, in the order in which they were applied
+    confidence   the worst of their confidences; None if none matched
     """
 
     raw_lines: int
@@ -198,7 +200,7 @@ class OutputStats:
 
 
 class ApprovedBy(StrEnum):
-    """Who let a call run (L9): nothing asked, the user now, the user's stored answer, or a rule."""
+    """Why a call was allowed to run: nothing asked, the user said yes, a stored answer or a rule did."""
 
     AUTO = "auto"
     USER = "user"
@@ -208,11 +210,11 @@ class ApprovedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """How a call came to run or not: for the audit alone, never for the model or the user (S5.7).
+    """Why a call ran or not. Only the audit shows it, never the model or the user.
 
-    gate          the gate that ended the call; empty when none did
-    rule          what decided, in its author's words: a pattern, a blocked command; empty when nothing of the kind
-    approved_by   None when the call did not run
+    gate          the gate that ended the call; empty if none did
+    rule          what decided, in the words of its author: a pattern, a blocked command; empty if no rule did
+    approved_by   None if the call did not run
     """
 
     gate: str = ""
@@ -222,11 +224,11 @@ class Ruling:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Our own words around a text that comes from elsewhere: they are never filtered and never cut.
+    """Our own words around a text that comes from elsewhere. They are neither filtered nor cut.
 
-    head       before it, for the model
-    headline   before it, for the user
-    ending     after it, for both
+    head       stands before the text for the model
+    headline   stands before the text for the user
+    ending     stands after the text for both
     """
 
     head: str = ""
@@ -236,16 +238,16 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a call gave: three readers, three fields.
+    """The result of a call.
 
-    text        the model reads it
-    display     the user reads it; None means the same as `text`
-    envelope    machines read it: the audit, and ACP rawOutput beside `output` (for bash: stdout, stderr, exit_code,
+    text        what the model reads
+    display     what the user reads; None means the same as `text`
+    envelope    what machines read: the audit, and ACP rawOutput beside `output` (for bash: stdout, stderr, exit_code,
                 signal, truncated)
-    frame       what belongs around text and display; the output pipeline puts it there
+    frame       our words around text and display; the output pipeline puts them there
     images      pictures beside the text, for the model and the user
-    ruling      what the gates said of the call, for the audit
-    cached      whether it was kept from an earlier, equal call (O6.6)
+    ruling      what the gates decided about the call, for the audit
+    cached      whether it is the result of an earlier, equal call
     """
 
     text: str
@@ -267,7 +269,7 @@ class ToolResult:
 
     @classmethod
     def failed(cls, failure: ToolFailure, *, display: str | None = None) -> "ToolResult":
-        """A failed call: the model reads the `[tool_error]` block, the user the plain message."""
+        """Return the result of a failed call: the model reads the `[tool_error]` block, the user the plain message."""
         return cls(text=failure.block(), display=display or failure.message, failure=failure)
 
     @classmethod
@@ -277,20 +279,20 @@ class ToolResult:
         category: ToolErrorCategory = ToolErrorCategory.POLICY_BLOCKED,
         ruling: "Ruling | None" = None,
     ) -> "ToolResult":
-        """A call a gate stopped."""
+        """Return the result of a call that a gate refused."""
         return replace(cls.failed(ToolFailure(category, reason)), ruling=ruling)
 
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """A gate has no objection."""
+    """A gate has no objection to a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A gate wants the user's word; `reason` is shown in the question.
+    """A gate wants the user to decide. `reason` is shown in the question.
 
-    firm      whether only the user themselves can answer: full-auto does not, so the call is refused there
+    firm      whether only the user can answer: full-auto does not, and refuses the call
     by_name   whether a rule without a wildcard that allows this very call answers it: such a rule names the subject
     """
 
@@ -303,7 +305,7 @@ class Ask:
 class Deny:
     """A gate forbids the call.
 
-    reason   for the model and the user alike: no policy internals
+    reason   for the model and the user, without internals of the policy
     rule     what decided, for the audit
     """
 
