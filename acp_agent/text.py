@@ -78,11 +78,16 @@ def clip(text: str, limit: int) -> Clipped:
     return Clipped(f"{head}{before}{marker}\n{tail}", omitted)
 
 
+def lines_of(text: str) -> int:
+    """Return the number of lines. The last line counts even without a line feed."""
+    return text.count("\n") + (text != "" and not text.endswith("\n"))
+
+
 def measure(raw: str, shown: str) -> OutputStats:
     """Return the lines and characters of `raw` and of what is shown of it."""
     return OutputStats(
-        raw_lines=_lines(raw),
-        shown_lines=_lines(shown),
+        raw_lines=lines_of(raw),
+        shown_lines=lines_of(shown),
         raw_chars=len(raw),
         shown_chars=len(shown),
     )
@@ -97,10 +102,6 @@ def _tail(text: str, half: int) -> str:
     start = len(text) - half
     newline = text.find("\n", start - 1, start + half // _SNAP)
     return text[newline + 1 if newline >= 0 else start :]
-
-
-def _lines(text: str) -> int:
-    return text.count("\n") + (not text.endswith("\n") and text != "")
 
 
 CONTINUED = "↪ "

@@ -7,7 +7,7 @@ output of failing tests are read.
 import re
 from collections.abc import Sequence
 
-from acp_agent.output.filters.test_output import Format, ParsedOutput, Totals
+from acp_agent.output.filters.test_summary import Format, ParsedOutput, Totals
 
 _PROGRESS = re.compile(
     r" {0,11}(?:Compiling|Downloading|Downloaded|Updating|Fetching|Fresh|Packaging|Verifying|Archiving|Locking|Adding"
@@ -92,7 +92,7 @@ class CargoTest:
                 self._parsed.loose(line)
                 at += 1
             elif self._expected is not None and line.endswith(" ... ok") and line.startswith("test "):
-                self._seen.passed += 1
+                self._seen.count(passed=1)
                 at += 1
             else:
                 at = self._take(lines, at)
@@ -131,12 +131,12 @@ class CargoTest:
             return False
         end, rest = test["end"], test["rest"]
         if end == "FAILED":
-            self._seen.failed += 1
+            self._seen.count(failed=1)
             self._name(test["name"].removesuffix(" - should panic"), line)
         elif end == "ignored":
-            self._seen.ignored += 1
+            self._seen.count(ignored=1)
         else:
-            self._seen.passed += 1
+            self._seen.count(passed=1)
             if end == "ok" and rest and not rest.startswith(" <"):
                 self._parsed.loose(rest)  # with --nocapture the test's output can follow on the same line
         return True
@@ -151,13 +151,12 @@ class CargoTest:
         if self._expected is None:
             return False
         if quiet := _QUIET_FAILURE.match(line):
-            self._seen.failed += 1
+            self._seen.count(failed=1)
             self._name(quiet[1], line)
             return True
         if _QUIET_DOTS.match(line):
             dots = line.partition(" ")[0]
-            self._seen.passed += dots.count(".")
-            self._seen.ignored += dots.count("i")
+            self._seen.count(passed=dots.count("."), ignored=dots.count("i"))
             return True
         return False
 
@@ -187,7 +186,7 @@ class CargoTest:
         if failing:
             self._parsed.fail(block, _message(block))
         elif any(line.strip() for line in block[1:]):
-            self._parsed.cut = True
+            self._parsed.mark(cut=True)
 
     def _name(self, name: str, line: str) -> None:
         if name not in self._named:
@@ -200,7 +199,8 @@ class CargoTest:
             return
         seen = self._seen.passed + self._seen.failed + self._seen.ignored
         if seen or self._recognised:
-            self._recognised = self._parsed.broken = self._parsed.cut = True
+            self._recognised = True
+            self._parsed.mark(broken=True, cut=True)
             self._parsed.totals.add(self._seen)
             self._parsed.keep(f"(the run ended before its totals: {seen} of {self._expected} tests reported)")
         self._expected, self._seen = None, Totals()
@@ -281,7 +281,7 @@ class Nextest:
         }
         failed = sum(count for what, count in counts.items() if what in _FAILED)
         self._parsed.totals.add(Totals(counts.get("passed", 0), failed, counts.get("skipped", 0)))
-        self._parsed.broken |= summary["of"] is not None
+        self._parsed.mark(broken=summary["of"] is not None)
         self._parsed.keep(line.strip())
         return True
 

@@ -12,7 +12,8 @@ from acp_agent.config.files import Stamp, stamp
 from acp_agent.core.errors import ConfigError
 from acp_agent.core.types import Confidence
 from acp_agent.log import Log
-from acp_agent.output.filters.strategy import CommandRun, Filtered, lines_of
+from acp_agent.output.filters.strategy import CommandRun, Filtered
+from acp_agent.text import lines_of
 
 if TYPE_CHECKING:  # loaded for the first command
     from acp_agent.output.filters.rule import CompiledRule

@@ -5,12 +5,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from acp_agent.output.filters.test_output import Format, ParsedOutput, Totals, UnknownLines
+from acp_agent.output.filters.test_summary import Format, ParsedOutput, Totals, UnknownLines
 
 _EVENT = re.compile(r"=== (?P<what>RUN|PAUSE|CONT|NAME|FAIL)\s+(?P<test>\S.*)$")
 _END = re.compile(r"(?P<indent>\s*)--- (?P<what>PASS|FAIL|SKIP|BENCH): (?P<test>\S+)(?: \([\d.]+s\))?$")
 _PACKAGE = re.compile(r"(?P<what>ok  |FAIL|\?   |---)\t(?P<package>\S+)(?P<rest>.*)$")
-_NO_TESTS = re.compile(r"\t\S+\t\tcoverage: 0\.0% of statements$")
 _BUILD = re.compile(r"# \S+")
 _PANIC = re.compile(
     r"(?:panic: |fatal error: |unexpected fault address|SIG[A-Z]+: |WARNING: DATA RACE|\*\*\* Test killed)"
@@ -50,7 +49,7 @@ class GoPlain:
         self._close()
         if not self._recognised:
             return None
-        self._parsed.totals = self._counted()
+        self._parsed.totals.add(self._counted())
         return self._parsed
 
     def _counted(self) -> Totals:
@@ -79,7 +78,7 @@ class GoPlain:
     def _passed(self, test: str) -> None:
         self._close()
         self._recognised = True
-        self._tests.passed += 1
+        self._tests.count(passed=1)
         self._printed.pop(test, None)
         if self._printed:
             self._subtests_into_failure(test, failed=False)
@@ -90,16 +89,16 @@ class GoPlain:
         indent, test, what = len(end["indent"]), end["test"], end["what"]
         printed = self._printed.pop(test, [])
         if what == "FAIL":
-            self._tests.failed += not self._failure or indent == 0
+            self._tests.count(failed=not self._failure or indent == 0)
             if indent == 0 or not self._failure:
                 self._close()
                 self._failure = [line, *printed]
             else:
                 self._failure += [line, *printed]
         elif what == "SKIP":
-            self._tests.ignored += 1
+            self._tests.count(ignored=1)
         elif what == "PASS":
-            self._tests.passed += 1
+            self._tests.count(passed=1)
         if indent == 0:
             self._subtests_into_failure(test, failed=what == "FAIL")
             self._current = ""
@@ -116,14 +115,14 @@ class GoPlain:
         self._recognised = True
         what = package["what"].strip()
         if what == "ok":
-            self._packages.passed += 1
+            self._packages.count(passed=1)
             if "coverage: " in package["rest"]:
                 self._parsed.loose(line)
         elif what == "?":
-            self._packages.ignored += "[no test files]" not in package["rest"]
+            self._packages.count(ignored="[no test files]" not in package["rest"])
         elif what == "FAIL":
-            self._packages.failed += 1
-            self._parsed.broken = True
+            self._packages.count(failed=1)
+            self._parsed.mark(broken=True)
             self._close()
             self._parsed.keep(line)
         self._close()
@@ -138,7 +137,7 @@ class GoPlain:
             else:
                 self._parsed.loose(line)
         elif line == "FAIL":
-            self._parsed.broken = True
+            self._parsed.mark(broken=True)
             self._close()
         else:
             self._close()
@@ -150,7 +149,7 @@ class GoPlain:
             self._recognised = self._recognised or bool(self._current)
             under_way = [f"{name}: {said}" for name, printed in self._printed.items() for said in printed if printed]
             self._crash = [line, *(under_way if len(self._printed) < 4 else [])]
-            self._parsed.broken = True
+            self._parsed.mark(broken=True)
             return
         self._crash.append(line)
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from acp_agent.output.filters.test_output import Format, ParsedOutput, Totals
+from acp_agent.output.filters.test_summary import Format, ParsedOutput
 
 _SUMMARY = re.compile(r"\s*Tests:?\s+(?P<counts>\d+ [a-z]+\b.*)$")
 _MOCHA = re.compile(r"\s+(?P<count>\d+) (?P<what>passing|failing|pending)\b")
@@ -14,9 +14,11 @@ _PASSED = re.compile(r"\s*(?:PASS\b|○|↓|RUN\s+v\d|Start at|Ran all test suit
 _TICKS = frozenset("✓√✔")
 _FIRST = frozenset("TSDEUFPR[0123456789●⎯○↓✕\u00d7✗\u276f")  # the first characters of all these expressions
 _FAILED = re.compile(r"\s*(?:✕|\u00d7|✗|\u276f|FAIL\b)\s*\S")
-_PASSED_WORDS = {"passed", "passing"}
-_FAILED_WORDS = {"failed", "failing"}
-_IGNORED_WORDS = {"skipped", "pending", "todo"}
+_MEANINGS = {
+    **dict.fromkeys(("passed", "passing"), "passed"),
+    **dict.fromkeys(("failed", "failing"), "failed"),
+    **dict.fromkeys(("skipped", "pending", "todo"), "ignored"),
+}
 
 
 class JavaScript:
@@ -25,7 +27,6 @@ class JavaScript:
     def __init__(self) -> None:
         self._parsed = ParsedOutput()
         self._failure: list[str] = []
-        self._counts = Totals()
         self._recognised = False
 
     def parse(self, lines: Sequence[str]) -> ParsedOutput | None:
@@ -41,7 +42,6 @@ class JavaScript:
             else:
                 self._parsed.loose(line)
         self._close()
-        self._parsed.totals.add(self._counts)
         return self._parsed if self._recognised else None
 
     def _take(self, line: str) -> None:
@@ -75,9 +75,8 @@ class JavaScript:
         self._recognised = True
         self._parsed.keep(line)
         for count, what in _COUNT.findall(counts):
-            self._counts.passed += int(count) if what in _PASSED_WORDS else 0
-            self._counts.failed += int(count) if what in _FAILED_WORDS else 0
-            self._counts.ignored += int(count) if what in _IGNORED_WORDS else 0
+            if what in _MEANINGS:
+                self._parsed.totals.count(**{_MEANINGS[what]: int(count)})
 
     def _close(self) -> None:
         if not self._failure:

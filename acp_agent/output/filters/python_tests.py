@@ -6,7 +6,7 @@ Of pytest any verbosity and --tb style is read, -x, xdist, interrupted runs, and
 import re
 from collections.abc import Sequence
 
-from acp_agent.output.filters.test_output import Format, ParsedOutput, Totals, clipped, shorten
+from acp_agent.output.filters.test_summary import Format, ParsedOutput, Totals, clipped, shorten
 
 _TITLE = re.compile(r"_+ (?!_ )(?P<title>\S(?:.*\S)?) _+$")
 _TRACE_RULE = re.compile(r"(?:_ )+_?$")
@@ -48,7 +48,7 @@ def _close(block: list[str], parsed: ParsedOutput) -> None:
     if not message:
         message = next((line.strip() for line in reversed(block[1:]) if line.strip()), "")
     parsed.fail(list(block), message, whole=whole)
-    parsed.broken |= whole
+    parsed.mark(broken=whole)
 
 
 def short_summary(lines: Sequence[str], parsed: ParsedOutput) -> None:
@@ -63,7 +63,7 @@ def short_summary(lines: Sequence[str], parsed: ParsedOutput) -> None:
         parsed.keep(clipped(line))
     if len(notes) > _MOST_NOTES:
         parsed.keep(f"... and {len(notes) - _MOST_NOTES} more")
-        parsed.cut = True
+        parsed.mark(cut=True)
 
 
 def warnings(lines: Sequence[str], parsed: ParsedOutput) -> None:
@@ -82,14 +82,14 @@ def warnings(lines: Sequence[str], parsed: ParsedOutput) -> None:
         parsed.keep(clipped(f"  {message} ({place})"))
     if len(first) > _MOST_WARNINGS:
         parsed.keep(f"  ... and {len(first) - _MOST_WARNINGS} more")
-        parsed.cut = True
+        parsed.mark(cut=True)
 
 
 def other(heading: str, lines: Sequence[str], parsed: ParsedOutput) -> None:
     """Take the section of a plugin, such as coverage. The middle of a long one is left out."""
     solid = [line for line in lines if line.strip()]
     kept, cut = shorten(solid, _SECTION_LINES)
-    parsed.cut |= cut
+    parsed.mark(cut=cut)
     for line in (heading, *kept):
         parsed.keep(line)
 
@@ -145,7 +145,8 @@ class Pytest:
                 self._take(line)
                 at += 1
         if self._begun and not self._ended:
-            self._recognised = self._parsed.broken = self._parsed.cut = True
+            self._recognised = True
+            self._parsed.mark(broken=True, cut=True)
             for line in self._unlisted:
                 self._parsed.keep(line)
             self._parsed.keep("(the run ended before its totals)")
@@ -164,7 +165,7 @@ class Pytest:
             return self._section("plugin", lines, at)
         if line.startswith("!") and _STOPPED.match(line):
             self._parsed.keep(line)
-            self._parsed.broken |= "Interrupt" in line or "!!! _pytest" in line
+            self._parsed.mark(broken="Interrupt" in line or "!!! _pytest" in line)
         else:
             self._take(line)
         return at + 1
@@ -172,7 +173,7 @@ class Pytest:
     def _take(self, line: str) -> None:
         """Take any other line."""
         if line.endswith("%]") and _PASSED.match(line):
-            self._seen.passed += 1
+            self._seen.count(passed=1)
         elif self._begun and not self._ended and "::" not in line and _HEADER.match(line):
             if "error" in line:  # collected 1 item / 2 errors
                 self._parsed.keep(line)
@@ -214,7 +215,7 @@ class Pytest:
                 self._unlisted, self._recognised = [], True
                 short_summary(inside, self._parsed)
             case "passes" | "xpasses":
-                self._parsed.cut = True
+                self._parsed.mark(cut=True)
             case name if name.startswith("warnings summary"):
                 warnings(inside, self._parsed)
             case _:
@@ -255,11 +256,11 @@ class Pytest:
     def _count(self, marks: str) -> None:
         """Count marks: `P` and `.` passed, `F` and `E` failed."""
         passed = marks.count(".") + marks.count("P")
-        self._seen.passed += passed
         if passed == len(marks):  # most often
+            self._seen.count(passed)
             return
-        self._seen.failed += marks.count("F") + marks.count("E")
-        self._seen.ignored += marks.count("s") + marks.count("x") + (marks == "S")
+        ignored = marks.count("s") + marks.count("x") + (marks == "S")
+        self._seen.count(passed, marks.count("F") + marks.count("E"), ignored)
 
 
 PYTEST = Format(

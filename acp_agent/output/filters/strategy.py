@@ -63,8 +63,3 @@ class Strategy(Protocol):
         `text` is sanitized (no escape sequences, LF line ends), redacted, and at most 10 MiB long.
         """
         ...
-
-
-def lines_of(text: str) -> int:
-    """Return the number of lines. The last line counts even without a line feed."""
-    return text.count("\n") + (text != "" and not text.endswith("\n"))
