@@ -1,8 +1,7 @@
-"""ACP content blocks -> message parts (A24).
+"""The content of a prompt: ACP content blocks as the parts that are stored and the message that the model is given.
 
-Nothing in a block can end the prompt but its size: what cannot be used is left out and the user told. What the user
-sent has the first claim to the room there is; what is read for him takes what is left, and a link that does not fit
-stays the name it was.
+A block that cannot be used is left out and the user is told; only a prompt that is too large is refused. Text that the
+user sent comes first. Linked files and pages take the room that is left, and a link that does not fit stays a name.
 """
 
 import base64
@@ -26,25 +25,294 @@ from acp_agent.core.types import Json, JsonObject
 from acp_agent.output.spotlight import fence
 from acp_agent.protocol import wire
 from acp_agent.protocol.jsonrpc import invalid_request
-from acp_agent.protocol.links import read_file, read_pages, shown, target
+from acp_agent.protocol.links import link_target, one_line, read_file, read_pages
 
 DIAGNOSTICS_TYPE = "application/vnd.zed.diagnostics+json"
+TEXT_LIMIT = 1024 * 1024
+"""Bytes of text in one prompt, before and after links are read."""
+IMAGE_LIMIT = 20 * 1024 * 1024
+"""Base64 characters of one image."""
+IMAGES_LIMIT = 24 * 1024 * 1024
+"""Base64 characters of all images of one prompt: model APIs take requests of 32 MB."""
+MAX_IMAGES = 20
+MAX_FILES = 50
+"""Linked files read for one prompt."""
+PAGE_LIMIT = 1024 * 1024
+"""Characters of one linked page."""
+_PAGE_OVERHEAD = 16 * 1024
+"""Bytes around the text of a linked page, and for escapes in it."""
+_IMAGE_TYPES = {"image/jpeg", "image/jpg", "image/png", "image/gif", "image/webp"}
+_LARGE_IMAGE = 256 * 1024
+"""Base64 characters of an image that is checked in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Linked:
+    """A link to be read.
+
+    where   the path or URL that it leads to
+    index   the position of its name among the texts of the prompt
+    """
+
+    link: wire.Link
+    where: str
+    index: int
+
+
+class Prompt:
+    """A prompt, first as it was sent, then as the model is given it.
+
+    The model is given one text, in which resources stand where their blocks stood, and the images after it.
+
+    skipped   what was left out and why, one line each
+    """
+
+    def __init__(self, redact: Redact = verbatim) -> None:
+        self._redact = redact
+        self._size = 0
+        self._image_size = 0
+        self._typed: list[int] = []  # the positions of the texts that the user typed
+        self._files: list[_Linked] = []
+        self._pages: list[_Linked] = []
+        self._texts: list[str] = []
+        self._images: list[ImagePart] = []
+        self._parts: list[PromptPart] = []
+        self.skipped: list[str] = []
+
+    @classmethod
+    async def sent(cls, blocks: Sequence[wire.Block], redact: Redact = verbatim) -> "Prompt":
+        """Read the blocks of a prompt. No link is followed yet. Raises RpcError -32600 for too much text.
+
+        Attached resources go through `redact`; text that the user typed does not.
+        """
+        prompt = cls(redact)
+        for block in blocks:
+            await prompt._add(block)
+        return prompt
+
+    @property
+    def parts(self) -> tuple[PromptPart, ...]:
+        """Everything that the user sent, secrets included."""
+        return tuple(self._parts)
+
+    async def read(
+        self, files: FileSystem, web: Web, lsp_diagnostics: Callable[[], Awaitable[str]] | None = None
+    ) -> Message:
+        """Read the links, and return the message for the model. Diagnostics stand before everything else.
+
+        lsp_diagnostics   returns the diagnostics of the editor's language servers as text for the model, or ""
+        """
+        await self._add_files(files)
+        await self._add_pages(web)
+        await self._add_diagnostics(lsp_diagnostics)
+        return Message(Role.USER, (TextPart("\n".join(self._texts)), *self._images))
+
+    # ------------------------------------------------------------------------------- blocks
+
+    async def _add(self, block: wire.Block) -> None:
+        match block:
+            case wire.Text(text=text):
+                self._typed.append(len(self._texts))
+                self._add_text(text)
+                self._parts.append(TextPart(text))
+            case wire.Image():
+                await self._add_image(block.data, block.mime_type)
+            case wire.Audio():
+                self.skipped.append("audio is not supported")
+            case wire.Link():
+                self._add_link(block)
+            case wire.Embedded():
+                await self._add_embedded(block.resource)
+            case wire.Unknown():
+                self.skipped.append(f"a block of type {one_line(block.type)[:40]}: not supported")
+            case _:
+                assert_never(block)
+
+    def _add_text(self, text: str) -> None:
+        self._size += _bytes(text)
+        if self._size > TEXT_LIMIT:
+            raise invalid_request(f"prompt too large: over {TEXT_LIMIT} bytes of text")
+        self._texts.append(text)
+
+    async def _add_image(self, data: str, mime_type: str) -> None:
+        kind = _essence(mime_type)
+        if kind not in _IMAGE_TYPES:
+            self.skipped.append(f"image of type {one_line(mime_type)}: expected {', '.join(sorted(_IMAGE_TYPES))}")
+        elif len(data) > IMAGE_LIMIT:
+            self.skipped.append(f"image of {len(data)} base64 characters: at most {IMAGE_LIMIT}")
+        elif len(self._images) >= MAX_IMAGES:
+            self.skipped.append(f"image: at most {MAX_IMAGES} are taken")
+        elif self._image_size + len(data) > IMAGES_LIMIT:
+            self.skipped.append(f"image: all together have over {IMAGES_LIMIT} base64 characters")
+        elif not (await to_thread.run_sync(_is_base64, data) if len(data) > _LARGE_IMAGE else _is_base64(data)):
+            self.skipped.append("image: its data is not base64")
+        else:
+            image = ImagePart(data, kind.replace("image/jpg", "image/jpeg"))
+            self._image_size += len(data)
+            self._images.append(image)
+            self._parts.append(image)
+
+    async def _add_embedded(self, resource: wire.EmbeddedText | wire.EmbeddedBlob) -> None:
+        kind = _essence(resource.mime_type or "")
+        if isinstance(resource, wire.EmbeddedText):
+            listed = kind == DIAGNOSTICS_TYPE
+            text = await redacted_text(diagnostics(resource.text) if listed else resource.text, self._redact)
+            self._add_text(text if listed else _resource(resource.uri, text))
+            self._parts.append(ResourcePart(resource.uri, resource.text, resource.mime_type or ""))
+        elif kind in _IMAGE_TYPES:
+            await self._add_image(resource.blob, kind)
+        else:
+            self.skipped.append(f"{one_line(resource.uri)} (a binary resource)")
+            self._parts.append(LinkPart(resource.uri, resource.uri))
+
+    def _add_link(self, link: wire.Link) -> None:
+        self._add_text(_named(link))
+        self._parts.append(LinkPart(link.uri, link.name))
+        where = link_target(link.uri)
+        index = len(self._texts) - 1
+        if where.path:
+            self._files.append(_Linked(link, where.path, index))
+        elif where.page:
+            self._pages.append(_Linked(link, where.page, index))
+        elif where.refused:
+            self._skip(link, where.refused)
+
+    # ------------------------------------------------------------------------------- links
+
+    async def _add_files(self, files: FileSystem) -> None:
+        """Replace the names of linked files by the files, as far as there is room."""
+        for linked in self._files[:MAX_FILES]:
+            found = await read_file(linked.where, files)
+            if found.is_folder:
+                self._put(linked, _named(linked.link, ' type="folder"'))
+            elif found.failure:
+                self._skip(linked.link, found.failure)
+            else:
+                text = await redacted_text(found.text, self._redact)
+                self._put(linked, _resource(linked.link.uri, text))
+        for linked in self._files[MAX_FILES:]:
+            self._skip(linked.link, f"at most {MAX_FILES} linked files are read")
+
+    async def _add_pages(self, web: Web) -> None:
+        """Replace the names of linked pages by the pages, as far as there is room."""
+        pages = await read_pages([linked.where for linked in self._pages], web)
+        for linked, page in zip(self._pages, pages, strict=True):
+            if page.failure:
+                self._skip(linked.link, page.failure)
+                continue
+            text = _cut(await redacted_text(page.text, self._redact), self._room(linked.index) - _PAGE_OVERHEAD)
+            if text:
+                self._put(linked, _resource(linked.link.uri, fence(text, str(uuid4()), external=page.url)))
+            else:
+                self._skip(linked.link, "no room for it in the prompt" if page.text else "nothing to read")
+
+    async def _add_diagnostics(self, ask: Callable[[], Awaitable[str]] | None) -> None:
+        """Put the diagnostics first if a text has `@diagnostics`. Remove that word if there are none."""
+        mentioning = [index for index in self._typed if _MENTION.search(self._texts[index])]
+        if not mentioning:
+            return
+        try:
+            found = await redacted_text(await ask(), self._redact) if ask is not None else ""
+        except AgentError:
+            found = ""
+        if found and _bytes(found) <= TEXT_LIMIT - self._size:
+            self._size += _bytes(found)
+            self._texts.insert(0, found)
+            return
+        for index in mentioning:
+            self._texts[index] = _MENTION.sub("", self._texts[index])
+
+    def _put(self, linked: _Linked, text: str) -> None:
+        if _bytes(text) > self._room(linked.index):
+            self._skip(linked.link, "no room for it in the prompt")
+            return
+        self._size += _bytes(text) - _bytes(self._texts[linked.index])
+        self._texts[linked.index] = text
+
+    def _room(self, index: int) -> int:
+        return TEXT_LIMIT - self._size + _bytes(self._texts[index])
+
+    def _skip(self, link: wire.Link, why: str) -> None:
+        # In parentheses: after a colon, as in ".../token: ...", the redactor would take the reason for a secret.
+        self.skipped.append(f"{one_line(link.uri)} ({why.removeprefix(f'{link.uri}: ')})")
+
+
+def _named(link: wire.Link, more: str = "") -> str:
+    return f'<resource_link uri="{escape(one_line(link.uri))}" name="{escape(one_line(link.name))}"{more}/>'
+
+
+def _resource(uri: str, text: str) -> str:
+    # The body could otherwise close the element and speak as the user.
+    body = re.sub("</(?=resource)", "&lt;/", text, flags=re.IGNORECASE)
+    return f'<resource uri="{escape(one_line(uri))}">\n{body}\n</resource>'
+
+
+def _cut(text: str, limit: int) -> str:
+    """Return at most PAGE_LIMIT characters and about `limit` bytes of a page, and say where it was cut."""
+    kept = text[:PAGE_LIMIT].encode("utf-8", "replace")[: max(limit, 0)].decode(errors="ignore")
+    return f"{kept}\n[The page goes on.]" if kept and len(kept) < len(text) else kept
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def _essence(mime_type: str) -> str:
+    """Return a MIME type in lower case without its parameters."""
+    return mime_type.partition(";")[0].strip().lower()
+
+
+def _is_base64(data: str) -> bool:
+    try:
+        return bool(base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        return False
+
+
+# --------------------------------------------------------------------------------- secrets
+
+
+_SHORT = 16 * 1024
+"""Characters of a text that is redacted in the event loop; a longer one is redacted in a thread."""
+
+
+async def redacted(parts: tuple[PromptPart, ...], redact: Redact) -> tuple[PromptPart, ...]:
+    """Return the parts without secrets, for the store: the user may have typed one.
+
+    Short texts are redacted without an await, so that no cancellation comes between.
+    """
+    return tuple([await _redacted(part, redact) for part in parts])
+
+
+async def redacted_text(text: str, redact: Redact) -> str:
+    """Return a text of any size without secrets."""
+    return redact(text) if len(text) <= _SHORT else await to_thread.run_sync(redact, text, abandon_on_cancel=True)
+
+
+async def _redacted(part: PromptPart, redact: Redact) -> PromptPart:
+    match part:
+        case TextPart(text):
+            return TextPart(await redacted_text(text, redact))
+        case ImagePart():
+            return part
+        case LinkPart(uri, name):
+            return LinkPart(redact(uri), redact(name))
+        case ResourcePart(uri, text, mime_type):
+            return ResourcePart(redact(uri), await redacted_text(text, redact), mime_type)
+        case _:
+            assert_never(part)
+
+
+# --------------------------------------------------------------------------------- diagnostics
+
+
 _MENTION = re.compile(r"[ \t]?(?<![\w@./:-])@diagnostics(?![\w/-]|\.\w)")
-_SEVERITIES = {"1": "ERROR", "2": "WARNING", "3": "INFO", "4": "HINT"}  # as the Language Server Protocol counts them
-
-
-def mentioned(text: str) -> bool:
-    """Whether the user wants the language servers' diagnostics beside this text."""
-    return _MENTION.search(text) is not None
-
-
-def unmentioned(text: str) -> str:
-    """The text without its wish for diagnostics, of which there are none."""
-    return _MENTION.sub("", text)
+_SEVERITIES = {"1": "ERROR", "2": "WARNING", "3": "INFO", "4": "HINT"}
+"""The numbers of DiagnosticSeverity in the Language Server Protocol."""
 
 
 def diagnostics(text: str) -> str:
-    """`<diagnostics>` with `path:row: [SEVERITY] message` lines, whatever shape the JSON has; empty if it has none."""
+    """Return `<diagnostics>` with a line `path:row: [SEVERITY] message` for each entry. Empty if the JSON has none."""
     try:
         found = cast("Json", json.loads(text))
     except (ValueError, RecursionError):
@@ -65,269 +333,3 @@ def _line(entry: JsonObject) -> str:
 def _first(entry: JsonObject, *keys: str) -> str:
     value = next((entry[key] for key in keys if entry.get(key) is not None), "")
     return str(value) if isinstance(value, str | int) else ""
-
-
-_SHORT = 16 * 1024
-"""Characters that are looked at in no time."""
-
-
-async def redacted(parts: tuple[PromptPart, ...], redact: Redact) -> tuple[PromptPart, ...]:
-    """The parts fit to be stored: a secret in the user's own words is none of the database's business either (S9).
-
-    Short ones at once, so that no cancellation comes between.
-    """
-    return tuple([await _redacted(part, redact) for part in parts])
-
-
-async def redacted_text(text: str, redact: Redact) -> str:
-    """A text of any size without secrets; others are served while a long one is looked at."""
-    return redact(text) if len(text) <= _SHORT else await to_thread.run_sync(redact, text, abandon_on_cancel=True)
-
-
-async def _redacted(part: PromptPart, redact: Redact) -> PromptPart:
-    match part:
-        case TextPart(text):
-            return TextPart(await redacted_text(text, redact))
-        case ImagePart():
-            return part
-        case LinkPart(uri, name):
-            return LinkPart(redact(uri), redact(name))
-        case ResourcePart(uri, text, mime_type):
-            return ResourcePart(redact(uri), await redacted_text(text, redact), mime_type)
-        case _:
-            assert_never(part)
-
-
-TEXT_LIMIT = 1024 * 1024
-"""Bytes of text in one prompt, before and after links are read (A12.5, A24.14)."""
-IMAGE_LIMIT = 20 * 1024 * 1024
-"""Base64 characters of one image (A24.2)."""
-IMAGES_LIMIT = 24 * 1024 * 1024
-"""Base64 characters of all images of one prompt: model APIs take requests of 32 MB."""
-MAX_IMAGES = 20
-MAX_FILES = 50
-"""Linked files read for one prompt."""
-PAGE_LIMIT = 1024 * 1024
-"""Characters of one linked page."""
-_FRAME = 16 * 1024  # bytes around the text of a linked page, and for escapes in it
-_IMAGE_TYPES = {"image/jpeg", "image/jpg", "image/png", "image/gif", "image/webp"}
-_LARGE = 256 * 1024  # base64 characters that are checked in a thread
-
-
-@dataclass(frozen=True, slots=True)
-class _Linked:
-    """A link to be read: where it leads, which text names it."""
-
-    link: wire.Link
-    where: str
-    index: int
-
-
-class Prompt:
-    """A prompt, first as it was sent, then as the model is given it.
-
-    Of the latter texts are joined, resources stand after them in place, images are attached.
-
-    skipped   what was left out and why, one line each
-    """
-
-    def __init__(self, redact: Redact = verbatim) -> None:
-        self._redact = redact
-        self._size = 0
-        self._image_size = 0
-        self._own: list[int] = []  # which texts the user has typed
-        self._files: list[_Linked] = []
-        self._pages: list[_Linked] = []
-        self._texts: list[str] = []
-        self._images: list[ImagePart] = []
-        self._parts: list[PromptPart] = []
-        self.skipped: list[str] = []
-
-    @classmethod
-    async def sent(cls, blocks: Sequence[wire.Block], redact: Redact = verbatim) -> "Prompt":
-        """What was sent; nothing is looked up for it yet. Raises RpcError -32600 "prompt too large".
-
-        What is attached goes through `redact`; what is typed stays.
-        """
-        prompt = cls(redact)
-        for block in blocks:
-            await prompt._add(block)
-        return prompt
-
-    @property
-    def parts(self) -> tuple[PromptPart, ...]:
-        """What the user sent, secrets and all."""
-        return tuple(self._parts)
-
-    async def read(
-        self, files: FileSystem, web: Web, lsp_diagnostics: Callable[[], Awaitable[str]] | None = None
-    ) -> Message:
-        """What the model is given: links are read, and news of the language servers stands before all.
-
-        lsp_diagnostics   gives what the editor's language servers complain of, as text fit for the model, or nothing
-        """
-        await self._add_files(files)
-        await self._add_pages(web)
-        await self._add_diagnostics(lsp_diagnostics)
-        return Message(Role.USER, (TextPart("\n".join(self._texts)), *self._images))
-
-    # ------------------------------------------------------------------------------- what was sent
-
-    async def _add(self, block: wire.Block) -> None:
-        match block:
-            case wire.Text(text=text):
-                self._own.append(len(self._texts))
-                self._add_text(text)
-                self._parts.append(TextPart(text))
-            case wire.Image():
-                await self._add_image(block.data, block.mime_type)
-            case wire.Audio():
-                self.skipped.append("audio is not supported")
-            case wire.Link():
-                self._add_link(block)
-            case wire.Embedded():
-                await self._add_embedded(block.resource)
-            case wire.Unknown():
-                self.skipped.append(f"a block of type {shown(block.type)[:40]}: not supported")
-            case _:
-                assert_never(block)
-
-    def _add_text(self, text: str) -> None:
-        self._size += _bytes(text)
-        if self._size > TEXT_LIMIT:
-            raise invalid_request(f"prompt too large: over {TEXT_LIMIT} bytes of text")
-        self._texts.append(text)
-
-    async def _add_image(self, data: str, mime_type: str) -> None:
-        kind = _essence(mime_type)
-        if kind not in _IMAGE_TYPES:
-            self.skipped.append(f"image of type {shown(mime_type)}: expected {', '.join(sorted(_IMAGE_TYPES))}")
-        elif len(data) > IMAGE_LIMIT:
-            self.skipped.append(f"image of {len(data)} base64 characters: at most {IMAGE_LIMIT}")
-        elif len(self._images) >= MAX_IMAGES:
-            self.skipped.append(f"image: at most {MAX_IMAGES} are taken")
-        elif self._image_size + len(data) > IMAGES_LIMIT:
-            self.skipped.append(f"image: all together have over {IMAGES_LIMIT} base64 characters")
-        elif not (await to_thread.run_sync(_is_base64, data) if len(data) > _LARGE else _is_base64(data)):
-            self.skipped.append("image: its data is not base64")
-        else:
-            image = ImagePart(data, kind.replace("image/jpg", "image/jpeg"))
-            self._image_size += len(data)
-            self._images.append(image)
-            self._parts.append(image)
-
-    async def _add_embedded(self, resource: wire.EmbeddedText | wire.EmbeddedBlob) -> None:
-        kind = _essence(resource.mime_type or "")
-        if isinstance(resource, wire.EmbeddedText):
-            listed = kind == DIAGNOSTICS_TYPE
-            text = await redacted_text(diagnostics(resource.text) if listed else resource.text, self._redact)
-            self._add_text(text if listed else _resource(resource.uri, text))
-            self._parts.append(ResourcePart(resource.uri, resource.text, resource.mime_type or ""))
-        elif kind in _IMAGE_TYPES:
-            await self._add_image(resource.blob, kind)
-        else:
-            self.skipped.append(f"{shown(resource.uri)} (a binary resource)")
-            self._parts.append(LinkPart(resource.uri, resource.uri))
-
-    def _add_link(self, link: wire.Link) -> None:
-        self._add_text(_named(link))
-        self._parts.append(LinkPart(link.uri, link.name))
-        where = target(link.uri)
-        index = len(self._texts) - 1
-        if where.path:
-            self._files.append(_Linked(link, where.path, index))
-        elif where.page:
-            self._pages.append(_Linked(link, where.page, index))
-        elif where.refused:
-            self._skip(link, where.refused)
-
-    # ---------------------------------------------------------------------------- what is read for it
-
-    async def _add_files(self, files: FileSystem) -> None:
-        """Put linked files in the place of their names, as far as there is room (A24.14)."""
-        for linked in self._files[:MAX_FILES]:
-            found = await read_file(linked.where, files)
-            if found.is_folder:
-                self._put(linked, _named(linked.link, ' type="folder"'))
-            elif found.failure:
-                self._skip(linked.link, found.failure)
-            else:
-                text = await redacted_text(found.text, self._redact)
-                self._put(linked, _resource(linked.link.uri, text))
-        for linked in self._files[MAX_FILES:]:
-            self._skip(linked.link, f"at most {MAX_FILES} linked files are read")
-
-    async def _add_pages(self, web: Web) -> None:
-        """Put linked pages in the place of their names, into the room the rest of the prompt has left (A24.14)."""
-        pages = await read_pages([linked.where for linked in self._pages], web)
-        for linked, page in zip(self._pages, pages, strict=True):
-            if page.failure:
-                self._skip(linked.link, page.failure)
-                continue
-            text = _cut(await redacted_text(page.text, self._redact), self._room(linked.index) - _FRAME)
-            if text:
-                self._put(linked, _resource(linked.link.uri, fence(text, str(uuid4()), external=page.url)))
-            else:
-                self._skip(linked.link, "no room for it in the prompt" if page.text else "nothing to read")
-
-    async def _add_diagnostics(self, ask: Callable[[], Awaitable[str]] | None) -> None:
-        """What the language servers say, before all else, where a text of the user's mentions it (A24.12)."""
-        mentioning = [index for index in self._own if mentioned(self._texts[index])]
-        if not mentioning:
-            return
-        try:
-            found = await redacted_text(await ask(), self._redact) if ask is not None else ""
-        except AgentError:
-            found = ""
-        if found and _bytes(found) <= TEXT_LIMIT - self._size:
-            self._size += _bytes(found)
-            self._texts.insert(0, found)
-            return
-        for index in mentioning:
-            self._texts[index] = unmentioned(self._texts[index])
-
-    def _put(self, linked: _Linked, text: str) -> None:
-        if _bytes(text) > self._room(linked.index):
-            self._skip(linked.link, "no room for it in the prompt")
-            return
-        self._size += _bytes(text) - _bytes(self._texts[linked.index])
-        self._texts[linked.index] = text
-
-    def _room(self, index: int) -> int:
-        return TEXT_LIMIT - self._size + _bytes(self._texts[index])
-
-    def _skip(self, link: wire.Link, why: str) -> None:
-        """Told in a form that is nobody's secret: in `…/token: …` what stands behind would be taken for one."""
-        self.skipped.append(f"{shown(link.uri)} ({why.removeprefix(f'{link.uri}: ')})")
-
-
-def _named(link: wire.Link, more: str = "") -> str:
-    return f'<resource_link uri="{escape(shown(link.uri))}" name="{escape(shown(link.name))}"{more}/>'
-
-
-def _resource(uri: str, text: str) -> str:
-    # The body could otherwise close the element and speak as the user (A24.13).
-    body = re.sub("</(?=resource)", "&lt;/", text, flags=re.IGNORECASE)
-    return f'<resource uri="{escape(shown(uri))}">\n{body}\n</resource>'
-
-
-def _cut(text: str, limit: int) -> str:
-    """At most PAGE_LIMIT characters and about `limit` bytes of a page, with a word where it was cut."""
-    kept = text[:PAGE_LIMIT].encode("utf-8", "replace")[: max(limit, 0)].decode(errors="ignore")
-    return f"{kept}\n[The page goes on.]" if kept and len(kept) < len(text) else kept
-
-
-def _bytes(text: str) -> int:
-    return len(text.encode("utf-8", "replace"))
-
-
-def _essence(mime_type: str) -> str:
-    """A MIME type without its parameters, in lower case."""
-    return mime_type.partition(";")[0].strip().lower()
-
-
-def _is_base64(data: str) -> bool:
-    try:
-        return bool(base64.b64decode(data, validate=True))
-    except (binascii.Error, ValueError):
-        return False

@@ -1,4 +1,8 @@
-"""What the URI of a linked resource leads to (A24.8-A24.10). Editors spell files in many ways."""
+"""Links in a prompt: where a URI leads, and the files and pages behind the links.
+
+Files are read as tools read them, so the rules and the editor's unsaved changes count. Pages are read under the guards
+of the web tools.
+"""
 
 import re
 from collections.abc import Sequence
@@ -14,12 +18,13 @@ from acp_agent.core.types import Access
 from acp_agent.tools.html import readable
 
 _WINDOWS = re.compile(r"/?[A-Za-z]:(?:[\\/]|\Z)|\\\\")
-_SHOWN = 2000  # characters of a URI
+_LONGEST_SHOWN = 2000
+"""Characters of a URI in a line of text."""
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """Where a URI leads. At most one is set; none where it only names something.
+class LinkTarget:
+    """Where a URI leads. At most one field is set; none for a URI that is only a name.
 
     path      absolute, of a file or folder on this machine
     page      the URL of a page that may be read
@@ -31,46 +36,46 @@ class Target:
     refused: str = ""
 
 
-def target(uri: str) -> Target:
-    """Where a URI leads, or the bare absolute path some clients send. Touches nothing."""
+def link_target(uri: str) -> LinkTarget:
+    """Return where a URI leads, or the absolute path that some clients send instead. No I/O."""
     if _WINDOWS.match(uri):
         return _windows()
     if uri.startswith("/"):
-        return Target(path=uri)
+        return LinkTarget(path=uri)
     try:
         parts = urlsplit(uri)
     except ValueError:  # http://[
-        return Target()
+        return LinkTarget()
     match parts.scheme:
         case "file":
             return _file(parts)
         case "https" if parts.netloc:
-            return Target(page=uri)
+            return LinkTarget(page=uri)
         case "http" if parts.netloc:
-            return Target(refused="only https links are read")
+            return LinkTarget(refused="only https links are read")
         case "data":
-            return Target(refused="its content is in the link itself: attach it instead")
+            return LinkTarget(refused="its content is in the link itself: attach it instead")
         case _:
-            return Target()
+            return LinkTarget()
 
 
-def shown(uri: str) -> str:
-    """A URI fit for a line of text."""
+def one_line(uri: str) -> str:
+    """Return a URI, a name or a type as one line of limited length."""
     line = " ".join(uri.split())
-    return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
+    return line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}…"
 
 
-def _file(parts: SplitResult) -> Target:
+def _file(parts: SplitResult) -> LinkTarget:
     path = unquote(parts.path)
     if _WINDOWS.match(path) or parts.netloc.endswith(":"):  # file://C:/
         return _windows()
     if parts.netloc not in ("", "localhost"):
-        return Target(refused=f"a file of another machine ({parts.netloc})")
-    return Target(path=path) if path.startswith("/") else Target(refused="not an absolute path")
+        return LinkTarget(refused=f"a file of another machine ({parts.netloc})")
+    return LinkTarget(path=path) if path.startswith("/") else LinkTarget(refused="not an absolute path")
 
 
-def _windows() -> Target:
-    return Target(refused="a Windows path, which leads nowhere on this machine")
+def _windows() -> LinkTarget:
+    return LinkTarget(refused="a Windows path, which leads nowhere on this machine")
 
 
 FILE_LIMIT = 1024 * 1024
@@ -83,7 +88,7 @@ _KERNEL_FOLDERS = {"proc", "sys", "dev"}
 
 @dataclass(frozen=True, slots=True)
 class LinkedFile:
-    """A file's text, or that it is a folder, or why there is neither."""
+    """The text of a file; or `is_folder`; or why it was not read."""
 
     text: str = ""
     is_folder: bool = False
@@ -91,14 +96,14 @@ class LinkedFile:
 
 
 async def read_file(path: str, files: FileSystem, timeout: float = TIMEOUT) -> LinkedFile:
-    """What is at an absolute path. Nothing of it raises."""
+    """Read the file at an absolute path. Failures are in the result."""
     try:
         with anyio.fail_after(timeout):
             return await _read_file(path, files)
     except TimeoutError:
         return LinkedFile(failure=f"not read within {timeout:g} s")
     except AgentError as error:
-        return LinkedFile(failure=str(error).removeprefix(f"{path}: "))  # it is told with the link
+        return LinkedFile(failure=str(error).removeprefix(f"{path}: "))  # the caller names the link
 
 
 async def _read_file(path: str, files: FileSystem) -> LinkedFile:
@@ -107,7 +112,7 @@ async def _read_file(path: str, files: FileSystem) -> LinkedFile:
     kind = await files.kind(path)
     if kind is EntryKind.DIRECTORY:
         return LinkedFile(is_folder=True)
-    if kind is not None:  # an editor would send a huge file in one message, and it is the disk that knows its size
+    if kind is not None:  # an editor would send a huge file in one message; the disk knows its size
         await files.read_bytes(path, FILE_LIMIT)
     text = await files.read_text(path)
     if len(text.encode("utf-8", "replace")) > FILE_LIMIT:
@@ -126,7 +131,7 @@ MAX_PAGES = 5
 
 @dataclass(frozen=True, slots=True)
 class LinkedPage:
-    """A page as text, one too large up to the limit, or why there is none. `url` is where it came from."""
+    """A page as text, cut at the limit of web pages; or why it was not read. `url` is where it came from."""
 
     url: str
     text: str = ""
@@ -134,7 +139,7 @@ class LinkedPage:
 
 
 async def read_pages(urls: Sequence[str], web: Web, timeout: float = TIMEOUT) -> list[LinkedPage]:
-    """The pages behind the URLs, in their order, all read at once and no redirect followed. Nothing of it raises."""
+    """Read pages at the same time, without redirects, and return them in order. Failures are in the result."""
     pages = [LinkedPage(url, failure=f"at most {MAX_PAGES} linked pages are read") for url in urls]
 
     async def read(index: int) -> None:

@@ -12,7 +12,7 @@ from acp_agent.output.redaction import KnownSecrets, Redactor
 from acp_agent.protocol import wire
 from acp_agent.protocol.content import IMAGE_LIMIT, MAX_FILES, MAX_IMAGES, TEXT_LIMIT, Prompt, redacted
 from acp_agent.protocol.jsonrpc import RpcError
-from acp_agent.protocol.links import FILE_LIMIT, Target, read_file, target
+from acp_agent.protocol.links import FILE_LIMIT, LinkTarget, link_target, read_file
 from acp_agent.protocol.updates import content_block
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.read_policy import DENIED, NOT_ALLOWED, ReadPolicy
@@ -265,35 +265,35 @@ async def test_what_may_not_be_read_is_not_linked_either(tmp_path: Path) -> None
     assert "in docs" not in message.text
 
 
-WINDOWS = Target(refused="a Windows path, which leads nowhere on this machine")
+WINDOWS = LinkTarget(refused="a Windows path, which leads nowhere on this machine")
 
 
 @pytest.mark.parametrize(
     ("uri", "leads_to"),
     [
-        ("file:///a/b%20c", Target(path="/a/b c")),
-        ("FILE://localhost/a#L10:20", Target(path="/a")),
-        ("file:/a", Target(path="/a")),
-        ("file:a", Target(refused="not an absolute path")),
-        ("file://server/share", Target(refused="a file of another machine (server)")),
-        ("/plain", Target(path="/plain")),
-        ("/pl%61in", Target(path="/pl%61in")),
+        ("file:///a/b%20c", LinkTarget(path="/a/b c")),
+        ("FILE://localhost/a#L10:20", LinkTarget(path="/a")),
+        ("file:/a", LinkTarget(path="/a")),
+        ("file:a", LinkTarget(refused="not an absolute path")),
+        ("file://server/share", LinkTarget(refused="a file of another machine (server)")),
+        ("/plain", LinkTarget(path="/plain")),
+        ("/pl%61in", LinkTarget(path="/pl%61in")),
         ("file:///C:/x", WINDOWS),
         ("file:///c%3A/x", WINDOWS),
         ("file://C:/x", WINDOWS),
         ("C:\\x", WINDOWS),
         ("/C:/x", WINDOWS),
         ("\\\\server\\share", WINDOWS),
-        ("https://x/y", Target(page="https://x/y")),
-        ("HTTP://x/y", Target(refused="only https links are read")),
-        ("data:text/plain,x", Target(refused="its content is in the link itself: attach it instead")),
-        ("untitled:one", Target()),
-        ("relative", Target()),
-        ("http://[", Target()),
+        ("https://x/y", LinkTarget(page="https://x/y")),
+        ("HTTP://x/y", LinkTarget(refused="only https links are read")),
+        ("data:text/plain,x", LinkTarget(refused="its content is in the link itself: attach it instead")),
+        ("untitled:one", LinkTarget()),
+        ("relative", LinkTarget()),
+        ("http://[", LinkTarget()),
     ],
 )
-def test_where_a_uri_leads(uri: str, leads_to: Target) -> None:
-    assert target(uri) == leads_to
+def test_where_a_uri_leads(uri: str, leads_to: LinkTarget) -> None:
+    assert link_target(uri) == leads_to
 
 
 async def test_a_link_as_long_as_a_book_is_named_in_short(tmp_path: Path) -> None:
