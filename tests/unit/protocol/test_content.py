@@ -39,7 +39,7 @@ async def read(folder: Path, *blocks: dict[str, Any], diagnostics: str | None = 
 
     parsed = wire.prompt_blocks({"sessionId": "s", "prompt": list(blocks)})
     with Roots(str(folder)) as roots:
-        files = LocalFileSystem(roots, ripgrep=None)
+        files = LocalFileSystem(roots)
         prompt = await Prompt.sent(parsed)
         message = await prompt.read(files, FakeWeb(), None if diagnostics is None else asked)
         return Given(message, prompt.parts, prompt.skipped)
@@ -256,7 +256,7 @@ async def test_what_may_not_be_read_is_not_linked_either(tmp_path: Path) -> None
     blocks = [{"type": "resource_link", "uri": (tmp_path / link).as_uri(), "name": link} for link in links]
     with Roots(str(tmp_path), policy=policy) as roots:
         prompt = await Prompt.sent(wire.prompt_blocks({"sessionId": "s", "prompt": blocks}))
-        message = await prompt.read(LocalFileSystem(roots, ripgrep=None), FakeWeb())
+        message = await prompt.read(LocalFileSystem(roots), FakeWeb())
     for line, why in zip(prompt.skipped, [DENIED, DENIED, DENIED, NOT_ALLOWED], strict=True):
         assert line.endswith(f"{why})")
     assert 'name="docs" type="folder"' in message.text

@@ -235,7 +235,7 @@ async def test_what_is_known_to_fail_is_a_flaw_and_the_run_agrees(
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(path)
     with Roots(str(tmp_path)) as roots:
-        files = LocalFileSystem(roots, ripgrep=None)
+        files = LocalFileSystem(roots)
         invocation = await Registry(TOOLS).understand(call(name, arguments), files)
 
         assert invocation.flaw is not None
@@ -307,9 +307,7 @@ async def test_a_link_is_deleted_itself_wherever_it_leads(tmp_path: Path, target
     (tmp_path / "src").mkdir()
     (tmp_path / "link").symlink_to(target)
     with Roots(str(tmp_path)) as roots:
-        invocation = await Registry(TOOLS).understand(
-            call("delete_path", {"path": "link"}), LocalFileSystem(roots, ripgrep=None)
-        )
+        invocation = await Registry(TOOLS).understand(call("delete_path", {"path": "link"}), LocalFileSystem(roots))
     assert invocation.flaw is None
     assert invocation.deed.startswith(("deletes link", "deletes the link link"))
 

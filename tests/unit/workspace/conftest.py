@@ -53,4 +53,4 @@ def roots(project: Path, opener: Opener) -> Iterator[Roots]:
 
 @pytest.fixture
 def files(roots: Roots) -> LocalFileSystem:
-    return LocalFileSystem(roots, ripgrep=None)
+    return LocalFileSystem(roots)

@@ -120,7 +120,7 @@ def test_no_bytes_in_a_rule_file_make_a_search_fail(tmp_path_factory: pytest.Tem
 
     async def search() -> None:
         with Roots(str(project)) as roots:
-            files = LocalFileSystem(roots, ripgrep=None)
+            files = LocalFileSystem(roots)
             assert (await files.find(".", "**", 10)).stopped is None
             assert (await files.grep(GrepQuery("needle", "."))).stopped is None
 

@@ -327,15 +327,14 @@ async def test_what_is_half_written_is_shown_by_no_tool(roots: Roots, project: P
     (project / "sub" / LEFT).mkdir(parents=True)
     for path in (LEFT, f"sub/{LEFT}/inner", "sub/shown"):
         (project / path).write_text("needle\n")
-    for ripgrep in (None, "rg"):
-        files = LocalFileSystem(roots, ripgrep=ripgrep)
-        assert [entry.name for entry in await files.list_directory(".")] == ["sub"]
-        assert [entry.name for entry in await files.list_directory("sub")] == ["shown"]
-        assert (await files.find(".", "**/.*", 10)).paths == ()
-        assert (await files.find(".", "**/inner", 10)).paths == ()
-        assert [match.path for match in (await files.grep(GrepQuery("needle", "."))).matches] == [
-            str(project / "sub" / "shown")
-        ]
+    files = LocalFileSystem(roots)
+    assert [entry.name for entry in await files.list_directory(".")] == ["sub"]
+    assert [entry.name for entry in await files.list_directory("sub")] == ["shown"]
+    assert (await files.find(".", "**/.*", 10)).paths == ()
+    assert (await files.find(".", "**/inner", 10)).paths == ()
+    assert [match.path for match in (await files.grep(GrepQuery("needle", "."))).matches] == [
+        str(project / "sub" / "shown")
+    ]
 
 
 async def test_names_that_only_look_half_written_are_shown(files: LocalFileSystem, project: Path):

@@ -138,7 +138,7 @@ def test_nothing_outside_is_ever_read_or_changed(
 
     async def run() -> None:
         with Roots(str(world.project), opener=opener) as roots:
-            files = LocalFileSystem(roots, ripgrep=None)
+            files = LocalFileSystem(roots)
             for call, path, other in sequence:
                 shown = await shown_by(files, call, world.spelled(path), world.spelled(other))
                 assert "SECRET" not in shown, (call, path)
@@ -170,7 +170,7 @@ def test_no_change_of_a_tree_full_of_links_out_takes_anything_in_or_away(
 
     async def run() -> None:
         with Roots(str(world.project)) as roots:
-            files = LocalFileSystem(roots, ripgrep=None)
+            files = LocalFileSystem(roots)
             for call, path, other in sequence:
                 await shown_by(files, call, path, other)
 

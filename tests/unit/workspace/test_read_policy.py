@@ -289,7 +289,7 @@ def session(project: Path, request: pytest.FixtureRequest) -> Session:
         policy = ReadPolicy(deny, allow, carve_out=carve_out, folders=[str(project)])
         roots = Roots(str(project), policy=policy)
         request.addfinalizer(roots.close)
-        return LocalFileSystem(roots, ripgrep=None)
+        return LocalFileSystem(roots)
 
     return start
 

@@ -1,6 +1,7 @@
 import os
 import re
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from acp_agent.core.backends import GrepQuery
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
 from acp_agent.workspace.local_files import LocalFileSystem
+from acp_agent.workspace.ripgrep import FoundLine, MatchReader
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.search import grep
 from acp_agent.workspace.tree_walk import TimeLimit
@@ -65,7 +67,7 @@ def test_it_finds_what_a_loop_over_the_lines_finds(
 
     async def both() -> None:
         with Roots(str(folder)) as roots:
-            files = LocalFileSystem(roots, ripgrep=None)
+            files = LocalFileSystem(roots)
             found = {number for number, _ in await lines(files, pattern)}
             single = set[int]()
             for number, line in enumerate(whole, 1):
@@ -94,18 +96,16 @@ async def test_a_very_long_line_is_cut(files: LocalFileSystem, project: Path):
 
 
 async def test_large_files_are_passed_over_but_searched_when_they_are_named(roots: Roots, project: Path):
-    files = LocalFileSystem(roots, read_limit=100, ripgrep=None)
+    files = LocalFileSystem(roots, read_limit=100)
     (project / "large").write_text("x\n" * 100 + "needle\n")
     (project / "small").write_text("needle\n")
     (project / "large.log").write_text("x\n" * 100)
-    for ripgrep in (None, "rg"):
-        files = LocalFileSystem(roots, read_limit=100, ripgrep=ripgrep)
-        assert await lines(files, "needle") == [(1, "needle")]
-        found = await files.grep(GrepQuery("needle", "."))
-        assert (found.too_large, found.size_limit) == ((str(project / "large"), str(project / "large.log")), 100)
-        assert (await files.grep(GrepQuery("needle", ".", glob="*.log"))).too_large == (str(project / "large.log"),)
-        assert await lines(files, "needle", "large") == [(101, "needle")]
-        assert (await files.grep(GrepQuery("needle", "large"))).too_large == ()
+    assert await lines(files, "needle") == [(1, "needle")]
+    found = await files.grep(GrepQuery("needle", "."))
+    assert (found.too_large, found.size_limit) == ((str(project / "large"), str(project / "large.log")), 100)
+    assert (await files.grep(GrepQuery("needle", ".", glob="*.log"))).too_large == (str(project / "large.log"),)
+    assert await lines(files, "needle", "large") == [(101, "needle")]
+    assert (await files.grep(GrepQuery("needle", "large"))).too_large == ()
 
 
 async def test_a_hidden_or_skipped_name_is_searched_when_the_glob_names_it(roots: Roots, project: Path):
@@ -123,18 +123,16 @@ async def test_a_hidden_or_skipped_name_is_searched_when_the_glob_names_it(roots
         ("*", ["plain"]),
         ("**", ["plain"]),
     ):
-        for ripgrep in (None, "rg"):
-            found = await LocalFileSystem(roots, ripgrep=ripgrep).grep(GrepQuery("needle", ".", glob=glob))
-            assert [match.path.removeprefix(f"{project}/") for match in found.matches] == expected, (glob, ripgrep)
+        found = await LocalFileSystem(roots).grep(GrepQuery("needle", ".", glob=glob))
+        assert [match.path.removeprefix(f"{project}/") for match in found.matches] == expected, glob
 
 
 async def test_a_search_without_time_says_where_it_stopped(roots: Roots, project: Path):
     (project / "a").mkdir()
     (project / "a" / "b").write_text("needle\n")
-    for ripgrep in (None, "rg"):
-        found = await grep(roots, GrepQuery("needle", "."), ripgrep, 1000, 0.0)
-        assert (found.matches, found.more, found.stopped) == ((), False, str(project / "a"))
-    found = await grep(roots, GrepQuery("needle", "a/b"), None, 1000, 0.0)
+    found = await grep(roots, GrepQuery("needle", "."), "rg", 1000, 0.0)
+    assert (found.matches, found.more, found.stopped) == ((), False, str(project))
+    found = await grep(roots, GrepQuery("needle", "a/b"), "rg", 1000, 0.0)
     assert (found.matches, found.stopped) == ((), str(project / "a" / "b"))
 
 
@@ -153,10 +151,10 @@ async def test_a_large_file_is_searched_in_blocks_as_if_it_were_one(roots: Roots
     body = "".join(f"{number} {'x' * 90}\r\n" for number in range(1, 40_000)) + "the end"
     (project / "log").write_text(f"\ufeff{body}")
     assert len(body) > 3 * 1024 * 1024
-    files = LocalFileSystem(roots, read_limit=100, ripgrep=None)
-    for pattern in ("^[0-9]*[05]00 x", "the end$", r"\A1 ", r"\A2|^39", "x$", ""):
+    files = LocalFileSystem(roots, read_limit=100)
+    for pattern in ("^[0-9]*[05]00 x", "the end$", "^1 ", "^39", "x$", ""):
         found = await files.grep(GrepQuery(pattern, "log", limit=100_000))
-        by_line = re.compile(pattern.replace(r"\A2|", ""))
+        by_line = re.compile(pattern)
         assert [(match.line, match.text) for match in found.matches] == [
             (number, line) for number, line in enumerate(body.split("\r\n"), 1) if by_line.search(line)
         ], pattern
@@ -172,7 +170,7 @@ async def test_context_crosses_the_blocks_a_file_is_read_in(files: LocalFileSyst
 
 
 async def test_a_line_longer_than_is_kept_in_memory_keeps_its_number(roots: Roots, project: Path):
-    files = LocalFileSystem(roots, read_limit=1024 * 1024, ripgrep=None)
+    files = LocalFileSystem(roots, read_limit=1024 * 1024)
     (project / "log").write_text("x" * 5_000_000 + "\nneedle\n")
     found = await files.grep(GrepQuery("x|needle", "log", context=1))
     assert [(match.line, match.text[:6], match.matched) for match in found.matches] == [
@@ -230,7 +228,7 @@ async def test_a_policy_hides_what_may_not_be_read(project: Path):
         return "secret" if path.endswith(".key") and access is Access.READ else None
 
     with Roots(str(project), policy=policy) as roots:
-        files = LocalFileSystem(roots, ripgrep=None)
+        files = LocalFileSystem(roots)
         assert await lines(files, "needle") == [(1, "needle 2")]
         with pytest.raises(Refused):
             await lines(files, "needle", "a.key")
@@ -245,15 +243,14 @@ async def test_files_are_judged_by_reading_also_below_a_folder_that_may_not_be_l
         hidden = path.endswith("/hidden") and access is Access.LIST
         return "secret" if hidden or (path.endswith("open") and access is Access.READ) else None
 
-    for ripgrep in (None, "rg"):
-        with Roots(str(project), policy=policy) as roots:
-            files = LocalFileSystem(roots, ripgrep=ripgrep)
-            found = await files.grep(GrepQuery("needle", "."))
-            assert [match.path for match in found.matches] == [str(project / name / "a") for name in ("hidden", "open")]
-            assert await lines(files, "needle", "open") == [(1, "needle")]
-            assert await lines(files, "needle", "hidden/a") == [(1, "needle")]
-            with pytest.raises(Refused, match="secret"):
-                await lines(files, "needle", "hidden")
+    with Roots(str(project), policy=policy) as roots:
+        files = LocalFileSystem(roots)
+        found = await files.grep(GrepQuery("needle", "."))
+        assert [match.path for match in found.matches] == [str(project / name / "a") for name in ("hidden", "open")]
+        assert await lines(files, "needle", "open") == [(1, "needle")]
+        assert await lines(files, "needle", "hidden/a") == [(1, "needle")]
+        with pytest.raises(Refused, match="secret"):
+            await lines(files, "needle", "hidden")
 
 
 async def test_an_error_in_a_pattern_says_what_is_wrong_and_what_to_do(files: LocalFileSystem):
@@ -279,15 +276,68 @@ async def test_a_search_stops_when_its_task_is_cancelled(files: LocalFileSystem,
 
 
 async def test_a_bounded_repeat_over_one_long_line_ends_with_its_task_and_with_its_time(roots: Roots, project: Path):
-    (project / "oneline.js").write_text("x=1;" * 2_500_000)
-    query = GrepQuery("(x=1;){1,1000}y", "oneline.js")
+    (project / "oneline.js").write_text("x=1;" * 10_000_000)
+    query = GrepQuery("(x=1;){1,1000}[yz]", "oneline.js")
     for path in ("oneline.js", "."):
         started = time.monotonic()
-        with anyio.move_on_after(0.5) as scope:
-            await grep(roots, replace(query, path=path), None, 64 * 1024 * 1024)
+        with anyio.move_on_after(0.05) as scope:
+            await grep(roots, replace(query, path=path), "rg", 64 * 1024 * 1024)
         assert scope.cancelled_caught
         assert time.monotonic() - started < 5
     started = time.monotonic()
-    found = await grep(roots, query, None, 64 * 1024 * 1024, seconds=1.0)
+    found = await grep(roots, query, "rg", 64 * 1024 * 1024, seconds=0.05)
     assert (found.matches, found.stopped) == ((), str(project / "oneline.js"))
     assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        *(
+            ("struct {", "struct {"),
+            ("a{,2}", "a{,2}"),
+            ("}", "}"),
+            (r"\<b\>", "<b>"),
+            (r"\Qa.b(\E", "a.b("),
+            ("[]a]", "]"),
+        ),
+        *(("[[]", "["), ("[a&&b]", "&"), ("[^[]", "x"), ("[a~~b]", "~"), (r"[\[\]]", "]"), ("[[:alpha:]]x", "ax")),
+        *(
+            (r"\$\{[^}]+\}", "${x}"),
+            (r"\p{Greek}", "λ"),
+            (r"\x{e9}", "é"),
+            (r"foo\.bar\[\d+\]", "foo.bar[1]"),
+            ("(?i)É", "é"),
+        ),
+        *((r"https?://[^\s]+", "http://x"), ("$x = {", "")),
+    ],
+)
+async def test_a_pattern_means_what_it_means_to_re2(files: LocalFileSystem, project: Path, pattern: str, text: str):
+    (project / "f").write_text(f"{text}\nnothing else 5\n")
+    assert (1, text) in await lines(files, pattern) or not text
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+$", "(a|aa)+b", "a" * 4096, ".{1000}" * 3, r"\w{100}\W{100}" * 4, "[^b]*b" * 500]
+)
+async def test_a_hostile_pattern_ends(files: LocalFileSystem, project: Path, pattern: str):
+    (project / "f").write_text("a" * 300_000 + "c\n")
+    with anyio.fail_after(30), suppress(ToolError):
+        await lines(files, pattern)
+
+
+def test_what_ripgrep_prints_is_read_the_same_in_pieces_of_any_size():
+    printed = (
+        b"./a\0001:0:one\r\n./a\0002-5-two\n./bin\0001:0:x\n"
+        b'./bin: WARNING: stopped searching binary file after match (found "\\0" byte around offset 3)\n'
+        b"./b\nc\0007:90:caf\xe9\n./last\0001:0:x\n"
+        b'./last: WARNING: stopped searching binary file after match (found "\\0" byte around offset 9)\n'
+    )
+    expected = [
+        (b"./a", [FoundLine(1, 0, b"one", matched=True), FoundLine(2, 5, b"two", matched=False)]),
+        (b"./b\nc", [FoundLine(7, 90, b"caf\xe9", matched=True)]),
+    ]
+    for size in range(1, len(printed) + 1):
+        reader = MatchReader()
+        found = [each for at in range(0, len(printed), size) for each in reader.feed(printed[at : at + size])]
+        assert [*found, *reader.finish()] == expected, size

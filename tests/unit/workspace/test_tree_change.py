@@ -29,7 +29,7 @@ def rules() -> Rules:
 def ruled(project: Path, opener: Opener, rules: Rules) -> Iterator[LocalFileSystem]:
     """The project's files under `rules`."""
     with Roots(str(project), policy=rules, opener=opener) as roots:
-        yield LocalFileSystem(roots, ripgrep=None)
+        yield LocalFileSystem(roots)
 
 
 # -------------------------------------------------------------------------------- make_directory

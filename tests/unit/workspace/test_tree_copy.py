@@ -45,7 +45,7 @@ def ruled(project: Path, opener: Opener, rules: Rules) -> Iterator[LocalFileSyst
     for path in ("d/a", "d/b/c", "d/z"):
         (project / path).write_text(path)
     with Roots(str(project), policy=rules, opener=opener) as roots:
-        yield LocalFileSystem(roots, ripgrep=None)
+        yield LocalFileSystem(roots)
 
 
 # ---------------------------------------------------------------------------------- what is copied

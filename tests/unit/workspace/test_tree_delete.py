@@ -34,7 +34,7 @@ def ruled(project: Path, opener: Opener, rules: Rules) -> Iterator[LocalFileSyst
     for path in ("d/a", "d/b/c", "d/z"):
         (project / path).write_text("x")
     with Roots(str(project), policy=rules, opener=opener) as roots:
-        yield LocalFileSystem(roots, ripgrep=None)
+        yield LocalFileSystem(roots)
 
 
 async def test_special_files_and_names_that_are_no_text_are_deleted(files: LocalFileSystem, project: Path):
