@@ -149,9 +149,9 @@ class Invocation:
     run     the tool bound to its parsed arguments; only the innermost executor calls it. Raises ToolError,
             Refused or BackendUnavailable
     asks    the questions gates have collected so far
-    flaw    what the run is known to come to, when its preview failed or it would change nothing: nobody should be asked
-            to allow that
-    deed    what the call does, with a verb, for the person who is asked; empty where title and diffs say it
+    predicted_failure   the result that the run is known to have, because its preview failed or it would change nothing.
+                        The user is not asked about such a call
+    summary  what the call does, with a verb, for the user who is asked; empty if title and diffs say it
     """
 
     call: ToolCall
@@ -162,8 +162,8 @@ class Invocation:
     diffs: tuple[Diff, ...] = ()
     locations: tuple[Location, ...] = ()
     asks: tuple[Ask, ...] = ()
-    flaw: ToolResult | None = None
-    deed: str = ""
+    predicted_failure: ToolResult | None = None
+    summary: str = ""
 
     def asking(self, ask: Ask) -> "Invocation":
         """The same call with one more question attached."""

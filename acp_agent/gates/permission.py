@@ -111,7 +111,7 @@ class PermissionGate(Gate):
 
     def requires_confirmation(self, invocation: Invocation) -> bool:
         verdict = self.check(invocation)
-        asks = isinstance(verdict, Ask) and invocation.flaw is None
+        asks = isinstance(verdict, Ask) and invocation.predicted_failure is None
         return asks or (isinstance(verdict, Allow) and self.wrapped.requires_confirmation(invocation))
 
     async def _settled(self, invocation: Invocation, verdict: Allow | Deny) -> ToolResult:
@@ -121,8 +121,8 @@ class PermissionGate(Gate):
         return ruled(result, verdict.by if isinstance(verdict, Approved) else ApprovedBy.AUTO)
 
     async def _ask(self, invocation: Invocation) -> ToolResult:
-        if invocation.flaw is not None:
-            return invocation.flaw  # whatever the answer, it could not be done: not worth a question
+        if invocation.predicted_failure is not None:
+            return invocation.predicted_failure  # whatever the answer, it could not be done: not worth a question
         if self._approver is None:
             return self.refusal(Deny(_NOBODY, ToolErrorCategory.CONFIRMATION_REQUIRED))
         async with self._one_question:

@@ -124,7 +124,7 @@ def build(invocation: Invocation, reasons: tuple[str, ...], always: str, digest:
     """
     commands = [subject.command for subject in invocation.subjects if isinstance(subject, CommandSubject)]
     command = "\n".join(commands) if commands else None
-    title = (invocation.deed or invocation.title) if command is None else command
+    title = (invocation.summary or invocation.title) if command is None else command
     details = _details(command) if command is not None else ()
     lines = [*map(visible, reasons), *map(clipped, details), *map(visible, _said_by_server(invocation))]
     arguments = invocation.call.arguments

@@ -95,7 +95,7 @@ def tool_question(invocation: Invocation, digest: str, whole: Grant, *, deletes:
     asked = tuple(ask.reason for ask in invocation.asks)
     # Nobody expects a question about what changes nothing, so it says where it comes from.
     reasons = asked or (() if mutates else (f"no rule for {tool} allows this",))
-    verdict = Ask("\n".join(reasons) or invocation.deed or f"{tool} changes things")
+    verdict = Ask("\n".join(reasons) or invocation.summary or f"{tool} changes things")
     if asked or deletes:
         payload = Grant(tool, GrantKind.PAYLOAD, digest, allowed=True)
         return Settlement(verdict, reasons, "", (payload,), payload)

@@ -36,7 +36,7 @@ class UserQuestion(Part):
 
 
 class AskUserParams(Params):
-    """Ask the user what only he can decide. Without options he answers in his own words. Never ask for secrets."""
+    """Ask the user what only they can decide. Without options they answer in their own words. Never ask for secrets."""
 
     questions: Annotated[list[UserQuestion], Field(min_length=1, max_length=4)]
 
@@ -77,7 +77,9 @@ def _refuse_unfit(params: AskUserParams) -> None:
             raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, told)
         if asks_for_secret(each.question):
             told = f"question {number} asks for a secret, which must not pass through this conversation"
-            instead = "Ask the user to put it into an environment variable or a file of his own, and to name that."
+            instead = (
+                "Ask the user to put it into an environment variable or a file of their own, and to tell you its name."
+            )
             raise ToolError(ToolErrorCategory.POLICY_BLOCKED, told, instead)
 
 

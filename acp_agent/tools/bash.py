@@ -16,15 +16,15 @@ _TELLING = ("permission denied", "no such file or directory")
 
 
 class BashParams(Params):
-    """Run a command line with `bash -c` in the session's folder; gives its output and a non-zero exit code.
+    """Run a command line with `bash -c` in the session's folder. Returns its output, and the exit code if not 0.
 
     Each call is a new shell: cd and variables do not last. There is no standard input, so pass flags that
-    avoid prompts. For files prefer read, edit, grep and find_path.
+    avoid prompts. For files, prefer read, edit, grep and find_path.
     """
 
     command: Name
     timeout: Annotated[int, Field(ge=1, le=600), WHOLE] | None = Field(
-        default=None, description="Seconds before it is killed"
+        default=None, description="Seconds until the command is killed"
     )
 
 

@@ -1,4 +1,4 @@
-"""What the tools that change a file share: read the old text, refuse bad text, write what was shown to the user."""
+"""Shared by the tools that change a file: read the old text, refuse bad text, write the change the user was shown."""
 
 import os
 
@@ -52,10 +52,12 @@ def change(files: FileSystem, path: str, old: str | None, new: str, max_bytes: i
         raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
     added = placeholders(new) - placeholders(old or "")
     if added:
-        msg = f"the new text of {visible(path)} holds {', '.join(sorted(added))}, which its old text lacks"
+        msg = (
+            f"the new text of {visible(path)} contains {', '.join(sorted(added))}, which the old text does not contain"
+        )
         advice = (
-            "You saw redacted text: the placeholder stands for a value you were not shown. Where the file has the real "
-            "value, it stays if you edit only the text around it; for a new value, ask the user."
+            "You saw redacted text: the placeholder stands for a value that you were not shown. To keep that value, "
+            "edit only the text around it. For a new value, ask the user."
         )
         raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg, advice)
     return Diff(files.resolve(path, Access.WRITE), old, new)

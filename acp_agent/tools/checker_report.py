@@ -11,7 +11,7 @@ from acp_agent.text import visible
 from acp_agent.tools.checkers import CheckerChoice, Problem, ProblemSeverity, ProjectCheck
 from acp_agent.tools.tool import cut, relative
 
-_NOT_CHECKED = "Nothing is known of the project's problems. Run another check, or tell the user what is missing."
+_NOT_CHECKED = "The project's problems are not known. Run another check, or tell the user what is missing."
 _PATH_LIMIT = 1000
 _LOCATIONS = 20
 _EXCERPT_LINES = 5
@@ -56,7 +56,7 @@ def _excerpt(outcome: CommandOutcome) -> str:
     lines = [line for line in (outcome.stderr.strip() or outcome.stdout.strip()).split("\n", 1000)[:1000] if line]
     start = next((number for number, line in enumerate(lines) if "error" in line.lower()), 0)
     shown = lines[start : start + _EXCERPT_LINES]
-    return "; ".join(cut(visible(line[:2000].strip()), _EXCERPT_CHARS) for line in shown) or "it said nothing"
+    return "; ".join(cut(visible(line[:2000].strip()), _EXCERPT_CHARS) for line in shown) or "it printed nothing"
 
 
 def report(choice: CheckerChoice, findings: Sequence[CheckerResult], limit: int) -> ToolResult:

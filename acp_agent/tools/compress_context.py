@@ -33,5 +33,8 @@ class CompressContext(Tool[CompressContextParams]):
     async def run(self, params: CompressContextParams, context: ToolContext) -> ToolResult:
         compressor = context.backends.compressor
         if compressor is None:
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "this conversation cannot be summed up: it is off")
+            raise ToolError(
+                ToolErrorCategory.PERMANENT_FAILURE,
+                "summaries are switched off, so this conversation cannot be summed up",
+            )
         return ToolResult(await compressor.compress(params.focus))

@@ -41,7 +41,7 @@ class CopyPath(Tool[CopyPathParams]):
         # Whether the source may be read is asked of each file that is copied.
         return (PathSubject(params.source, Access.LIST), PathSubject(params.target, Access.WRITE))
 
-    async def deed(self, params: CopyPathParams, files: FileSystem) -> str:
+    async def summary(self, params: CopyPathParams, files: FileSystem) -> str:
         kind = await source_kind(files, params.source)
         await refuse_taken(files, params.source, kind, params.target, Access.LIST)
         return f"copies {named(params.source)} to {named(params.target)}"

@@ -32,14 +32,14 @@ class CreateDirectory(Tool[CreateDirectoryParams]):
         return (PathSubject(params.path, Access.WRITE),)
 
     async def understand(self, call: ToolCall, arguments: JsonObject, files: FileSystem) -> Invocation:
-        """Return the invocation. Nobody is asked about a folder that already exists, because nothing changes."""
+        """Return the invocation. The user is not asked about a folder that already exists, because nothing changes."""
         invocation = await super().understand(call, arguments, files)
         path = self.parse(arguments).path
-        if invocation.flaw is None and await _kind(files, path) is EntryKind.DIRECTORY:
-            return replace(invocation, flaw=_told(path, made=False))
+        if invocation.predicted_failure is None and await _kind(files, path) is EntryKind.DIRECTORY:
+            return replace(invocation, predicted_failure=_told(path, made=False))
         return invocation
 
-    async def deed(self, params: CreateDirectoryParams, files: FileSystem) -> str:
+    async def summary(self, params: CreateDirectoryParams, files: FileSystem) -> str:
         files.resolve(params.path, Access.WRITE)
         if await _kind(files, params.path) not in (None, EntryKind.DIRECTORY):
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{params.path}: exists and is not a directory")

@@ -18,7 +18,7 @@ class DeletePathParams(Params):
     """Delete a file, a link (not what it leads to) or an empty folder. This cannot be undone."""
 
     path: Name
-    recursive: bool = Field(default=False, description="Delete a folder with all that is in it")
+    recursive: bool = Field(default=False, description="Delete a folder with everything in it")
 
 
 class DeletePath(Tool[DeletePathParams]):
@@ -34,7 +34,7 @@ class DeletePath(Tool[DeletePathParams]):
     def subjects(self, params: DeletePathParams) -> tuple[Subject, ...]:
         return (PathSubject(params.path, Access.DELETE),)
 
-    async def deed(self, params: DeletePathParams, files: FileSystem) -> str:
+    async def summary(self, params: DeletePathParams, files: FileSystem) -> str:
         path = named(params.path)
         kind = await entry_kind(files, params.path, Access.DELETE)
         if kind is EntryKind.SYMLINK:
@@ -60,7 +60,9 @@ async def _refuse_filled(files: FileSystem, path: str) -> None:
         return
     if entries:
         msg = f"{path}: the directory is not empty"
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg, "Set recursive=true to delete all that is in it.")
+        raise ToolError(
+            ToolErrorCategory.PERMANENT_FAILURE, msg, "Set recursive=true to delete it with everything in it."
+        )
 
 
 def _word(kind: EntryKind) -> str:

@@ -69,7 +69,7 @@ class Diagnostics(Tool[DiagnosticsParams]):
         try:
             choice = await self._choose(params, files)
         except (ToolError, Refused) as error:
-            return replace(invocation, run=partial(_fail, error), flaw=self.failed(error))
+            return replace(invocation, run=partial(_fail, error), predicted_failure=self.failed(error))
         except BackendUnavailable as error:
             return replace(invocation, run=partial(_fail, error))
         return replace(

@@ -9,7 +9,7 @@ from acp_agent.tools.tool import Tool
 
 
 class FetchParams(Params):
-    """Read a web page as text with its links; JSON, Markdown and other text come as they are. Only https."""
+    """Read a web page as Markdown with its links. JSON and other text are returned unchanged. Only https URLs."""
 
     url: Name
 

@@ -15,7 +15,7 @@ from acp_agent.tools.tool import Tool, relative
 
 
 class FindPathParams(Params):
-    """Find files by name below a folder; files that .gitignore names are left out."""
+    """Find files by name below a folder. Files that .gitignore names are left out."""
 
     pattern: Name = Field(description='Glob relative to path; without a slash at any depth: "*.py"')
     path: Name = "."

@@ -21,7 +21,10 @@ _MOST_NAMED = 3
 
 
 class GrepParams(Params):
-    """Find lines that match a regular expression, in a file or below a folder; leaves out what .gitignore names."""
+    """Find lines that match a regular expression, in a file or below a folder.
+
+    Files that .gitignore names are left out.
+    """
 
     pattern: Name = Field(description="RE2 syntax: no look-around, no back-references")
     path: Name = "."

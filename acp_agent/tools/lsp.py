@@ -110,7 +110,7 @@ class Names:
     def place(self, place: FilePlace) -> str:
         """Return `file:line:col`, marked if it is outside the session's folders."""
         where = f"{self.name(place.uri)}:{place.span}" if place.span else self.name(place.uri)
-        return where if self.path(place.uri) is not None else f"{where} (not to be read here)"
+        return where if self.path(place.uri) is not None else f"{where} (may not be read here)"
 
     def locations(self, places: Iterable[FilePlace]) -> tuple[Location, ...]:
         """Return the first places that an editor may open."""
@@ -185,7 +185,7 @@ def listed_places(places: list[FilePlace], names: Names, nothing: str, most: int
 
 
 class LspHoverParams(PositionParams):
-    """Show type and documentation of what stands at a place in a file, by the editor's language server."""
+    """Ask the editor's language server for the type and documentation of the name at a place in a file."""
 
 
 class LspHover(FileTool[LspHoverParams]):
@@ -207,7 +207,7 @@ _MOST = 50
 
 
 class LspDefinitionParams(PositionParams):
-    """Find where the name at a place in a file is defined, by the editor's language server."""
+    """Ask the editor's language server where the name at a place in a file is defined."""
 
 
 class LspDefinition(FileTool[LspDefinitionParams]):
@@ -226,7 +226,7 @@ class LspDefinition(FileTool[LspDefinitionParams]):
 
 
 class LspReferencesParams(PositionParams):
-    """Find all uses of the name at a place in a file, by the editor's language server."""
+    """Ask the editor's language server for all uses of the name at a place in a file."""
 
     include_declaration: bool = True
 
@@ -248,11 +248,11 @@ class LspReferences(FileTool[LspReferencesParams]):
 
     def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
         del uri
-        return listed_places(places(answer), names, "The language server knows no use of it.", self._most)
+        return listed_places(places(answer), names, "The language server knows no uses of it.", self._most)
 
 
 class LspDiagnosticsParams(FileParams):
-    """List errors and warnings the editor's language server sees in a file, unsaved changes included."""
+    """Ask the editor's language server for the errors and warnings in a file, unsaved changes included."""
 
 
 class LspDiagnostics(FileTool[LspDiagnosticsParams]):
@@ -272,14 +272,14 @@ class LspDiagnostics(FileTool[LspDiagnosticsParams]):
     def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
         name = names.name(uri)
         lines = [found.line(name) for found in diagnostics(answer)]
-        return ToolResult(listed(lines, f"The language server sees no problem in {name}.", self._most))
+        return ToolResult(listed(lines, f"The language server sees no problems in {name}.", self._most))
 
 
 _MOST_SYMBOLS = 500
 
 
 class LspDocumentSymbolsParams(FileParams):
-    """Outline a file: its classes, functions and other names with their lines, by the editor's language server."""
+    """Ask the editor's language server for an outline of a file: classes, functions and other names with lines."""
 
 
 class LspDocumentSymbols(FileTool[LspDocumentSymbolsParams]):
@@ -295,7 +295,7 @@ class LspDocumentSymbols(FileTool[LspDocumentSymbolsParams]):
 
     def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
         lines = [_line(symbol) for symbol in symbols(answer)]
-        return ToolResult(listed(lines, f"The language server knows no name in {names.name(uri)}.", _MOST_SYMBOLS))
+        return ToolResult(listed(lines, f"The language server knows no names in {names.name(uri)}.", _MOST_SYMBOLS))
 
 
 def _line(symbol: Symbol) -> str:
@@ -304,7 +304,7 @@ def _line(symbol: Symbol) -> str:
 
 
 class LspWorkspaceSymbolParams(Params):
-    """Find classes, functions and other names in the whole project by a part of the name, by the language server."""
+    """Ask the editor's language server for classes, functions and other names in the project by a part of the name."""
 
     query: Name
 
@@ -415,9 +415,9 @@ _MOST_EDITS = 20
 
 
 class LspCodeActionsParams(PositionParams):
-    """List fixes the editor's language server has for a place in a file, with their edits. Changes nothing."""
+    """Ask the editor's language server for fixes at a place in a file, with their edits. Nothing is changed."""
 
-    end_line: Counted | None = Field(default=None, description="Unset: the place alone")
+    end_line: Counted | None = Field(default=None, description="Without it, only the place itself")
     end_column: Counted | None = None
 
 
@@ -454,7 +454,7 @@ def _lines(action: OfferedAction, names: Names) -> Iterator[str]:
 def _edit(edit: FileEdit, names: Names) -> str:
     name = names.name(edit.uri)
     if names.path(edit.uri) is None:
-        return f"{name} (not to be read here)"
+        return f"{name} (may not be read here)"
     if edit.span is None:
         return f"{name}: {edit.operation}"
     return f"{name}:{edit.span.whole} -> {visible(json.dumps(edit.new_text, ensure_ascii=False))}"

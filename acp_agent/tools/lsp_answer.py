@@ -150,7 +150,7 @@ def entries(answer: Json) -> list[Json]:
     if answer is None:
         return []
     if not isinstance(answer, list):
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "the editor's answer is not what LSP says: no list")
+        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, "the editor's answer is not a list, as LSP demands")
     return answer[:MOST]
 
 

@@ -95,11 +95,11 @@ class McpTool:
         )
 
     def spec(self) -> ToolSpec:
-        """What the model is told: the server's words, marked as such."""
+        """Return the definition for the model: the server's words, marked as such."""
         return self._spec
 
     def withheld(self) -> ToolSpec:
-        """The spec without the server's words, because the user did not agree to the definition."""
+        """Return the definition without the server's words, for one that the user did not agree to."""
         return replace(self._spec, description=_described(self._spec.server, _WITHHELD), parameters=_object_schema({}))
 
     async def understand(self, call: ToolCall, *, agreed: bool = True) -> Invocation:
@@ -119,11 +119,11 @@ class McpTool:
             title=title(f"{server}: {tool}"),
             run=partial(self._run, arguments),
             subjects=(McpSubject(server, tool),),
-            deed=f"call {visible(tool)} of the MCP server {visible(server)}",
+            summary=f"call {visible(tool)} of the MCP server {visible(server)}",
         )
 
     async def _run(self, arguments: JsonObject, context: ToolContext) -> ToolResult:
-        """Call the server. Raises what `McpConnection.call` raises, e.g. policy_blocked after a change."""
+        """Call the server. Raises what `McpConnection.call` raises, such as policy_blocked after a change."""
         del context
         return _result(await self.connection.call(self.definition, arguments))
 

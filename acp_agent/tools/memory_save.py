@@ -14,11 +14,14 @@ from acp_agent.text import title
 from acp_agent.tools.params import Name, Params
 from acp_agent.tools.tool import Tool
 
-_NOT_SAVED = "Go on without; tell the user if he asked for it."
+_NOT_SAVED = "Go on without it. Tell the user if they asked for it."
 
 
 class MemorySaveParams(Params):
-    """Note for later sessions what the user wants in general, or a lasting fact on a project (name it). No secrets."""
+    """Save a note for later sessions: what the user wants in general, or a lasting fact about a project that it names.
+
+    Never save secrets.
+    """
 
     content: Name
 
@@ -39,7 +42,7 @@ class MemorySave(Tool[MemorySaveParams]):
         del params
         return ()
 
-    async def deed(self, params: MemorySaveParams, files: FileSystem) -> str:
+    async def summary(self, params: MemorySaveParams, files: FileSystem) -> str:
         del files
         return f"remember for all later sessions: {params.content}"
 

@@ -17,11 +17,11 @@ from acp_agent.text import defanged, title
 from acp_agent.tools.params import WHOLE, Params, Text, quote
 from acp_agent.tools.tool import Tool
 
-_GO_ON = "Go on without; nothing is known of earlier sessions."
+_GO_ON = "Go on without notes of earlier sessions."
 
 
 class MemorySearchParams(Params):
-    """Find notes of earlier sessions, best first. An empty query gives the newest."""
+    """Find notes of earlier sessions, the best match first. An empty query returns the newest notes."""
 
     query: Text
     limit: Annotated[int, Field(ge=1, le=50), WHOLE] = 5

@@ -40,7 +40,7 @@ class MovePath(Tool[MovePathParams]):
     def subjects(self, params: MovePathParams) -> tuple[Subject, ...]:
         return (PathSubject(params.source, Access.MOVE), PathSubject(params.target, Access.WRITE))
 
-    async def deed(self, params: MovePathParams, files: FileSystem) -> str:
+    async def summary(self, params: MovePathParams, files: FileSystem) -> str:
         kind = await entry_kind(files, params.source, Access.MOVE)
         await refuse_taken(files, params.source, kind, params.target, Access.MOVE)
         return f"moves {named(params.source)} to {named(params.target)}"

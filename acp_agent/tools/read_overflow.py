@@ -215,14 +215,14 @@ class Page:
 _MOST = 1_000_000_000
 _LONGEST_REASON = 200
 _SECONDS = 20.0  # of one search
-_AGAIN = "If it is still needed, make the call again whose output it was, asking for less."
+_AGAIN = "If you still need it, repeat the call that returned it, and ask for less."
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 
 
 class ReadOverflowParams(Params):
-    """Read what was cut out of a long result, by lines or only those that match a pattern."""
+    """Read the parts of a long result that were left out: by lines, or only the lines that match a pattern."""
 
-    id: Annotated[str, Field(description="The overflow:... id beside the cut")]
+    id: Annotated[str, Field(description="The overflow:... id that the result names")]
     offset: Annotated[int, Field(ge=-_MOST, le=_MOST), WHOLE] = Field(
         default=0, description="Lines to skip; -50: the last 50"
     )

@@ -86,7 +86,7 @@ class Tool(ABC, Generic[P]):
     params: type[P]
 
     def spec(self) -> ToolSpec:
-        """What the model is told. It is made once, because prompt caches need the same bytes every turn."""
+        """Return the tool's definition for the model, made once: prompt caches need the same bytes every turn."""
         return self._spec
 
     @cached_property
@@ -128,10 +128,10 @@ class Tool(ABC, Generic[P]):
         del params, files
         return ()
 
-    async def deed(self, params: P, files: FileSystem) -> str:
-        """What the call does, with a verb, for the person who is asked; empty where title and diffs say it.
+    async def summary(self, params: P, files: FileSystem) -> str:
+        """Return what the call does, with a verb, for the user who is asked. Empty if title and diffs say it.
 
-        Raises as `preview` does: what is known to fail is nobody's question.
+        Raises as `preview` does, so that the user is not asked about a call that is known to fail.
         """
         del params, files
         return ""
@@ -150,13 +150,13 @@ class Tool(ABC, Generic[P]):
         If the preview fails, nothing is shown: the run fails with the same error and reports it.
         """
         params = self.parse(arguments)
-        diffs, locations, deed, flaw = tuple[Diff, ...](), tuple[Location, ...](), "", None
+        diffs, locations, summary, predicted_failure = tuple[Diff, ...](), tuple[Location, ...](), "", None
         try:
             diffs = await self.preview(params, files)
             locations = changed(diffs) or self.locations(params, files)
-            deed = await self.deed(params, files)
+            summary = await self.summary(params, files)
         except (ToolError, Refused) as error:
-            flaw = self.failed(error)
+            predicted_failure = self.failed(error)
         except BackendUnavailable:
             pass  # the run may find another
         return Invocation(
@@ -167,8 +167,8 @@ class Tool(ABC, Generic[P]):
             subjects=self.subjects(params),
             diffs=diffs,
             locations=locations,
-            flaw=flaw,
-            deed=deed,
+            predicted_failure=predicted_failure,
+            summary=summary,
         )
 
 

@@ -1,6 +1,6 @@
-"""What is known of a move, copy or deletion before the user is asked about it.
+"""Checks of a move, copy or deletion before the user is asked about it.
 
-Only cheap checks are made. The file system checks everything again when it acts, also what is below a folder.
+Only cheap checks are made. The file system checks everything again when it acts, also the entries below a folder.
 """
 
 import posixpath
@@ -20,7 +20,7 @@ def named(path: str) -> str:
 
 
 def destination_path(source: str, destination: str) -> str:
-    """Where a source goes: into a destination that ends in "/", under its own name; else to just that path."""
+    """Return the path that a source gets: inside of a destination that ends with "/", else the destination itself."""
     name = posixpath.basename(posixpath.normpath(source))
     return f"{destination}{name}" if destination.endswith("/") and name not in ("", ".", "..") else destination
 
@@ -32,7 +32,7 @@ async def entry_kind(files: FileSystem, path: str, access: Access) -> EntryKind 
     """
     real = files.resolve(path, access)
     if f"{files.resolve('.', Access.LIST)}/".startswith(f"{real}/"):
-        raise Refused(f"{path}: is a directory of this session, or has one below it", "Name what is in it instead.")
+        raise Refused(f"{path}: is a directory of this session, or has one below it", "Name the entries in it instead.")
     try:
         target = files.resolve(path, Access.LIST)
         kind = await files.kind(path)

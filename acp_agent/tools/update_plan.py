@@ -28,7 +28,10 @@ class PlanStep(Part):
 
 
 class UpdatePlanParams(Params):
-    """Show the user your plan for work of several steps; update it as you go: the whole list, one step in progress."""
+    """Show the user your plan for work of several steps, and update it as you go.
+
+    Send the whole list each time, with one step in progress.
+    """
 
     entries: Annotated[list[PlanStep], Field(max_length=50)]
 

@@ -24,7 +24,7 @@ _ATTRIBUTE = "attr:"
 
 
 class WebScrapeParams(Params):
-    """Get the parts of a web page that match a CSS selector, such as `table.prices td` or `h2 > a`. Only https."""
+    """Get the parts of a web page that match a CSS selector, such as `table.prices td` or `h2 > a`. Only https URLs."""
 
     url: Name
     select: Name = Field(description="CSS selector")
@@ -46,7 +46,7 @@ class WebScrape(Tool[WebScrapeParams]):
         return (UrlSubject(params.url),)
 
     async def preview(self, params: WebScrapeParams, files: FileSystem) -> tuple[Diff, ...]:
-        """Return nothing, but check the selector, so that nobody is asked about an invalid one."""
+        """Check the selector, so that the user is not asked about an invalid one. There are no diffs."""
         del files
         await anyio.to_thread.run_sync(_check, params.select)
         return ()
@@ -56,7 +56,7 @@ class WebScrape(Tool[WebScrapeParams]):
         page = await context.backends.web.get(params.url, caller, truncate=True)
         if not is_html(page):
             message = (
-                f"{page.url} is {page.content_type or 'of no known type'}, not HTML: nothing can be selected from it"
+                f"{page.url} is {page.content_type or 'of no known type'}, not HTML, so nothing can be selected from it"
             )
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, "Use fetch to read it.")
         text = await anyio.to_thread.run_sync(_scrape, page.text, params, abandon_on_cancel=True)

@@ -24,7 +24,7 @@ _A_ROOT = "is a directory of this session, or has one below it"
 def refuse_root(roots: Roots, place: Place, status: os.stat_result | None = None) -> None:
     """Refused when a root of the session is at the place or below it: by path, and with its status by identity."""
     if roots.holds_root(place.path) or (status is not None and roots.is_root(status)):
-        raise Refused(f"{place.given}: {_A_ROOT}", "Name what is in it instead.")
+        raise Refused(f"{place.given}: {_A_ROOT}", "Name the entries in it instead.")
 
 
 def judged(roots: Roots, place: Place, steps: Iterable[Step], objection: Objection) -> Generator[Step]:
@@ -90,7 +90,9 @@ def delete(roots: Roots, path: str, *, recursive: bool) -> Deleted:
             return Deleted(kind, 0)
         if not recursive:
             msg = f"{place.given}: the directory is not empty"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg, "Set recursive=true to delete all that is in it.")
+            raise ToolError(
+                ToolErrorCategory.PERMANENT_FAILURE, msg, "Set recursive=true to delete it with everything in it."
+            )
         with holding(open_child(parent, place.name)) as top:
             below = _delete_below(roots, place, top)
         os.rmdir(place.name, dir_fd=parent)

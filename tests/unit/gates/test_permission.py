@@ -87,7 +87,7 @@ async def test_taking_an_entry_away_is_never_silent_whatever_the_kind(make):
 
 async def test_nobody_is_asked_about_a_call_that_cannot_work(make):
     chain = make(Decision.ALLOW_ONCE)
-    flawed = replace(write(), flaw=ToolResult.refused("no such text in the file"))
+    flawed = replace(write(), predicted_failure=ToolResult.refused("no such text in the file"))
     assert not chain.blocklist.requires_confirmation(flawed)
     assert (await chain.run(flawed)).failure is not None
     assert asked(chain) == []
@@ -136,7 +136,7 @@ async def test_allow_always_covers_the_tool_and_survives_a_restart(make):
 
 def delete(path: str) -> Invocation:
     made = call("delete_path", PathSubject(path, Access.DELETE), arguments={"path": path})
-    return replace(made, deed=f"deletes {path}")
+    return replace(made, summary=f"deletes {path}")
 
 
 async def test_always_for_a_deletion_covers_that_deletion_alone(make):
@@ -444,12 +444,12 @@ async def test_a_cancelled_turn_leaves_the_next_question_possible(make):
 async def test_what_may_not_be_read_may_not_be_edited_nor_searched_either(tmp_path):
     """An edit that does not match answers with what the file holds."""
     chain = Chain(str(tmp_path), str(tmp_path / "grants"), rules("*.env", action=Action.DENY), tool="read")
-    flaw = ToolResult("SECRET=not-a-real-one")
+    predicted_failure = ToolResult("SECRET=not-a-real-one")
     edit = call("edit", PathSubject(".env", Access.READ), PathSubject(".env", Access.WRITE))
     grep = call("grep", PathSubject(".env", Access.READ))
     listing = call("list_directory", PathSubject("secrets.env", Access.LIST))
 
-    for invocation in (replace(edit, flaw=flaw), edit, grep, listing):
+    for invocation in (replace(edit, predicted_failure=predicted_failure), edit, grep, listing):
         result = await chain.run(invocation)
         assert result.failure is not None
         assert "SECRET" not in result.text
@@ -459,9 +459,12 @@ async def test_what_may_not_be_read_may_not_be_edited_nor_searched_either(tmp_pa
 
 async def test_a_call_that_is_known_to_fail_is_answered_without_a_question(tmp_path):
     chain = Chain(str(tmp_path), str(tmp_path / "grants"))
-    flaw = ToolResult("old_string was not found")
+    predicted_failure = ToolResult("old_string was not found")
 
-    assert await chain.run(replace(call("edit", PathSubject("a", Access.WRITE)), flaw=flaw)) is flaw
+    assert (
+        await chain.run(replace(call("edit", PathSubject("a", Access.WRITE)), predicted_failure=predicted_failure))
+        is predicted_failure
+    )
     assert chain.approver is not None
     assert chain.approver.questions == []
     assert chain.recorder.ran == chain.recorder.confirmed == []

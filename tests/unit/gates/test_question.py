@@ -64,11 +64,11 @@ def test_an_edit_shows_its_diff_and_place():
 
 def test_the_title_of_a_deed_is_the_deed_and_of_a_command_still_the_command():
     taking = replace(
-        call("delete_path", PathSubject("src", Access.DELETE)), deed="deletes src\u202e and everything in it"
+        call("delete_path", PathSubject("src", Access.DELETE)), summary="deletes src\u202e and everything in it"
     )
     assert build(taking, (), "x", "").title == "deletes src<U+202E> and everything in it"
     assert build(call("delete_path", PathSubject("src", Access.DELETE)), (), "x", "").title == "delete_path something"
-    assert build(replace(command("ls"), deed="lists"), (), "x", "").title == "ls"
+    assert build(replace(command("ls"), summary="lists"), (), "x", "").title == "ls"
 
 
 @given(st.lists(st.text(), min_size=1).map("\n".join))

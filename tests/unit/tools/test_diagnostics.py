@@ -209,13 +209,13 @@ async def test_a_list_that_was_too_long_says_so():
             Script("No configuration file found.\n"),
             "pyright failed (exit 0): No configuration file found.",
         ),
-        ("go.mod", "go vet ./...", Script(exit_code=1), "go vet failed (exit 1): it said nothing"),
-        ("go.mod", "go vet ./...", Script(exit_code=None), "go vet failed (exit unknown): it said nothing"),
+        ("go.mod", "go vet ./...", Script(exit_code=1), "go vet failed (exit 1): it printed nothing"),
+        ("go.mod", "go vet ./...", Script(exit_code=None), "go vet failed (exit unknown): it printed nothing"),
         (
             "setup.py",
             RUFF,
             Script(exit_code=137, signal="SIGKILL"),
-            "ruff check was killed by SIGKILL: it said nothing",
+            "ruff check was killed by SIGKILL: it printed nothing",
         ),
         (
             "setup.py",
@@ -276,7 +276,7 @@ async def test_a_folder_that_is_not_there_fails_without_a_question():
     project = bench({})
     invocation = await project.understand("diagnostics", path="nope")
 
-    assert invocation.flaw is not None
+    assert invocation.predicted_failure is not None
     with pytest.raises(ToolError, match="nope: no such directory"):
         await project.execute(invocation)
 
@@ -288,7 +288,7 @@ async def test_a_folder_that_cannot_be_looked_at_is_not_looked_at_again(error: R
     invocation = await project.understand("diagnostics", path="sub")
 
     assert invocation.subjects == (PathSubject("sub", Access.LIST),)
-    assert (invocation.flaw is None) == isinstance(error, BackendUnavailable)
+    assert (invocation.predicted_failure is None) == isinstance(error, BackendUnavailable)
     with pytest.raises(type(error)):
         await project.execute(invocation)
     assert project.programs.requests == []

@@ -220,12 +220,15 @@ async def test_a_placeholder_the_old_text_lacks_is_refused_before_anybody_is_ask
     invocation = await bench.understand("edit", path="a", old_string="sk-not-a-real-key", new_string=placeholder)
 
     assert invocation.diffs == ()
-    assert invocation.flaw is not None
-    assert invocation.flaw.failure is not None
-    assert invocation.flaw.failure.category is ToolErrorCategory.INVALID_PARAMETERS
-    assert invocation.flaw.failure.message == f"the new text of a holds {placeholder}, which its old text lacks"
-    assert "You saw redacted text" in invocation.flaw.failure.suggestion
-    with pytest.raises(ToolError, match="which its old text lacks"):
+    assert invocation.predicted_failure is not None
+    assert invocation.predicted_failure.failure is not None
+    assert invocation.predicted_failure.failure.category is ToolErrorCategory.INVALID_PARAMETERS
+    assert (
+        invocation.predicted_failure.failure.message
+        == f"the new text of a contains {placeholder}, which the old text does not contain"
+    )
+    assert "You saw redacted text" in invocation.predicted_failure.failure.suggestion
+    with pytest.raises(ToolError, match="which the old text does not contain"):
         await bench.execute(invocation)
     assert bench.files.text("a") == SECRET
 
@@ -245,7 +248,7 @@ async def test_a_placeholder_may_be_moved_but_not_doubled_nor_turned_into_anothe
     assert bench.files.text("a") == "one\ntwo [REDACTED:token]\n"
 
     for new in ("one [REDACTED:token]", "one [REDACTED:password]", "one [REDACTED]"):
-        with pytest.raises(ToolError, match="which its old text lacks"):
+        with pytest.raises(ToolError, match="which the old text does not contain"):
             await bench.run("edit", path="a", old_string="one", new_string=new)
     assert bench.files.text("a") == "one\ntwo [REDACTED:token]\n"
 
@@ -255,12 +258,12 @@ async def test_an_old_string_copied_from_redacted_text_is_told_so_and_shows_noth
 
     invocation = await bench.understand("edit", path="a", old_string="KEY=[REDACTED:api-key]\nMODE", new_string="x")
 
-    assert invocation.flaw is not None
-    assert invocation.flaw.failure is not None
-    suggestion = invocation.flaw.failure.suggestion
+    assert invocation.predicted_failure is not None
+    assert invocation.predicted_failure.failure is not None
+    suggestion = invocation.predicted_failure.failure.suggestion
     assert suggestion.startswith("You saw redacted text: [REDACTED:api-key] stands for a value")
     assert "edit around it" in suggestion
-    assert "sk-not" not in invocation.flaw.text + invocation.flaw.shown
+    assert "sk-not" not in invocation.predicted_failure.text + invocation.predicted_failure.shown
 
 
 async def test_a_placeholder_that_really_stands_in_the_file_gets_the_ordinary_advice():

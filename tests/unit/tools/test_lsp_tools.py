@@ -147,7 +147,7 @@ async def test_what_is_elsewhere_is_named_and_no_more():
     answer = [{"uri": "file:///usr/lib/os.py", "range": span(1, 1)}, {"uri": "jdt://x/Y.class", "range": span(0, 0)}]
     result, _ = await ask("lsp_definition", answer, **HERE)
 
-    assert result.text == "/usr/lib/os.py:2:2 (not to be read here)\njdt://x/Y.class:1:1 (not to be read here)"
+    assert result.text == "/usr/lib/os.py:2:2 (may not be read here)\njdt://x/Y.class:1:1 (may not be read here)"
     assert result.locations == ()
 
 
@@ -221,7 +221,7 @@ async def test_only_actions_that_say_what_they_change_are_shown():
         '    src/a.py:1:1-1:1 -> "import os\\n"',
         "- Move",
         "    src/new.py: create",
-        "    /etc/x (not to be read here)",
+        "    /etc/x (may not be read here)",
     ]
 
 
@@ -234,7 +234,7 @@ async def test_hidden_characters_in_names_and_messages_are_shown_as_what_they_ar
 
 
 async def test_an_answer_that_is_no_list_is_the_editors_mistake():
-    with pytest.raises(ToolError, match="no list"):
+    with pytest.raises(ToolError, match="is not a list"):
         await ask("lsp_references", 7, **HERE)
 
 

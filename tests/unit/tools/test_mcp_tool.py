@@ -180,7 +180,7 @@ async def test_a_call_names_server_and_tool_and_runs_by_the_servers_own_name() -
     invocation = await tool.understand(call({"text": "a"}))
     assert invocation.subjects == (McpSubject("srv", "echo"),)
     assert invocation.title == "srv: echo"
-    assert invocation.deed == "call echo of the MCP server srv"
+    assert invocation.summary == "call echo of the MCP server srv"
     result = await Workbench().execute(invocation)
     assert (result.text, result.failure) == ("said", None)
     assert tool.connection.calls == [("echo", {"text": "a"})]  # pyright: ignore[reportAttributeAccessIssue]

@@ -139,7 +139,7 @@ async def test_wrong_arguments_are_named(name: str, arguments: dict[str, object]
 async def test_the_user_is_asked_with_the_whole_note():
     bench = Workbench(tools=[MemorySave()])
     invocation = await bench.understand("memory_save", content="line one\n" + "x" * 500)
-    assert invocation.deed == "remember for all later sessions: line one\n" + "x" * 500
+    assert invocation.summary == "remember for all later sessions: line one\n" + "x" * 500
     assert invocation.title.startswith("Remember: line one ⏎ xxx")
     assert len(invocation.title) < 130
 

@@ -288,7 +288,7 @@ async def test_it_reads_only_touches_nothing_and_is_never_kept():
 
     assert (invocation.spec.kind, invocation.spec.mutates, invocation.spec.cacheable) == (ToolKind.READ, False, False)
     assert (invocation.subjects, invocation.diffs, invocation.locations) == ((), (), ())
-    assert invocation.flaw is None
+    assert invocation.predicted_failure is None
 
 
 def test_it_costs_the_catalogue_little():

@@ -149,7 +149,9 @@ async def test_a_preview_that_fails_shows_nothing_and_the_run_reports(error: Age
         invocation = await bench.understand(name, path="a", **arguments)
 
         assert (invocation.diffs, invocation.locations) == ((), ())
-        assert (invocation.flaw is None) is isinstance(error, BackendUnavailable)  # another backend may be found
+        assert (invocation.predicted_failure is None) is isinstance(
+            error, BackendUnavailable
+        )  # another backend may be found
         with pytest.raises(type(error)):
             await bench.execute(invocation)
 
@@ -159,9 +161,9 @@ async def test_an_edit_that_cannot_match_is_known_to_fail_before_anybody_is_aske
 
     invocation = await bench.understand("edit", path="a", old_string="    return frist_value", new_string="3")
 
-    assert invocation.flaw == await bench.execute(invocation)
-    assert invocation.flaw is not None
-    assert "return first_value" in invocation.flaw.text
+    assert invocation.predicted_failure == await bench.execute(invocation)
+    assert invocation.predicted_failure is not None
+    assert "return first_value" in invocation.predicted_failure.text
 
 
 def test_two_tools_of_one_name_are_refused():

@@ -238,8 +238,8 @@ async def test_what_is_known_to_fail_is_a_flaw_and_the_run_agrees(
         files = LocalFileSystem(roots)
         invocation = await Registry(TOOLS).understand(call(name, arguments), files)
 
-        assert invocation.flaw is not None
-        assert told in invocation.flaw.text
+        assert invocation.predicted_failure is not None
+        assert told in invocation.predicted_failure.text
         context = bench().context(invocation)
         context = replace(context, backends=replace(context.backends, files=files))
         with pytest.raises((ToolError, Refused)):
@@ -252,12 +252,12 @@ async def test_a_folder_that_is_there_is_answered_without_a_question():
 
     invocation = await made.understand("create_directory", path="docs")
 
-    assert invocation.flaw == ToolResult("Directory already exists: docs")
-    assert (await made.understand("create_directory", path="new")).flaw is None
+    assert invocation.predicted_failure == ToolResult("Directory already exists: docs")
+    assert (await made.understand("create_directory", path="new")).predicted_failure is None
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "deed"),
+    ("name", "arguments", "summary"),
     [
         ("create_directory", {"path": "new/x"}, "creates the folder new/x"),
         ("delete_path", {"path": "a"}, "deletes a"),
@@ -272,25 +272,25 @@ async def test_a_folder_that_is_there_is_answered_without_a_question():
         ("create_directory", {"path": "\u202ex"}, "creates the folder '\\u202ex'"),
     ],
 )
-async def test_the_deed_says_with_a_verb_what_would_happen(name: str, arguments: dict[str, object], deed: str):
+async def test_the_summary_says_with_a_verb_what_would_happen(name: str, arguments: dict[str, object], summary: str):
     made = bench({"a": "", "one/x": "", "src/x": "", "src/sub/y": "", "src/sub/z": ""})
     made.files.add_directory("empty")
     made.files.link("link", "src")
 
     invocation = await made.understand(name, **arguments)
 
-    assert (invocation.deed, invocation.flaw) == (deed, None)
+    assert (invocation.summary, invocation.predicted_failure) == (summary, None)
 
 
 async def test_entries_are_counted_no_further_than_a_thousand():
     made = bench({f"many/{number}": "" for number in range(1000)})
 
-    async def deed() -> str:
-        return (await made.understand("delete_path", path="many", recursive=True)).deed
+    async def summary() -> str:
+        return (await made.understand("delete_path", path="many", recursive=True)).summary
 
-    assert await deed() == "deletes many and everything in it (1,000 entries)"
+    assert await summary() == "deletes many and everything in it (1,000 entries)"
     made.files.put("many/one more", "")
-    assert await deed() == "deletes many and everything in it (more than 1,000 entries)"
+    assert await summary() == "deletes many and everything in it (more than 1,000 entries)"
 
 
 async def test_what_may_not_be_listed_is_not_counted_and_not_judged():
@@ -299,7 +299,7 @@ async def test_what_may_not_be_listed_is_not_counted_and_not_judged():
 
     half = await made.understand("delete_path", path="src", recursive=True)
 
-    assert half.deed == "deletes src and everything in it (at least 2 entries)"
+    assert half.summary == "deletes src and everything in it (at least 2 entries)"
 
 
 @pytest.mark.parametrize("target", ["/etc", "nowhere", "src"])
@@ -308,8 +308,8 @@ async def test_a_link_is_deleted_itself_wherever_it_leads(tmp_path: Path, target
     (tmp_path / "link").symlink_to(target)
     with Roots(str(tmp_path)) as roots:
         invocation = await Registry(TOOLS).understand(call("delete_path", {"path": "link"}), LocalFileSystem(roots))
-    assert invocation.flaw is None
-    assert invocation.deed.startswith(("deletes link", "deletes the link link"))
+    assert invocation.predicted_failure is None
+    assert invocation.summary.startswith(("deletes link", "deletes the link link"))
 
 
 @pytest.mark.parametrize("name", ["move_path", "copy_path"])

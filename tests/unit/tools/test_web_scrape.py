@@ -86,11 +86,11 @@ async def test_the_limit_counts_results_and_says_when_there_are_more(bench: Work
 async def test_a_selector_that_is_none_is_known_before_anybody_is_asked(bench: Workbench, select: str, reason: str):
     invocation = await bench.understand("web_scrape", url=URL, select=select)
 
-    assert invocation.flaw is not None
-    assert invocation.flaw.failure is not None
-    assert invocation.flaw.failure.category is ToolErrorCategory.INVALID_PARAMETERS
-    assert reason in invocation.flaw.failure.message
-    assert "\n" not in invocation.flaw.failure.message
+    assert invocation.predicted_failure is not None
+    assert invocation.predicted_failure.failure is not None
+    assert invocation.predicted_failure.failure.category is ToolErrorCategory.INVALID_PARAMETERS
+    assert reason in invocation.predicted_failure.failure.message
+    assert "\n" not in invocation.predicted_failure.failure.message
     with pytest.raises(ToolError, match="CSS selector"):
         await bench.execute(invocation)
 

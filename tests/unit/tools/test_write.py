@@ -195,11 +195,13 @@ async def test_a_placeholder_the_old_text_lacks_is_refused_before_anybody_is_ask
     invocation = await bench.understand("write", path="a", content="a [REDACTED]\nKEY=[REDACTED:api-key]\n")
 
     assert invocation.diffs == ()
-    assert invocation.flaw is not None
-    with pytest.raises(ToolError, match=f"the new text of a holds {holds}, which its old text lacks") as error:
+    assert invocation.predicted_failure is not None
+    with pytest.raises(
+        ToolError, match=f"the new text of a contains {holds}, which the old text does not contain"
+    ) as error:
         await bench.execute(invocation)
     assert error.value.failure.category is ToolErrorCategory.INVALID_PARAMETERS
-    assert "it stays if you edit only the text around it" in error.value.failure.suggestion
+    assert "edit only the text around it" in error.value.failure.suggestion
     assert bench.files.writes == []
 
 
