@@ -1,4 +1,4 @@
-"""Who is on the other end and what it can do. Anything not offered is off (A3.1)."""
+"""The editor's name and capabilities, as `initialize` gives them. A capability that is not offered is off."""
 
 from dataclasses import dataclass
 
@@ -12,15 +12,14 @@ _MOST_METHODS = 64
 class Client:
     """The editor, as `initialize` described it.
 
-    display_terminals   it draws terminals that the agent runs itself (`_meta.terminal_output`; requirements 2.1)
-    notices             it wants `notice` updates (ACP 1.25)
-    compaction          it wants `compaction_update` updates (ACP 1.25)
-    elicit_forms        it shows forms (`elicitation.form`; A28)
+    display_terminals   it draws terminals that the agent runs itself (`_meta.terminal_output`)
+    notices             it wants `notice` updates
+    compaction          it wants `compaction_update` updates
+    elicit_forms        it shows forms (`elicitation.form`)
     elicit_urls         it opens pages for the user (`elicitation.url`)
-    boolean_options     it draws config options that are on or off as toggles (ACP 1.6)
-    lsp                 it shares what its language servers know (`_meta.lsp`; A27)
+    boolean_options     it draws config options that are on or off as toggles
     terminal_login      it runs our login in a terminal (`auth.terminal`, or the older `_meta.terminal-auth`)
-    lsp_methods         what it serves of its language servers, as it spells that
+    lsp_methods         the methods of its language servers (`_meta.lsp`), as it spells them
     """
 
     name: str = ""
@@ -33,7 +32,6 @@ class Client:
     elicit_forms: bool = False
     elicit_urls: bool = False
     boolean_options: bool = False
-    lsp: bool = False
     terminal_login: bool = False
     lsp_methods: frozenset[str] = frozenset()
 
@@ -52,7 +50,6 @@ class Client:
             elicit_forms=isinstance(_at(capabilities, "elicitation", "form"), dict),
             elicit_urls=isinstance(_at(capabilities, "elicitation", "url"), dict),
             boolean_options=isinstance(_at(capabilities, "session", "configOptions", "boolean"), dict),
-            lsp=_at(capabilities, "_meta", "lsp") is True or isinstance(_at(capabilities, "_meta", "lsp"), dict),
             terminal_login=_is_true(capabilities, "auth", "terminal")
             or _is_true(capabilities, "_meta", "terminal-auth"),
             lsp_methods=_lsp_methods(_at(capabilities, "_meta", "lsp")),
@@ -72,7 +69,7 @@ def _is_true(value: Json, *path: str) -> bool:
 
 
 def _lsp_methods(offered: Json) -> frozenset[str]:
-    """`{"methods": [...], "notifications": [...]}`; true or no `methods` in it stand for all that can be asked."""
+    """Read `{"methods": [...], "notifications": [...]}`. True, or no `methods` in it, stands for all methods."""
     match offered:
         case {"methods": list() as methods}:
             return frozenset(method for method in methods[:_MOST_METHODS] if isinstance(method, str))

@@ -1,7 +1,7 @@
-"""Elicitor over `elicitation/create` (requirements A28; agentclientprotocol.com, "Elicitation").
+"""Questions to the user beyond yes and no: forms and pages to open, through `elicitation/create`.
 
-One question at a time is shown, a few more wait their turn. What comes back is believed only where it fits what was
-asked; everything else, no answer included, is CANCEL.
+One question of a session is shown at a time, and a few more wait. An answer counts only if it fits the form, because
+editors may check nothing. See "Elicitation" on https://agentclientprotocol.com.
 """
 
 import re
@@ -26,132 +26,16 @@ from acp_agent.regex import LinearRegex
 from acp_agent.text import visible
 
 LONGEST: Final = 100_000
-"""Characters of one text, whatever the form allows."""
-
-
-def fitting(schema: JsonObject, content: Json) -> JsonObject | None:
-    """The values of a form's fields; None when one is missing or does not fit. Unknown keys are dropped.
-
-    null means that a field was left out, and so does an empty text in a field that may be and takes none.
-    """
-    if not isinstance(content, dict | None):
-        return None
-    given, found = content or {}, JsonObject()
-    required = schema.get("required")
-    needed = required if isinstance(required, list) else []
-    properties = schema.get("properties")
-    for name, field in properties.items() if isinstance(properties, dict) else ():
-        value = given.get(name)
-        if value is not None and isinstance(field, dict) and (fit := _fit(field, value)) is not None:
-            found[name] = fit
-        elif name in needed or value not in (None, ""):
-            return None
-    return found
-
-
-def _fit(field: JsonObject, value: Json) -> Json:
-    """The value as its field wants it; None when it does not fit."""
-    match field.get("type"), value:
-        case "string", str():
-            return value if _fits_text(field, value) else None
-        case "boolean", bool():
-            return value
-        case "integer" | "number", bool():
-            return None
-        case "integer", float() if value.is_integer():
-            return _fit(field, int(value))
-        case ("integer", int()) | ("number", int()) if _between(field, "minimum", value, "maximum"):
-            return value
-        case "number", float() if isfinite(value) and _between(field, "minimum", value, "maximum"):
-            return value
-        case "array", list():
-            return value if _fits_choices(field, value) else None
-        case _:
-            return None
-
-
-def _fits_text(field: JsonObject, text: str) -> bool:
-    choices = _choices(field, "enum", "oneOf")
-    pattern, form = field.get("pattern"), field.get("format")
-    return (
-        len(text) <= LONGEST
-        and _between(field, "minLength", len(text), "maxLength")
-        and (choices is None or text in choices)
-        and (not isinstance(pattern, str) or _matches(pattern, text))
-        and (not isinstance(form, str) or form not in _FORMATS or _reads(_FORMATS[form], text))
-    )
-
-
-def _fits_choices(field: JsonObject, values: list[Json]) -> bool:
-    items = field.get("items")
-    choices = _choices(items, "enum", "anyOf") if isinstance(items, dict) else None
-    distinct = {value for value in values if isinstance(value, str)}
-    return (
-        choices is not None
-        and len(distinct) == len(values)
-        and distinct <= choices
-        and _between(field, "minItems", len(values), "maxItems")
-    )
-
-
-def _choices(node: JsonObject, plain: str, titled: str) -> set[str] | None:
-    """What may be picked; None where anything goes."""
-    named, described = node.get(plain), node.get(titled)
-    if isinstance(named, list):
-        return {each for each in named if isinstance(each, str)}
-    if isinstance(described, list):
-        consts = (each.get("const") for each in described if isinstance(each, dict))
-        return {each for each in consts if isinstance(each, str)}
-    return None
-
-
-def _between(field: JsonObject, low: str, value: float, high: str) -> bool:
-    least, most = field.get(low), field.get(high)
-    return (not isinstance(least, int | float) or value >= least) and (
-        not isinstance(most, int | float) or value <= most
-    )
-
-
-def _read_email(text: str) -> None:
-    name, _, host = text.rpartition("@")
-    if not name or not host or any(char.isspace() for char in text):
-        raise ValueError(text)
-
-
-def _read_uri(text: str) -> None:
-    if not urlsplit(text).scheme or any(char.isspace() for char in text):
-        raise ValueError(text)
-
-
-_FORMATS: Final = cast(
-    "Mapping[str, Callable[[str], object]]",
-    {"email": _read_email, "uri": _read_uri, "date": date.fromisoformat, "date-time": datetime.fromisoformat},
-)
-
-
-def _matches(pattern: str, text: str) -> bool:
-    """Whether the pattern is found; one that cannot be run in linear time is left to who asks."""
-    try:
-        return LinearRegex(pattern).found_in(text)
-    except ValueError:
-        return True
-
-
-def _reads(read: Callable[[str], object], text: str) -> bool:
-    try:
-        read(text)
-    except ValueError:
-        return False
-    return True
-
-
+"""Characters of one text in an answer, whatever the form allows."""
 _MOST_WAITING: Final = 4
+"""Questions that wait for the one that is shown. A further one is cancelled at once."""
 _MOST_OPEN: Final = 16
-"""Pages that were opened and are not done with; older ones are forgotten."""
-_MESSAGE: Final = 4000
+"""Opened pages that are remembered until their server says that it is done; older ones are forgotten."""
+_MESSAGE_LIMIT: Final = 4000
+"""Characters of a text that the user is shown."""
 _LINE: Final = re.compile(r"[^\n]+")
 _SHOWN: Final = frozenset(("title", "description"))
-"""Members of a form's schema that are words for the user; all others mean something to who asks."""
+"""Members of a form's schema that only the user reads."""
 
 _CANCELLED: Final = ElicitationAnswer(ElicitationAction.CANCEL, {})
 _DECLINED: Final = ElicitationAnswer(ElicitationAction.DECLINE, {})
@@ -161,9 +45,8 @@ class EditorElicitor:
     """Asks the user of one session through the editor.
 
     redact    takes secrets out of what is shown
-    timeout   seconds a question stands once it is shown; 0 for as long as whoever asks lives
-    wanted    whether the answer still matters. An MCP server asks from a task of its own, which hears of a cancelled
-              turn later than the turn itself does
+    timeout   seconds that a question is shown; 0 for as long as the asking task lives
+    wanted    whether the answer still matters: the task of an MCP server learns of a cancelled turn late
     """
 
     def __init__(
@@ -228,8 +111,8 @@ class EditorElicitor:
             self._peer.post_notification("elicitation/complete", {"elicitationId": visit_id})
 
     async def _ask(self, message: str, call_id: str, mode: JsonObject) -> Json:
-        """The editor's answer; None for none."""
-        params: JsonObject = {"sessionId": self._session_id, "message": self._words(message, _MESSAGE), **mode}
+        """Return the editor's answer; None without one."""
+        params: JsonObject = {"sessionId": self._session_id, "message": self._words(message, _MESSAGE_LIMIT), **mode}
         if call_id:
             params["toolCallId"] = call_id
         if self._waiting == _MOST_WAITING:
@@ -244,7 +127,7 @@ class EditorElicitor:
                 return answer if self._wanted() else None
             finally:
                 self._turn.release()
-        except RpcError:  # ClientTimeout and ConnectionLost among them
+        except RpcError:
             return None
 
     @contextmanager
@@ -258,18 +141,18 @@ class EditorElicitor:
     # -------------------------------------------------------------------------------- what is shown
 
     def _words(self, text: str, longest: int) -> str:
-        """Text a person reads: no secret in it, nothing hidden, no picture an editor would fetch, and not endless."""
+        """Return text fit for the user: no secrets, no hidden characters, no images, at most `longest` characters."""
         shown = defused(_LINE.sub(lambda line: visible(line[0]), self._redact(text[: 2 * longest])))
         return shown if len(shown) <= longest and len(text) <= 2 * longest else f"{shown[:longest]}…"
 
     def _cleaned(self, schema: JsonObject) -> JsonObject:
-        """A form's schema with its words made fit to read. What stands for a value stays: it is matched later."""
+        """Return a schema with its titles and descriptions made fit to read. Values stay: answers repeat them."""
         return {key: self._cleaned_member(key, value) for key, value in schema.items()}
 
     def _cleaned_member(self, key: str, value: Json) -> Json:
         match value:
             case str() if key in _SHOWN:
-                return self._words(value, _MESSAGE)
+                return self._words(value, _MESSAGE_LIMIT)
             case dict():
                 return self._cleaned(value)
             case list():
@@ -283,9 +166,123 @@ def _name(server: str) -> str:
 
 
 def _declined(answer: Json) -> ElicitationAnswer:
-    """An answer that is no usable yes."""
-    match answer:
-        case {"action": "decline"}:
-            return _DECLINED
+    return _DECLINED if isinstance(answer, dict) and answer.get("action") == "decline" else _CANCELLED
+
+
+# ------------------------------------------------------------------------------- answers
+
+
+def fitting(schema: JsonObject, content: Json) -> JsonObject | None:
+    """Return the values of a form's fields; None if one is missing or does not fit. Unknown keys are dropped.
+
+    A field with null was left out. So was an optional field with an empty text that does not fit.
+    """
+    if not isinstance(content, dict | None):
+        return None
+    given, found = content or {}, JsonObject()
+    required = schema.get("required")
+    needed = required if isinstance(required, list) else []
+    properties = schema.get("properties")
+    for name, field in properties.items() if isinstance(properties, dict) else ():
+        value = given.get(name)
+        if value is not None and isinstance(field, dict) and (fit := _fit(field, value)) is not None:
+            found[name] = fit
+        elif name in needed or value not in (None, ""):
+            return None
+    return found
+
+
+def _fit(field: JsonObject, value: Json) -> Json:
+    """Return the value in the type of its field; None if it does not fit."""
+    match field.get("type"), value:
+        case "string", str():
+            return value if _fits_text(field, value) else None
+        case "boolean", bool():
+            return value
+        case "integer" | "number", bool():
+            return None
+        case "integer", float() if value.is_integer():
+            return _fit(field, int(value))
+        case ("integer", int()) | ("number", int()) if _between(field, "minimum", value, "maximum"):
+            return value
+        case "number", float() if isfinite(value) and _between(field, "minimum", value, "maximum"):
+            return value
+        case "array", list():
+            return value if _fits_choices(field, value) else None
         case _:
-            return _CANCELLED
+            return None
+
+
+def _fits_text(field: JsonObject, text: str) -> bool:
+    choices = _choices(field, "enum", "oneOf")
+    pattern, read = field.get("pattern"), _FORMATS.get(str(field.get("format")))
+    return (
+        len(text) <= LONGEST
+        and _between(field, "minLength", len(text), "maxLength")
+        and (choices is None or text in choices)
+        and (not isinstance(pattern, str) or _matches(pattern, text))
+        and (read is None or _is_read(read, text))
+    )
+
+
+def _fits_choices(field: JsonObject, values: list[Json]) -> bool:
+    items = field.get("items")
+    choices = _choices(items, "enum", "anyOf") if isinstance(items, dict) else None
+    distinct = {value for value in values if isinstance(value, str)}
+    return (
+        choices is not None
+        and len(distinct) == len(values)
+        and distinct <= choices
+        and _between(field, "minItems", len(values), "maxItems")
+    )
+
+
+def _choices(node: JsonObject, plain: str, titled: str) -> set[str] | None:
+    """Return the values of a choice; None if any value is allowed."""
+    named, described = node.get(plain), node.get(titled)
+    if isinstance(named, list):
+        return {each for each in named if isinstance(each, str)}
+    if isinstance(described, list):
+        consts = (each.get("const") for each in described if isinstance(each, dict))
+        return {each for each in consts if isinstance(each, str)}
+    return None
+
+
+def _between(field: JsonObject, low: str, value: float, high: str) -> bool:
+    least, most = field.get(low), field.get(high)
+    return (not isinstance(least, int | float) or value >= least) and (
+        not isinstance(most, int | float) or value <= most
+    )
+
+
+def _read_email(text: str) -> None:
+    name, _, host = text.rpartition("@")
+    if not name or not host or any(char.isspace() for char in text):
+        raise ValueError(text)
+
+
+def _read_uri(text: str) -> None:
+    if not urlsplit(text).scheme or any(char.isspace() for char in text):
+        raise ValueError(text)
+
+
+_FORMATS: Final = cast(
+    "Mapping[str, Callable[[str], object]]",
+    {"email": _read_email, "uri": _read_uri, "date": date.fromisoformat, "date-time": datetime.fromisoformat},
+)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """Return whether the pattern is found. A pattern that RE2 does not support is left to the server to check."""
+    try:
+        return LinearRegex(pattern).found_in(text)
+    except ValueError:
+        return True
+
+
+def _is_read(read: Callable[[str], object], text: str) -> bool:
+    try:
+        read(text)
+    except ValueError:
+        return False
+    return True

@@ -1,4 +1,4 @@
-"""What the extension methods may be given (requirements A26)."""
+"""The extension methods' parameters, their answers, and the host that they ask."""
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ from acp_agent.protocol.updates import iso_time
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What would become of something, as `acp-agent check` says it.
+    """What the gates would say of a call, as `acp-agent check` prints it.
 
     verdict   allow, ask, deny or blocked
-    rule      what decided, in its author's words; empty when nothing of the kind did
+    rule      the rule that decided; empty if no rule did
     """
 
     verdict: str
@@ -32,7 +32,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class SessionStatus:
-    """How a session is: the lines of /status, and the same for machines. `busy`: a turn runs."""
+    """The status of a session: the lines of `/status`, and the same for machines. `busy`: a turn runs."""
 
     lines: tuple[str, ...]
     conduct: Conduct
@@ -41,118 +41,119 @@ class SessionStatus:
 
 
 class ExtensionHost(Protocol):
-    """The sessions, those of the store and those that are open here.
+    """The stored sessions, and those that are open in this process.
 
-    Every method raises RpcError: -32002 for a session nobody knows, -32600 for what cannot be done in its present
-    state. StoreUnavailable and other AgentErrors become -32603 with their message.
+    Every method raises RpcError: -32002 for an unknown session, -32600 if the session's state does not allow it.
+    StoreUnavailable and other AgentErrors become -32603 with their message.
     """
 
     async def saved(self, session_id: str) -> SessionSnapshot:
-        """What is kept of a session; need not be open here."""
+        """Return what is stored of a session, open or not."""
         ...
 
     def told(self, session_id: str, after: int) -> AsyncGenerator[StoredEvent]:
-        """What was told in it with a `seq` above `after`, oldest first."""
+        """Yield its events with a `seq` above `after`, oldest first."""
         ...
 
     async def take_in(self, saved: SessionSnapshot, told: Sequence[StoredEvent]) -> str:
-        """Make a new session of one from elsewhere, whole or not at all; its id.
+        """Make a new session of an exported one, whole or not at all, and return its new id.
 
-        The id of `saved` and the numbers of `told` do not count. Nor should its conduct: whoever wrote the file is
-        not the one to say what runs without asking.
+        The exported id and event numbers are not used. Nor are its options: the author of a file must not decide what
+        runs without asking.
         """
         ...
 
     async def delete(self, session_id: str) -> bool:
-        """Close and delete a session; False when there was none. Raises no -32002."""
+        """Close and delete a session. Return False, and do not raise -32002, if it does not exist."""
         ...
 
     async def tools(self, session_id: str) -> Sequence[ToolSpec]:
-        """The tools the model is offered as things are now. The session must be open here."""
+        """Return the tools that the model of an open session is offered now."""
         ...
 
     async def move(self, session_id: str, cwd: str) -> None:
-        """Have an open session work in another folder, which exists: its roots, prompt and sandbox follow.
+        """Move an open session to another existing folder, with its roots, prompt and sandbox.
 
-        -32600 while a turn runs.
+        Raises RpcError -32600 while a turn runs.
         """
         ...
 
     async def servers(self, session_id: str) -> Sequence[ListedServer]:
-        """The MCP servers of an open session."""
+        """Return the MCP servers of an open session."""
         ...
 
     async def add_server(self, session_id: str, server: McpServer) -> None:
-        """Start one more. -32600 when there is one of that name. What its headers and variables hold is secret."""
+        """Start another server. Raises RpcError -32600 if the name is taken. Its headers and variables are secret."""
         ...
 
     async def remove_server(self, session_id: str, name: str) -> bool:
-        """End one and take its tools away; False when there is none of that name."""
+        """Stop a server and remove its tools. Return False if there is none of that name."""
         ...
 
     async def judge(self, session_id: str, subject: Subject) -> Judged:
-        """What would become of a command, a path or a URL in an open session. Runs, asks and changes nothing."""
+        """Return what the gates would say of a command, a path or a URL. Runs, asks and changes nothing."""
         ...
 
     async def audit(self, session_id: str, count: int) -> Sequence[JsonObject]:
-        """The last records of a session, oldest first, as they stand in the file: redacted."""
+        """Return the last audit records of a session, oldest first, redacted as they are in the file."""
         ...
 
     async def status(self, session_id: str) -> SessionStatus:
-        """How an open session is."""
+        """Return the status of an open session."""
         ...
 
 
-_LONGEST = 32 * 1024  # characters of a path, a URL or a name; a command may be longer
+_LONGEST = 32 * 1024
+"""Characters of a path, a URL or a name."""
 SessionId = Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,128}$")]
 Line = Annotated[str, Field(min_length=1, max_length=_LONGEST, pattern=r"^[^\x00]*$")]
 
 
-class Params(BaseModel):
-    """Every member is named here, and has its type."""
+class ExtensionParams(BaseModel):
+    """Parameters of an extension method. Unknown members are errors."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True, frozen=True)
 
 
-class OfSession(Params):
-    """A session."""
+class OfSession(ExtensionParams):
+    """The parameters of a method about one session."""
 
     session_id: SessionId
 
 
 class GetParams(OfSession):
-    """A page of a session: events behind the number `after`."""
+    """A page of a session: `limit` events with a `seq` above `after`."""
 
     after: Annotated[int, Field(ge=0, le=2**53)] = 0
     limit: Annotated[int, Field(ge=1, le=1000)] = 200
 
 
-class ImportParams(Params):
-    """A session as `session/export` gave it."""
+class ImportParams(ExtensionParams):
+    """A session as `session/export` returns it."""
 
     session: dict[str, object]
 
 
 class WorkingDirParams(OfSession):
-    """Another folder."""
+    """The folder to move to."""
 
     cwd: Line
 
 
 class AddServerParams(OfSession):
-    """An entry as in `mcpServers` of session/new."""
+    """A server as in `mcpServers` of `session/new`."""
 
     server: dict[str, object]
 
 
 class RemoveServerParams(OfSession):
-    """A server by its name."""
+    """The name of the server to remove."""
 
     name: Line
 
 
 class CheckParams(OfSession):
-    """Exactly one of the three; `write` with `path` only."""
+    """Exactly one of `command`, `path` and `url`; `write` goes with `path` only."""
 
     command: Annotated[str, Field(min_length=1, max_length=1024 * 1024)] | None = None
     path: Line | None = None
@@ -161,18 +162,18 @@ class CheckParams(OfSession):
 
 
 class TailParams(OfSession):
-    """How many records."""
+    """The number of records to return."""
 
     count: Annotated[int, Field(ge=1, le=1000)] = 20
 
 
-P = TypeVar("P", bound=Params)
+P = TypeVar("P", bound=ExtensionParams)
 
 
 def read(model: type[P], params: JsonObject) -> P:
-    """The params as their model. `_meta` may be in any (ACP "Extensibility").
+    """Return the params as their model. ACP allows `_meta` in all of them.
 
-    Raises RpcError (-32602) that names the first wrong member and what was expected, never what came.
+    Raises RpcError (-32602), which names the first wrong member and what was expected, without the value.
     """
     given = {key: value for key, value in params.items() if key != "_meta"}
     try:
@@ -186,7 +187,7 @@ def read(model: type[P], params: JsonObject) -> P:
 
 
 def record_object(record: SessionRecord) -> JsonObject:
-    """As ACP's SessionInfo, with what we know besides."""
+    """Return a session as in ACP's `SessionInfo`, with further members."""
     return {
         "sessionId": record.id,
         "cwd": record.cwd,
@@ -200,7 +201,7 @@ def record_object(record: SessionRecord) -> JsonObject:
 
 
 def conduct_object(conduct: Conduct) -> JsonObject:
-    """What the user chose; null where the configuration decides."""
+    """Return the options that the user chose; null where the configuration decides."""
     return {
         "mode": conduct.mode.value,
         "autoApprove": conduct.auto_approve.value,
@@ -212,7 +213,7 @@ def conduct_object(conduct: Conduct) -> JsonObject:
 
 
 def tally_object(tally: UsageTotals) -> JsonObject:
-    """What it took so far, the tokens as ACP names them."""
+    """Return the tokens, cost and calls of a session so far, with ACP's names of tokens."""
     usage = tally.usage
     return {
         "used": tally.used,
@@ -230,7 +231,7 @@ def tally_object(tally: UsageTotals) -> JsonObject:
 
 
 def tool_object(spec: ToolSpec) -> JsonObject:
-    """As the tool catalogue has it, with the server it comes from."""
+    """Return a tool's definition, with the MCP server that it comes from."""
     tool: JsonObject = {
         "name": spec.name,
         "description": spec.description,
@@ -242,7 +243,7 @@ def tool_object(spec: ToolSpec) -> JsonObject:
 
 
 def server_object(listed: ListedServer) -> JsonObject:
-    """Neither address nor command: they may hold what is nobody's business."""
+    """Return the state of an MCP server, without its address and command, which may hold secrets."""
     server = listed.server
     return {
         "name": server.name,

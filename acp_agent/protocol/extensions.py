@@ -1,15 +1,14 @@
-"""The extension methods, one function each, and the table jsonrpcserver dispatches by (requirements A26, A25.7).
+"""The extension methods `_acp_agent/...`, one function each, dispatched by jsonrpcserver.
 
-jsonrpcserver finds the function and binds the parameters; the function runs when that is done, in the task of the
-request. So nothing it raises passes through the package, which would put an exception's words on the wire and cannot
-do with a cancellation (acp.md 3.3).
+jsonrpcserver finds the function and binds the parameters. The function itself runs afterwards, in the task of the
+request: an exception inside jsonrpcserver would put its text on the wire, and a cancellation would be lost.
 """
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
-from typing import TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import anyio.to_thread
 from jsonrpcserver import Error, Success
@@ -34,58 +33,19 @@ from acp_agent.protocol.mcp_servers import read_servers
 from acp_agent.store.session_file import NotASessionFile, event_object, read_session_file, session_object
 
 Bound: TypeAlias = Callable[[ExtensionHost], Awaitable[JsonObject]]
-"""A method with its parameters."""
+"""A method whose parameters are read."""
 
-_Method: TypeAlias = Callable[[given.P, ExtensionHost], Awaitable[JsonObject]]
-_Dispatch: TypeAlias = Callable[..., Awaitable[dict[str, object]]]
-_dispatch = cast("_Dispatch", dispatch_to_serializable)
+_Entry: TypeAlias = Callable[..., Awaitable[object]]
+# jsonrpcserver has no types that a strict checker accepts.
+_dispatch = cast("Callable[..., Awaitable[dict[str, object]]]", dispatch_to_serializable)
 _success, _error = cast("Callable[..., object]", Success), cast("Callable[..., object]", Error)
-_table: dict[str, Callable[..., Awaitable[object]]] = {}
-METHODS: Mapping[str, Callable[..., Awaitable[object]]] = _table
-"""By name; made by the decorators below."""
-
-
-async def bound(method: str, params: JsonObject) -> Bound:
-    """Find a method and read its parameters. Raises RpcError: -32601 or -32602."""
-    request = {"jsonrpc": "2.0", "id": 0, "method": method, "params": params}
-    response = await _dispatch(request, _table, deserializer=_as_it_is, validator=_as_it_is)
-    if "result" in response:
-        return cast("Bound", response["result"])
-    match cast("Json", response["error"]):
-        case {"code": jsonrpc.METHOD_NOT_FOUND}:
-            raise method_not_found(method)
-        case {"code": jsonrpc.INVALID_PARAMS, "message": str(message), "data": dict(data)}:
-            raise RpcError(jsonrpc.INVALID_PARAMS, message, data)
-        case _:  # among others -32000, which means something else in ACP
-            raise internal_error()
-
-
-def _as_it_is(request: object) -> object:
-    return request
-
-
-def _serves(name: str, model: type[given.P]) -> Callable[[_Method[given.P]], _Method[given.P]]:
-    """Enter a function in the table."""
-
-    def enter(method: _Method[given.P]) -> _Method[given.P]:
-        async def bind(**params: Json) -> object:
-            try:
-                return _success(partial(method, given.read(model, params)))
-            except RpcError as error:
-                return _error(error.code, error.message, error.data)
-
-        _table[f"_acp_agent/{name}"] = bind
-        return method
-
-    return enter
 
 
 # ------------------------------------------------------------------------------------------ sessions
 
 
-@_serves("session/get", given.GetParams)
 async def session_get(params: given.GetParams, host: ExtensionHost) -> JsonObject:
-    """A session and a page of what was told in it. `next` is there when there is more: the next page's `after`."""
+    """Return a session and a page of its events. `next`, if present, is the `after` of the next page."""
     saved = await host.saved(params.session_id)
     found: list[StoredEvent] = []
     async with aclosing(host.told(params.session_id, params.after)) as told:
@@ -103,16 +63,14 @@ async def session_get(params: given.GetParams, host: ExtensionHost) -> JsonObjec
     return {**answer, "next": page[-1].seq} if len(found) > len(page) else answer
 
 
-@_serves("session/export", given.OfSession)
 async def session_export(params: given.OfSession, host: ExtensionHost) -> JsonObject:
-    """A session whole, for `session/import` here or elsewhere, or for `acp-agent sessions`."""
+    """Return a whole session, for `session/import` or `acp-agent sessions`."""
     saved = await host.saved(params.session_id)
     return {"session": await session_object(saved, host.told(params.session_id, 0)), "exportedAt": now()}
 
 
-@_serves("session/import", given.ImportParams)
 async def session_import(params: given.ImportParams, host: ExtensionHost) -> JsonObject:
-    """A new session with the contents of an exported one, of at most 10,000 events."""
+    """Make a new session of an exported one with at most 10,000 events."""
     document = cast("JsonObject", params.session)
     try:
         saved, told = await anyio.to_thread.run_sync(read_session_file, document, abandon_on_cancel=True)
@@ -121,15 +79,13 @@ async def session_import(params: given.ImportParams, host: ExtensionHost) -> Jso
     return {"sessionId": await host.take_in(saved, told)}
 
 
-@_serves("session/delete", given.OfSession)
 async def session_delete(params: given.OfSession, host: ExtensionHost) -> JsonObject:
     """Delete a session, and say whether there was one."""
     return {"deleted": await host.delete(params.session_id)}
 
 
-@_serves("working_dir/update", given.WorkingDirParams)
 async def working_dir_update(params: given.WorkingDirParams, host: ExtensionHost) -> JsonObject:
-    """Another folder to work in, between turns."""
+    """Move a session to another folder, between turns."""
     cwd = params.cwd
     if not os.path.isabs(cwd) or ".." in cwd.split("/"):
         raise invalid_params("cwd", "expected an absolute path without ..")
@@ -139,9 +95,8 @@ async def working_dir_update(params: given.WorkingDirParams, host: ExtensionHost
     return {"updated": True}
 
 
-@_serves("status", given.OfSession)
 async def status(params: given.OfSession, host: ExtensionHost) -> JsonObject:
-    """How a session is: for people, and for machines."""
+    """Return the status of a session, for people and for machines."""
     found = await host.status(params.session_id)
     return {
         "lines": list(found.lines),
@@ -154,15 +109,13 @@ async def status(params: given.OfSession, host: ExtensionHost) -> JsonObject:
 # ----------------------------------------------------------------------------------- tools and rules
 
 
-@_serves("tools", given.OfSession)
 async def tools(params: given.OfSession, host: ExtensionHost) -> JsonObject:
-    """What the model may call now."""
+    """Return the tools that the model is offered now."""
     return {"tools": [tool_object(spec) for spec in await host.tools(params.session_id)]}
 
 
-@_serves("policy/check", given.CheckParams)
 async def policy_check(params: given.CheckParams, host: ExtensionHost) -> JsonObject:
-    """What would become of a command, a path or a URL, and why."""
+    """Return what the gates would say of a command, a path or a URL, and why."""
     access = Access.WRITE if params.write else Access.READ
     subjects: list[Subject] = []
     if params.command is not None:
@@ -179,24 +132,21 @@ async def policy_check(params: given.CheckParams, host: ExtensionHost) -> JsonOb
     return {"verdict": judged.verdict, "rule": judged.rule or None, "reasons": list(judged.reasons)}
 
 
-@_serves("audit/tail", given.TailParams)
 async def audit_tail(params: given.TailParams, host: ExtensionHost) -> JsonObject:
-    """The last records of a session."""
+    """Return the last audit records of a session."""
     return {"records": list(await host.audit(params.session_id, params.count))}
 
 
 # --------------------------------------------------------------------------------------- MCP servers
 
 
-@_serves("mcp/list", given.OfSession)
 async def mcp_list(params: given.OfSession, host: ExtensionHost) -> JsonObject:
-    """The MCP servers of a session and how they are."""
+    """Return the MCP servers of a session and their states."""
     return {"servers": [server_object(each) for each in await host.servers(params.session_id)]}
 
 
-@_serves("mcp/add", given.AddServerParams)
 async def mcp_add(params: given.AddServerParams, host: ExtensionHost) -> JsonObject:
-    """Start a server for the rest of the session."""
+    """Start an MCP server for the rest of the session."""
     named = read_servers([cast("Json", params.server)])
     if named.problems:
         raise invalid_params("server", named.problems[0])
@@ -204,10 +154,40 @@ async def mcp_add(params: given.AddServerParams, host: ExtensionHost) -> JsonObj
     return {"added": True}
 
 
-@_serves("mcp/remove", given.RemoveServerParams)
 async def mcp_remove(params: given.RemoveServerParams, host: ExtensionHost) -> JsonObject:
-    """End a server."""
+    """Stop an MCP server."""
     return {"removed": await host.remove_server(params.session_id, params.name)}
+
+
+# ------------------------------------------------------------------------------------------ dispatch
+
+
+def _entry(model: type[given.P], method: Callable[[given.P, ExtensionHost], Awaitable[JsonObject]]) -> _Entry:
+    """Return the function that jsonrpcserver calls: it reads the parameters and returns the method with them."""
+
+    async def bind(**params: Json) -> object:
+        try:
+            return _success(partial(method, given.read(model, params)))
+        except RpcError as error:
+            return _error(error.code, error.message, error.data)
+
+    return bind
+
+
+METHODS: Final[dict[str, _Entry]] = {
+    "_acp_agent/session/get": _entry(given.GetParams, session_get),
+    "_acp_agent/session/export": _entry(given.OfSession, session_export),
+    "_acp_agent/session/import": _entry(given.ImportParams, session_import),
+    "_acp_agent/session/delete": _entry(given.OfSession, session_delete),
+    "_acp_agent/working_dir/update": _entry(given.WorkingDirParams, working_dir_update),
+    "_acp_agent/status": _entry(given.OfSession, status),
+    "_acp_agent/tools": _entry(given.OfSession, tools),
+    "_acp_agent/policy/check": _entry(given.CheckParams, policy_check),
+    "_acp_agent/audit/tail": _entry(given.TailParams, audit_tail),
+    "_acp_agent/mcp/list": _entry(given.OfSession, mcp_list),
+    "_acp_agent/mcp/add": _entry(given.AddServerParams, mcp_add),
+    "_acp_agent/mcp/remove": _entry(given.RemoveServerParams, mcp_remove),
+}
 
 
 class Extensions:
@@ -223,3 +203,22 @@ class Extensions:
             return await call(self._host)
         except AgentError as error:
             raise RpcError(jsonrpc.INTERNAL_ERROR, str(error)) from error
+
+
+async def bound(method: str, params: JsonObject) -> Bound:
+    """Find a method and read its parameters. Raises RpcError -32601 or -32602."""
+    request = {"jsonrpc": "2.0", "id": 0, "method": method, "params": params}
+    response = await _dispatch(request, METHODS, deserializer=_as_it_is, validator=_as_it_is)
+    if "result" in response:
+        return cast("Bound", response["result"])
+    match cast("Json", response["error"]):
+        case {"code": jsonrpc.METHOD_NOT_FOUND}:
+            raise method_not_found(method)
+        case {"code": jsonrpc.INVALID_PARAMS, "message": str(message), "data": dict(data)}:
+            raise RpcError(jsonrpc.INVALID_PARAMS, message, data)
+        case _:  # jsonrpcserver also answers -32000, which means "authentication required" in ACP
+            raise internal_error()
+
+
+def _as_it_is(request: object) -> object:
+    return request

@@ -1,8 +1,7 @@
-"""The MCP servers an editor names: `mcpServers` of session/new as `McpServer` (ACP "MCP Servers"; requirements A25).
+"""The MCP servers that an editor names: `mcpServers` of `session/new` as `McpServer`.
 
-Read leniently, entry by entry: one that cannot be used is left out and told, and the session opens all the same (A5.3).
-What is left out says so, where the official SDK drops it without a word (acp.md 1.6). Variables that would make a
-program run something else are the connection's to drop (A25.3, mcp/environment.py).
+An entry that cannot be used is left out and the user is told; the session opens all the same. Variables that would make
+a program run something else are dropped later, by the connection. See https://agentclientprotocol.com/protocol/session-setup.
 """
 
 from collections.abc import Sequence
@@ -15,21 +14,22 @@ from acp_agent.core.types import Json, JsonObject
 
 MAX_SERVERS = 64
 STARTUP_SECONDS = 300.0
-"""Until the tools of an editor's server must be known: `npx` may download it first (A25.2, A2)."""
+"""Seconds until the tools of an editor's server must be known: `npx` may download the server first."""
 
-_LONGEST = 200  # characters of a name
+_LONGEST = 200
+"""Characters of a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class EditorServers:
-    """The servers that can be used, and a line for the user on everything left out."""
+    """The servers that can be used, and a line for the user about each entry that was left out."""
 
     servers: tuple[McpServer, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 class _Unusable(Exception):
-    """An entry cannot be used; the message says what was expected."""
+    """An entry that cannot be used. The message says what was expected."""
 
 
 def read_servers(entries: Sequence[Json]) -> EditorServers:
@@ -58,7 +58,7 @@ def _server(entry: Json) -> McpServer:
 
 
 def _reach(entry: JsonObject) -> McpReach:
-    """Stdio has no `type` in version 1; `sse` is deprecated and served as streamable HTTP (A25.1)."""
+    """Read how a server is reached. `type` is missing for stdio; `sse` is deprecated and used as streamable HTTP."""
     kind = entry.get("type", "stdio")
     match kind:
         case "stdio":
@@ -80,17 +80,17 @@ def _args(entry: JsonObject) -> tuple[str, ...]:
 
 
 def _pairs(entry: JsonObject, key: str) -> list[tuple[str, str]]:
-    """A list of `{name, value}`; left out means none."""
+    """Read a list of `{name, value}`; a missing list is empty."""
     given = entry.get(key)
+    if not isinstance(given, list | None):
+        raise _Unusable(f"{key}: expected a list of objects with name and value")
     pairs: list[tuple[str, str]] = []
-    for each in given if isinstance(given, list) else ():
+    for each in given or ():
         match each:
             case {"name": str(name), "value": str(value)} if name and "\0" not in name + value:
                 pairs.append((name, value))
             case _:
                 raise _Unusable(f"{key}: expected a list of objects with name and value")
-    if given is not None and not isinstance(given, list):
-        raise _Unusable(f"{key}: expected a list of objects with name and value")
     return pairs
 
 
@@ -110,9 +110,10 @@ def _text(entry: JsonObject, key: str) -> str:
 
 
 def _names_a_private_host(url: str) -> bool:
-    """Whether the address itself says that it is on this machine or in a private network.
+    """Return whether the address itself says that it is on this machine or in a private network.
 
-    Then the user meant it. A name that only resolves to such an address might be anybody's; so might 169.254.169.254.
+    Then the user chose it on purpose. A name that only resolves to such an address may be an attacker's, and so may
+    link-local addresses, where cloud machines serve their credentials.
     """
     host = (urlsplit(url).hostname or "").removesuffix(".")
     try:
