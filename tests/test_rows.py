@@ -1,0 +1,43 @@
+"""Rows of a table in one test: all of them run, and the failed ones are named."""
+
+import pytest
+
+from tests.rows import rows
+
+SEEN: list[object] = []
+
+
+@rows("text, number", [("a", 1), ("b", 2)])
+def test_every_row_is_run(text: str, number: int, tmp_path_factory: pytest.TempPathFactory):
+    assert tmp_path_factory
+    SEEN.append((text, number))
+
+
+def test_the_rows_were_run_in_order():
+    assert SEEN == [("a", 1), ("b", 2)]
+
+
+@pytest.mark.anyio
+@rows("number", range(3))
+async def test_a_test_may_be_asynchronous(number: int):
+    assert number < 3
+
+
+def test_the_failed_rows_are_named_and_the_first_is_shown():
+    @rows("number", [1, 0, 2, 0], ids=["one", "none", "two", "none again"])
+    def divided(number: int) -> None:
+        assert 2 % number == 0, "never"
+
+    with pytest.raises(AssertionError, match="2 of 4 rows:\n  1: none\n  3: none again") as raised:
+        divided()
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+
+
+def test_a_row_in_which_nothing_is_raised_fails_too():
+    @rows("text", ["1", "x"])
+    def refused(text: str) -> None:
+        with pytest.raises(ValueError, match="invalid literal"):
+            int(text)
+
+    with pytest.raises(AssertionError, match="1 of 2 rows:\n  0: 1"):
+        refused()
