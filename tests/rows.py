@@ -33,7 +33,7 @@ class _Failures:
             )
 
 
-def rows(names: str, table: Iterable[Any], ids: Sequence[str] = ()) -> Callable[[Test], Test]:
+def each_row(names: str, table: Iterable[Any], ids: Sequence[str] = ()) -> Callable[[Test], Test]:
     """Run a test for every row of a table, like `pytest.mark.parametrize`, but as one test.
 
     Every row runs, also behind one that fails, and the failure names each row that failed. Fixtures are made once, so
@@ -43,6 +43,9 @@ def rows(names: str, table: Iterable[Any], ids: Sequence[str] = ()) -> Callable[
     ids     a name for each row; without it a row is named by its values
     """
     arguments = [each.strip() for each in names.split(",")]
+    table = list(table)
+    if any(isinstance(row, type(pytest.param())) for row in table):
+        raise TypeError("a row is a plain value; its name goes to `ids`")
     values = [(row,) if len(arguments) == 1 else tuple(row) for row in table]
     labels = ids or [", ".join(map(_short, row)) for row in values]
     cases = [

@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.rows import rows
+from tests.rows import each_row
 
 SEEN: list[object] = []
 
 
-@rows("text, number", [("a", 1), ("b", 2)])
+@each_row("text, number", [("a", 1), ("b", 2)])
 def test_every_row_is_run(text: str, number: int, tmp_path_factory: pytest.TempPathFactory):
     assert tmp_path_factory
     SEEN.append((text, number))
@@ -18,13 +18,13 @@ def test_the_rows_were_run_in_order():
 
 
 @pytest.mark.anyio
-@rows("number", range(3))
+@each_row("number", range(3))
 async def test_a_test_may_be_asynchronous(number: int):
     assert number < 3
 
 
 def test_the_failed_rows_are_named_and_the_first_is_shown():
-    @rows("number", [1, 0, 2, 0], ids=["one", "none", "two", "none again"])
+    @each_row("number", [1, 0, 2, 0], ids=["one", "none", "two", "none again"])
     def divided(number: int) -> None:
         assert 2 % number == 0, "never"
 
@@ -34,7 +34,7 @@ def test_the_failed_rows_are_named_and_the_first_is_shown():
 
 
 def test_a_row_in_which_nothing_is_raised_fails_too():
-    @rows("text", ["1", "x"])
+    @each_row("text", ["1", "x"])
     def refused(text: str) -> None:
         with pytest.raises(ValueError, match="invalid literal"):
             int(text)

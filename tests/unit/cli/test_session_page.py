@@ -30,6 +30,7 @@ from acp_agent.core.messages import LinkPart, ResourcePart, TextPart
 from acp_agent.core.sessions import SessionSnapshot, UsageTotals
 from acp_agent.core.types import Diff, ImagePart, ToolKind, ToolResult
 from acp_agent.text import visible
+from tests.rows import each_row
 from tests.unit.cli.told_sessions import at, call, events, picture, saved, telling
 
 # Of each element, the attributes it may have. What is not here is never on a page.
@@ -219,7 +220,7 @@ HOSTILE = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("hostile", HOSTILE)
+@each_row("hostile", HOSTILE)
 def test_hostile_texts_come_out_as_text_wherever_they_stand(hostile):
     page = page_of(everywhere(hostile), saved(hostile, id=hostile, cwd=hostile, model=f"x:{hostile}"))
     assert_harmless(page)

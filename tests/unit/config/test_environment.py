@@ -11,6 +11,7 @@ from acp_agent.config.model_settings import ModelSettings
 from acp_agent.config.offer_settings import ToolNeeds
 from acp_agent.config.rules import PolicyRuleSettings
 from acp_agent.config.tool_settings import ModelTools
+from tests.rows import each_row
 from tests.unit.config.conftest import told
 
 RULE = {"effect": "deny", "tool": "bash", "args_match": "sudo"}
@@ -152,7 +153,7 @@ def test_every_key_has_an_example_here():
     assert set(VALUES) == set(keys()) - {PROVIDERS, RULES}
 
 
-@pytest.mark.parametrize("name", VALUES)
+@each_row("name", VALUES)
 def test_every_key_can_be_set_by_its_variable(loading, name):
     text, meaning = VALUES[name]
     loaded = loading(environ={variable(name): text})

@@ -10,6 +10,7 @@ import pytest
 from acp_agent.cli.schema import schema_text
 from acp_agent.config.keys import RULES, keys
 from acp_agent.config.settings import config_schema
+from tests.rows import each_row
 
 COMMITTED = Path(__file__).parents[3] / "schemas" / "config.schema.json"
 
@@ -38,7 +39,7 @@ def test_the_schema_judges_like_the_loader(loading, text, good):
     assert (not loading(text).problems) is good
 
 
-@pytest.mark.parametrize("key", [key for name, key in keys().items() if name != RULES], ids=lambda key: key.name)
+@each_row("key", [key for name, key in keys().items() if name != RULES])
 def test_every_setting_is_described_and_its_examples_are_good(key):
     assert key.info.description
     assert key.info.description.endswith(".")

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from acp_agent.gates.shell.command import MAX_BYTES, MAX_DEPTH, Command, Opaque, Plain, Redirection, analyse
+from tests.rows import each_row
 from tests.unit.gates import everyday, hostile
 
 
@@ -78,8 +79,8 @@ def test_words_that_bash_may_replace_by_file_names_are_marked():
     assert only("ls *.py '*.md'").patterns == {"*.py"}
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
+@each_row(
+    "text, reason",
     [
         ("ls $(x)", "command substitution"),
         ("ls `x`", "command substitution"),

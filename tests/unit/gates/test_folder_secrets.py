@@ -15,6 +15,7 @@ from acp_agent.gates.verify.gate import VerifierGate
 from acp_agent.workspace.command_files import shell_names
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.secrets_below import Found, Look, SecretsBelow, real_path
+from tests.rows import each_row
 from tests.unit.gates.chain import Recorder, call, command
 
 pytestmark = pytest.mark.anyio
@@ -276,15 +277,21 @@ def repositories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
-@pytest.mark.parametrize(("text", "state", "expected"), git_rows())
+@each_row("text, state, expected", git_rows())
 def test_git_keeps_no_copy_of_a_secret_unasked(repositories: dict[str, Path], text: str, state: str, expected: str):
     assert asks(repositories[state], text) == expected
 
 
-@pytest.mark.parametrize("text", sorted({text for text, _, _ in git_rows() if "no-index" not in text}))
-def test_git_is_silent_where_there_is_no_secret(tmp_path: Path, text: str):
-    repository(tmp_path)
-    assert asks(tmp_path, text) == "Allow"
+@pytest.fixture(scope="module")
+def clean_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("clean")
+    repository(folder)
+    return folder
+
+
+@each_row("text", sorted({text for text, _, _ in git_rows() if "no-index" not in text}))
+def test_git_is_silent_where_there_is_no_secret(clean_repository: Path, text: str):
+    assert asks(clean_repository, text) == "Allow"
 
 
 def test_a_committed_secret_is_the_repositorys_own_until_it_changes(tmp_path: Path):

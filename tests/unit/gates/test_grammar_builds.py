@@ -22,6 +22,7 @@ from acp_agent.gates.rules.rules import Action
 from acp_agent.gates.shell.command import Plain, analyse
 from acp_agent.gates.shell.grammar import AFTER, Form, Kind, grammar_of, known_programs
 from acp_agent.gates.shell.programs import program_table
+from tests.rows import each_row
 from tests.unit.gates.builds import ASK, SILENT
 from tests.unit.gates.chain import rules
 
@@ -45,18 +46,18 @@ def lines(table: str) -> "list[str]":
     return [line for line in table.splitlines() if line]
 
 
-@pytest.mark.parametrize("text", lines(ASK))
+@each_row("text", lines(ASK))
 def test_a_program_that_may_build_and_test_asks_for_what_does_more(text: str):
     assert not allowed(text)
 
 
-@pytest.mark.parametrize("text", lines(SILENT))
+@each_row("text", lines(SILENT))
 def test_everyday_builds_and_tests_are_silent(text: str):
     assert allowed(text, f"{program(text)} *", program(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "path"),
+@each_row(
+    "text, path",
     [
         ("pytest /out/test_x.py::test_a", "/out/test_x.py"),
         ("pytest tests/link.py::test_a[a-b]", "tests/link.py"),

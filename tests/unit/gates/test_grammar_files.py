@@ -24,6 +24,7 @@ from acp_agent.gates.rules.judgement import judge
 from acp_agent.gates.rules.rules import Action
 from acp_agent.gates.shell.command import Plain, analyse
 from acp_agent.gates.shell.grammar import Form, grammar_of, known_programs
+from tests.rows import each_row
 from tests.unit.gates.chain import rules
 
 CANARY = "canary-7f3a"
@@ -289,7 +290,7 @@ def asks(text: str) -> bool:
     return judge(text, rules(f"{text.split(maxsplit=1)[0]} *"), lambda _: None).action is not Action.ALLOW
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ASKING.strip().splitlines(),
 )
@@ -297,7 +298,7 @@ def test_what_may_do_more_than_its_arguments_show_asks(text: str):
     assert asks(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     KNOWN.strip().splitlines(),
 )

@@ -10,6 +10,7 @@ from acp_agent.gates.shell.command import Command, Plain, analyse
 from acp_agent.gates.shell.programs import Program, Programs, program_table
 from acp_agent.gates.shell.scripts import MAX_SCRIPT, awk_asks, sed_asks
 from acp_agent.gates.shell.tables import Wrapper, tables
+from tests.rows import each_row
 
 PROGRAMS = Programs(program_table())
 
@@ -76,7 +77,7 @@ def test_an_approval_covers_a_program_and_what_belongs_to_its_name(text: str, pr
     assert " ".join(PROGRAMS.prefix(plain(text))) == prefix
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "python x.py",
@@ -123,7 +124,7 @@ def test_interpreters_runners_wrappers_and_the_irreversible_bind_to_the_whole_te
     assert PROGRAMS.prefix(plain(text)) == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "git push --force",

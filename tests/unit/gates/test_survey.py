@@ -3,13 +3,14 @@
 import pytest
 
 from acp_agent.gates.shell.command import Construct, survey
+from tests.rows import each_row
 
 
 def names(text: str) -> set[str]:
     return {command.name for command in survey(text).walk()}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "if evil; then :; fi",

@@ -44,6 +44,7 @@ from acp_agent.gates.verify.verifier import Verifier
 from acp_agent.workspace.command_files import shell_names
 from acp_agent.workspace.roots import Roots
 from acp_agent.workspace.secrets_below import SecretsBelow, real_path
+from tests.rows import each_row
 from tests.unit.gates import everyday, hostile
 from tests.unit.gates.chain import SPECS, Recorder, call, command, inside
 
@@ -106,8 +107,8 @@ PARTS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("path", "level"),
+@each_row(
+    "path, level",
     [
         *((path, Secrecy.GUARDED) for path in (".env", "a/.env.local", "./x/../.ENV", "prod.env", ".envrc", "k.pem")),
         *((path, Secrecy.GUARDED) for path in ("tls/server.key", "~/.aws/config", "credentials", "fixtures/id_rsa")),
@@ -164,8 +165,8 @@ def test_a_path_that_leads_nowhere_is_judged_as_it_is_written(tmp_path):
     assert judged.check(call("read", PathSubject("/etc/hosts", Access.READ))) == Allow()
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_row(
+    "text, expected",
     [
         *((text, Deny) for text in ("cat ~/.ssh/id_rsa", 'cat "$HOME/.ssh/id_rsa"', "c\\at ~/.s''sh/id_rsa")),
         *((text, Deny) for text in ("cat /etc/shadow", "cat < /etc/shadow", "bash -c 'cat /etc/shadow'")),
@@ -428,8 +429,8 @@ def test_spelling_does_not_change_the_verdict(form):
 # -------------------------------------------------------------------------------------- destructive
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_row(
+    "text, expected",
     [
         *(
             (text, Deny)

@@ -19,6 +19,7 @@ from acp_agent.core.messages import (
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.core.redaction import verbatim
 from acp_agent.llm.wrapper import SanitizingProvider
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +55,7 @@ async def shown(*events: ModelEvent) -> tuple[str, str]:
     return text, thoughts
 
 
-@pytest.mark.parametrize("size", range(1, len(SAID) + 1))
+@each_row("size", range(1, len(SAID) + 1))
 async def test_text_and_thoughts_are_made_harmless_however_they_are_cut(size: int) -> None:
     pieces = [SAID[at : at + size] for at in range(0, len(SAID), size)]
     both = [event for piece in pieces for event in (ModelText(piece), ModelThought(piece))]

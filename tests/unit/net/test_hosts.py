@@ -10,6 +10,7 @@ from acp_agent.core.errors import ConfigError
 from acp_agent.core.services import BlockReason
 from acp_agent.net.hosts import HostRules, RequestBlocked, canonical_host, read_address, recordable_url, why_forbidden
 from acp_agent.net.urls import _agreed
+from tests.rows import each_row
 
 PUBLIC = [
     *("8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9.9", "208.67.222.222", "93.184.216.34", "140.82.121.4"),
@@ -26,7 +27,7 @@ PUBLIC = [
 ]
 
 
-@pytest.mark.parametrize("address", PUBLIC)
+@each_row("address", PUBLIC)
 def test_no_public_address_is_refused(address: str) -> None:
     assert why_forbidden(read_address(address)) is None
     assert canonical_host(address) == str(ip_address(address))

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from acp_agent.core.errors import ToolError
 from acp_agent.net.hosts import RequestBlocked, why_forbidden
 from acp_agent.net.urls import judge_endpoint, locate
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 ADDRESS = st.ip_addresses(v=4) | st.ip_addresses(v=6)
@@ -95,7 +96,8 @@ async def test_odd_answers_are_refused(addresses):
         await located("https://mcp.example.com/", addresses, allow_private=True)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.parametrize("allow_private", [True, False])
+@each_row(
     "url",
     [
         *("", "mcp", "https://", "https:///x", "//host/x", "ws://example.com/", "file:///etc/passwd", "https://a b/"),
@@ -104,7 +106,6 @@ async def test_odd_answers_are_refused(addresses):
         *("https://127.1/", "https://[fe80::1%25eth0]/", "https://example.com\\@evil.com/", "https://" + "a" * 9000),
     ],
 )
-@pytest.mark.parametrize("allow_private", [True, False])
 def test_a_url_that_is_malformed_or_ambiguous_is_refused(url, allow_private):
     with pytest.raises(RequestBlocked):
         judge_endpoint(url, allow_private=allow_private)

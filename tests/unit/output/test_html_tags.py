@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.output.markdown_images import HtmlGuard, defused
+from tests.rows import each_row
 
 
 def guarded(text: str) -> str:
@@ -102,7 +103,7 @@ PIECES = st.sampled_from(
 TEXTS = st.lists(PIECES, max_size=40).map("".join)
 
 
-@pytest.mark.parametrize("text", LOADING)
+@each_row("text", LOADING)
 def test_a_tag_that_loads_is_broken(text: str) -> None:
     assert guarded(text) != text
     assert loaded(guarded(text)) == []
@@ -160,7 +161,7 @@ def test_however_a_stream_is_cut_it_comes_out_the_same(text: str, data: st.DataO
     assert out + guard.finish() == guarded(text)
 
 
-@pytest.mark.parametrize("text", [*LOADING, *HARMLESS])
+@each_row("text", [*LOADING, *HARMLESS])
 def test_character_by_character_it_comes_out_the_same(text: str) -> None:
     guard = HtmlGuard()
     assert "".join([*map(guard.feed, text), guard.finish()]) == guarded(text)

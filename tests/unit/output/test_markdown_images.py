@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.output.markdown_images import AnswerGuard, ImageGuard, defused
+from tests.rows import each_row
 
 REMOTE = [
     ("![a](https://e.example/?q=1)", r"![a]\(https://e.example/?q=1)"),
@@ -88,7 +89,7 @@ def test_other_threads_get_their_turn_while_a_long_text_is_looked_through():
     assert turns > 5
 
 
-@pytest.mark.parametrize("before", range(64 * 1024 - 24, 64 * 1024 + 2))
+@each_row("before", range(64 * 1024 - 24, 64 * 1024 + 2))
 def test_what_stands_across_two_pieces_of_a_long_text_is_broken(before: int):
     assert defused("x" * before + "![a](https://e.example)") == "x" * before + r"![a]\(https://e.example)"
 

@@ -8,6 +8,7 @@ from acp_agent.output.filters.strategy import CommandRun
 from acp_agent.output.filters.test_summary import SummaryOfTests
 from acp_agent.output.pipeline import redaction_note
 from acp_agent.output.security_notes import TELLING, preserved
+from tests.rows import each_row
 from tests.unit.output.filters.samples import lines_of, sample
 
 ERRORS = lines_of("error_lines")
@@ -38,17 +39,17 @@ def test_the_tables_are_as_large_as_they_should_be():
     assert len(set(NO_ERRORS)) >= 60
 
 
-@pytest.mark.parametrize("line", ERRORS)
+@each_row("line", ERRORS)
 def test_a_line_that_reports_an_error_is_preserved(line: str):
     assert line.strip() in preserved(f"before\n{line}\nafter\n", "before\nafter\n").splitlines()
 
 
-@pytest.mark.parametrize("line", [*ERRORS, *KINDS])
+@each_row("line", [*ERRORS, *KINDS])
 def test_every_line_that_matters_is_found_by_the_search_that_comes_first(line: str):
     assert TELLING.found_in(line)
 
 
-@pytest.mark.parametrize("line", NO_ERRORS)
+@each_row("line", NO_ERRORS)
 def test_a_line_that_only_looks_like_an_error_is_not(line: str):
     assert preserved(f"before\n{line}\nafter\n", "before\nafter\n") == ""
 

@@ -7,6 +7,7 @@ from jsonschema import Draft202012Validator
 
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol.elicitation import LONGEST, fitting
+from tests.rows import each_row
 
 TITLED: list[Json] = [{"const": "r", "title": "Red"}, {"const": "b", "title": "Blue"}]
 FIELDS: JsonObject = {
@@ -40,7 +41,7 @@ def test_what_fits_is_handed_on(content: JsonObject):
     assert fitting(FORM, content) == content
 
 
-@pytest.mark.parametrize(
+@each_row(
     "content",
     [
         {"text": "a"},

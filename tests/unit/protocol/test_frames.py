@@ -7,14 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.protocol.jsonrpc import Ignored, Malformed, Notification, Request, Response, parse
+from tests.rows import each_row
 
 
 def line(message: object) -> bytes:
     return json.dumps(message).encode()
 
 
-@pytest.mark.parametrize(
-    ("raw", "code"),
+@each_row(
+    "raw, code",
     [
         (b"hello", -32700),
         (b"{", -32700),

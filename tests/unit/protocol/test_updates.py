@@ -31,6 +31,7 @@ from acp_agent.core.types import Diff, ImagePart, JsonObject, Location, OutputSt
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.paths import EditorPaths
 from acp_agent.protocol.updates import DIFFS_LIMIT, IMAGES_LIMIT, INTERRUPTED, Updates, session_info
+from tests.rows import each_row
 from tests.wire import schema
 
 CALL = str(uuid4())
@@ -324,7 +325,7 @@ def test_no_words_of_a_model_or_a_server_have_an_editor_fetch_a_picture(event: E
 
 @pytest.mark.parametrize("envelope", [None, {}, {"exit_code": 1}, {"output": "the tool's own", "more": [1]}])
 @pytest.mark.parametrize("shown", ["", "words"])
-@pytest.mark.parametrize("failure", [None, *(ToolFailure(each, "why") for each in ToolErrorCategory)])
+@each_row("failure", [None, *(ToolFailure(each, "why") for each in ToolErrorCategory)])
 def test_the_raw_output_of_every_end_is_an_object_with_the_text(
     envelope: JsonObject | None, shown: str, failure: ToolFailure | None
 ) -> None:

@@ -14,6 +14,7 @@ from acp_agent.core.types import Access
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.protected_paths import MAX_PATTERN, ProtectedPaths
 from acp_agent.workspace.roots import Roots
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -159,19 +160,19 @@ def roots(tmp_path: Path):
         yield made
 
 
-@pytest.mark.parametrize("path", HARD)
 @pytest.mark.parametrize("access", [Access.WRITE, Access.MOVE, Access.DELETE])
+@each_row("path", HARD)
 def test_hard_paths_are_refused_whether_they_are_there_or_not(roots: Roots, path: str, access: Access):
     with pytest.raises(Refused, match="is protected"):
         roots.resolve(path, access)
 
 
-@pytest.mark.parametrize("path", [*SOFT, *EVERYDAY, *FREE])
+@each_row("path", [*SOFT, *EVERYDAY, *FREE])
 def test_what_people_have_edited_is_not_refused_by_the_file_system(roots: Roots, path: str):
     assert roots.resolve(path, Access.WRITE)
 
 
-@pytest.mark.parametrize("path", HARD)
+@each_row("path", HARD)
 def test_reading_is_nobodys_business_here(path: str):
     assert ProtectedPaths()(f"/w/{path}", Access.READ) is None
     assert ProtectedPaths()(f"/w/{path}", Access.LIST) is None

@@ -18,6 +18,7 @@ from acp_agent.core.types import Access
 from acp_agent.workspace.local_files import LocalFileSystem
 from acp_agent.workspace.read_policy import DENIED, NOT_ALLOWED, OwnFiles, ReadPolicy, all_of
 from acp_agent.workspace.roots import Roots
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
@@ -33,8 +34,8 @@ def readable(path: str, deny: Sequence[str] = (), allow: Sequence[str] = (), *, 
 # ------------------------------------------------------------------------------------- patterns
 
 
-@pytest.mark.parametrize(
-    ("pattern", "denied", "open_"),
+@each_row(
+    "pattern, denied, open_",
     [
         ("/etc/shadow", ["/etc/shadow", "/etc/shadow/x"], ["/etc/shadow-", "/etc", "/x/etc/shadow"]),
         ("/home/*/.ssh/*", ["/home/a/.ssh/id", "/home/a/.ssh/deep/id"], ["/home/a/.ssh", "/home/a/b/.ssh/id"]),
@@ -163,8 +164,9 @@ def test_any_text_is_a_pattern_or_an_error_that_names_it(pattern: str, path: str
     assert str(problem).isprintable()
 
 
-@pytest.mark.parametrize(
-    ("pattern", "words"),
+@pytest.mark.parametrize("setting", ["deny_read", "allow_read"])
+@each_row(
+    "pattern, words",
     [
         ("../x", "without .."),
         ("/a/../b", "without .."),
@@ -181,7 +183,6 @@ def test_any_text_is_a_pattern_or_an_error_that_names_it(pattern: str, path: str
         ("{a,}", "an absolute pattern"),
     ],
 )
-@pytest.mark.parametrize("setting", ["deny_read", "allow_read"])
 def test_what_is_no_pattern_is_an_error_of_the_configuration(pattern: str, words: str, setting: str):
     deny, allow = ([pattern], []) if setting == "deny_read" else ([], [pattern])
     with pytest.raises(ConfigError, match=words) as raised:

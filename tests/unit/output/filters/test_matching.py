@@ -7,6 +7,7 @@ from acp_agent.output.filters.rule import CommandMatcher
 from acp_agent.output.filters.rule_file import built_in
 from acp_agent.output.filters.rule_model import Match
 from acp_agent.output.filters.strategy import CommandRun
+from tests.rows import each_row
 
 
 def rules_for(command: str) -> list[str]:
@@ -14,8 +15,8 @@ def rules_for(command: str) -> list[str]:
     return [rule.name for rule in built_in().rules if rule.matcher.matches(run)]
 
 
-@pytest.mark.parametrize(
-    ("command", "rules"),
+@each_row(
+    "command, rules",
     [
         ("cargo test", ["cargo-build", "cargo-test"]),
         ("cargo +nightly nextest run", ["cargo-build", "cargo-test"]),

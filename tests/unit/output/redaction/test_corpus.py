@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.output.redaction import KnownSecrets, Redactor
+from tests.rows import each_row
 from tests.unit.output.redaction.corpus import Case, Shape, cases, survivors
 from tests.unit.output.redaction.corpus_files import carried
 from tests.unit.output.redaction.corpus_lookalikes import lookalikes
@@ -173,7 +174,7 @@ def forms(value: str) -> dict[str, str]:
     }
 
 
-FORMS = [pytest.param(value, form, id=f"{n}-{form}") for n, value in enumerate(CANARIES) for form in forms(value)]
+FORMS = [(value, form) for value in CANARIES for form in forms(value)]
 
 
 def knowing(*values: str) -> Redactor:
@@ -182,7 +183,7 @@ def knowing(*values: str) -> Redactor:
     return Redactor(known)
 
 
-@pytest.mark.parametrize(("value", "form"), FORMS)
+@each_row("value, form", FORMS)
 def test_a_known_value_survives_in_no_form(value, form):
     written = forms(value)[form]
     for text in (written, f"before {written} after", f'{{"x":"{written}"}}', f"\n+{written}\n", f"x={written}&y=1"):

@@ -6,6 +6,7 @@ import random
 import pytest
 
 from acp_agent.output.redaction import Redactor
+from tests.rows import each_row
 
 redact = Redactor()
 _RANDOM = "a8F3kLm9Qz2XvB7nT5wY"
@@ -68,7 +69,7 @@ SECRETS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in INNOCENT.items() for text in texts])
+@each_row("kind, text", [(kind, text) for kind, texts in INNOCENT.items() for text in texts])
 def test_what_names_no_secret_stays_as_it_is(kind, text):
     assert redact(text) == text, kind
     assert redact(f"    {text}\n    return x\n") == f"    {text}\n    return x\n", kind

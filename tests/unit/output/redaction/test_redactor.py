@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from acp_agent.core.redaction import placeholder
 from acp_agent.output.redaction import KnownSecrets, Redactor, compile_extra
+from tests.rows import each_row
 from tests.unit.output.redaction.planted import FRAGMENTS, INNOCENT, SECRETS, leaks
 
 redact = Redactor()
 texts = st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join)
 
 
-@pytest.mark.parametrize(("text", "secret"), SECRETS)
+@each_row("text, secret", SECRETS)
 def test_a_secret_goes_and_no_twelve_characters_of_it_stay(text, secret):
     assert not leaks(secret, redact(text))
     assert redact(f"before\n{text}\nafter").startswith("before\n")
