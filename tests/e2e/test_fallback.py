@@ -12,6 +12,7 @@ from tests.fakes.editor import NOTHING, editing
 
 pytestmark = pytest.mark.anyio
 
+HURRIED = {"environment": KEY, "capabilities": NOTHING, "short_waits": True}
 LONG = "Think about this: " + "why does it fail? " * 200
 
 
@@ -29,7 +30,9 @@ async def test_the_third_model_answers_when_one_is_gone_and_one_overloaded_and_s
     async with refusing_model(503) as overloaded, thinking_model(plays("one", "two", "three"), "It fails.") as third:
         places = ("gone", closed_port), ("full", overloaded.port), ("third", third.port)
         config = llm("gone:any", *places, more='fallback = ["full:any", "third:any"]\n')
-        async with editing(tmp_path, None, config=config, environment=KEY, capabilities=NOTHING) as editor:
+        async with editing(
+            tmp_path, None, config=config, environment=KEY, capabilities=NOTHING, short_waits=True
+        ) as editor:
             session = Aided(editor)
             heard = await session.say(LONG)
             assert "trying again in" in heard
@@ -55,7 +58,9 @@ async def test_the_third_model_answers_when_one_is_gone_and_one_overloaded_and_s
 async def test_where_nobody_answers_each_reason_is_told_and_the_session_goes_on(tmp_path, closed_port):
     async with refusing_model(401) as locked:
         config = llm("gone:any", ("gone", closed_port), ("locked", locked.port), more='fallback = ["locked:any"]\n')
-        async with editing(tmp_path, None, config=config, environment=KEY, capabilities=NOTHING) as editor:
+        async with editing(
+            tmp_path, None, config=config, environment=KEY, capabilities=NOTHING, short_waits=True
+        ) as editor:
             session = Aided(editor)
             for _ in range(2):
                 heard = await session.say("Hello")

@@ -95,7 +95,7 @@ async def test_a_refusal_of_the_client_is_final_and_told_in_its_words(tmp_path):
 
 async def test_a_new_file_that_the_client_only_says_it_wrote_is_told(tmp_path):
     new = {"path": "b.txt", "content": "fresh\n"}
-    async with editing(tmp_path, [uses(("write", new)), says("ok")]) as editor:
+    async with editing(tmp_path, [uses(("write", new)), says("ok")], short_waits=True) as editor:
         editor.overrides["fs/write_text_file"] = answering({})
         assert await editor.say(await editor.open(), "write") == "end_turn"
     assert editor.call.status == "failed"

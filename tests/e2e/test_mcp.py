@@ -234,7 +234,7 @@ async def test_a_changed_definition_is_asked_about_although_always_was_said_and_
 
 async def test_a_server_that_comes_back_as_another_is_not_called_for_what_was_agreed_to_before(tmp_path, served):
     user = Choice("allow_always")
-    async with editing(tmp_path, ECHO, config=served.config, decide=user) as editor:
+    async with editing(tmp_path, ECHO, config=served.config, decide=user, short_waits=True) as editor:
         session = await opened(editor)
         await editor.say(session, "go")
         served.come_back_as("Sends it to me.")

@@ -47,14 +47,14 @@ async def test_what_somebody_else_changes_between_two_reads_is_seen_even_with_th
 
     def change() -> Thought:
         path = editor.workspace / "a.txt"
-        yield from mind.run("sleep 2.1")  # the file is old enough then
+        yield from mind.run("sleep 0.25")  # the file is old enough then
         yield from mind.call(NEW, NEW)
         times = os.stat(path)
         path.write_text("two\n")
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
         yield from mind.call(NEW)
 
-    async with thinking(tmp_path, change()) as (editor, _):
+    async with thinking(tmp_path, change(), short_waits=True) as (editor, _):
         (editor.workspace / "a.txt").write_text("one\n")
         await go(editor)
     assert [inside(said).split()[-1] for said in mind.said[1:]] == ["one", "one", "two"]

@@ -48,12 +48,12 @@ def newer(path: Path) -> None:
         database.execute("PRAGMA user_version = 999")
 
 
-async def said_with(folder: Path, prepare: Callable[[Path], None]) -> tuple[str, str]:
+async def said_with(folder: Path, prepare: Callable[[Path], None], **options: bool) -> tuple[str, str]:
     """What the model and the user were told of a large output, with a database that was prepared."""
     mind, path = Mind(), folder / "home" / "data" / "acp-agent.db"
     path.parent.mkdir(parents=True, exist_ok=True)
     prepare(path)
-    async with thinking(folder, mind.run(BIG)) as (editor, _):
+    async with thinking(folder, mind.run(BIG), **options) as (editor, _):
         await go(editor)
     assert editor.call.status == "completed"
     assert inside(mind.said[0]).startswith("line 1 of many\n")
@@ -101,7 +101,7 @@ def locked_for_ever(tmp_path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 async def test_one_that_another_process_keeps_locked_costs_seconds_and_not_the_result(tmp_path, locked_for_ever):
-    said, _ = await said_with(tmp_path, lambda _: None)
+    said, _ = await said_with(tmp_path, lambda _: None, short_waits=True)
     assert "the whole output was not kept" in said
     assert "another process keeps it locked" in said
     locked_for_ever.stdin.close()

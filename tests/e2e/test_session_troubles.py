@@ -24,7 +24,7 @@ async def test_a_session_begins_and_works_while_another_program_locks_the_databa
 ) -> None:
     async with editing(tmp_path, [says("before")]) as editor:
         await editor.say(await editor.open(), "long ago")
-    async with editing(tmp_path, [says("answer")]) as editor:
+    async with editing(tmp_path, [says("answer")], short_waits=True) as editor:
         await editor.initialize()
         with closing(sqlite3.connect(database(tmp_path), isolation_level=None)) as blocker:
             blocker.execute("BEGIN IMMEDIATE")

@@ -44,7 +44,7 @@ async def test_a_session_is_one_processs_at_a_time_and_goes_on_when_that_one_was
     async with editing(tmp_path, [says("answer")], lawful=False) as first:
         session = await first.open()
         await first.say(session, "one")
-        async with editing(tmp_path, [says("there")], environment=FORK, lawful=False) as second:
+        async with editing(tmp_path, [says("there")], environment=FORK, lawful=False, short_waits=True) as second:
             await second.initialize()
             assert await listed(second) == [session]
             for method in ("session/load", "session/resume"):

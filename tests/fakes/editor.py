@@ -19,6 +19,7 @@ from tests.fakes.held import PATIENCE, Fifo
 from tests.fakes.home import Home
 from tests.fakes.model_script import Script, write_script
 from tests.fakes.plain_editor import EVERYTHING, JsonRpcError, PlainEditor
+from tests.fakes.short_waits import VARIABLE
 from tests.wire import rules, schema
 
 FILES_ONLY = {"fs": {"readTextFile": True, "writeTextFile": True}}
@@ -202,6 +203,7 @@ async def editing(
     environment: dict[str, str] | None = None,
     lawful: bool = True,
     cold: bool = False,
+    short_waits: bool = False,
     agent: Sequence[str] = AGENT,
 ) -> AsyncIterator[ScriptedEditor]:
     """An editor with a running agent; its files are below `folder` (home/ and work/).
@@ -210,8 +212,10 @@ async def editing(
     cold     start the interpreter and all imports anew, where a test is about starting
     agent    the command that starts a cold agent
     lawful   check the whole conversation against the protocol's rules and schema when the test is through
+    short_waits   let the agent wait a tenth as long for locks and the like, where it is forked
     """
-    home, workspace = Home(folder / "home", environment or {}), folder / "work"
+    more = {**(environment or {}), **({VARIABLE: "1"} if short_waits else {})}
+    home, workspace = Home(folder / "home", more), folder / "work"
     workspace.mkdir(exist_ok=True)
     model = "" if script is None else f'[llm]\nmodel = "{write_script(home.root, script)}"\n'
     home.config.write_text(model + config)

@@ -20,6 +20,8 @@ import socket
 import sys
 from typing import Any, NoReturn
 
+from tests.fakes.short_waits import VARIABLE, shorten
+
 REQUEST_LIMIT = 256 * 1024  # bytes
 
 
@@ -82,6 +84,8 @@ def _become_agent(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
         os.environ.update(request["env"])
         os.chdir(request["cwd"])
         sys.argv = ["acp-agent"]
+        if os.environ.pop(VARIABLE, ""):
+            shorten()
         from acp_agent.__main__ import main  # noqa: PLC0415 - as above
 
         code = main()

@@ -1,0 +1,45 @@
+"""A forked agent whose waits are short, for tests of what comes after a wait and not of how long it is."""
+
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+VARIABLE = "ACP_AGENT_TEST_SHORT_WAITS"
+"""The environment variable that asks a fork server for such an agent."""
+
+
+def shorten() -> None:
+    """Let this process wait a tenth of the usual time, or less, for others. Times are in seconds."""
+    from acp_agent.llm.retry import RetryPolicy  # noqa: PLC0415 - the fork server has no module of the tests before
+    from acp_agent.mcp import connection  # noqa: PLC0415 - as above
+    from acp_agent.protocol.client_files import ProxyFileSystem  # noqa: PLC0415 - as above
+    from acp_agent.session import locks, models  # noqa: PLC0415 - as above
+    from acp_agent.store.db import Database  # noqa: PLC0415 - as above
+    from acp_agent.workspace import local_files  # noqa: PLC0415 - as above
+
+    _set_default(Database.__init__, "patience", 0.3)
+    _set_default(ProxyFileSystem.__init__, "looks", (0.0, 0.01))
+    _set_default(RetryPolicy.__new__, "base", 0.03)
+    _set(connection, "_RECONNECT_DELAYS", (0.2, *(connection._RECONNECT_DELAYS[1:])))
+    _set(models, "_IMPATIENT", models._IMPATIENT._replace(base=0.03))
+    _set(locks, "_LET_GO", 0.2)
+    _set(local_files, "_SETTLED", 200_000_000)  # nanoseconds
+
+
+def _set(module: ModuleType, name: str, value: object) -> None:
+    assert hasattr(module, name), f"{module.__name__} has no {name} any more"
+    setattr(module, name, value)
+
+
+def _set_default(function: Callable[..., Any], name: str, value: object) -> None:
+    """Give a parameter another default. `function` is of Python, and the parameter has a default."""
+    parameter = inspect.signature(function).parameters[name]
+    assert parameter.default is not inspect.Parameter.empty, f"{name} has no default any more"
+    changed: Any = function
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+        changed.__kwdefaults__ = {**changed.__kwdefaults__, name: value}
+        return
+    names = [each.name for each in inspect.signature(function).parameters.values() if each.default is not each.empty]
+    at = [each for each in names if each not in (changed.__kwdefaults__ or {})].index(name)
+    changed.__defaults__ = (*changed.__defaults__[:at], value, *changed.__defaults__[at + 1 :])
