@@ -1,11 +1,10 @@
-"""The LSP extension: the editor's language servers, asked and listened to (requirements A27, A24.12).
+"""The editor's language servers, over our LSP extension. Loaded only for editors that offer it.
 
-The seeds call the methods `lsp/...`; ACP wants a `_` in front of what is not its own. The client is asked by the name
-it has offered, and heard by any (lsp_notifications.py). Loaded for clients that offer it only.
+Editors spell the methods `lsp/...`, `_lsp/...` or `_acp_agent/lsp/...`. A request has the spelling that its editor offered.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from uuid import uuid4
 
 from acp_agent.core.backends import FileSystem
@@ -21,48 +20,43 @@ from acp_agent.tools.lsp import Names, file_uri, uri_path
 from acp_agent.tools.lsp_answer import LspDiagnostic, diagnostics
 
 GET_DIAGNOSTICS = "get_diagnostics"
-"""What the editor is asked for the problems of all files; where it does not serve that, the kept ones are them."""
+"""The method that returns the diagnostics of all files. If the editor lacks it, the published ones are returned."""
 
-_MOST = 100
-"""Problems in one prompt."""
+_MAX_LINES = 100
+"""Diagnostics in one prompt."""
 
 
 class KeptDiagnostics:
-    """The problems of the files that were heard of last.
+    """The diagnostics of the most recently reported files.
 
-    max_files      files; the one not heard of for the longest goes first
-    max_per_file   of each, the worst first
+    max_files      files; the one reported longest ago is dropped first
+    max_per_file   diagnostics of a file; the most severe are kept
     """
 
     def __init__(self, max_files: int = 5, max_per_file: int = 20) -> None:
         self._max_files = max_files
         self._max_per_file = max_per_file
-        self._files: OrderedDict[str, tuple[LspDiagnostic, ...]] = OrderedDict()
+        self._files: dict[str, tuple[LspDiagnostic, ...]] = {}  # the most recent last
 
     def keep(self, uri: str, answer: Json) -> None:
-        """Take what is said of a file now in place of what was said before. Raises ToolError for no list."""
+        """Replace the diagnostics of a file. Raises ToolError if `answer` is not a list."""
         found = diagnostics(answer, uri)[: self._max_per_file]
         key = uri_path(uri) or uri
         self._files.pop(key, None)
         if found:
             self._files[key] = tuple(found)
         if len(self._files) > self._max_files:
-            self._files.popitem(last=False)
-
-    def clear(self) -> None:
-        """Forget all of them."""
-        self._files.clear()
+            del self._files[next(iter(self._files))]
 
     def to_wire(self) -> list[Json]:
-        """All of them, the file heard of last first, as an editor would say it."""
+        """Return all diagnostics in the form of an editor's answer, the most recent file first."""
         return [found.to_wire() for file in reversed(self._files.values()) for found in file]
 
 
 async def diagnostics_block(languages: LanguageServers, files: FileSystem) -> str:
-    """`[LSP Diagnostics]` and a line for each problem in a file that may be read; empty when there is none.
+    """Return `[LSP Diagnostics]` and a line for each diagnostic of a readable file; "" if there are none.
 
-    The lines are other people's words: fenced, without what a terminal or a reader could mistake. Not redacted. Never
-    raises but for cancellation.
+    The lines come from outside, so they are fenced. They are not redacted.
     """
     try:
         found = diagnostics(await languages.ask(GET_DIAGNOSTICS, {}))
@@ -72,22 +66,22 @@ async def diagnostics_block(languages: LanguageServers, files: FileSystem) -> st
     lines = [each.line(names.name(each.uri)) for each in found if each.uri and names.path(each.uri) is not None]
     if not lines:
         return ""
-    fenced = fence("\n".join(lines[:_MOST]), str(uuid4()), external="language servers")
+    fenced = fence("\n".join(lines[:_MAX_LINES]), str(uuid4()), external="language servers")
     return f"[LSP Diagnostics]\n{fenced}"
 
 
 DIAGNOSTICS = "lsp/diagnostics"
 
-_MOST_FETCHED = 5
-"""Files whose problems are fetched at the same time."""
+_MAX_FETCHES = 5
+"""Files whose diagnostics are fetched at the same time."""
 
 
 class EditorLanguages:
-    """`LanguageServers` of one session, where the client shares them.
+    """The editor's language servers for one session.
 
-    folders         the session's, as the editor spells them: of files elsewhere nothing is kept
-    timeout         seconds the editor may take over a question
-    fetch_on_save   whether the problems of a saved file are fetched (A27.4)
+    folders         the session's folders as the editor spells them; diagnostics of other files are dropped
+    timeout         seconds that the editor may take to answer
+    fetch_on_save   whether the diagnostics of a saved file are fetched
     """
 
     def __init__(
@@ -112,21 +106,13 @@ class EditorLanguages:
         self._fetch_on_save = fetch_on_save
         self._fetching: set[str] = set()
 
-    def move(self, paths: EditorPaths, folders: Sequence[str]) -> None:
-        """The session works elsewhere now."""
-        self._paths, self._folders = paths, tuple(folders)
-        self._kept.clear()
-
     # ------------------------------------------------------------------------------------- asking
 
     def offers(self, method: str) -> bool:
         return method in self._methods
 
     async def ask(self, method: str, params: JsonObject) -> Json:
-        """As LanguageServers says. A `uri` in params is put as the editor spells it.
-
-        `get_diagnostics` is answered from what is kept where the editor does not serve it.
-        """
+        """See LanguageServers. The editor gets a `uri` in its own spelling."""
         if not self.offers(method):
             if method == GET_DIAGNOSTICS:
                 return self._kept.to_wire()
@@ -143,14 +129,14 @@ class EditorLanguages:
             raise ToolError(ToolErrorCategory.TIMEOUT, error.message) from None
         except ConnectionLost as error:
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, error.message) from None
-        except RpcError as error:  # its words could be anybody's, and would stand here as ours
-            told = f"the editor answered {method} with error {error.code}"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, told) from None
+        except RpcError as error:  # its text may come from anybody, so the model does not get it
+            message = f"the editor answered {method} with error {error.code}"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message) from None
 
     # ---------------------------------------------------------------------------------- listening
 
     def concerns(self, uri: str) -> bool:
-        """Whether a file is in a folder of the session's."""
+        """Return whether a file is in one of the session's folders."""
         path = uri_path(uri)
         if path is None:
             return False
@@ -158,20 +144,19 @@ class EditorLanguages:
         return any(f"{spelled}/".startswith(f"{folder.rstrip('/')}/") for folder in self._folders)
 
     def published(self, uri: str, found: Json) -> None:
-        """The editor says what is wrong with a file now (A27.3). Raises ToolError for no list."""
+        """See SharedLanguages. Files outside the session's folders are ignored."""
         if self.concerns(uri):
             self._kept.keep(uri, found)
 
     async def saved(self, uri: str) -> None:
-        """The user saved a file: fetch what is wrong with it now (A27.4). Trouble costs the news."""
-        busy = uri in self._fetching or len(self._fetching) >= _MOST_FETCHED
+        """Fetch the diagnostics of a saved file. Without an answer the old ones stay."""
+        busy = uri in self._fetching or len(self._fetching) >= _MAX_FETCHES
         if busy or not (self._fetch_on_save and self.offers(DIAGNOSTICS) and self.concerns(uri)):
             return
         self._fetching.add(uri)
         try:
-            self._kept.keep(uri, await self.ask(DIAGNOSTICS, {"uri": uri}))
-        except ToolError:
-            pass
+            with suppress(ToolError):
+                self._kept.keep(uri, await self.ask(DIAGNOSTICS, {"uri": uri}))
         finally:
             self._fetching.discard(uri)
 
@@ -181,5 +166,5 @@ class EditorLanguages:
 
 
 def _plain(method: str) -> str:
-    """The name without what some put in front of it."""
+    """Return a method's name without the prefix of extensions."""
     return method.removeprefix("_acp_agent/").removeprefix("_")
