@@ -1,4 +1,7 @@
-"""ProxyFileSystem: read and write through the editor, unsaved buffers included (A22, A23; ACP "File System")."""
+"""Files read and written through the editor, with unsaved changes: `fs/read_text_file` and `fs/write_text_file`.
+
+See https://agentclientprotocol.com/protocol/file-system.
+"""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,25 +23,25 @@ from acp_agent.workspace.text_files import BOM, UTF_16_BOMS, binary_error, chang
 _BACKEND = "editor files"
 _BOM = "\ufeff"
 _REPLACEMENT = "\ufffd"
-"""What an editor that reads like node gives for bytes that are no UTF-8."""
+"""What editors that read like Node.js return for bytes that are not UTF-8."""
 _LARGEST = 8 * 1024 * 1024
-"""Bytes on disk of the largest file that comes through the editor for a few of its lines."""
+"""Bytes on disk of the largest file of which some lines are read through the editor."""
 _HEAD = 1024
-"""Bytes at the start of a file that show what it is."""
+"""Bytes at the start of a file that show whether it is text."""
 _LOOKS: Final = (0.0, 0.05, 0.2, 0.75)
+_UNKNOWN = "it is unknown whether {} was written"
+_READ_AGAIN = "Read the file before writing it again."
 
 
 class ProxyFileSystem:
-    """The texts ACP can read and write, each way only when the client offers it.
+    """Texts read and written through the editor, each only if the editor offers it.
 
-    Only an editor that says it cannot (no capability, method not found, on a read also a file it does not know) is
-    passed over. Any other error answer is a refusal: it ends the call with the editor's words.
+    The local backend takes over only if the editor cannot do it: no capability, method not found, or, on a read, a file
+    that it does not know. Any other error is a refusal and ends the call with the editor's message.
 
-    `local` decides what a path means, whether it may be touched, and whether a file on disk is text at all; the
-    editor is only told paths that passed. `timeout` in seconds bounds every request, so that an editor that
-    never answers costs one wait for each of the two operations.
-
-    `looks` are the seconds before each look for a new file on disk: an editor may answer a moment before it has saved.
+    local     resolves and checks every path before the editor gets it, and says whether a file on disk is text
+    timeout   seconds of every request. After a request without an answer its method is not used again
+    looks     seconds before each check for a new file on disk: an editor may answer before it has saved
     """
 
     def __init__(
@@ -58,9 +61,9 @@ class ProxyFileSystem:
         self._local = local
         self._paths = paths
         self._timeout = timeout
-        self._marked = dict[str, bool]()
-        self._mute = False
-        self._silent = False
+        self._has_bom = dict[str, bool]()  # of the texts that the editor has returned, by path
+        self._reads_unanswered = False
+        self._writes_unanswered = False
 
     def resolve(self, path: str, access: Access) -> str:
         return self._local.resolve(path, access)
@@ -68,16 +71,16 @@ class ProxyFileSystem:
     async def read_text(self, path: str) -> str:
         if not self._client.read_text_file:
             _not_offered("fs/read_text_file")
-        if self._mute:
+        if self._reads_unanswered:
             raise BackendUnavailable(_BACKEND, "fs/read_text_file was not answered before", permanent=True)
         resolved = self._local.resolve(path, Access.READ)
         try:
             answer = await self._request("fs/read_text_file", {"path": self._paths.spell(resolved)})
         except ClientTimeout as error:
-            self._mute = True
+            self._reads_unanswered = True
             raise BackendUnavailable(_BACKEND, error.message, permanent=True) from None
         except RpcError as error:
-            if error.code == jsonrpc.RESOURCE_NOT_FOUND:  # outside the editor's project, say: the disk knows better
+            if error.code == jsonrpc.RESOURCE_NOT_FOUND:  # a file outside the editor's project, for example
                 raise BackendUnavailable(_BACKEND, f"fs/read_text_file: {error.message}", quiet=True) from None
             raise wire.backend_error(_BACKEND, "fs/read_text_file", error) from None
         text = _file_text(answer)
@@ -86,15 +89,15 @@ class ProxyFileSystem:
         if "\0" in text:
             raise binary_error(path)
         if _REPLACEMENT in text:
-            await self._judge(path, resolved)
-        self._marked[resolved] = text.startswith(_BOM)
+            await self._checked_on_disk(path, resolved)
+        self._has_bom[resolved] = text.startswith(_BOM)
         return text.removeprefix(_BOM)
 
     async def read_lines(self, path: str, offset: int, limit: int) -> Lines:
-        """As TextFiles says; BackendUnavailable also for what is better read from disk.
+        """See TextFiles. Raises BackendUnavailable also for large files and files that are not text.
 
-        An editor sends whole texts as one JSON string: of a huge file that costs both sides seconds and gigabytes,
-        and of a picture it is rubbish. Changes to a huge file that are not saved yet are the price.
+        An editor sends a whole file as one JSON string, which takes seconds and gigabytes for a huge one. The price is
+        that unsaved changes of huge files are not seen.
         """
         if not self._client.read_text_file:
             _not_offered("fs/read_text_file")
@@ -104,31 +107,36 @@ class ProxyFileSystem:
         return stretch(await self.read_text(path), offset, limit)
 
     async def write_text(self, path: str, text: str, *, expected: str | None) -> None:
-        """As TextFiles says; ToolError where nobody can tell whether the editor wrote, never a second write.
+        """See TextFiles. Raises ToolError if it is unknown whether the editor wrote: it must not be written twice.
 
-        ACP cannot compare and write at once: what changes between the two requests is lost.
+        ACP cannot compare and write in one step, so a change between the two requests is lost.
         """
         if not self._client.write_text_file:
             _not_offered("fs/write_text_file")
-        if self._silent:
+        if self._writes_unanswered:
             raise BackendUnavailable(_BACKEND, "fs/write_text_file was not answered before", permanent=True)
         resolved = self._local.resolve(path, Access.WRITE)
-        if await self._now(path, resolved, expected) != expected:
+        if await self._present(path, resolved, expected) != expected:
             raise changed_error(path)
-        if await self._has_mark(resolved):
+        if await self._needs_bom(resolved):
             text = _BOM + text.removeprefix(_BOM)
         try:
-            # The editor must create the file, but no page says it makes folders; and some answer null (acp.md 4.6).
             answer = await self._request("fs/write_text_file", {"path": self._paths.spell(resolved), "content": text})
         except (ClientTimeout, ConnectionLost) as error:
-            self._silent = True
-            raise _unknown(path, error, self._timeout) from None
+            self._writes_unanswered = True
+            raise wire.unanswered(
+                "fs/write_text_file",
+                error,
+                self._timeout,
+                _UNKNOWN.format(path),
+                _READ_AGAIN,
+            ) from None
         except RpcError as error:
             raise wire.backend_error(_BACKEND, "fs/write_text_file", error) from None
         await self._must_be_written(path, resolved, text.removeprefix(_BOM), expected, answer)
 
     async def _must_be_empty(self, path: str, resolved: str) -> None:
-        """Raise ToolError where the editor gave no text for a file that has some on disk."""
+        """Raise ToolError if the editor returned an empty text for a file that has text on disk."""
         head = await self._local.head(resolved, _HEAD)
         if head is not None and (head.size > _HEAD or head.data.removeprefix(BOM).strip()):
             raise ToolError(
@@ -138,21 +146,21 @@ class ProxyFileSystem:
             )
 
     async def _must_be_written(self, path: str, resolved: str, text: str, was: str | None, answer: Json) -> None:
-        """Raise ToolError where the editor said that it wrote and did not, or said nothing anybody understands."""
+        """Raise ToolError if the editor answered that it wrote but did not, or if its answer cannot be understood."""
         is_written = await self._is_written(path, resolved, text, was)
         if is_written or (is_written is None and _is_clear(answer)):
             return
         if not _is_clear(answer):
-            told = f"the editor gave no usable answer to fs/write_text_file; it is unknown whether {path} was written"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, told, "Read the file before writing it again.")
+            message = f"the editor gave no usable answer to fs/write_text_file; {_UNKNOWN.format(path)}"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, _READ_AGAIN)
         found = "there is no such file" if was is None else "the file is as it was before"
-        told = f"the editor answered that it wrote {path}, but {found}"
-        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, told, wire.TELL_THE_USER)
+        message = f"the editor answered that it wrote {path}, but {found}"
+        raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, wire.TELL_THE_USER)
 
     async def _is_written(self, path: str, resolved: str, text: str, was: str | None) -> bool | None:
-        """Return whether the file is another than before, on disk or as the editor shows it. None: nobody knows.
+        """Return whether the file has changed, on disk or in the editor. None if that is unknown.
 
-        It need not be the same text: editors format what they save. And an editor may hold a change unsaved.
+        It need not have the new text, because editors format files on saving, and they may leave the change unsaved.
         """
         there = await self._appeared(resolved) if was is None else await self._on_disk(resolved)
         if there == text or there != was:
@@ -163,7 +171,7 @@ class ProxyFileSystem:
         return shown == text or shown not in ("", was)
 
     async def _appeared(self, resolved: str) -> str | None:
-        """The text of a new file on disk; None when it does not come."""
+        """Wait for a new file on disk and return its text; None if it does not appear."""
         for pause in self._looks:
             await anyio.sleep(pause)
             if (there := await self._on_disk(resolved)) is not None:
@@ -171,23 +179,23 @@ class ProxyFileSystem:
         return None
 
     async def _on_disk(self, resolved: str) -> str | None:
-        """The text on disk; empty where it is no text any more, None where there is no file."""
+        """Return the text on disk; "" if the file is not text any more, None if there is no file."""
         with suppress(ToolError):
             return None if await self._local.kind(resolved) is None else await self._local.read_text(resolved)
         return ""
 
     async def _shown(self, path: str) -> str | None:
-        """The text as the editor shows it; None where it does not."""
+        """Return the text in the editor; None if it does not return one."""
         with suppress(ToolError, BackendUnavailable):
             return await self.read_text(path)
         return None
 
-    async def _now(self, path: str, resolved: str, expected: str | None) -> str | None:
-        """The text there is: as the editor shows it where it can and a text is expected, else as it is on disk.
+    async def _present(self, path: str, resolved: str, expected: str | None) -> str | None:
+        """Return the present text: the editor's if a text is expected and the editor has one, else the one on disk.
 
-        Raises what the local backend says of a file on disk that is no text.
+        Raises ToolError for a file on disk that is not text.
         """
-        on_disk = await self._judge(path, resolved)
+        on_disk = await self._checked_on_disk(path, resolved)
         if expected is None:
             return on_disk
         try:
@@ -195,17 +203,17 @@ class ProxyFileSystem:
         except BackendUnavailable:
             return on_disk
 
-    async def _judge(self, path: str, resolved: str) -> str | None:
-        """Raise what the local backend says of a file on disk that is no text. No file: nothing to destroy."""
+    async def _checked_on_disk(self, path: str, resolved: str) -> str | None:
+        """Return the text on disk, None without a file. Raises ToolError for a file that is not text."""
         return None if await self._local.kind(resolved) is None else await self._local.read_text(path)
 
-    async def _has_mark(self, resolved: str) -> bool:
-        """Whether the editor's text needs a BOM for the file to keep its own.
+    async def _needs_bom(self, resolved: str) -> bool:
+        """Return whether the text must be sent with a byte order mark, so that the file keeps it.
 
-        An editor that showed the text without a BOM sees to it itself; one that never showed it may know of none.
+        An editor that returned the text without a mark adds it itself. If it has not returned the text, the disk tells.
         """
-        if resolved in self._marked:
-            return self._marked[resolved]
+        if resolved in self._has_bom:
+            return self._has_bom[resolved]
         head = await self._local.head(resolved, len(BOM))
         return head is not None and head.data == BOM
 
@@ -214,7 +222,7 @@ class ProxyFileSystem:
 
 
 def _is_for_disk(head: Head) -> bool:
-    """Too large, or surely no text; what may be UTF-16 is a matter for the editor."""
+    """Return whether a file is too large for the editor, or is not text. The editor may be able to read UTF-16."""
     return head.size > _LARGEST or (is_binary(head.data) and not head.data.startswith(UTF_16_BOMS))
 
 
@@ -226,19 +234,8 @@ def _file_text(answer: Json) -> str:
 
 
 def _is_clear(answer: Json) -> bool:
-    """Whether this is how editors answer a write that they made."""
+    """Return whether a result of `fs/write_text_file` is one that editors send; some send null."""
     return answer is None or isinstance(answer, dict)
-
-
-def _unknown(path: str, error: ClientTimeout | ConnectionLost, timeout: float) -> ToolError:
-    """A write nobody answered: a second one could undo what the user does in the editor once it wakes up."""
-    suggestion = "Read the file before writing it again."
-    if isinstance(error, ClientTimeout):
-        why = f"the editor did not answer fs/write_text_file within {timeout:g} s"
-        category = ToolErrorCategory.TIMEOUT
-    else:
-        why, category = error.message, ToolErrorCategory.PERMANENT_FAILURE
-    return ToolError(category, f"{why}; it is unknown whether {path} was written", suggestion)
 
 
 def _not_offered(operation: str) -> Never:

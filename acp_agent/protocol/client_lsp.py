@@ -1,6 +1,6 @@
 """The editor's language servers, over our LSP extension. Loaded only for editors that offer it.
 
-Editors spell the methods `lsp/...`, `_lsp/...` or `_acp_agent/lsp/...`. A request has the spelling that its editor offered.
+Editors spell a method `lsp/...`, `_lsp/...` or `_acp_agent/lsp/...`. A request has the spelling that was offered.
 """
 
 from collections.abc import Sequence

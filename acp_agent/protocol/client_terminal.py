@@ -1,7 +1,7 @@
-"""ProxyTerminal: commands in the editor's own terminal (A21; ACP "Terminals"; acp.md 4.6 item 1).
+"""Commands in the editor's own terminal, through `terminal/*`.
 
-Order on every path: create -> poll for output -> wait | timeout | cancel -> [kill] -> output -> the caller's
-final update -> release.
+The order on every path is: create, poll the output and wait for the exit, kill after a timeout or a cancellation, read
+the output, release after the caller's final update. See https://agentclientprotocol.com/protocol/terminals.
 """
 
 import contextlib
@@ -24,28 +24,28 @@ from acp_agent.workspace.processes.environment import GIT_SETTING
 
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
 _UNSET = "ACP_AGENT_UNSET"
-# What a terminal of an editor must not do in a command nobody types into.
 _ENVIRONMENT = {
     "PAGER": "cat",
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
-    # As in child_environment.py; what the editor itself may set for git in this way is not known here, and is gone.
+    # As for local commands. What the editor itself sets in these variables is not known here, and is lost.
     "GIT_CONFIG_COUNT": "1",
     "GIT_CONFIG_KEY_0": GIT_SETTING[0],
     "GIT_CONFIG_VALUE_0": GIT_SETTING[1],
 }
+"""Nobody types into the terminal, so programs must neither page nor ask."""
 
 
 class TerminalCommands:
-    """The commands of one session as the editor gets them.
+    """Makes the `terminal/create` members of a session's commands.
 
-    A terminal begins with the editor's environment, and ACP can set variables there but not take any away. So those
-    that a command must not see are set to nothing, and the shell, which finds their names in a variable, unsets them
-    before the command runs. The names are not spelled out in the command, which users read.
+    A terminal starts with the editor's environment. ACP can set variables there, but not remove them. So variables that
+    a command must not see are set to "", and the shell unsets them before the command runs. It reads their names from
+    another variable, because users read the command.
 
-    form      "script" hands over a private script file, the one form every client runs right; "exec" passes the line
-              as an argument of the shell; "line" passes it as the command
-    folder    where scripts go, mode 0700
+    form      "script": a private script file, which every client runs correctly; "exec": an argument of the shell;
+              "line": the command itself
+    folder    the folder for scripts, mode 0700
     hidden    names of the variables that commands must not see
     """
 
@@ -71,8 +71,8 @@ class TerminalCommands:
         return {"command": self._shell, "args": ["-c", command]}
 
     def _write_script(self, command: str) -> str | None:
-        """Return the path of a new private script, or None where none is to be had without special characters."""
-        for _ in range(2):  # a cleaner of old files may have taken the folder: the second time it is a new one
+        """Return the path of a new private script; None if there is no path without special characters."""
+        for _ in range(2):  # a cleaner of temporary files may have removed the folder; the second time it is a new one
             with contextlib.suppress(OSError):
                 path = os.path.join(self._folder(), f"{os.urandom(8).hex()}.sh")
                 return _written(path, command) if _PLAIN_PATH.fullmatch(path) else None
@@ -82,12 +82,12 @@ class TerminalCommands:
 def remove(script: str | None) -> None:
     """Delete a script, if there is one."""
     if script is not None:
-        with contextlib.suppress(OSError):  # gone already, or the folder is; nothing depends on it
+        with contextlib.suppress(OSError):  # removed already, or its folder was
             os.unlink(script)
 
 
 def _written(path: str, command: str) -> str:
-    """`path`, now a private script. Raises OSError, and leaves nothing then."""
+    """Write a private script and return its path. Raises OSError, without a file left behind."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
@@ -99,25 +99,27 @@ def _written(path: str, command: str) -> str:
 
 
 _BACKEND = "editor terminal"
-_POLL = 0.2
+_POLL_SECONDS = 0.2
 _KILL_GRACE = 5.0
+"""Seconds that the editor gets to end a killed command and to send its output."""
 _DELTA_LIMIT = 64 * 1024
+"""Characters of new output in one update."""
 _OUTPUT_LIMIT = 1024 * 1024
-"""Bytes the editor is asked to keep. Every poll carries them all, five times a second; and TypeScript clients
-close the connection at lines over 32 MiB, which escaped output gets to at a sixth of that."""
+"""Bytes that the editor is asked to keep. Every poll carries all of them, five times a second. TypeScript clients close
+the connection on a line over 32 MiB, which escaped output reaches at a sixth of that."""
 _OVERLAP = 4096
-"""Characters by which two readings of a terminal are matched when it dropped its oldest output."""
+"""Characters by which two readings are matched after the terminal dropped its oldest output."""
 _BLANK = re.compile(r"\s+")
 _LONGEST_WORD = 8 * 1024
+"""Characters in which a blank is looked for."""
 _LOOK_FIRST = "Look at what the command has done before running it again."
 
 
 class ProxyTerminal:
     """Runs commands through `terminal/*`.
 
-    paths      how the editor spells folders
-    commands   what the editor gets for a command
-    timeout    seconds a command may take when its request names none; 0 = no limit
+    timeout           seconds for a command whose request names none; 0 for no limit
+    request_timeout   seconds that the editor may take to answer `terminal/create`
     """
 
     def __init__(
@@ -139,7 +141,7 @@ class ProxyTerminal:
         self._silent = False
 
     async def start(self, request: CommandRequest) -> "EditorCommand":
-        """As Terminal says; ToolError where nobody can tell whether the editor started it, never a second start."""
+        """See Terminal. Raises ToolError if it is unknown whether the command started: it must not start twice."""
         if self._silent:
             raise BackendUnavailable(_BACKEND, "terminal/create was not answered before", permanent=True)
         members, script = self._commands.prepare(request.command)
@@ -154,7 +156,7 @@ class ProxyTerminal:
         except BaseException:
             remove(script)
             raise
-        # The user's limit, which the model may shorten and not stretch; for both, 0 is none.
+        # A request's timeout is never longer than the user's limit; 0 is no limit.
         timeout = (self._timeout if request.timeout is None else request.timeout) or None
         return EditorCommand(self._peer, self._session_id, terminal_id, timeout, script)
 
@@ -165,17 +167,19 @@ class ProxyTerminal:
             )
         except (ClientTimeout, ConnectionLost) as error:
             self._silent = True
-            raise _unknown(error, self._request_timeout) from None
+            raise wire.unanswered(
+                "terminal/create", error, self._request_timeout, "the command may still start there", _LOOK_FIRST
+            ) from None
         except RpcError as error:
             raise wire.backend_error(_BACKEND, "terminal/create", error) from None
         try:
             return wire.terminal_id(answer)
         except RpcError as error:
-            told = f"{error.message}; the command may have been started there"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, told, _LOOK_FIRST) from None
+            message = f"{error.message}; the command may have been started there"
+            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, message, _LOOK_FIRST) from None
 
     def _give_back(self, answer: Json) -> None:
-        """The terminal came after we had given up on it: nobody else would ever end it."""
+        """End a terminal whose id came too late: nobody else would."""
         with contextlib.suppress(RpcError):
             target: JsonObject = {"sessionId": self._session_id, "terminalId": wire.terminal_id(answer)}
             self._peer.tell("terminal/kill", target)
@@ -221,13 +225,13 @@ class EditorCommand:
             remove(self._script)
 
     async def _watch(self, on_output: OnOutput) -> wire.ExitStatus:
-        """Wait for the exit while handing over output as the editor gathers it."""
+        """Wait for the exit, and pass on the output meanwhile."""
         status: wire.ExitStatus | RpcError | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._poll, on_output)
             try:
                 status = await self._wait_for_exit()
-            except RpcError as error:  # not through the group, which would wrap it
+            except RpcError as error:  # the task group would wrap it
                 status = error
             tasks.cancel_scope.cancel()
         if isinstance(status, RpcError):
@@ -239,20 +243,20 @@ class EditorCommand:
         return wire.exit_status(await self._peer.request("terminal/wait_for_exit", self._target))
 
     async def _poll(self, on_output: OnOutput) -> None:
-        while True:  # at once the first time: what is seen is all there is when the last reading fails
+        while True:  # the first time at once: if the last reading fails, this output is all there is
             try:
                 answer = wire.terminal_output(await self._peer.request("terminal/output", self._target))
             except RpcError:
-                return  # the final read tells what is wrong, if anything is
+                return  # the final reading reports it
             delta, self._seen = _delta(self._seen, answer.output), answer.output
             if delta:
                 await on_output(_end(delta))
-            await anyio.sleep(_POLL)
+            await anyio.sleep(_POLL_SECONDS)
 
     async def _timed_out(self) -> CommandOutcome:
         self._peer.tell("terminal/kill", self._target)
         with anyio.move_on_after(_KILL_GRACE), contextlib.suppress(RpcError):
-            await self._wait_for_exit()  # however that goes, the command has had its time
+            await self._wait_for_exit()  # the command has timed out in any case
         outcome = await self._outcome(124, None)
         return CommandOutcome(
             output=outcome.output,
@@ -265,7 +269,7 @@ class EditorCommand:
         )
 
     async def _outcome(self, exit_code: int | None, signal_name: str | None) -> CommandOutcome:
-        """The end as known, with all output; with what was seen of it when the editor will not tell any more."""
+        """Return the outcome with the whole output, or with what was seen of it if the editor does not answer."""
         try:
             answer = wire.terminal_output(
                 await self._peer.request("terminal/output", self._target, timeout=_KILL_GRACE)
@@ -273,7 +277,7 @@ class EditorCommand:
             text, truncated = _whole_words(answer.output) if answer.truncated else answer.output, answer.truncated
         except RpcError:
             text, truncated = self._seen, True
-        output = text.replace("\r\n", "\n")  # a terminal is a pty in some editors
+        output = text.replace("\r\n", "\n")  # some editors run terminals on a pty
         return CommandOutcome(
             output=output,
             stdout=output,
@@ -285,7 +289,7 @@ class EditorCommand:
 
 
 def _delta(seen: str, now: str) -> str:
-    """What is new. An editor that drops the head of a long output makes lengths useless: compare texts."""
+    """Return the new output. Lengths do not tell, because editors drop the head of a long output."""
     if now.startswith(seen):
         return now[len(seen) :]
     tail = seen[-_OVERLAP:]
@@ -297,12 +301,12 @@ def _delta(seen: str, now: str) -> str:
 
 
 def _end(delta: str) -> str:
-    """As much of what is new as one update may carry."""
+    """Return the end of new output that fits into one update."""
     return delta if len(delta) <= _DELTA_LIMIT else _whole_words(delta[-_DELTA_LIMIT:])
 
 
 def _whole_words(text: str) -> str:
-    """A text whose beginning is gone, behind its first white space: half of a secret is one nobody recognises."""
+    """Return a text without its cut first word: the redactor would not recognise half a secret."""
     blank = _BLANK.search(text, 0, _LONGEST_WORD)
     return text[blank.end() :] if blank else text
 
@@ -312,13 +316,3 @@ def _signalled(name: str) -> int | None:
         return 128 + signal.Signals[name if name.startswith("SIG") else f"SIG{name}"]
     except KeyError:
         return None
-
-
-def _unknown(error: ClientTimeout | ConnectionLost, timeout: float) -> ToolError:
-    """A create nobody answered: what may start late in the editor must not start here as well."""
-    if isinstance(error, ClientTimeout):
-        why = f"the editor did not answer terminal/create within {timeout:g} s"
-        category = ToolErrorCategory.TIMEOUT
-    else:
-        why, category = error.message, ToolErrorCategory.PERMANENT_FAILURE
-    return ToolError(category, f"{why}; the command may still start there", _LOOK_FIRST)

@@ -24,7 +24,7 @@ from acp_agent.core.errors import BackendUnavailable, ToolError, ToolErrorCatego
 from acp_agent.core.ports import Decision
 from acp_agent.core.types import Json, JsonObject
 from acp_agent.protocol import jsonrpc
-from acp_agent.protocol.jsonrpc import RpcError, invalid_params
+from acp_agent.protocol.jsonrpc import ClientTimeout, ConnectionLost, RpcError, invalid_params
 
 
 def _or_none(value: object, read: ValidatorFunctionWrapHandler) -> object:
@@ -236,3 +236,16 @@ def backend_error(backend: str, method: str, error: RpcError) -> BackendUnavaila
         return BackendUnavailable(backend, f"{method}: {error.message}", permanent=True)
     message = f"the editor did not do {method}: {error.message}"
     return ToolError(ToolErrorCategory.POLICY_BLOCKED, message, TELL_THE_USER)
+
+
+def unanswered(
+    method: str, error: ClientTimeout | ConnectionLost, seconds: float, unknown: str, suggestion: str
+) -> ToolError:
+    """Return the error of a request that may have had its effect. It must not be made again by another backend.
+
+    unknown   what is not known now
+    """
+    if isinstance(error, ConnectionLost):
+        return ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{error.message}; {unknown}", suggestion)
+    message = f"the editor did not answer {method} within {seconds:g} s; {unknown}"
+    return ToolError(ToolErrorCategory.TIMEOUT, message, suggestion)
