@@ -64,13 +64,15 @@ def tag_of(mark: str) -> int:
     return _FIRST_TAG + (int.from_bytes(hashlib.sha256(mark.encode()).digest()[:8]) >> 3)
 
 
-def tag_in(limits: str) -> int | None:
-    """Return the tag that the text of /proc/PID/limits shows, or None."""
-    for line in limits.splitlines():
-        if line.startswith("Max realtime timeout"):
-            soft = line.split()[3]
-            return int(soft) if soft.isdecimal() and int(soft) >= _FIRST_TAG else None
-    return None
+def tag_of_process(pid: int) -> int | None:
+    """Return the tag of a process, or None if it has none, is gone, or runs as somebody else."""
+    if sys.platform != "linux":
+        return None
+    try:
+        soft, _ = resource.prlimit(pid, resource.RLIMIT_RTTIME)
+    except OSError:
+        return None
+    return soft if soft >= _FIRST_TAG else None
 
 
 def restore_limits(pid: int) -> None:

@@ -1,31 +1,23 @@
 """The process of a stdio server: its environment, its start, its pipes and its end.
 
-The program is started without a shell in a session of its own. Ending it ends everything that it started, also
-processes that left its group, as long as they kept the mark in their environment and the system makes their orphans
-children of the agent (Linux). The agent's own end finds the others. If the agent is killed, a watchdog ends the
-program's process group.
+The program is started without a shell in a session of its own. Ending it ends everything that it started, as after a
+command of the shell (`workspace.processes.tree`). If the agent is killed, a watchdog ends it.
 """
 
-import contextlib
 import os
-import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import anyio
 import anyio.to_thread
-import psutil
 
 from acp_agent.core.mcp import StdioServer
 from acp_agent.core.process_limits import restore_limits
 from acp_agent.text import visible
-
-MARK: Final = "ACP_COMMAND_ID"
-"""The environment variable that marks the processes of a server, also those that left its process group. Commands use
-the same variable: the clean-up after a command leaves other marks alone, and the clean-up at the end finds all."""
+from acp_agent.workspace.processes.table import MARK
+from acp_agent.workspace.processes.tree import ProcessTree, Unclaimed
+from acp_agent.workspace.processes.watchdog import CommandWatchdog
 
 _PASSED: Final = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TERM", "TZ", "LANG", "LANGUAGE"))
 _PASSED_PREFIX: Final = "LC_"
@@ -86,103 +78,6 @@ def _is_forbidden(name: str) -> bool:
 
 
 _GRACE: Final = 0.3
-_KILL_PATIENCE: Final = 0.2
-_KILL_ROUNDS: Final = 2  # the second round finds processes that were forked during the first
-
-
-def end_process_tree(process: subprocess.Popen[bytes], mark: str) -> None:
-    """End a program and everything it started. Blocks for at most about a second.
-
-    The program's stdin is already closed. The function waits a moment, then sends SIGTERM, then SIGKILL, and reaps the
-    program. `mark` is the value of `MARK` in the program's environment. The program leads its own session.
-    """
-    _wait(process, _GRACE)
-    for number, patience in ((signal.SIGTERM, _GRACE), *[(signal.SIGKILL, _KILL_PATIENCE)] * _KILL_ROUNDS):
-        members = _other_members(process.pid, mark)
-        if not members and process.poll() is not None:
-            break
-        _signal(process, members, number)
-        deadline = time.monotonic() + patience
-        _wait(process, patience)
-        psutil.wait_procs(members, timeout=max(0.0, deadline - time.monotonic()))
-    process.poll()
-
-
-def _other_members(leader: int, mark: str) -> Sequence[psutil.Process]:
-    """Return the living processes of the program without the program itself, which only its Popen may reap."""
-    return [
-        member
-        for member in psutil.Process().children(recursive=True)
-        if member.pid != leader and _belongs(member, leader, mark)
-    ]
-
-
-def _belongs(member: psutil.Process, leader: int, mark: str) -> bool:
-    return any(
-        _is_true(check)
-        for check in (
-            lambda: os.getsid(member.pid) == leader,
-            lambda: os.getpgid(member.pid) == leader,
-            lambda: member.environ().get(MARK) == mark,
-        )
-    )
-
-
-def _is_true(check: Callable[[], bool]) -> bool:
-    try:
-        return check()
-    except (OSError, psutil.Error):  # it has ended, or it belongs to another user
-        return False
-
-
-def _signal(process: subprocess.Popen[bytes], members: Sequence[psutil.Process], number: int) -> None:
-    """Send a signal to the program first, since a shell that saw its child end would run its next line."""
-    with contextlib.suppress(OSError):
-        process.send_signal(number)
-    for member in members:
-        with contextlib.suppress(OSError, psutil.Error):
-            member.send_signal(number)
-
-
-def _wait(process: subprocess.Popen[bytes], patience: float) -> None:
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(patience)
-
-
-_SCRIPT: Final = 'read -r line || kill -s KILL -- "-$0"'
-_PATIENCE: Final = 1.0
-
-
-class Watchdog:
-    """A shell that ends a program's process group if the agent dies (SIGKILL, out of memory).
-
-    The shell reads from a pipe whose other end only the agent holds. A line tells it to leave; the end of the pipe
-    tells it that the agent is gone, and it kills the group. Processes that left the group survive. This works on every
-    POSIX system; PR_SET_PDEATHSIG would end the program together with the thread that started it. Dismiss the watchdog
-    once the program has ended, before its process id is reused.
-    """
-
-    def __init__(self, group: int) -> None:
-        """Start the shell. Raises OSError if there is no shell."""
-        self._process = subprocess.Popen(
-            ["/bin/sh", "-c", _SCRIPT, str(group)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={},
-            cwd="/",
-            start_new_session=True,  # a Ctrl+C in the agent's terminal must not end it
-        )
-
-    def dismiss(self) -> None:
-        """Let the shell leave without killing anything. Blocks for a moment."""
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # the shell may have been killed or stopped
-            self._process.communicate(b"well\n", timeout=_PATIENCE)
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-
-
 _READ: Final = 64 * 1024
 _STDERR_KEPT: Final = 4 * 1024
 _STDERR_SHOWN: Final = 300
@@ -193,12 +88,12 @@ _PAUSE: Final = 0.05
 class ServerProcess:
     """One run of a server's program. Call `end` on every path."""
 
-    def __init__(self, process: subprocess.Popen[bytes], mark: str, watchdog: Watchdog | None) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], tree: ProcessTree, watchdog: CommandWatchdog) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
         self._process = process
-        self._mark = mark
+        self._tree = tree
         self._watchdog = watchdog
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
         for pipe in (self._stdin, self._stdout, self._stderr):
@@ -214,26 +109,31 @@ class ServerProcess:
             ValueError: an argument or a variable is one that no program can be given.
 
         """
-        mark = f"{os.getpid()}.{os.urandom(8).hex()}"
+        tree, watchdog = ProcessTree(Unclaimed(), grace=_GRACE), CommandWatchdog()
 
-        def spawn() -> tuple[subprocess.Popen[bytes], Watchdog | None]:
-            process = subprocess.Popen(
-                [server.command, *server.args],
-                bufsize=0,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env={**environment, MARK: mark},
-                cwd=server.cwd,
-                start_new_session=True,
-            )
+        def spawn() -> subprocess.Popen[bytes]:
+            watchdog.watch(tree.mark)
+            try:
+                process = subprocess.Popen(
+                    [server.command, *server.args],
+                    bufsize=0,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env={**environment, MARK: tree.mark},
+                    cwd=server.cwd,
+                    start_new_session=True,
+                )
+            except (OSError, ValueError):
+                watchdog.close()
+                raise
             restore_limits(process.pid)
-            with suppress(OSError):  # without a shell the program must notice itself that its stdin is closed
-                return process, Watchdog(process.pid)
-            return process, None
+            watchdog.watch(tree.mark, process.pid)
+            pipes = (process.stdout, process.stderr)
+            tree.started(process.pid, frozenset(os.fstat(pipe.fileno()).st_ino for pipe in pipes if pipe is not None))
+            return process
 
-        process, watchdog = await anyio.to_thread.run_sync(spawn)
-        return cls(process, mark, watchdog)
+        return cls(await anyio.to_thread.run_sync(spawn), tree, watchdog)
 
     async def read(self) -> bytes:
         """Return what the program has written to stdout, or no bytes once stdout is closed."""
@@ -288,12 +188,17 @@ class ServerProcess:
         with anyio.CancelScope(shield=True):
             self._stdin.close()
             try:
-                await anyio.to_thread.run_sync(end_process_tree, self._process, self._mark)
-                if self._watchdog is not None:
-                    await anyio.to_thread.run_sync(self._watchdog.dismiss)
+                await anyio.to_thread.run_sync(self._end_processes)
             finally:
                 self._stdout.close()
                 self._stderr.close()
+
+    def _end_processes(self) -> None:
+        self._tree.wait()
+        self._tree.end()
+        self._watchdog.close()
+        self._process.poll()
+        self._tree.reaped()
 
 
 async def _read(fd: int) -> bytes:

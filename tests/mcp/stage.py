@@ -16,7 +16,7 @@ from acp_agent.core.errors import Refused, ToolError, ToolFailure
 from acp_agent.core.mcp import HttpServer, McpDefinition, McpOrigin, McpReply, McpServer, McpState, StdioServer
 from acp_agent.core.types import JsonObject
 from acp_agent.mcp.connection import ServerConnection
-from acp_agent.mcp.process import MARK
+from acp_agent.workspace.processes.table import MARK
 
 HOSTILE = str(Path(__file__).with_name("hostile.py"))
 HEALTH = 30.0

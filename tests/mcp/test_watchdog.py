@@ -10,7 +10,7 @@ import anyio
 import psutil
 import pytest
 
-from acp_agent.mcp.process import Watchdog
+from acp_agent.workspace.processes.watchdog import CommandWatchdog
 from tests.mcp.stage import HOSTILE
 
 pytestmark = pytest.mark.anyio
@@ -52,15 +52,16 @@ async def test_nothing_is_left_of_a_server_when_the_agent_is_killed(behaviour):
 
 
 @pytest.mark.parametrize("killed", [False, True])
-async def test_a_watchdog_that_is_dismissed_harms_nobody_and_one_that_was_killed_is_no_trouble(killed):
+async def test_a_watchdog_that_is_closed_harms_nobody_and_one_that_was_killed_is_no_trouble(killed):
     async with await anyio.open_process(["sleep", "60"], start_new_session=True) as program:
         try:
             before = psutil.Process().children()
-            watchdog = Watchdog(program.pid)
+            watchdog = CommandWatchdog()
+            watchdog.watch("1.a", program.pid)
             (shell,) = [each for each in psutil.Process().children() if each not in before]
             if killed:
                 shell.kill()
-            watchdog.dismiss()
+            watchdog.close()
             assert not alive(shell)
             assert program.returncode is None
         finally:

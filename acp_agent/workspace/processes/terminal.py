@@ -21,7 +21,8 @@ from acp_agent.core.backends import CommandOutcome, CommandRequest, OnOutput
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.process_limits import limits_for_child
 from acp_agent.workspace.processes.environment import child_environment
-from acp_agent.workspace.processes.tree import MARK, ProcessTree, Unclaimed, pidfd_works
+from acp_agent.workspace.processes.table import MARK
+from acp_agent.workspace.processes.tree import ProcessTree, Unclaimed, pidfd_works
 from acp_agent.workspace.processes.watchdog import CommandWatchdog
 
 _BLOCK = 64 * 1024

@@ -3,7 +3,7 @@
 It reads from a pipe whose other end only the agent holds; a line says all that runs now. The end of the pipe means
 that the agent is no more: what the last line says is killed, and the shell ends; after an orderly end there is nothing.
 
-A command is known by its process group and by its mark (`process_table.MARK`). The group works on every POSIX system.
+A command is known by its process group and by its mark (`table.MARK`). The group works on every POSIX system.
 The mark finds, where there is /proc, what has left the group (setsid, double fork); it is told before the command
 starts, and a child that was just forked holds the pipe open until it has its own environment, so none slips through.
 What has left the group and scrubbed its environment is found by the command's tag, on Linux. What gets rid of that,
@@ -22,7 +22,8 @@ import weakref
 from typing import Final
 
 from acp_agent.core.process_limits import tag_of
-from acp_agent.workspace.processes.tree import MARK, Unclaimed, dead_children, system_table
+from acp_agent.workspace.processes.table import MARK, system_table
+from acp_agent.workspace.processes.tree import Unclaimed, dead_children
 
 # The last rounds find what was forked, or in the middle of exec, during the first. An empty pattern would match every
 # process of the user: hence `$#`. The other way to find marks is for a grep that is missing, or busybox's, which ends
@@ -83,6 +84,11 @@ class CommandWatchdog:
         if mark in self._groups:
             del self._groups[mark]
             self._tell()
+
+    def close(self) -> None:
+        """Dismiss all commands and end the shell."""
+        self._groups.clear()
+        self._end()
 
     def _tell(self) -> None:
         marks, groups = [*self._groups], [str(group) for group in self._groups.values() if group]

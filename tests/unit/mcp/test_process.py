@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.mcp.process import MARK, server_environment
-from acp_agent.workspace.processes.tree import MARK as COMMAND_MARK
+from acp_agent.mcp.process import server_environment
+from acp_agent.workspace.processes.table import MARK
 
 SOURCE = {
     "PATH": "/bin",
@@ -61,7 +61,3 @@ def test_every_name_that_changes_what_is_loaded_is_dropped_as_it_is_and_in_other
 @pytest.mark.parametrize(("name", "value"), [("", "x"), ("A=B", "x"), ("A\0", "x"), ("A", "x\0y")])
 def test_what_no_program_can_be_given_is_dropped(name, value):
     assert server_environment({}, ((name, value),)) == ({}, (name,))
-
-
-def test_a_server_is_marked_as_commands_are():
-    assert MARK == COMMAND_MARK

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import anyio
 
-from acp_agent.workspace.processes.tree import is_subreaper, system_table
+from acp_agent.workspace.processes.table import system_table
+from acp_agent.workspace.processes.tree import is_subreaper
 
 LINUX = sys.platform == "linux"
 PR_SET_CHILD_SUBREAPER = 36

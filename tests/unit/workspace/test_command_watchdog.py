@@ -15,8 +15,9 @@ import pytest
 from acp_agent.core.backends import CommandRequest
 from acp_agent.core.errors import ToolError
 from acp_agent.core.process_limits import limits_for_child, tag_of
+from acp_agent.workspace.processes.table import MARK
 from acp_agent.workspace.processes.terminal import LocalTerminal
-from acp_agent.workspace.processes.tree import MARK, pidfd_works
+from acp_agent.workspace.processes.tree import pidfd_works
 from acp_agent.workspace.processes.watchdog import SCRIPT, CommandWatchdog
 from tests.fakes.held import processes_ended
 from tests.unit.workspace.processes import LINUX, Caller, exists

@@ -12,8 +12,8 @@ import pytest
 
 from acp_agent.core.backends import CommandOutcome, CommandRequest
 from acp_agent.core.errors import ConfigError, ToolError, ToolErrorCategory
+from acp_agent.workspace.processes.table import system_table
 from acp_agent.workspace.processes.terminal import LocalTerminal
-from acp_agent.workspace.processes.tree import system_table
 from tests.unit.workspace.processes import LINUX, Caller, ended, exists, subreaper
 
 pytestmark = pytest.mark.anyio

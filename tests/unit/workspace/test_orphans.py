@@ -8,8 +8,9 @@ import pytest
 
 from acp_agent.core.backends import CommandRequest
 from acp_agent.workspace.processes import tree as process_tree
+from acp_agent.workspace.processes.table import system_table
 from acp_agent.workspace.processes.terminal import LocalTerminal
-from acp_agent.workspace.processes.tree import Unclaimed, dead_children, system_table
+from acp_agent.workspace.processes.tree import Unclaimed, dead_children
 from acp_agent.workspace.processes.watchdog import OrphanReaper
 from tests.unit.workspace.processes import LINUX, subreaper
 
@@ -33,8 +34,9 @@ async def test_orphans_that_end_while_no_command_runs_are_reaped(monkeypatch: py
 async def test_the_shell_of_a_command_is_left_to_whoever_started_it(tmp_path):
     now = [0.0]
     unclaimed = Unclaimed(clock=lambda: now[0])
+    before = set(process_tree._leaders)
     running = await LocalTerminal().start(CommandRequest("exit 7", str(tmp_path)))
-    (leader,) = process_tree._leaders
+    (leader,) = process_tree._leaders - before
     await anyio.to_thread.run_sync(os.waitid, os.P_PID, leader, os.WEXITED | os.WNOWAIT)
     dead = dead_children(system_table())
     assert leader in dead

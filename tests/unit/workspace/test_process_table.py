@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.workspace.processes.tree import MARK, LinuxProcessTable, ProcessTable, PsutilProcessTable, descendants
+from acp_agent.workspace.processes.table import MARK, LinuxProcessTable, ProcessTable, PsutilProcessTable, descendants
 
 LINUX = sys.platform == "linux"
 linux_only = pytest.mark.skipif(not LINUX, reason="/proc")

@@ -8,18 +8,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_agent.workspace.processes.tree import (
+from acp_agent.workspace.processes.table import (
     MARK,
     LinuxProcessTable,
     ProcessTable,
-    ProcessTree,
     PsutilProcessTable,
     Status,
-    Unclaimed,
-    pidfd_works,
-    signal_and_wait,
     system_table,
 )
+from acp_agent.workspace.processes.tree import ProcessTree, Unclaimed, pidfd_works, signal_and_wait
 from tests.unit.workspace.processes import LINUX, Caller, ended, exists, subreaper
 
 pytestmark = pytest.mark.anyio

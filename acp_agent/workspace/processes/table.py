@@ -1,0 +1,221 @@
+"""The processes of this machine: what is known of each, and which are below which.
+
+On Linux /proc is read here: psutil looks at every process of the machine to list the children of one, which takes a
+hundred times as long, and it does not tell pipes. Everywhere else psutil is asked, and loaded for it.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol
+
+from acp_agent.core.process_limits import tag_of_process
+
+MARK = "ACP_COMMAND_ID"
+"""The environment variable that says which command or MCP server a process belongs to."""
+
+_LOOK_AGAIN = 0.001
+_MOST_LOOKS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A process: its parent, its session (0 when unknown), and whether it has ended but not been reaped."""
+
+    pid: int
+    parent: int
+    session: int
+    zombie: bool
+
+
+class ProcessTable(Protocol):
+    """The processes of this machine. A process that is gone has no status, no children and no mark."""
+
+    def status(self, pid: int) -> Status | None:
+        """Return the process, or None if there is none."""
+        ...
+
+    def children(self, pid: int) -> list[int]:
+        """Return its direct children, zombies included."""
+        ...
+
+    def mark(self, pid: int) -> str | None:
+        """Return the value of MARK that it was started with, or None if there is none or it cannot be read."""
+        ...
+
+    def tag(self, pid: int) -> int | None:
+        """Return its tag (`core.process_limits`), or None if there is none or it cannot be read."""
+        ...
+
+    def pipes(self, pid: int) -> frozenset[int]:
+        """Return the inodes of its stdout and stderr if these are pipes. Empty where the system does not tell."""
+        ...
+
+    def pids(self) -> list[int]:
+        """Return every process of the machine."""
+        ...
+
+
+def descendants(table: ProcessTable, pids: Iterable[int]) -> list[int]:
+    """Return the processes and everything below them, parents before their children."""
+    found = dict.fromkeys(pids)
+    level = list(found)
+    while level:
+        level = [child for pid in level for child in table.children(pid) if child not in found]
+        found.update(dict.fromkeys(level))
+    return list(found)
+
+
+class LinuxProcessTable:
+    """The table in /proc. Kernels without `children_files` do not list children; then every process is read."""
+
+    def __init__(self, *, children_files: bool | None = None) -> None:
+        own = f"/proc/self/task/{os.getpid()}/children"
+        self._children_files = os.path.exists(own) if children_files is None else children_files
+        self._bare = dict[int, bytes]()  # processes that erased their arguments, and when they were started
+
+    def status(self, pid: int) -> Status | None:
+        if not (fields := _fields(pid)):
+            return None
+        state, parent, _group, session, *_ = fields
+        return Status(pid, int(parent), int(session), zombie=state in (b"Z", b"X"))
+
+    def children(self, pid: int) -> list[int]:
+        if not self._children_files:
+            return [status.pid for status in map(self.status, self.pids()) if status and status.parent == pid]
+        if pid == os.getpid():
+            threads = [str(pid), *(tid for tid in _names(f"/proc/{pid}/task") if tid != str(pid))]
+        else:
+            threads = _names(f"/proc/{pid}/task")
+        return [int(child) for tid in threads for child in _read(f"/proc/{pid}/task/{tid}/children").split()]
+
+    def mark(self, pid: int) -> str | None:
+        """Look again at a process that is becoming another program: for that moment it has no environment."""
+        before = None
+        for _ in range(_MOST_LOOKS):
+            environment = _read(f"/proc/{pid}/environ")
+            if (mark := _mark_in(environment)) is not None:
+                return mark
+            # A process may have no environment. One with a program but without arguments is in the middle of exec.
+            settled = environment or _read(f"/proc/{pid}/cmdline") or not _is_link(f"/proc/{pid}/exe")
+            if (settled and environment == before) or self._bare.get(pid) == _since(pid):
+                return None
+            before = environment if settled else None
+            if not settled:
+                time.sleep(_LOOK_AGAIN)
+        self._bare[pid] = _since(pid)
+        return None
+
+    def tag(self, pid: int) -> int | None:
+        return tag_of_process(pid)
+
+    def pipes(self, pid: int) -> frozenset[int]:
+        found: set[int] = set()
+        for fd in (1, 2):
+            try:
+                target = os.readlink(f"/proc/{pid}/fd/{fd}")
+            except OSError:
+                continue
+            if target.startswith("pipe:["):
+                found.add(int(target[len("pipe:[") : -1]))
+        return frozenset(found)
+
+    def pids(self) -> list[int]:
+        return [int(name) for name in _names("/proc") if name.isdecimal()]
+
+
+def _read(path: str) -> bytes:
+    """Return a file of /proc, or nothing if the process is gone or not ours to read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def _fields(pid: int) -> list[bytes]:
+    """Return the fields of /proc/PID/stat from the state on. Empty if the process is gone."""
+    line = _read(f"/proc/{pid}/stat")
+    # The name may hold blanks and brackets; the fields come after its last bracket.
+    return line[line.rindex(b")") + 2 :].split() if line else []
+
+
+def _since(pid: int) -> bytes:
+    """Return when it was started, which tells it from another one with its number. Empty if it is gone."""
+    return b"".join(_fields(pid)[19:20])
+
+
+def _mark_in(environment: bytes) -> str | None:
+    prefix = f"{MARK}=".encode()
+    marks = (each[len(prefix) :] for each in environment.split(b"\0") if each.startswith(prefix))
+    return next((mark.decode("utf-8", "replace") for mark in marks), None)
+
+
+def _is_link(path: str) -> bool:
+    """Return whether a link of /proc leads anywhere: a process that has ended runs no program."""
+    try:
+        return bool(os.readlink(path))
+    except OSError:
+        return False
+
+
+def _names(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
+
+
+class PsutilProcessTable:
+    """What psutil can tell of processes of our own user; of others it tells less or nothing."""
+
+    def __init__(self) -> None:
+        import psutil  # noqa: PLC0415 - 15 ms that Linux need not pay
+
+        self._psutil = psutil
+
+    def status(self, pid: int) -> Status | None:
+        try:
+            process = self._psutil.Process(pid)
+            zombie = process.status() == self._psutil.STATUS_ZOMBIE
+            return Status(pid, process.ppid(), _session(pid), zombie)
+        except self._psutil.Error:
+            return None
+
+    def children(self, pid: int) -> list[int]:
+        try:
+            return [child.pid for child in self._psutil.Process(pid).children()]
+        except self._psutil.Error:
+            return []
+
+    def mark(self, pid: int) -> str | None:
+        try:
+            return self._psutil.Process(pid).environ().get(MARK)
+        except self._psutil.Error:
+            return None
+
+    def tag(self, pid: int) -> int | None:
+        return tag_of_process(pid)
+
+    def pipes(self, pid: int) -> frozenset[int]:
+        del pid  # psutil does not tell
+        return frozenset()
+
+    def pids(self) -> list[int]:
+        return self._psutil.pids()
+
+
+@cache
+def system_table() -> ProcessTable:
+    """Return the process table of this system, one for all: it remembers what it looked at in vain."""
+    return LinuxProcessTable() if sys.platform == "linux" else PsutilProcessTable()
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
