@@ -12,7 +12,7 @@ from acp_agent.core.errors import StoreUnavailable, ToolErrorCategory, ToolFailu
 from acp_agent.core.messages import Message, Role, TextPart, ToolUsePart
 from acp_agent.core.services import Compaction, Summary
 from acp_agent.core.types import CallOrigin, Diff, Phase, ToolCall, ToolResult
-from acp_agent.store import memory_vectors
+from acp_agent.store.memories import SECONDS as EMBEDDING_SECONDS
 from acp_agent.store.memories import MemoryStore
 from tests.fakes.fake_toolset import FakeToolset
 from tests.unit.store.databases import opened
@@ -148,7 +148,7 @@ async def test_what_is_searched_for_is_redacted_before_it_is_cut():
 
 
 def test_the_search_by_meaning_gives_up_well_before_the_planner_does():
-    assert 0.7 * SECONDS[Phase.PLANNER] >= 2 * memory_vectors.SECONDS
+    assert 0.7 * SECONDS[Phase.PLANNER] >= 2 * EMBEDDING_SECONDS
 
 
 async def test_a_summary_is_kept_and_remembered_whichever_of_the_two_works():
