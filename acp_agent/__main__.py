@@ -1,14 +1,14 @@
-"""The command line. Without a subcommand it is the ACP server on stdio, and then nothing else is loaded first."""
+"""The command `acp-agent`. Without a subcommand it is the ACP server on stdio, which loads nothing else first."""
 
 import sys
 
 if __name__ == "__main__" and not sys.flags.safe_path:
     import os
 
-    # `python -m` looks for modules in the current folder first: there, a project's own tomllib.py would run as ours.
+    # `python -m` looks for modules in the current folder first, where a project's own tomllib.py would run instead.
     try:
         here = os.getcwd()
-    except OSError:  # it is gone, and nobody looks there
+    except OSError:  # the folder was removed, so it holds no modules
         here = ""
     if here == sys.path[0] != os.path.dirname(os.path.dirname(__file__)):
         del sys.path[0]
@@ -20,7 +20,7 @@ _LAST_NS = 2**63 - 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `acp-agent ARGV...` (default: the process's own arguments). Returns the exit code."""
+    """Run `acp-agent ARGV...`, by default with the process's own arguments, and return the exit code."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     _mend_clock()
     try:
@@ -36,10 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _mend_clock() -> None:
-    """Let the clock stand still after April 2262, where `time.time` raises OverflowError.
-
-    The standard library asks for the time in many places: `logging` could not even be imported.
-    """
+    """Stop the clock in April 2262, after which `time.time` raises OverflowError and `logging` cannot be imported."""
     try:
         time.time()
     except OverflowError:

@@ -1,8 +1,8 @@
-"""The first milliseconds: answer `initialize` with the standard library, then load the rest.
+"""The first milliseconds: answer `initialize` with the standard library alone, then load the rest.
 
-Editors wait for this answer before they do anything else, while the agent proper takes a quarter of a
-second to import. So the first line is read and, when it is a plain well-formed `initialize`, answered here;
-anything else is handed on unread to the real reader, which has the strict rules (acp.md 3.1, 6.3).
+Editors wait for this answer before they do anything else, and the rest of the agent takes a quarter of a second to
+import. So a first line that is a plain, well-formed `initialize` request is answered here. Any other first line is left
+to `protocol/jsonrpc`, which has the strict rules.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from acp_agent.capabilities import fork_offered, initialize_result
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # `typing` itself takes a fifth of the time to the first answer
+if TYPE_CHECKING:  # importing `typing` would take a fifth of the time to the first answer
     from acp_agent.core.types import Json, JsonObject
 
 _CHUNK = 65536
@@ -25,11 +25,11 @@ _FIRST_LINE_LIMIT = 1024 * 1024
 
 
 class Handover:
-    """What boot leaves to the server. A plain class: `dataclasses` alone would double the import time.
+    """What the server takes over. Not a dataclass, because importing `dataclasses` would double the import time.
 
     input_fd, output_fd   the protocol's stream, moved away from 0 and 1
-    unread                bytes read from the stream that nobody has looked at yet
-    initialized           params of the `initialize` boot answered, or None
+    unread                bytes that were read from the stream but not handled
+    initialized           params of the `initialize` request that was answered, or None
     """
 
     __slots__ = ("initialized", "input_fd", "output_fd", "unread")
@@ -42,15 +42,15 @@ class Handover:
 
 
 def main(argv: Sequence[str] = ()) -> int:
-    """Serve one editor on stdin and stdout; `argv` are flags the server understands. Returns the exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the server has its own handlers: end without a traceback
+    """Serve one editor on stdin and stdout with the flags in `argv`, and return the exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback until the server has its own handlers
     if not (_is_open(0) and _is_open(1)):
-        return 0  # the stream has ended before it began, or nobody could hear an answer
+        return 0  # there is no stream to serve
     input_fd, output_fd = claim_stdio()
     handover = answer_first_line(input_fd, output_fd)
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # there are none, and looking for them takes 20 ms
-    gc.disable()  # what is loaded stays: looking through it for garbage takes a tenth of the time
-    from acp_agent import app  # noqa: PLC0415 - the whole point: nothing heavy before the first answer
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for plugins takes 20 ms
+    gc.disable()  # modules stay, and collecting while they load takes a tenth of the time
+    from acp_agent import app  # noqa: PLC0415 - nothing heavy before the first answer
 
     gc.freeze()
     gc.enable()
@@ -58,11 +58,12 @@ def main(argv: Sequence[str] = ()) -> int:
 
 
 def claim_stdio() -> tuple[int, int]:
-    """Move the protocol away from fds 0 and 1, so that no child and no stray print can touch it.
+    """Move the protocol's stream away from fds 0 and 1, and return its private (input, output) fds.
 
-    Afterwards fd 0 reads nothing and fd 1 is stderr. Returns the private (input, output) fds. Both must be open.
+    Afterwards fd 0 is /dev/null and fd 1 is stderr, so that no child and no stray print touches the stream. Fds 0 and 1
+    must be open.
     """
-    if not _is_open(2):  # or a copy of the stream would become stderr
+    if not _is_open(2):  # otherwise the next fd to be opened, a copy of the stream, would be stderr
         os.set_inheritable(os.open(os.devnull, os.O_WRONLY), True)
     input_fd, output_fd = os.dup(0), os.dup(1)  # dup makes them non-inheritable
     null = os.open(os.devnull, os.O_RDONLY)
@@ -81,7 +82,7 @@ def _is_open(fd: int) -> bool:
 
 
 def answer_first_line(input_fd: int, output_fd: int) -> Handover:
-    """Read up to the first newline; answer it when it is an `initialize` request without surprises."""
+    """Read the first line, and answer it if it is a plain `initialize` request."""
     line, unread = _read_first_line(input_fd)
     request = _plain_initialize(line)
     if request is None:
@@ -107,7 +108,7 @@ def _read_first_line(fd: int) -> tuple[bytes, bytes]:
 
 
 def _plain_initialize(line: bytes) -> tuple[int | str, JsonObject] | None:
-    """(id, params) of a request nobody could argue about, else None."""
+    """Return the id and params of a valid `initialize` request; None for any other line."""
     if not line.endswith(b"\n"):
         return None
     try:

@@ -1,6 +1,7 @@
-"""What `initialize` answers (A3; ACP "Initialization"). Standard library only: boot imports this first.
+"""The result of `initialize`, for boot and for the server. Everything that it offers is served.
 
-One source for boot and server, and nothing is advertised that is not served.
+Boot imports this module before the first answer, so it uses the standard library only. See
+https://agentclientprotocol.com/protocol/initialization.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 from acp_agent import __version__
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # the real thing costs more than everything here
+if TYPE_CHECKING:  # these imports would take longer than everything else here
     from collections.abc import Mapping
 
     from acp_agent.core.types import Json, JsonObject
@@ -19,14 +20,13 @@ if TYPE_CHECKING:  # the real thing costs more than everything here
 PROTOCOL_VERSION = 1
 AGENT_NAME = "acp-agent"
 
-# CodeCompanion authenticates with the first method at once and the registry refuses an empty list, so there
-# is always one, and it succeeds without asking anything (acp.md 4.4, 5).
 AUTH_METHOD = "acp-agent"
+"""The first method, which asks nothing. CodeCompanion calls it at once, and the registry refuses an empty list."""
 LOGIN_METHOD = "acp-agent-login"
-"""The method that the client runs in a terminal, never through `authenticate`."""
+"""The method that the client runs in a terminal, not through `authenticate`."""
 
 FORK_VARIABLE = "ACP_AGENT_ACP_FORK"
-"""Offers `session/fork`, which is in the unstable schema only. A variable: nothing is read before the first answer."""
+"""The variable that switches on `session/fork`, an unstable method. The configuration is not read before the answer."""
 
 EXT_METHODS = (
     "_acp_agent/session/get",
@@ -42,16 +42,16 @@ EXT_METHODS = (
     "_acp_agent/mcp/add",
     "_acp_agent/mcp/remove",
 )
-"""The requests of our own that are served (A3.7, A26). Sessions are listed by ACP's own session/list."""
+"""Our own requests."""
 
 LSP_METHODS = (
     *("lsp/hover", "lsp/definition", "lsp/references", "lsp/diagnostics"),
     *("lsp/documentSymbols", "lsp/workspaceSymbol", "lsp/codeActions"),
 )
 LSP_NOTIFICATIONS = ("lsp/publishDiagnostics", "lsp/didSave")
-"""What a client may serve and tell of its language servers (A27); it says which under `_meta.lsp`."""
+"""The methods and notifications of our LSP extension. A client names those that it has under `_meta.lsp`."""
 
-# Where keys are stored, and for which address: the older form of terminal login runs without the agent's environment.
+# The older form of terminal login runs without the agent's environment, so it is given what concerns keys.
 _LOGIN_VARIABLES = (
     "ACP_AGENT_CONFIG",
     "ACP_AGENT_DATA_DIR",
@@ -62,14 +62,14 @@ _LOGIN_VARIABLES = (
 
 
 def fork_offered(environ: Mapping[str, str]) -> bool:
-    """Whether `session/fork` is on. Whoever serves it asks here, too."""
+    """Return whether `session/fork` is switched on."""
     return environ.get(FORK_VARIABLE, "").lower() in ("1", "true", "yes", "on")
 
 
 def initialize_result(params: JsonObject | None = None, *, fork: bool = False) -> JsonObject:
-    """The result object for what the client sent. Every requested version gets 1, the only one served (acp.md 2.2).
+    """Return the result for a client's params. Every requested version is answered with 1, the only one served.
 
-    params   the client's; what is malformed in it counts as absent, whatever it is
+    params   malformed members count as absent
     fork     whether `session/fork` is served
     """
     session: JsonObject = {"list": {}, "resume": {}, "close": {}, "delete": {}, "additionalDirectories": {}}
@@ -97,11 +97,11 @@ def initialize_result(params: JsonObject | None = None, *, fork: bool = False) -
 
 
 def _auth_methods(client: Json) -> list[Json]:
-    """How to authenticate, by what the client can do (acp.md 1.4).
+    """Return the authentication methods that fit the client's capabilities.
 
-    A terminal login has two forms: one of the protocol, whose arguments the client appends to the command it has
-    configured, and an older one under `_meta`, a command of its own. Clients that know both want one entry: Zed
-    reads the one or the other, by its version.
+    A terminal login has two forms: the protocol's, whose arguments the client appends to the configured command, and an
+    older one under `_meta`, with a command of its own. Both stand in one entry, because Zed reads one or the other
+    depending on its version.
     """
     methods: list[Json] = [
         {
@@ -127,9 +127,9 @@ def _auth_methods(client: Json) -> list[Json]:
 
 
 def _login_command(environ: Mapping[str, str]) -> JsonObject:
-    """The command that logs in: this process's own with `login` behind it.
+    """Return the command that logs in: the one that started this process, with `login` added.
 
-    `-P`, since the terminal may start in a project that brings a folder `acp_agent` along.
+    It has `-P`, because the terminal may start in a project with a folder `acp_agent` of its own.
     """
     program = sys.argv[0]
     installed = os.path.isabs(program) and not program.endswith(".py")  # else `python -m acp_agent`

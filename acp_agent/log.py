@@ -1,7 +1,7 @@
-"""The agent's own log: structlog to stderr or a file, never to stdout, which is the protocol's (A1.1).
+"""The agent's own log: structlog to stderr or a file, never to stdout, which belongs to the protocol.
 
-`Log` costs nothing to make: structlog is imported by `configure`, and until then nothing is logged but exceptions, as
-what was broken and where: nobody knows yet what must be redacted.
+A `Log` costs nothing to make: structlog is imported by `configure`. Until then only exceptions are logged, without any
+values, because it is not known yet what must be redacted.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _Event: TypeAlias = MutableMapping[str, Any]
 
 
 class Log:
-    """A module's log. `event` is a fixed phrase, the fields say the rest; secrets belong in neither."""
+    """The log of a module. `event` is a fixed phrase, and the fields carry the values. Neither may hold secrets."""
 
     __slots__ = ("_name",)
 
@@ -32,19 +32,19 @@ class Log:
         self._name = name
 
     def debug(self, event: str, **fields: object) -> None:
-        """What only somebody looking for a bug wants to know."""
+        """Log a detail that helps to find a bug."""
         self._write("debug", event, fields)
 
     def info(self, event: str, **fields: object) -> None:
-        """What happened, in the ordinary run of things."""
+        """Log an ordinary event."""
         self._write("info", event, fields)
 
     def warning(self, event: str, **fields: object) -> None:
-        """What the user may want to mend."""
+        """Log a problem that the user may want to fix."""
         self._write("warning", event, fields)
 
     def error(self, event: str, **fields: object) -> None:
-        """What did not work. `exc_info=error` adds the traceback."""
+        """Log a failure. `exc_info=error` adds the traceback."""
         self._write("error", event, fields)
 
     def _write(self, level: str, event: str, fields: Mapping[str, object]) -> None:
@@ -52,20 +52,22 @@ class Log:
         if structlog is not None and structlog.is_configured():  # unconfigured, structlog prints to stdout
             try:
                 getattr(structlog.get_logger(), level)(event, **{**fields, "log": self._name})
-            except Exception as trouble:  # noqa: BLE001 - it is called where no other error may come up
+            except Exception as trouble:  # noqa: BLE001 - logging must not raise in its callers
                 _Lines(_STDERR).msg(_early(event, trouble))
         elif fields.get("exc_info") and (error := sys.exception()) is not None:
             _Lines(_STDERR).msg(_early(event, error))
 
 
 def configure(level: str, file: str | None = None, redact: Redact = verbatim) -> str:
-    """Start logging: from `level` (debug, info, warning, error) upwards, as text on stderr or as JSON lines in a file.
+    """Start logging as text on stderr, or as JSON lines in `file`. Return a problem for the user, or "".
 
-    Every line goes through `redact`, and so does the traceback of whatever crashes from now on. A file that cannot be
-    opened is replaced by stderr; returns why, or "".
+    Every line, and every traceback of a crash from now on, goes through `redact`. A file that cannot be opened is
+    replaced by stderr.
+
+    level   the lowest level that is logged: debug, info, warning or error
     """
-    with without("rich"):  # 5 MB for tracebacks in colour, where it is installed
-        import structlog  # noqa: PLC0415 - 10 ms or more, which no start has to wait for
+    with without("rich"):  # where it is installed, structlog would load 5 MB for coloured tracebacks
+        import structlog  # noqa: PLC0415 - takes 10 ms or more at the start
 
     fd, trouble = _STDERR, ""
     if file is not None:
@@ -92,7 +94,7 @@ def configure(level: str, file: str | None = None, redact: Redact = verbatim) ->
 
 
 def _open(file: str) -> int:
-    """The log file, for appending, readable by its owner only. Non-blocking, so that a FIFO cannot hold us."""
+    """Open the log file for appending, readable by its owner only. Non-blocking, so that a FIFO does not block."""
     os.makedirs(os.path.dirname(file), exist_ok=True)
     fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     status = os.fstat(fd)
@@ -102,13 +104,13 @@ def _open(file: str) -> int:
 
 
 def _early(event: str, error: BaseException) -> str:
-    """A line without any value: the event, and of the exception its type and the places it came through."""
+    """Return a line without any value: the event, the exception's type, and the lines of its traceback."""
     places = (f"{os.path.basename(at.filename)}:{at.lineno}" for at in traceback.extract_tb(error.__traceback__))
     return f"{event}: {type(error).__name__} at {' > '.join(places)}"
 
 
 class _Lines:
-    """Where structlog's lines go: one write each, so that lines of several threads or processes never mix."""
+    """Writes each line of structlog with one call, so that lines of several threads or processes do not mix."""
 
     __slots__ = ("_fd",)
 
@@ -116,7 +118,7 @@ class _Lines:
         self._fd = fd
 
     def msg(self, line: str) -> None:
-        """Write one line. A log that cannot be written is no reason to stop working."""
+        """Write one line. Errors are ignored: the agent works without its log."""
         with contextlib.suppress(OSError):
             os.write(self._fd, line.encode("utf-8", "backslashreplace") + b"\n")
 
@@ -124,7 +126,7 @@ class _Lines:
 
 
 def _text(event: _Event) -> str:
-    """A line for people. Values are escaped like JSON, so that nothing in them moves a terminal's cursor."""
+    """Return an event as text. Values are escaped as in JSON, so that they cannot control a terminal."""
     head = f"{event.pop('timestamp')} {event.pop('level'):7} {json.dumps(str(event.pop('event')))[1:-1]}"
     return " ".join((head, *(f"{name}={json.dumps(value, default=str)}" for name, value in event.items())))
 
@@ -134,7 +136,7 @@ def _json(event: _Event) -> str:
 
 
 def _rendered(line_of: Callable[[_Event], str], redact: Redact) -> Callable[[object, str, _Event], str]:
-    """The last processor: an event as a line without secrets."""
+    """Return the last processor of structlog, which makes a redacted line of an event."""
 
     def render(_logger: object, _method: str, event: _Event) -> str:
         return redact(line_of(event))
@@ -143,7 +145,7 @@ def _rendered(line_of: Callable[[_Event], str], redact: Redact) -> Callable[[obj
 
 
 def _redact_crashes(redact: Redact) -> None:
-    """Python writes tracebacks to stderr itself, with the texts of errors in them: let it write redacted ones."""
+    """Redact the tracebacks that Python itself writes to stderr, since the texts of errors may hold secrets."""
 
     def tell(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
         if not issubclass(kind, SystemExit):
@@ -156,7 +158,7 @@ def _redact_crashes(redact: Redact) -> None:
 
 
 class _Forwarding(logging.Handler):
-    """What libraries log, asyncio's "exception was never retrieved" among it, goes the way of our own lines."""
+    """Sends what libraries log through our own log, such as asyncio's "exception was never retrieved"."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.WARNING:
