@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, NoReturn, cast
 import anyio
 import anyio.to_thread
 
+from acp_agent.capabilities import fork_offered, initialize_result
 from acp_agent.config import database_file
 from acp_agent.config.conduct import conduct_at_start, conduct_opened
+from acp_agent.config.files import STRICT_VARIABLE
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.core.clock import now_ms
 from acp_agent.core.conduct import Conduct, settle
@@ -32,6 +34,7 @@ from acp_agent.core.process_limits import DescriptorReserve, raise_descriptor_li
 from acp_agent.core.sessions import SessionSnapshot
 from acp_agent.core.types import JsonObject
 from acp_agent.log import Log
+from acp_agent.protocol.jsonrpc import Request
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.server import AuthState, Server
 from acp_agent.protocol.shared_languages import languages
@@ -90,6 +93,7 @@ class LastResort:
 if TYPE_CHECKING:
     from acp_agent.boot import Handover
     from acp_agent.protocol.extensions import Extensions
+    from acp_agent.protocol.strict import StrictObserver
     from acp_agent.session.processes import Workshop
 
 _log = Log(__name__)
@@ -155,7 +159,8 @@ class App:
     async def run(self) -> int:
         """Serve the editor and heed signals."""
         reader = LineReader(self._handover.input_fd, self._handover.unread)
-        self._peer = Peer(reader, MessageWriter(self._handover.output_fd))
+        strict = _strict_observer(self._handover) if os.environ.get(STRICT_VARIABLE) == "1" else None
+        self._peer = Peer(reader, MessageWriter(self._handover.output_fd), strict)
         async with anyio.create_task_group() as self._tasks:
             self._background(self._heed_signals)
             self._background(partial(reap, self._sessions))
@@ -167,6 +172,8 @@ class App:
                 self._crashed(error)
             await self._keep_all()
             self._tasks.cancel_scope.cancel()
+        if strict is not None:
+            strict.summarize()
         return self._exit_code
 
     async def _keep_all(self) -> None:
@@ -295,6 +302,18 @@ class App:
             self._background(partial(workshop.tidy_up, loaded))
             self._background(partial(purge_unused, self._sessions))
         return workshop
+
+
+def _strict_observer(handover: "Handover") -> "StrictObserver":
+    """Return the check of `ACP_AGENT_STRICT`, which has seen the `initialize` that was answered before."""
+    from acp_agent.protocol.strict import StrictObserver  # noqa: PLC0415 - the SDK's models cost 17 MB and 0.4 s
+
+    observer = StrictObserver()
+    if handover.initialized is not None:
+        observer.received(Request(0, "initialize", handover.initialized))
+        result = initialize_result(handover.initialized, fork=fork_offered(os.environ))
+        observer.sent({"jsonrpc": "2.0", "id": 0, "result": result})
+    return observer
 
 
 async def imported(name: str) -> ModuleType:

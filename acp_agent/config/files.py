@@ -108,6 +108,8 @@ CONFIG_VARIABLE = "ACP_AGENT_CONFIG"
 DATA_VARIABLE = "ACP_AGENT_DATA_DIR"
 FORK_VARIABLE = "ACP_AGENT_ACP_FORK"
 """The variable that `capabilities.fork_offered` reads."""
+STRICT_VARIABLE = "ACP_AGENT_STRICT"
+"""The variable that has each message of ACP checked, if it is 1."""
 PERMISSION_FILE = "acp-permissions.toml"
 """The file in the data folder that keeps "always" answers, unless `[acp] permission_file` names another."""
 PROJECT_FILE = os.path.join(".acp-agent", "config.toml")

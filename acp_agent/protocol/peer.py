@@ -7,6 +7,7 @@ order received. A request is answered exactly once, whatever its handler does.
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import anyio
 import anyio.abc
@@ -58,12 +59,25 @@ class _Pending:
     response: jsonrpc.Response | None = None
 
 
+class PeerObserver(Protocol):
+    """Sees every message of a connection."""
+
+    def received(self, frame: jsonrpc.Frame) -> None:
+        """See a message of the editor before it is served."""
+        ...
+
+    def sent(self, message: JsonObject) -> None:
+        """See a message of ours after it was queued."""
+        ...
+
+
 class Peer:
     """The editor at the other end of the stream."""
 
-    def __init__(self, reader: LineReader, writer: MessageWriter) -> None:
+    def __init__(self, reader: LineReader, writer: MessageWriter, observer: PeerObserver | None = None) -> None:
         self._reader = reader
         self._writer = writer
+        self._observer = observer
         self._requests: Mapping[str, RequestHandler] = {}
         self._admit: Callable[[str], None] = lambda _method: None
         self._notifications: Mapping[str, NotificationHandler] = {}
@@ -123,7 +137,10 @@ class Peer:
         if isinstance(line, Overlong):
             self._refuse(None, RpcError(jsonrpc.INVALID_REQUEST, "Invalid request: message over 32 MiB"))
             return
-        match jsonrpc.parse(line):
+        frame = jsonrpc.parse(line)
+        if self._observer is not None:
+            self._observer.received(frame)
+        match frame:
             case jsonrpc.Request() as request:
                 incoming = Incoming(request.id, request.method)
                 self._incoming[request.id] = incoming
@@ -158,10 +175,10 @@ class Peer:
 
     def _post_answer(self, answer: JsonObject, method: str) -> None:
         try:
-            self._writer.post(answer)
+            self._send(answer)
         except (ValueError, TypeError, RecursionError) as error:  # not JSON: not finite, or nested too deeply
             _log.error("answer cannot be written", method=method, reason=str(error))
-            self._writer.post({"jsonrpc": "2.0", "id": answer["id"], "error": internal_error().to_wire()})
+            self._send({"jsonrpc": "2.0", "id": answer["id"], "error": internal_error().to_wire()})
 
     async def _result(self, request: jsonrpc.Request, incoming: Incoming) -> JsonObject:
         self._admit(request.method)
@@ -191,7 +208,7 @@ class Peer:
 
     def _refuse(self, request_id: jsonrpc.RequestId | float | None, error: RpcError) -> None:
         _log.warning("malformed message", code=error.code, reason=error.message)
-        self._writer.post({"jsonrpc": "2.0", "id": request_id, "error": error.to_wire()})
+        self._send({"jsonrpc": "2.0", "id": request_id, "error": error.to_wire()})
 
     # -------------------------------------------------------------------------------- asking
 
@@ -279,7 +296,12 @@ class Peer:
 
     def _post(self, method: str, params: JsonObject, request_id: int | None) -> None:
         numbered: JsonObject = {} if request_id is None else {"id": request_id}
-        self._writer.post({"jsonrpc": "2.0", **numbered, "method": method, "params": params})
+        self._send({"jsonrpc": "2.0", **numbered, "method": method, "params": params})
+
+    def _send(self, message: JsonObject) -> None:
+        self._writer.post(message)
+        if self._observer is not None:
+            self._observer.sent(message)
 
     def _settle(self, response: jsonrpc.Response) -> None:
         if not isinstance(response.id, int):

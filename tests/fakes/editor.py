@@ -241,6 +241,7 @@ async def editing(
         print(editor.log, file=sys.stderr)
         raise failure
     if lawful:
+        assert "strict: sent" not in editor.log, editor.log  # with ACP_AGENT_STRICT=1
         assert (broken := rules.broken(editor.recording)) == [], broken
         assert (problems := schema.violations(editor.recording)) == [], problems
 

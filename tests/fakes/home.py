@@ -39,5 +39,6 @@ class Home:
             # No requests beside those a test is about.
             "ACP_AGENT_LLM__LIST_MODELS": "false",
             "ACP_AGENT_MEMORY__SESSIONS__TITLES": "prompt",
+            **{name: os.environ[name] for name in ("ACP_AGENT_STRICT",) if name in os.environ},
             **self.extra,
         }

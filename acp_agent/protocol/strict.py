@@ -1,0 +1,213 @@
+"""Check every message of the connection against the models of the official SDK: `ACP_AGENT_STRICT=1`.
+
+What does not fit is reported on stderr, one line a message, and is served as without the check. The SDK's models cost
+17 MB and 0.4 s, so this module is loaded only if the variable is set.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final, cast, get_args
+
+from acp import schema
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from acp_agent.core.types import Json, JsonObject
+from acp_agent.protocol.jsonrpc import Frame, Ignored, Malformed, Notification, Request, RequestId, Response
+
+_STDERR = 2
+_SHOWN = 3  # problems of one message that are named
+
+_REQUESTS: Final[dict[str, tuple[Any, Any]]] = {
+    "initialize": (schema.InitializeRequest, schema.InitializeResponse),
+    "authenticate": (schema.AuthenticateRequest, schema.AuthenticateResponse),
+    "logout": (schema.LogoutRequest, schema.LogoutResponse),
+    "session/new": (schema.NewSessionRequest, schema.NewSessionResponse),
+    "session/load": (schema.LoadSessionRequest, schema.LoadSessionResponse),
+    "session/resume": (schema.ResumeSessionRequest, schema.ResumeSessionResponse),
+    "session/fork": (schema.ForkSessionRequest, schema.ForkSessionResponse),
+    "session/list": (schema.ListSessionsRequest, schema.ListSessionsResponse),
+    "session/close": (schema.CloseSessionRequest, schema.CloseSessionResponse),
+    "session/delete": (schema.DeleteSessionRequest, schema.DeleteSessionResponse),
+    "session/prompt": (schema.PromptRequest, schema.PromptResponse),
+    "session/set_mode": (schema.SetSessionModeRequest, schema.SetSessionModeResponse),
+    "session/set_config_option": (
+        schema.SetSessionConfigOptionBooleanRequest | schema.SetSessionConfigOptionSelectRequest,
+        schema.SetSessionConfigOptionResponse,
+    ),
+    "session/request_permission": (schema.RequestPermissionRequest, schema.RequestPermissionResponse),
+    "fs/read_text_file": (schema.ReadTextFileRequest, schema.ReadTextFileResponse),
+    "fs/write_text_file": (schema.WriteTextFileRequest, schema.WriteTextFileResponse),
+    "terminal/create": (schema.CreateTerminalRequest, schema.CreateTerminalResponse),
+    "terminal/output": (schema.TerminalOutputRequest, schema.TerminalOutputResponse),
+    "terminal/wait_for_exit": (schema.WaitForTerminalExitRequest, schema.WaitForTerminalExitResponse),
+    "terminal/kill": (schema.KillTerminalRequest, schema.KillTerminalResponse),
+    "terminal/release": (schema.ReleaseTerminalRequest, schema.ReleaseTerminalResponse),
+    "elicitation/create": (schema.CreateElicitationRequest, schema.CreateElicitationResponse),
+}
+"""The models of the parameters and of the result of each request, in both directions."""
+_NOTIFICATIONS: Final[dict[str, Any]] = {
+    "session/cancel": schema.CancelNotification,
+    "session/update": schema.SessionNotification,
+    "elicitation/complete": schema.CompleteElicitationNotification,
+    "$/cancel_request": schema.CancelRequestNotification,
+}
+_NEWER_UPDATES: Final = ("compaction_summary_chunk", "compaction_update", "notice")
+"""Updates that ACP has, and schema v1.19, of which the SDK's models were made, has not."""
+_GAPS: Final[dict[str, str]] = {
+    r"params\.update\.name: unknown member": "the name of a tool is newer than schema v1.19",
+    r"params\.clientCapabilities\.session\.(compaction|notices): unknown member": "newer than schema v1.19",
+    r".*\bconfigOptions\[\d+\]\.category: a string, .*": "ACP allows names with _ at the start",
+}
+"""Problems, as patterns, that are gaps of the SDK, each with the reason."""
+_GAP = re.compile("|".join(_GAPS))
+
+
+class StrictObserver:
+    """Checks the messages that a peer receives and sends, and reports each that does not fit."""
+
+    def __init__(self) -> None:
+        self._served: dict[RequestId, str] = {}  # the methods of the editor's requests; two may have one id
+        self._asked: dict[RequestId, str] = {}  # the methods of the requests that the editor answers
+        self._messages = 0
+        self._misfits = 0
+
+    def received(self, frame: Frame) -> None:
+        """Check a message of the editor."""
+        match frame:
+            case Request(request_id, method, params):
+                self._served[request_id] = method
+                self._check("received request", method, _parameters(method), "params", params)
+            case Notification(method, params):
+                self._check("received notification", method, _NOTIFICATIONS.get(method), "params", params)
+            case Response(request_id, result, error):
+                self._check_answer("received answer to", self._asked.pop(request_id, ""), result, error)
+            case Malformed(_, _, message) | Ignored(message):
+                if message:
+                    self._messages += 1
+                    self._report(f"received message: {message}")
+
+    def sent(self, message: JsonObject) -> None:
+        """Check a message of ours."""
+        method, request_id = message.get("method"), cast("RequestId", message.get("id"))
+        if not isinstance(method, str):
+            error = cast("JsonObject | None", message.get("error"))
+            self._check_answer("sent answer to", self._served.get(request_id, ""), message.get("result"), error)
+        elif "id" in message:
+            self._asked[request_id] = method
+            self._check("sent request", method, _parameters(method), "params", message["params"])
+        else:
+            self._check("sent notification", method, _NOTIFICATIONS.get(method), "params", message["params"])
+
+    def summarize(self) -> None:
+        """Report how many messages were checked."""
+        _write(f"{self._messages} messages checked, {self._misfits} do not fit")
+
+    def _check_answer(self, what: str, method: str, result: Json, error: JsonObject | None) -> None:
+        if error is not None:
+            self._check(what, method or "a request", schema.Error, "error", error)
+        elif not method:
+            self._messages += 1
+            self._report(f"{what} no request")
+        else:
+            self._check(what, method, _REQUESTS.get(method, (None, None))[1], "result", result)
+
+    def _check(self, what: str, method: str, model: Any, member: str, value: Json) -> None:
+        self._messages += 1
+        if method.startswith("_") or _is_newer(method, value):
+            return
+        problems = [problem for problem in _problems(model, member, value) if not _GAP.fullmatch(problem)]
+        if problems:
+            more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+            self._report(f"{what} {method}: {'; '.join(problems[:_SHOWN])}{more}")
+
+    def _report(self, text: str) -> None:
+        self._misfits += 1
+        _write(text)
+
+
+def _parameters(method: str) -> Any:
+    return _REQUESTS.get(method, (None, None))[0]
+
+
+def _is_newer(method: str, params: Json) -> bool:
+    update = params.get("update") if method == "session/update" and isinstance(params, dict) else None
+    return isinstance(update, dict) and update.get("sessionUpdate") in _NEWER_UPDATES
+
+
+def _problems(model: Any, member: str, value: Json) -> list[str]:
+    """Return what is wrong with a value, each with its path. No text of the value is repeated."""
+    if model is None:
+        return ["this method is not in ACP, and extensions begin with _"]
+    adapter = _adapter(model)
+    try:
+        read = adapter.validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        return [_described(member, each) for each in _errors_of_nearest(model, error)]
+    return list(_lost(member, value, adapter.dump_python(read, mode="json", by_alias=True, exclude_unset=True)))
+
+
+@cache
+def _adapter(model: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(model)
+
+
+def _errors_of_nearest(model: Any, error: ValidationError) -> list[ErrorDetails]:
+    """Return the errors. Of a union they are those of the model that fits best."""
+    errors = error.errors(include_url=False)
+    if not get_args(model):
+        return errors
+    names = dict.fromkeys(each["loc"][0] for each in errors)
+    models = [[each for each in errors if each["loc"][0] == name] for name in names]
+    return [{**each, "loc": each["loc"][1:]} for each in min(models, key=len)]
+
+
+def _described(member: str, error: ErrorDetails) -> str:
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error["loc"])
+    wanted = "unknown type" if error["type"] == "union_tag_invalid" else error["msg"]  # which would quote the tag
+    return f"{member}{path}: {wanted}, got {_kind(error['input'])}"
+
+
+def _lost(path: str, given: Json, read: Json) -> Iterator[str]:
+    """Yield what the model drops or replaces: it reads many members leniently."""
+    match given, read:
+        case dict(), dict():
+            for name, value in given.items():
+                if name in read:
+                    yield from _lost(f"{path}.{name}", value, read[name])
+                else:
+                    yield f"{path}.{name}: unknown member"
+        case list(), list() if len(given) == len(read):
+            for index, pair in enumerate(zip(given, read, strict=True)):
+                yield from _lost(f"{path}[{index}]", *pair)
+        case list(), list():
+            yield f"{path}: {len(given) - len(read)} of {len(given)} items cannot be read"
+        case str(), str():  # a URL may be read with a slash at its end
+            pass
+        case _ if given != read:
+            yield f"{path}: {_kind(given)}, which the SDK reads as {_kind(read)}"
+        case _:
+            pass
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "a list"
+        case _:
+            return "an object"
+
+
+def _write(text: str) -> None:
+    os.write(_STDERR, f"strict: {text}\n".encode("utf-8", "backslashreplace"))
