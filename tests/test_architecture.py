@@ -50,7 +50,7 @@ EXTERNALS = {
     "platformdirs": {"config"},
     "psutil": {"workspace"},
     "pydantic": {"config", "llm", "mcp", "output", "protocol", "store", "tools"},
-    "pydantic_core": {"config", "mcp", "output", "tools"},
+    "pydantic_core": {"config", "mcp", "output", "protocol", "tools"},
     "re2": {"regex"},
     "soupsieve": {"tools"},
     "structlog": {"log"},

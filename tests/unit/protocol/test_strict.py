@@ -203,7 +203,7 @@ def test_the_server_reports_and_answers_as_without_the_check(tmp_path):
     report = [line for line in errors.splitlines() if line.startswith("strict: ")]
     assert report[:-1] == [
         "strict: received request initialize: params.clientCapabilities.terminal: a number, which the SDK reads as "
-        + "true or false",
+         "true or false",
         "strict: received request session/new: params.cwd: Input should be a valid string, got a number",
         "strict: received request session/teleport: this method is not in ACP, and extensions begin with _",
     ]
