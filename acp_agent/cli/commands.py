@@ -1,13 +1,242 @@
-"""The dispatch of the command line: it runs a subcommand and turns its errors into one line and an exit code."""
+"""The command line: the subcommands with their arguments and help, and their dispatch.
+
+An error of a subcommand becomes one line on stderr and an exit code.
+"""
 
 import argparse
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
-from acp_agent.cli.arguments import command_line
+from acp_agent import __version__
+from acp_agent.core.conduct import AutoApprove, Mode
 from acp_agent.core.errors import AgentError
+
+
+class CommandLine(argparse.ArgumentParser):
+    """A parser that reports wrong usage on one line of stderr and exits with code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        line = " ".join("".join(c if c.isprintable() else " " for c in message).split())
+        self.exit(2, f"acp-agent: {line} (see `{self.prog} --help`)\n")
+
+
+def command_line() -> CommandLine:
+    """Return the parser of all subcommands.
+
+    Its result has `command` (None for the server), `config` and the arguments of the subcommand. An option that was not
+    given is None.
+    """
+    parser = CommandLine(
+        "acp-agent",
+        description="A coding agent that editors drive over the Agent Client Protocol. Without a command it serves "
+        "an editor on stdin and stdout.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"acp-agent {__version__}")
+    _add_config(parser, default=None)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    new = commands.add_parser
+    _add_acp(new)
+    _add(new, "demo", "watch the agent repair a small project in an editor; needs no key and no network")
+    _add_run(new)
+    _add(new, "doctor", "check configuration, model, data folder and the programs used")
+    config = _add(new, "config", "show the configuration in force or the path of its file, or write a new file")
+    config.add_argument("action", choices=["show", "path", "init"])
+    _add_keys(new)
+    _add_sessions(_add(new, "sessions", "list, show, export or delete the stored sessions"))
+    _add_check(_add(new, "check", "say whether a path, a URL or a command would be allowed, and why"))
+    _add_audit(_add(new, "audit", "show the record of tool calls, or check that it is complete and unchanged"))
+    _add_filter(_add(new, "filter", "print the part of a command's output, given on stdin, that a model would read"))
+    _add(new, "redact", "print the text on stdin without the secrets in it")
+    schema = _add(new, "schema", "print a JSON schema")
+    schemas = ["audit", "config", "filter-rules", "tools"]
+    schema.add_argument("name", metavar="NAME", choices=schemas, help="audit, config, filter-rules or tools")
+    return parser
+
+
+def _add(new: Callable[..., CommandLine], name: str, text: str) -> CommandLine:
+    parser = new(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
+    _add_config(parser, default=argparse.SUPPRESS)  # its default must not overwrite a --config before the command
+    return parser
+
+
+def _add_acp(new: Callable[..., CommandLine]) -> None:
+    acp = _add(new, "acp", "serve an editor on stdin and stdout (the default)")
+    _add_choices(acp)
+    levels = [level.value for level in AutoApprove]
+    acp.add_argument("--auto-approve", choices=levels, help=argparse.SUPPRESS)  # `run --yes` starts the server with it
+    # Editors append `login` to `acp` for terminal authentication.
+    acp.add_argument("login", nargs="?", choices=["login"], help=argparse.SUPPRESS)
+    acp.set_defaults(provider=None, stdin=False, no_check=False, list=False)
+
+
+def _add_run(new: Callable[..., CommandLine]) -> None:
+    run = _add(new, "run", "answer one prompt in this folder, asking for permissions on the terminal")
+    run.add_argument("prompt", metavar="PROMPT", type=_text, help="what to do")
+    run.add_argument(
+        "--yes", action="store_true", help="allow every call without asking; the blocklist and deny rules still hold"
+    )
+    _add_choices(run)
+
+
+def _add_config(parser: CommandLine, default: str | None) -> None:
+    parser.add_argument("--config", metavar="FILE", type=_text, default=default, help="configuration file to use")
+
+
+def _add_choices(parser: CommandLine) -> None:
+    parser.add_argument("--model", metavar="PROVIDER:MODEL", type=_model, help="the model to use")
+    parser.add_argument("--mode", choices=[mode.value for mode in Mode], help="what the agent may do")
+
+
+def _add_keys(new: Callable[..., CommandLine]) -> None:
+    login = _add(new, "login", "store a provider's API key in the keyring, or in a private file if there is no keyring")
+    _add_provider(login, "the provider of the key; you are asked for it if it is not given")
+    login.add_argument("--stdin", action="store_true", help="read the key from stdin")
+    login.add_argument(
+        "--no-check", action="store_true", help="store the key without asking the server whether it accepts it"
+    )
+    login.add_argument("--list", action="store_true", help="list the providers and the source of their keys")
+    logout = _add(new, "logout", "remove stored API keys")
+    _add_provider(logout, "the provider whose key is removed; all of them if not given")
+
+
+def _add_provider(parser: CommandLine, text: str) -> None:
+    """Add `PROVIDER` and `--provider NAME`, which mean the same."""
+    whose = parser.add_mutually_exclusive_group()
+    absent = argparse.SUPPRESS  # otherwise its default would overwrite the option
+    whose.add_argument("provider", metavar="PROVIDER", type=_text, nargs="?", default=absent, help=text)
+    whose.add_argument("--provider", metavar="NAME", type=_text, help="the same")
+
+
+def _add_sessions(parser: CommandLine) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
+    listed = _add(actions.add_parser, "list", "print the sessions on one line each, the last used first")
+    where = listed.add_mutually_exclusive_group()
+    where.add_argument("--cwd", metavar="DIR", type=_text, help="only those of this folder")
+    where.add_argument("--all", action="store_true", help="those of all folders (the default)")
+    listed.add_argument("-n", "--number", metavar="N", type=_count, default=20, help="how many (20)")
+    listed.add_argument("--json", action="store_true", help="one JSON object on each line")
+    show = _add(actions.add_parser, "show", "print a session as text")
+    show.add_argument("--json", action="store_true", help="its events, one JSON object on each line")
+    export = _add(actions.add_parser, "export", "write a session to a file")
+    for action in (show, export):
+        identity = action.add_argument("id", metavar="ID", type=_text, help="its id, or the first 4 characters or more")
+    identity.required = False  # of an export: `find_id` handles `--html ID` later
+    export.set_defaults(misused=export.error)
+    target = export.add_mutually_exclusive_group()
+    target.add_argument("to", metavar="-", nargs="?", choices=["-"], help="an HTML page on standard output")
+    page = "an HTML page, which is the default (acp-agent-ID.html in this folder)"
+    target.add_argument("--html", metavar="FILE", type=_text, nargs="?", const=False, help=page)
+    target.add_argument(
+        "--json", metavar="FILE", type=_text, help="JSON that can be imported again; - for standard output"
+    )
+    export.add_argument("--force", action="store_true", help="overwrite an existing file")
+    delete = _add(actions.add_parser, "delete", "delete sessions permanently")
+    delete.add_argument("ids", metavar="ID", nargs="+", type=_text, help="the ids of the sessions, as for show")
+    delete.add_argument("--yes", action="store_true", help="delete without asking")
+
+
+def _add_check(parser: CommandLine) -> None:
+    parser.epilog = (
+        "Exit codes: 0 allowed, 1 denied or blocked, 2 wrong usage, 3 the user would be asked; with --stdin 0 when all "
+        "lines were judged."
+    )
+    kinds = ["path", "url", "command"]
+    kind = parser.add_argument("kind", metavar="KIND", choices=kinds, help="path, url or command")
+    target = parser.add_argument(
+        "target", metavar="TARGET", help="the path (relative to this folder), the URL, or the command line"
+    )
+    # With nargs="?" argparse would not find the second argument after an option between the two.
+    kind.required = target.required = False
+    parser.add_argument("--write", action="store_true", help="check whether the path may be written instead of read")
+    parser.add_argument(
+        "--resolve",
+        metavar="HOST=IP[,IP]",
+        type=_addresses,
+        action="append",
+        help="the answer of a DNS look-up of the URL's host; repeat it for the answer of the next look-up",
+    )
+    parser.add_argument(
+        "--rules",
+        metavar="FILE",
+        type=_text,
+        help="judge commands by these rules instead of the configured ones: TOML with [[tools.permissions.bash]], or "
+        'JSON [{"pattern": ..., "action": "allow|ask|deny"}, ...]',
+    )
+    parser.add_argument(
+        "--stdin",
+        action="store_true",
+        help='judge one JSON object on each line, {"path": ..., "write": true}, {"url": ..., "dns": {HOST: [[IP, ...], '
+        '...]}} or {"command": ..., "rules": [{"pattern": ..., "action": ...}, ...]}, and print a verdict for each',
+    )
+    parser.set_defaults(misused=parser.error)
+
+
+def _add_audit(parser: CommandLine) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
+    tail = _add(actions.add_parser, "tail", "print the last records on one line each")
+    tail.add_argument("-n", "--lines", metavar="N", type=_count, default=20, help="how many (20)")
+    tail.add_argument("-f", "--follow", action="store_true", help="continue with new records as they are written")
+    show = _add(actions.add_parser, "show", "print the records of one call as JSON")
+    show.add_argument(
+        "record",
+        metavar="RECORD",
+        type=_text,
+        help="the number of a record, or the id of a call or its first 8 characters",
+    )
+    verify = _add(actions.add_parser, "verify", "say whether a record was changed or removed")
+    for action in (tail, show, verify):
+        action.add_argument(
+            "--file", metavar="FILE", type=_text, help="the audit file, if it is not the configured one"
+        )
+
+
+def _add_filter(parser: CommandLine) -> None:
+    # The result's `command` is the name of the subcommand, so this one is `text`.
+    parser.add_argument(
+        "--command", metavar="CMD", dest="text", type=_text, required=True, help="the command that printed it"
+    )
+    parser.add_argument("--exit", metavar="N", type=int, help="its exit code, if it is known")
+
+
+def _count(value: str) -> int:
+    if not value.isascii() or not value.isdigit() or not 1 <= int(value[:10]) <= 999_999_999:
+        raise argparse.ArgumentTypeError(f"expected a whole number above 0, not {value!r}")
+    return int(value)
+
+
+def _addresses(value: str) -> tuple[str, list[str]]:
+    from ipaddress import ip_address
+
+    host, _, listed = value.partition("=")
+    addresses = [text.strip() for text in listed.split(",")]
+    try:
+        for address in addresses:
+            ip_address(address)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected HOST=IP[,IP], not {value!r}: {error}") from None
+    if not host.strip():
+        raise argparse.ArgumentTypeError(f"expected a host in front of the =, not {value!r}")
+    return host.strip(), addresses
+
+
+def _text(value: str) -> str:
+    if not value.strip():
+        raise argparse.ArgumentTypeError("expected some text, not nothing")
+    return value
+
+
+def _model(value: str) -> str:
+    from acp_agent.config.provider_settings import model_name
+
+    try:
+        return model_name(value)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected {error}, not {value!r}") from None
+
 
 _SUBCOMMANDS = {
     "demo": ("demo", "demo"),

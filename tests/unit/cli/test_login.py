@@ -18,7 +18,7 @@ import keyring
 import pytest
 from keyring.backends import fail
 
-from acp_agent.cli.arguments import command_line
+from acp_agent.cli.commands import command_line
 from acp_agent.cli.login import login, logout
 from acp_agent.core.errors import ConfigError
 from tests.fakes.keyrings import LockedKeyring, MemoryKeyring

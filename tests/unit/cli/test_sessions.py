@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_agent.cli.arguments import command_line
+from acp_agent.cli.commands import command_line
 from acp_agent.cli.sessions import sessions, short_ids
 from acp_agent.core.conduct import Conduct
 from acp_agent.core.errors import AgentError
