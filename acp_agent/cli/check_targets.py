@@ -25,7 +25,7 @@ from acp_agent.core.types import (
 )
 from acp_agent.core.wrapper import Gate
 from acp_agent.net.hosts import canonical_host
-from acp_agent.workspace.paths import check_text, expansion_wanted, told_as
+from acp_agent.workspace.paths import check_text, errors_about, expansion_wanted
 from acp_agent.workspace.roots import Place, Roots
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _refuse_special(place: Place) -> bool:
 def _missing_parents(place: Place) -> int:
     """Return how many directories are missing. Raises ToolError if the nearest existing one is not writable."""
     folder, missing = place.parent, 0
-    with told_as(place.given):
+    with errors_about(place.given):
         while True:
             try:
                 fd = place.root.open_directory(folder)

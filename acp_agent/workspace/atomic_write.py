@@ -1,11 +1,11 @@
-"""Replacing a file all or nothing, and only the file that was meant (T4.22, A23.5, security.md 2.4).
+"""Replace a file all or nothing, and only the file that was meant.
 
-The new bytes go into a new file of the same directory (`core.new_file`), reach the disk, and take the name in one step;
-the old file is untouched until then. Everything happens by the directory's fd, so no link can redirect it. The other
+The new bytes go into a new file of the same directory (`core.new_file`), reach the disk, and take the name in one step.
+The old file is untouched until then. Everything happens by the directory's fd, so no link can redirect it. The other
 names of a hard-linked file keep the old bytes.
 
-No kernel compares and renames in one step. The last look at the old file comes just before the rename; what somebody
-who had it open by then writes to it after that is lost. A new file never replaces anything.
+No kernel compares and renames in one step. The old file is compared just before the rename. A program that has it open
+and writes to it after that loses what it writes. A new file never replaces anything.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ def rename_new(from_fd: int, old: str, to_fd: int, new: str) -> None:
 
 
 def rename_new_by_steps(from_fd: int, old: str, to_fd: int, new: str) -> None:
-    """`rename_new` where the kernel has no such call."""
+    """Do what `rename_new` does where the kernel has no such call."""
     is_directory = stat.S_ISDIR(os.stat(old, dir_fd=from_fd, follow_symlinks=False).st_mode)
     if not is_directory and _linked(from_fd, old, to_fd, new):
         try:
@@ -61,7 +61,7 @@ def rename_new_by_steps(from_fd: int, old: str, to_fd: int, new: str) -> None:
 
 
 def _linked(from_fd: int, old: str, to_fd: int, new: str) -> bool:
-    """Whether the entry has the new name too, as a hard link. False where there are none."""
+    """Give the entry the new name as a hard link. Return False if the file system has none."""
     try:
         os.link(old, new, src_dir_fd=from_fd, dst_dir_fd=to_fd, follow_symlinks=False)
     except OSError as error:
@@ -77,7 +77,7 @@ _PERMISSIONS = 0o777  # never set-user-id and the like: writing to a file takes 
 
 @dataclass(frozen=True, slots=True)
 class OldFile:
-    """A file to replace: open for reading, what fstat said of it, and then all its bytes."""
+    """A file to replace: an fd for reading, its status, and its bytes, which were read after the status."""
 
     fd: int
     status: os.stat_result
@@ -87,8 +87,8 @@ class OldFile:
 def replace_file(directory_fd: int, name: str, data: bytes, old: OldFile | None, *, unnamed: bool = True) -> bool:
     """Make `name` in the directory a file with these bytes and the old one's permissions and owner.
 
-    False when the name is not the old file as it was read any more; without an old file, when there is something.
-    Raises OSError. The directory is then as it was. `unnamed` is for tests: whether to do without a temporary name.
+    Return False if the name no longer is the old file as it was read, or if there is one where `old` is None. Raises
+    OSError; the directory is then as it was. `unnamed=False` makes a temporary name from the beginning, for tests.
     """
     mode = _NEW_FILE_MODE if old is None else stat.S_IMODE(old.status.st_mode) & _PERMISSIONS
     new = NewFile(directory_fd, mode, unnamed=unnamed)
@@ -123,7 +123,7 @@ def _take_name(new: NewFile, directory_fd: int, name: str, old: OldFile | None) 
 
 
 def _is_still(directory_fd: int, name: str, old: OldFile) -> bool:
-    """Whether the name is the old file with the bytes it had. The bytes first: the quicker look is the last."""
+    """Return whether the name is the old file with its old bytes. The quicker check is the last one."""
     if _version(os.fstat(old.fd)) != _version(old.status) or os.pread(old.fd, len(old.data) + 1, 0) != old.data:
         return False
     return _has_name_still(directory_fd, name, old.status)
@@ -138,14 +138,14 @@ def _has_name_still(directory_fd: int, name: str, status: os.stat_result) -> boo
 
 
 def _version(status: os.stat_result) -> tuple[int, ...]:
-    """What changes when somebody writes to a file, or puts another in its place."""
+    """Return the values that change when a file is written or replaced."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _resemble(fd: int, old: os.stat_result, mode: int) -> None:
     mine = os.fstat(fd)
     if (mine.st_uid, mine.st_gid) != (old.st_uid, old.st_gid):
-        with contextlib.suppress(PermissionError):  # only root may give files away; the new file is then ours
+        with contextlib.suppress(PermissionError):  # only root may give files away; otherwise the new file is ours
             os.fchown(fd, old.st_uid, old.st_gid)
     os.fchmod(fd, mode)
 

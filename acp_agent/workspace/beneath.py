@@ -1,8 +1,8 @@
-"""Opening a file below a directory without ever following a link (security.md 2.4).
+"""Open a file below a directory, or walk through a tree, without ever following a link.
 
-Two ways with one contract: `KernelOpener` asks the kernel (openat2, Linux 5.6), `WalkOpener` opens one component
-after the other. Both take a path that is already resolved, so an honest path has no link left in it and a link
-found on the way was swapped in meanwhile: that is ELOOP.
+There are two ways to open with one contract: `KernelOpener` asks the kernel (openat2, Linux 5.6), `WalkOpener` opens
+one component after the other. Both take a resolved path, which has no link in it. A link that is found on the way was
+swapped in meanwhile, and gives ELOOP.
 """
 
 import ctypes
@@ -34,9 +34,9 @@ class Opener(Protocol):
     """Opens `relative` below the directory `root_fd`."""
 
     def __call__(self, root_fd: int, relative: str, flags: int) -> int:
-        """A new fd, close-on-exec. `relative` is "." or a path without "..", ".", or a leading slash.
+        """Return a new fd, close-on-exec. `relative` is "." or a path without "..", ".", or a leading slash.
 
-        Raises OSError; ELOOP or EXDEV when the path turned out to have a link in it or to lead away.
+        Raises OSError: ELOOP or EXDEV if the path has a link in it or leads out of the root.
         """
         ...
 
@@ -46,7 +46,7 @@ class _OpenHow(ctypes.Structure):
 
 
 class KernelOpener:
-    """openat2 with BENEATH, NO_SYMLINKS and NO_MAGICLINKS: one system call, no race left."""
+    """Opens by openat2 with BENEATH, NO_SYMLINKS and NO_MAGICLINKS: one system call without a race."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -66,13 +66,13 @@ class KernelOpener:
             if fd >= 0:
                 return fd
             code = ctypes.get_errno()
-            if code not in (errno.EAGAIN, errno.EINTR):  # EAGAIN: something was renamed while the kernel looked
+            if code not in (errno.EAGAIN, errno.EINTR):  # EAGAIN: an entry was renamed meanwhile
                 break
         raise OSError(code, os.strerror(code), relative)
 
 
 class WalkOpener:
-    """One component at a time, each opened from its parent's fd and never through a link."""
+    """Opens one component at a time from its parent's fd, and never through a link."""
 
     def __call__(self, root_fd: int, relative: str, flags: int) -> int:
         if len(os.fsencode(relative)) > _LONGEST:
@@ -97,20 +97,20 @@ def _step(at: int, name: str, flags: int) -> int:
     try:
         return os.open(name, flags, dir_fd=at)
     except NotADirectoryError:
-        # What a link gives to O_DIRECTORY; tell it from an honest file.
+        # O_DIRECTORY gives this error for a link and for a file.
         if stat.S_ISLNK(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
         raise
 
 
 def best_opener(root_fd: int) -> Opener:
-    """The kernel's way where it works on this machine, tried on the root itself; else the walk."""
+    """Return a KernelOpener if it works on the root, else a WalkOpener."""
     if sys.platform == "linux" and os.uname().machine in _MACHINES:
         kernel = KernelOpener()
         try:
             os.close(kernel(root_fd, ".", os.O_RDONLY | os.O_DIRECTORY))
         except OSError as error:
-            # Old kernels know no openat2, some containers forbid it. A root we may not read is another matter.
+            # Old kernels have no openat2, and some containers forbid it. Other errors are those of the root.
             if error.errno in (errno.ENOSYS, errno.EPERM):
                 return WalkOpener()
         return kernel
@@ -123,9 +123,11 @@ _BARRED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR})
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """An entry that was not entered. `at` is the open directory it is in; `path` is relative to the walk's top.
+    """An entry that was not entered.
 
-    `error` is why a directory could not be entered; another one without it was not wanted.
+    at      the open directory that it is in
+    path    relative to the top of the walk
+    error   why a directory could not be entered; None for a directory that was not wanted
     """
 
     at: int
@@ -137,7 +139,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """A directory, before what is in it. `at` is the directory itself."""
+    """A directory before its entries. `at` is the directory itself."""
 
     at: int
     path: str
@@ -146,7 +148,7 @@ class Entered:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A directory, after what is in it. `at` is the directory it is in."""
+    """A directory after its entries. `at` is the directory that it is in."""
 
     at: int
     path: str
@@ -157,10 +159,10 @@ Step: TypeAlias = Leaf | Entered | Left
 
 
 class Cursor:
-    """An open directory that can be changed for one in it, and for the one it is in. Owns the fd it is given.
+    """An open directory that moves down into its subdirectories and back up. It owns the fd it is given.
 
-    It holds one descriptor at any depth. The way back up is "..", and where that leads must be the directory it came
-    from, by device and inode: a directory that was moved meanwhile leads nowhere.
+    It holds one descriptor at any depth. It goes up by "..", which must lead to the directory that it came from, by
+    device and inode. Otherwise a directory was moved meanwhile, and that is an error.
     """
 
     def __init__(self, fd: int) -> None:
@@ -168,13 +170,13 @@ class Cursor:
         self._above: list[tuple[int, int]] = []
 
     def enter(self, name: str) -> None:
-        """Go into a directory. Raises OSError; ELOOP when the name is a link."""
+        """Enter a directory. Raises OSError: ELOOP if the name is a link."""
         deeper = open_child(self.fd, name)
         self._above.append(identity(os.fstat(self.fd)))
         self._turn_to(deeper)
 
     def leave(self) -> None:
-        """Go back to where `enter` was called. Raises OSError; ELOOP when that is not above any more."""
+        """Go back to the directory of the last `enter`. Raises OSError: ELOOP if it is no longer the parent."""
         above = os.open("..", _DIRECTORY, dir_fd=self.fd)
         if identity(os.fstat(above)) != self._above.pop():
             os.close(above)
@@ -182,7 +184,7 @@ class Cursor:
         self._turn_to(above)
 
     def close(self) -> None:
-        """Give the fd back."""
+        """Close the fd."""
         os.close(self.fd)
 
     def _turn_to(self, fd: int) -> None:
@@ -191,18 +193,18 @@ class Cursor:
 
 
 def open_child(at: int, name: str) -> int:
-    """A new fd of the directory `name` in `at`. Raises OSError; ELOOP when it is a link."""
+    """Return a new fd of the directory `name` in `at`. Raises OSError: ELOOP if it is a link."""
     return WalkOpener()(at, name, _DIRECTORY)
 
 
 def identity(status: os.stat_result) -> tuple[int, int]:
-    """What makes a file the same file."""
+    """Return the device and inode of a file."""
     return status.st_dev, status.st_ino
 
 
 @contextmanager
 def holding(fd: int) -> Generator[int]:
-    """The fd, closed after the block."""
+    """Close an fd after the block."""
     try:
         yield fd
     finally:
@@ -210,10 +212,10 @@ def holding(fd: int) -> Generator[int]:
 
 
 def descend(top: int, enters: Callable[[str], bool] = lambda _: True) -> Generator[Step]:
-    """Everything below the directory `top`, by name, each directory before and after what is in it.
+    """Yield everything below the directory `top` in the order of names, each directory before and after its entries.
 
-    A directory's names are read once, when it is entered. `enters` says by its path whether a directory is. What
-    vanishes meanwhile may be missing. Raises OSError. Close it (`contextlib.closing`) for its fd.
+    A directory's names are read once, when it is entered. `enters` decides by its path whether a directory is entered.
+    Entries that vanish meanwhile may be missing. Raises OSError. Close the generator (`contextlib.closing`).
     """
     here, parts = Cursor(os.dup(top)), list[str]()
     try:
@@ -240,7 +242,7 @@ def descend(top: int, enters: Callable[[str], bool] = lambda _: True) -> Generat
 
 
 def _met(here: Cursor, path: str, name: str, kind: EntryKind, enters: Callable[[str], bool]) -> Leaf | Entered | None:
-    """What an entry is to the walk, entered if it can be; None when it is gone."""
+    """Enter a directory if it is wanted and possible. Return the step for the entry, or None if it is gone."""
     if kind is not EntryKind.DIRECTORY or not enters(path):
         return Leaf(here.fd, path, name, kind)
     try:

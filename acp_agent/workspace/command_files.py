@@ -157,7 +157,7 @@ class _Search:
         return [*found, *unread] if _MAGIC.search(pattern) else []
 
     def _names(self, below: str, part: str) -> list[str] | None:
-        """The entries of one folder that fit; None for a folder that may not be listed."""
+        """Return the entries of one folder that fit; None for a folder that may not be listed."""
         try:
             folder = self._resolve(os.path.join(self._folder, below) or ".", Access.LIST)
         except (Refused, ToolError):
@@ -190,7 +190,7 @@ class _Name:
             self._regex = None
 
     def __call__(self, name: str) -> bool:
-        """Whether a name may be meant: as characters, or byte by byte, as the C locale has it."""
+        """Return whether a name may be meant: as characters, or byte by byte, as the C locale has it."""
         if self._regex is None:
             return True
         octets = os.fsencode(name).decode("latin-1")
@@ -199,7 +199,7 @@ class _Name:
 
 
 def _expression(part: str) -> str:
-    """The regular expression (RE2) of one name of a pattern."""
+    """Return the regular expression (RE2) of one name of a pattern."""
     made, at = list[str](), 0
     while at < len(part):
         members = _SET.match(part, at)

@@ -1,7 +1,7 @@
-"""Several backends as one: each operation goes to the first that can do it (design.md, A33).
+"""Several backends as one: each operation goes to the first that can do it.
 
-A backend that raises BackendUnavailable is passed over for that call, and for the rest of the session when it
-says so. The last backend has nobody behind it: its errors are the caller's.
+A backend that raises BackendUnavailable is skipped for that call, and for the rest of the session if the error is
+permanent. The errors of the last backend go to the caller.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,7 +30,7 @@ B = TypeVar("B")
 T = TypeVar("T")
 
 OnFallback: TypeAlias = Callable[[BackendUnavailable], Awaitable[None]]
-"""Told once for each kind of operation that a backend could not do it, unless the error is quiet."""
+"""Called once for each kind of operation that a backend could not do, unless the error is quiet."""
 
 
 class _Operation(StrEnum):
@@ -40,7 +40,7 @@ class _Operation(StrEnum):
 
 
 class _Fallback(Generic[B]):
-    """Tries backends in order, and remembers which to leave out."""
+    """Tries backends in order, and remembers those to skip."""
 
     def __init__(self, backends: Sequence[B], on_fallback: OnFallback) -> None:
         if not backends:
@@ -73,9 +73,9 @@ class _Fallback(Generic[B]):
 
 
 class CompositeFileSystem:
-    """A FileSystem of several: texts go through the first of `editors` that takes them, everything else is local.
+    """A FileSystem of several: texts go to the first of `editors` that takes them, everything else is local.
 
-    What a path means is always the local sandbox's word.
+    The local sandbox always resolves the paths.
     """
 
     def __init__(self, editors: Sequence[TextFiles], local: FileSystem, on_fallback: OnFallback) -> None:
@@ -123,7 +123,7 @@ class CompositeFileSystem:
 
 
 class CompositeTerminal:
-    """A Terminal of several. A command that has started stays where it is, whatever happens to it there."""
+    """A Terminal of several. A command that has started stays in its backend."""
 
     def __init__(self, backends: Sequence[Terminal], on_fallback: OnFallback) -> None:
         self._backends = _Fallback(backends, on_fallback)

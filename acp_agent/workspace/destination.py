@@ -1,4 +1,4 @@
-"""The place a new entry lands at: free, and in a directory that exists (T4.20).
+"""Prepare the destination of a new entry: nothing is there, and its directory exists.
 
 There leftovers are swept up, too: a process that was killed while it wrote could not take its temporary file away.
 """
@@ -11,7 +11,7 @@ from acp_agent.core.backends import EntryKind
 from acp_agent.core.errors import ToolError, ToolErrorCategory
 from acp_agent.core.new_file import remove_leftovers
 from acp_agent.workspace.beneath import Entered, holding, open_child
-from acp_agent.workspace.paths import kind_of, told_as
+from acp_agent.workspace.paths import errors_about, kind_of
 from acp_agent.workspace.roots import Place, Root
 from acp_agent.workspace.tree_delete import removing
 
@@ -19,13 +19,13 @@ _OWN = 0o700
 
 
 @contextmanager
-def landing(place: Place) -> Generator[int]:
-    """The open directory a new entry goes into. What of it is missing is made, and goes again when the block fails.
+def open_destination(place: Place) -> Generator[int]:
+    """Open the directory of a new entry. Missing directories are made, and removed again if the block fails.
 
-    Raises ToolError or Refused about `place`, for an OSError of the block too.
+    Raises ToolError or Refused about `place`, also for an OSError of the block.
     """
     made = list[str]()
-    with told_as(place.given):
+    with errors_about(place.given):
         try:
             try:
                 directory = place.root.open_directory(place.parent)
@@ -41,7 +41,7 @@ def landing(place: Place) -> Generator[int]:
 
 
 def refuse_unfit(old: Place, kind: EntryKind, new: Place) -> None:
-    """Raise ToolError unless `old`, of this kind, can get the path `new`: not in itself, and nothing is there."""
+    """Raise ToolError if an entry cannot go to the path `new`: it lies in the entry itself, or something is there."""
     if kind is EntryKind.DIRECTORY and new.path.startswith(os.path.join(old.path, "")):
         raise into_itself(old, new)
     status = new.status()
@@ -56,20 +56,20 @@ def refuse_unfit(old: Place, kind: EntryKind, new: Place) -> None:
 
 
 def taken(new: Place) -> ToolError:
-    """The error when there is something at the destination."""
+    """Return the error for a destination that exists."""
     advice = "Choose another destination, or delete what is there first."
     return ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{new.given}: exists already; nothing was replaced", advice)
 
 
 def into_itself(old: Place, new: Place) -> ToolError:
-    """The error when a directory should go into itself."""
+    """Return the error for a directory that should go into itself."""
     return ToolError(
         ToolErrorCategory.INVALID_PARAMETERS, f"{old.given} -> {new.given}: a directory cannot hold itself"
     )
 
 
 def discard(parent: int, name: str) -> None:
-    """Take a directory away with all that is in it, whatever permissions its directories have. Raises OSError."""
+    """Delete a directory with all its entries, whatever permissions its directories have. Raises OSError."""
     with holding(open_child(parent, name)) as top:
         os.fchmod(top, _OWN)
         with closing(removing(top)) as steps:
@@ -80,14 +80,14 @@ def discard(parent: int, name: str) -> None:
 
 
 def sweep(folders: Iterable[str]) -> None:
-    """Take away what dead processes left in these folders, though not below them. Blocks."""
+    """Delete what dead processes left in these folders, though not below them. It blocks."""
     for folder in folders:
         with suppress(OSError, ValueError), closing(Root(folder)) as root, holding(root.open_directory(".")) as fd:
             _sweep(fd)
 
 
 def _sweep(directory_fd: int) -> None:
-    """Take away what dead processes left in the directory. What cannot be taken away stays."""
+    """Delete what dead processes left in the directory. An entry that cannot be deleted stays."""
     for name in remove_leftovers(directory_fd):
         with suppress(OSError):
             discard(directory_fd, name)

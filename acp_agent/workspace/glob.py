@@ -48,7 +48,7 @@ class Glob:
             raise _invalid(pattern, str(error)) from None
 
     def matches(self, path: str) -> bool:
-        """Whether a path relative to the prefix matches."""
+        """Return whether a path relative to the prefix matches."""
         return self._regex.matches(path)
 
 
@@ -68,7 +68,7 @@ class FileGlob:
         self._literal, self._dotted = _named(pattern)
 
     def matches(self, path: str) -> bool:
-        """Whether a file is meant, by its path relative to the searched directory."""
+        """Return whether a file is meant, by its path relative to the searched directory."""
         return path.startswith(self._start) and self._glob.matches(path[len(self._start) :])
 
     @property
@@ -77,14 +77,14 @@ class FileGlob:
         return self._dotted is not None or any(name.startswith(".") for name in self._literal)
 
     def names(self, name: str) -> bool:
-        """Whether the pattern speaks of this name: literally, or behind a dot that it has itself."""
+        """Return whether the pattern speaks of this name: literally, or behind a dot that it has itself."""
         if name in self._literal:
             return True
         return self._dotted is not None and name not in REPOSITORIES and self._dotted.matches(name)
 
 
 def _named(pattern: str) -> tuple[frozenset[str], LinearRegex | None]:
-    """The names a pattern has without magic, and what its others that begin with a dot match."""
+    """Return the names a pattern has without magic, and what its others that begin with a dot match."""
     parts = {part for choice in islice(alternatives(pattern), _MOST_CHOICES) for part in choice.split("/")}
     dotted = sorted(part for part in parts if part.startswith(".") and not is_literal(part))
     try:
@@ -95,7 +95,7 @@ def _named(pattern: str) -> tuple[frozenset[str], LinearRegex | None]:
 
 
 def _names(pattern: str) -> list[str]:
-    """The pattern's names, without empty ones and "."."""
+    """Return the pattern's names, without empty ones and "."."""
     if len(pattern) > _LONGEST:
         raise _invalid(f"{pattern[:60]}…", f"longer than {_LONGEST} characters")
     try:
@@ -119,7 +119,7 @@ def _invalid(pattern: str, why: str) -> ToolError:
 
 
 def alternatives(pattern: str) -> Iterator[str]:
-    """The patterns a pattern with choices stands for: `a{b,c}` is `ab` and `ac`. There may be very many."""
+    """Yield the patterns a pattern with choices stands for: `a{b,c}` is `ab` and `ac`. There may be very many."""
     choices = _Choices(pattern)
     if not choices.opens:
         yield pattern
@@ -137,7 +137,7 @@ def alternatives(pattern: str) -> Iterator[str]:
 
 
 def is_literal(name: str) -> bool:
-    """Whether a name means itself only."""
+    """Return whether a name means itself only."""
     return _MAGIC.search(name) is None
 
 
@@ -173,7 +173,7 @@ def to_regex(pattern: str) -> str:
 
 
 def _stars_end(pattern: str, at: int, choices: "_Choices") -> int:
-    """Where a name of two or more stars that starts at `at` ends, or 0."""
+    """Return where a name of two or more stars that starts at `at` ends, or 0."""
     end = at
     while pattern[end : end + 1] == "*":
         end += 1
@@ -184,7 +184,7 @@ def _stars_end(pattern: str, at: int, choices: "_Choices") -> int:
 
 
 def _one(pattern: str, at: int) -> tuple[int, str]:
-    """One element that is no choice and no `**`: where the next begins, and its regular expression."""
+    """Return one element that is no choice and no `**`: where the next begins, and its regular expression."""
     match pattern[at]:
         case "*":
             return at + 1, "[^/]*"
@@ -230,7 +230,7 @@ def _set(negated: str, body: str) -> str:
 
 
 def _ranges(body: str) -> list[str]:
-    """The members of a set as RE2 ranges, the slash cut out."""
+    """Return the members of a set as RE2 ranges, the slash cut out."""
     members: list[str] = []
     at = 0
     while at < len(body):

@@ -1,4 +1,4 @@
-"""LocalFileSystem: the session's files on this machine, below its roots and nowhere else (T4)."""
+"""LocalFileSystem: the session's files on this machine, below its roots and nowhere else."""
 
 import os
 import stat
@@ -28,8 +28,8 @@ from acp_agent.core.types import Access
 from acp_agent.workspace import tree_changes, tree_delete
 from acp_agent.workspace.atomic_write import OldFile, replace_file
 from acp_agent.workspace.beneath import holding
-from acp_agent.workspace.destination import landing
-from acp_agent.workspace.paths import kind_of, not_a_directory, told_as
+from acp_agent.workspace.destination import open_destination
+from acp_agent.workspace.paths import errors_about, kind_of, not_a_directory
 from acp_agent.workspace.roots import Place, Roots
 from acp_agent.workspace.text_files import (
     BOM,
@@ -42,23 +42,23 @@ from acp_agent.workspace.text_files import (
 )
 
 LONGEST_LINE = 1024 * 1024
-"""Bytes of a line that are kept."""
+"""The most bytes of a line that are returned."""
 MOST_KEPT = 16 * 1024 * 1024
-"""Bytes of lines after which no further line is begun, however many were asked for."""
+"""The bytes of lines after which no further line is returned, however many were asked for."""
 _CHUNK = 256 * 1024  # stays in a processor's cache while it is read, searched and counted
-_SIZE_UNKNOWN = 32 * 1024 * 1024  # bytes that are read of a file which claims to be empty, as those of /proc do
+_SIZE_UNKNOWN = 32 * 1024 * 1024  # the most bytes read of a file that claims to be empty, as those of /proc do
 _CONTINUES = 0b1000_0000  # a byte of UTF-8 that is not the first of its character, under the mask 0b1100_0000
 
 
 def read_lines(place: Place, offset: int, limit: int, check: Callable[[], None], *, chunk: int = _CHUNK) -> Lines:
-    """See TextFiles.read_lines. Raises ToolError or Refused, and what `check` raises between chunks of `chunk` bytes.
+    """Return some lines of a file, as TextFiles.read_lines does, within the two bounds above.
 
-    Gives what `text_files.stretch` gives, within the two bounds above. NUL anywhere makes a file binary, bytes
-    that are no UTF-8 only where they are asked for.
+    A NUL anywhere makes the file binary. Bytes that are no UTF-8 do so only in the requested lines. `check` is called
+    between chunks of `chunk` bytes and ends the reading by raising.
     """
     fd = place.open_regular()
     try:
-        with told_as(place.given):
+        with errors_about(place.given):
             return _Reading(fd, os.fstat(fd).st_size, place.given, check, chunk).lines(offset, limit)
     finally:
         os.close(fd)
@@ -66,7 +66,7 @@ def read_lines(place: Place, offset: int, limit: int, check: Callable[[], None],
 
 @dataclass(slots=True)
 class _Reading:
-    """One look at an open file of `size` bytes."""
+    """One reading of an open file of `size` bytes."""
 
     fd: int
     size: int
@@ -85,11 +85,11 @@ class _Reading:
             raise self._unreadable(b"") from None
 
     def _unreadable(self, chunk: bytes) -> ToolError:
-        """What to raise for a file with this chunk in it: its first bytes may say more than it does."""
+        """Return the error for a file with this chunk in it. The file's first bytes may show its encoding."""
         return no_utf_8_error(self.given, os.pread(self.fd, len(BOM), 0) + chunk, self.size)
 
     def _count(self) -> tuple[list[int], list[int], int]:
-        """Where each chunk starts, how many line ends come before it, and the number of lines."""
+        """Return the start of each chunk, the number of line ends before it, and the number of lines."""
         starts, ends, seen, last = list[int](), list[int](), 0, b"\n"
         position = len(BOM) if os.pread(self.fd, len(BOM), 0) == BOM else 0
         for chunk in self._chunks(position):
@@ -103,7 +103,7 @@ class _Reading:
         return starts, ends, seen + (not last.endswith(b"\n"))
 
     def _position(self, line: int, starts: list[int], ends: list[int]) -> int:
-        """The byte where a line starts, of those there are."""
+        """Return the byte at which an existing line starts."""
         if line == 0:
             return starts[0]
         number = bisect_left(ends, line) - 1  # the last chunk with fewer line ends before it
@@ -111,7 +111,7 @@ class _Reading:
         return starts[number] + len(chunk) - len(chunk.split(b"\n", line - ends[number])[-1])
 
     def _keep(self, position: int, wanted: int) -> list[bytes]:
-        """At most `wanted` lines from a byte on."""
+        """Return at most `wanted` lines from a byte on."""
         kept, size, line = list[bytes](), 0, b""
         for chunk in self._chunks(position):
             *ended, rest = chunk.split(b"\n", wanted - len(kept))
@@ -133,7 +133,7 @@ class _Reading:
 
 
 def _cut(line: bytes) -> bytes:
-    """A line without its CR, or what of a long one is kept: whole characters."""
+    """Return a line without its CR. A long one is cut at a whole character."""
     line = line.removesuffix(b"\r")
     end = min(len(line), LONGEST_LINE)
     while LONGEST_LINE - 3 <= end < len(line) and line[end] & 0b1100_0000 == _CONTINUES:
@@ -146,7 +146,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The first bytes of a file on disk, and how many it has in all."""
+    """The first bytes of a file on disk, and its size."""
 
     data: bytes
     size: int
@@ -155,8 +155,8 @@ class Head:
 class LocalFileSystem:
     """The FileSystem on this machine.
 
-    read_limit    bytes of the largest file that is read
-    write_limit   bytes of the largest text that is written (A23.2)
+    read_limit    the size in bytes of the largest file that is read
+    write_limit   the size in bytes of the largest text that is written
     ripgrep       the program that searches: a name beside this Python or on PATH, or a path
 
     Blocking work runs in threads. A thread is always waited for: what it opened is closed and what it wrote is
@@ -189,9 +189,9 @@ class LocalFileSystem:
         return await _in_thread(lambda: self._read_bytes(path, limit))
 
     async def head(self, path: str, length: int) -> Head | None:
-        """How a regular file on disk begins; None when there is nothing at the path.
+        """Return the beginning of a regular file on disk, or None if nothing is at the path.
 
-        Not of the port: for a backend before this one, which must know what it would ask its editor for.
+        It is not in the port. A backend that asks an editor uses it to know what it would ask for.
         """
         return await _in_thread(lambda: self._head(path, length))
 
@@ -240,7 +240,7 @@ class LocalFileSystem:
             return None
         fd = place.open_regular()
         try:
-            with told_as(place.given):
+            with errors_about(place.given):
                 return Head(os.pread(fd, length, 0), os.fstat(fd).st_size)
         finally:
             os.close(fd)
@@ -254,7 +254,7 @@ class LocalFileSystem:
         data = encode_text(text, place.given, self._write_limit)
         if place.relative == "." or place.given.endswith("/"):
             raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{place.given}: names a directory, not a file")
-        with landing(place) as directory, self._old(place) as old:
+        with open_destination(place) as directory, self._old(place) as old:
             now = None if old is None else decode_text(old.data, place.given)
             if old is not None and old.data.startswith(BOM) and not data.startswith(BOM):
                 data = BOM + data
@@ -263,7 +263,7 @@ class LocalFileSystem:
 
     @contextmanager
     def _old(self, place: Place) -> Generator[OldFile | None]:
-        """The file there is. Opened for writing too, so that a read-only one stays what its owner made it."""
+        """Yield the existing file. It is opened for writing too, so that a read-only file is not replaced."""
         try:
             fd = place.root.open_regular(place.relative, os.O_RDWR)
         except FileNotFoundError:
@@ -286,7 +286,7 @@ class LocalFileSystem:
         with (
             self._needing_a_directory(path),
             holding(place.open_directory()) as fd,
-            told_as(place.given),
+            errors_about(place.given),
             os.scandir(fd) as entries,
         ):
             found = [_entry(entry) for entry in entries if self._may_show(place, entry)]
@@ -294,7 +294,7 @@ class LocalFileSystem:
 
     @contextmanager
     def _needing_a_directory(self, path: str) -> Generator[None]:
-        """Tell a path that is a file from one that leads through a file: to the kernel they are one error."""
+        """Tell a path that is a file from one that leads through a file. The kernel has one error for both."""
         try:
             yield
         except ToolError as error:
@@ -303,7 +303,7 @@ class LocalFileSystem:
             raise
 
     def _may_show(self, place: Place, entry: "os.DirEntry[str]") -> bool:
-        """A directory that may be listed, anything else that may be read (T4.21); nothing half written."""
+        """Return whether an entry may be shown: a directory that may be listed, or a whole file that may be read."""
         if is_temporary(entry.name):
             return False
         access = Access.LIST if entry.is_dir(follow_symlinks=False) else Access.READ
@@ -313,14 +313,14 @@ class LocalFileSystem:
 def _bytes_of(place: Place, limit: int) -> bytes:
     fd = place.open_regular()
     try:
-        with told_as(place.given):
+        with errors_about(place.given):
             return read_bounded(fd, limit, place.given)
     finally:
         os.close(fd)
 
 
 def _entry(entry: "os.DirEntry[str]") -> Entry | None:
-    """What lstat says; None when the entry vanished meanwhile. Bytes that are no UTF-8 show as U+FFFD."""
+    """Return the entry of a scan, or None if it vanished meanwhile. Bytes that are no UTF-8 become U+FFFD."""
     try:
         status = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
@@ -334,14 +334,14 @@ async def _in_thread(work: Callable[[], T]) -> T:
 
 
 _SETTLED = 2_000_000_000
-"""Nanoseconds: the coarsest times a file system keeps (FAT)."""
+"""Nanoseconds: the resolution of the coarsest file times (FAT)."""
 
 
 async def file_stamp(roots: Roots, path: str, now: Callable[[], int] = now_ns) -> str | None:
-    """The stamp of the file that `path` means to the session; another one whenever it was written or replaced.
+    """Return the stamp of the file at `path`, which changes whenever the file is written or replaced.
 
-    None for what is no regular file, may not be read, or changed less than 2 s ago: one more change in the same tick
-    of the file system's clock would not show. `now` is in nanoseconds since 1970. Never raises.
+    None if it is no regular file, may not be read, or changed less than 2 s ago: another change in the same tick of the
+    file system's clock would not show. `now` returns nanoseconds since 1970. It never raises.
     """
     return await to_thread.run_sync(_stamp, roots, path, now)
 
@@ -355,7 +355,7 @@ def _stamp(roots: Roots, path: str, now: Callable[[], int]) -> str | None:
 
 
 def _of(status: os.stat_result, now: int) -> str | None:
-    """The change time is in it because the modification time can be set back (`cp -p`, `touch -r`)."""
+    """Return the stamp. It has the change time, because the modification time can be set back (`cp -p`, `touch -r`)."""
     settled = now - max(status.st_mtime_ns, status.st_ctime_ns) >= _SETTLED
     if not (stat.S_ISREG(status.st_mode) and settled):
         return None

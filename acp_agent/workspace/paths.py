@@ -1,7 +1,7 @@
-"""Judging a path as text, before anything on disk is asked (requirements 2.7, security.md 2.4).
+"""Check a path as text before the disk is asked, and put errors of the system into words.
 
-A path means what it says: nothing in it is expanded. What a shell or a browser would expand is refused with a
-word of advice, because taken literally it would read nothing or create a folder named `~`.
+A path means what it says: nothing in it is expanded. A path that a shell would expand is refused with advice, because
+taken literally it would read nothing or create a folder named `~`.
 """
 
 import errno
@@ -22,7 +22,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def check_text(path: object) -> str:
-    """The path, if it can be one at all. Raises ToolError (type_mismatch or invalid_parameters)."""
+    """Return the path if it can be one. Raises ToolError (type_mismatch or invalid_parameters) otherwise."""
     if not isinstance(path, str):
         msg = f"path: expected a string, got {type(path).__name__}"
         raise ToolError(ToolErrorCategory.TYPE_MISMATCH, msg)
@@ -43,9 +43,9 @@ def check_text(path: object) -> str:
 
 
 def expansion_wanted(path: str) -> Refused | None:
-    """The refusal of a path that asks to be expanded, or None.
+    """Return the refusal of a path that a shell or a browser would expand, or None.
 
-    Only for paths whose first name does not exist literally: `$HOME` and `~me` are legal names.
+    The caller makes sure that its first name does not exist literally: `$HOME` and `~me` are legal names.
     """
     first = re.split(r"[/\\]", path, maxsplit=1)[0]
     if _HOME.fullmatch(first):
@@ -66,7 +66,7 @@ def _invalid(message: str) -> ToolError:
 
 
 def _shown(path: str) -> str:
-    """The path fit for a message: printable and short."""
+    """Return the path for a message: printable and short."""
     text = path.encode("utf-8", "replace").decode().replace("\0", "\\0")
     return text if len(text) <= 120 else f"{text[:60]}…{text[-40:]}"
 
@@ -90,8 +90,8 @@ _WORDS = {
 
 
 @contextmanager
-def told_as(path: str) -> Generator[None]:
-    """Turn an OSError of the block into ToolError or Refused about `path`, the path as the model gave it."""
+def errors_about(path: str) -> Generator[None]:
+    """Turn an OSError of the block into a ToolError or Refused about `path`, which is written as the model wrote it."""
     try:
         yield
     except OSError as error:
@@ -99,7 +99,7 @@ def told_as(path: str) -> Generator[None]:
 
 
 def path_error(error: OSError, path: str) -> ToolError | Refused:
-    """What to raise for `error`: Refused when a link was swapped in under us, else a ToolError."""
+    """Return the error to raise for an OSError: Refused if a link was swapped in meanwhile, else a ToolError."""
     code = error.errno or 0
     if code in _SWAPPED:
         return Refused(f"{path}: changed into a link while it was being opened")
@@ -107,19 +107,19 @@ def path_error(error: OSError, path: str) -> ToolError | Refused:
 
 
 def in_words(error: OSError) -> str:
-    """What went wrong, without the path the system knows it by."""
+    """Return the message of an error without the path of the system."""
     if error.errno is None:
         return "the time is up" if isinstance(error, TimeoutError) else "the system reported an error"
     return _WORDS.get(error.errno) or os.strerror(error.errno)
 
 
 def not_a_directory(path: str) -> ToolError:
-    """The error where the path itself is there, but is no directory; ENOTDIR alone does not tell."""
+    """Return the error for a path that exists but is no directory. ENOTDIR alone does not tell."""
     return ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{path}: is a file, not a directory")
 
 
 def category_of(error: OSError) -> ToolErrorCategory:
-    """What a model is told an operating system's error is (L6.3)."""
+    """Return the category in which a model is told of a system error."""
     match error:
         case PermissionError():
             return ToolErrorCategory.POLICY_BLOCKED
@@ -136,7 +136,7 @@ def category_of(error: OSError) -> ToolErrorCategory:
 
 
 def kind_of(mode: int) -> EntryKind:
-    """The kind of an entry, by its lstat mode."""
+    """Return the kind of an entry, by its lstat mode."""
     match stat.S_IFMT(mode):
         case stat.S_IFDIR:
             return EntryKind.DIRECTORY
@@ -149,7 +149,7 @@ def kind_of(mode: int) -> EntryKind:
 
 
 def kind_of_entry(entry: "os.DirEntry[str]") -> EntryKind:
-    """The kind of a scanned entry, without a system call where the directory itself tells; OTHER when it vanished."""
+    """Return the kind of a scanned entry, without a system call where possible. OTHER if it vanished."""
     if entry.is_symlink():
         return EntryKind.SYMLINK
     if entry.is_dir(follow_symlinks=False):

@@ -1,8 +1,8 @@
-"""The files in which a project left notes for agents: found below the roots, and read in part.
+"""Find and read the files in which a project left notes for agents (AGENTS.md and the like).
 
-They are opened like any other file of the session: below its roots, never through a link swapped in, where `deny_read`
-lets them be read. Whatever a file is - a FIFO, a gigabyte, a device behind a link - one read of its beginning is all it
-gets, in a thread nobody waits for longer than a second.
+They are opened like any other file of the session: below its roots, never through a link that was swapped in, and only
+if `deny_read` allows it. Only the beginning of a file is read, once, whether it is a FIFO, a gigabyte, or a device
+behind a link. A thread reads it, which a prompt awaits for at most a second.
 """
 
 import os
@@ -17,23 +17,23 @@ from anyio import to_thread
 
 from acp_agent.core.errors import Refused, ToolError
 from acp_agent.core.types import Access
-from acp_agent.workspace.paths import told_as
+from acp_agent.workspace.paths import errors_about
 from acp_agent.workspace.roots import Place, Roots
 from acp_agent.workspace.text_files import BOM, is_binary
 
 HEAD = 64 * 1024
-"""Bytes of a file that are read: more than is shown, so that no secret is cut in half before it is redacted."""
+"""The bytes of a file that are read. Fewer are shown, so that no secret is cut in half before it is redacted."""
 SECONDS = 1.0
-"""How long a prompt waits for all of the files."""
-_DEEPEST = 16  # folders that are looked into
+"""How long a prompt waits for all files."""
+_DEEPEST = 16  # folders that are searched
 
 
 @dataclass(frozen=True, slots=True)
 class NoteFile:
-    """The beginning of one file: whole lines, unless the first does not end.
+    """The beginning of one file: whole lines, unless the first one is too long.
 
-    source   its path, seen from the session's folder; the user's own: absolute
-    users    whether it is the user's own
+    source   its path relative to the session's folder; absolute for the user's own notes
+    users    whether it is the user's own file
     more     whether the file goes on
     """
 
@@ -45,7 +45,10 @@ class NoteFile:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The user's file first, then the project's from the outermost folder down; and why others were left out."""
+    """The files that were found, and why others were left out.
+
+    The user's file comes first, then those of the project from the outermost folder down.
+    """
 
     files: tuple[NoteFile, ...] = ()
     troubles: tuple[str, ...] = ()
@@ -55,14 +58,14 @@ Look: TypeAlias = Callable[[], Found]
 
 
 class NoteReader:
-    """Looks for notes, one look at a time. Another look begins only when the one before has ended."""
+    """Looks for notes, one look at a time. A new look begins only after the last one has ended."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
         self._looking = False
 
     async def read(self, look: Look) -> Found | None:
-        """What `look` finds in a thread; None when that takes too long."""
+        """Return what `look` finds in a thread, or None if that takes too long."""
         if self._looking:
             return None
         with anyio.move_on_after(self._seconds):
@@ -78,9 +81,9 @@ class NoteReader:
 
 
 def project_files(roots: Roots, names: Sequence[str]) -> Found:
-    """Of each folder from the repository's down to the session's the first file by one of `names`. Blocks.
+    """Return the first file by one of `names` in each folder from the repository's top to the session's. It blocks.
 
-    Without a repository the session's folder alone is looked into, and never a folder outside the roots.
+    Without a repository only the session's folder is searched. No folder outside the roots is.
     """
     files, troubles = list[NoteFile](), list[str]()
     allowed = frozenset(os.path.basename(name).lower() for name in names)
@@ -100,7 +103,7 @@ def project_files(roots: Roots, names: Sequence[str]) -> Found:
 
 
 def _folders(roots: Roots) -> Sequence[str]:
-    """The session's folder and those above it, as far as the repository's; outermost first."""
+    """Return the folders from the repository's top to the session's, outermost first."""
     above = list[str]()
     for folder in _upwards(roots):
         above.insert(0, folder)
@@ -119,14 +122,14 @@ def _upwards(roots: Roots) -> Iterator[str]:
 
 
 def _has(roots: Roots, path: str) -> bool:
-    """Whether there is something at a path that the session may know of."""
+    """Return whether anything exists at a path that the session may list."""
     with suppress(Refused, ToolError):
         return roots.place(path, Access.LIST).status() is not None
     return False
 
 
 def _project_file(roots: Roots, path: str, source: str, allowed: frozenset[str]) -> NoteFile | None:
-    """The file; None for nothing. Raises Refused, ToolError."""
+    """Return the file, or None if there is none. Raises Refused or ToolError."""
     folder = roots.place(os.path.dirname(path), Access.LIST)
     entry = Place(folder.root, os.path.normpath(os.path.join(folder.relative, os.path.basename(path))), source)
     if entry.status() is None:
@@ -136,20 +139,20 @@ def _project_file(roots: Roots, path: str, source: str, allowed: frozenset[str])
         raise Refused(f"{source}: a link to {place.name}, which is no file of notes")
     fd = place.open_regular()
     try:
-        with told_as(source):
+        with errors_about(source):
             return beginning(fd, source)
     finally:
         os.close(fd)
 
 
 def _is_note(place: Place, allowed: frozenset[str]) -> bool:
-    """A link in a repository may lead to the notes' real place, but must not send `.env` to the model unasked."""
+    """Return whether a place has the name of notes: a link in a repository must not send `.env` to the model."""
     name = place.name.lower()
     return name in allowed or name.endswith(".md")
 
 
 def beginning(fd: int, source: str, *, users: bool = False) -> NoteFile:
-    """What an open file begins with. Raises Refused for what is no text, OSError."""
+    """Return the beginning of an open file. Raises Refused if it is no text, and OSError."""
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
         raise Refused(f"{source}: is not a regular file")
@@ -163,9 +166,9 @@ def beginning(fd: int, source: str, *, users: bool = False) -> NoteFile:
 
 
 def users_file(path: str) -> Found:
-    """The notes in a file of the user's; nothing where there is none. Blocks, but not on a FIFO or a device."""
+    """Return the notes in a file of the user, if it exists. It blocks, but not on a FIFO or a device."""
     try:
-        with told_as(path):
+        with errors_about(path):
             fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
             try:
                 file = beginning(fd, path, users=True)

@@ -1,8 +1,8 @@
-"""Protected paths: git hooks, editor tasks, shell start-up files and the like (security.md, threat 3; issue 4).
+"""Protected paths: git hooks, editor tasks, shell start-up files and the like, which something runs or obeys later.
 
-Which they are, and why, is data (`protected_paths.toml`). The hard ones no file tool touches, whatever anybody
-allowed: `ProtectedPaths` is a PathPolicy for `Roots`, so every writer meets it, and it judges by name: what is not
-there yet is protected too. The soft ones, which people do have edited, are for `gates/protected.py` to ask about.
+`protected_paths.toml` lists them with the reasons. No file tool touches the hard ones, whatever was allowed:
+`ProtectedPaths` is a PathPolicy for `Roots`, so every writer meets it. It judges by name, so that files which do not
+exist yet are protected too. `gates/protected.py` asks about the soft ones, which users do let agents edit.
 """
 
 import os
@@ -28,7 +28,8 @@ _MAX_NAME = 255
 class Protection(NamedTuple):
     """Why a path is protected. `reason` continues "it is protected: ".
 
-    everyday   projects edit it as they edit their code: where nothing is asked, it is changed like that
+    hard       whether no tool may change it, whatever was allowed
+    everyday   whether projects edit it as they edit their code; a level that asks nothing lets it be changed
     """
 
     hard: bool
@@ -38,13 +39,13 @@ class Protection(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """One name of a pattern: its text, and an expression when that is a glob."""
+    """One name of a pattern: its text, and an expression if it is a glob."""
 
     text: str
     glob: re.Pattern[str] | None
 
     def fits(self, name: str, *, first: bool) -> bool:
-        """Whether a name of a path may be this one. A name of a path may itself be a shell's pattern."""
+        """Return whether a name of a path, which may itself be a shell's pattern, may be this one."""
         if name == self.text:
             return True
         if len(name) > _MAX_NAME:
@@ -56,7 +57,7 @@ class Name:
         if self.glob is not None:
             return not first
         dotted = self.text.startswith(".")
-        # A bare `*` of a command is about everything and means nothing; a dot is only met by a dot, as in bash.
+        # A bare `*` of a command means no file in particular. As in bash, only a dot matches a dot at the beginning.
         return (not first or dotted) and (not dotted or name[0] == ".") and fnmatchcase(self.text, name)
 
 
@@ -67,10 +68,10 @@ ANY_DEPTH = Name("**", None)
 class Rule:
     """One pattern.
 
-    anchored   it begins at the root; else anywhere in a path
-    below      what lies below counts as well
-    free       what is excepted
-    whole      a folder that it may lie in counts where it goes or comes whole
+    anchored   whether it begins at the root; otherwise it begins anywhere in a path
+    below      whether everything below counts as well
+    free       its exceptions
+    whole      whether a folder that may contain it counts if the whole folder is moved or removed
     """
 
     names: tuple[Name, ...]
@@ -81,7 +82,10 @@ class Rule:
     whole: bool = True
 
     def matches(self, path: Sequence[str], *, holding: bool = False) -> bool:
-        """Whether it names this path. Linear in the length of the path, whatever the pattern."""
+        """Return whether it names this path, in time linear in the length of the path.
+
+        holding   whether a folder counts that may contain such a path
+        """
         return self._meets(path, holding=holding) and not any(rule.matches(path) for rule in self.free)
 
     def _meets(self, path: Sequence[str], *, holding: bool) -> bool:
@@ -99,7 +103,7 @@ class Rule:
         return end in active or (holding and self._holds and max(active, default=0) > 0)
 
     def _with_gaps(self, active: set[int]) -> set[int]:
-        """A `**` may stand for no name at all."""
+        """Add the states behind every `**`, which may stand for no name at all."""
         for at, name in enumerate(self.names):
             if name is ANY_DEPTH and at in active:
                 active.add(at + 1)
@@ -107,14 +111,14 @@ class Rule:
 
     @property
     def _holds(self) -> bool:
-        """Whether a folder with only the first names of the pattern is told by them: `.vscode` is, `bin` is not."""
+        """Whether the first names of the pattern alone identify a folder: `.vscode` does, `bin` does not."""
         return self.whole and (self.anchored or self.names[0].text.startswith("."))
 
 
 def rule_of(pattern: str, protection: Protection, *, below: bool = True, free: tuple[Rule, ...] = ()) -> Rule:
-    """The rule of a pattern, folded or not as it shall be compared. Raises re.error for a glob that is none."""
+    """Return the rule of a pattern, which the caller has folded if case does not count. Raises re.error."""
     given = names_of(pattern)
-    leading = len(given) - len(tuple(dropwhile("**".__eq__, given)))  # anywhere in a path is where rules begin anyway
+    leading = len(given) - len(tuple(dropwhile("**".__eq__, given)))  # rules begin anywhere in a path anyway
     names = tuple(ANY_DEPTH if name == "**" else _name(name) for name in given[leading:])
     return Rule(names, protection, pattern.startswith("/") and not leading, below, free)
 
@@ -124,12 +128,12 @@ def _name(text: str) -> Name:
 
 
 def names_of(path: str) -> tuple[str, ...]:
-    """The names a path is made of."""
+    """Return the names of a path."""
     return tuple(name for name in path.split("/") if name not in ("", "."))
 
 
 MAX_PATTERN = 1024
-"""Characters of a pattern a user may write."""
+"""The most characters of a user's pattern."""
 
 _OWN = Protection(hard=True, reason="it belongs to the agent itself")
 _ADDED = Protection(hard=False, reason="tools.protection.protected_paths names it")
@@ -138,12 +142,12 @@ _OBEYED = Protection(hard=False, reason="coding agents obey it", everyday=True)
 
 
 class ProtectedPaths:
-    """The protected paths of a session. Raises ConfigError for what is no pattern.
+    """The protected paths of a session. Raises ConfigError for an invalid pattern.
 
-    added    further soft ones, as patterns: absolute, `~/…`, or names found anywhere (`deploy/*.sh`)
-    lifted   soft ones that are free after all, likewise; compared with case
+    added    patterns of further soft ones: absolute, `~/…`, or names found anywhere (`deploy/*.sh`)
+    lifted   patterns of soft ones that are not protected; compared with case
     own      the agent's own files and folders: literal absolute paths, hard
-    obeyed   files whose words the agent obeys, besides those that the table names
+    obeyed   files whose text the agent obeys, besides those in the table
     """
 
     def __init__(
@@ -170,15 +174,15 @@ class ProtectedPaths:
         self._lifted = tuple(_users_rule("unprotected_paths", pattern, _ADDED, fold=False) for pattern in lifted)
 
     def __call__(self, path: str, access: Access) -> str | None:
-        """PathPolicy: why a resolved absolute path may not be changed. Soft ones are none of its business."""
+        """Return why a resolved absolute path may not be changed, as a PathPolicy. Soft ones may be."""
         found = self.find(path) if access.changes else None
         return f"is protected: {found.reason}" if found is not None and found.hard else None
 
     def find(self, path: str, *, holding: bool = False) -> Protection | None:
-        """Why a path is protected, the hardest reason first; None when it is not. Pure text: nothing is looked up.
+        """Return the hardest protection of a path, or None. It judges the text and looks nothing up.
 
         path      absolute or relative, resolved or not; its names may be shell patterns (`.g?t`)
-        holding   a folder counts as well that protected paths lie in: for whatever moves or removes it whole
+        holding   whether a folder counts that contains protected paths: for operations on a whole folder
         """
         plain = posixpath.normpath(path)
         names, anchored = names_of(folded(plain)), plain.startswith("/")
@@ -194,7 +198,7 @@ class ProtectedPaths:
         return None if lifted else found
 
     def _about(self, names: Sequence[str]) -> Iterator[Rule]:
-        """The rules whose first name is in the path: a tree of many files is judged one by one."""
+        """Yield the rules whose first name is in the path: the files of a tree are judged one by one, so it is fast."""
         for rule in self._by_name.get("", ()):
             if any(rule.names[0].fits(name, first=True) for name in names):
                 yield rule
@@ -207,7 +211,7 @@ _Table: TypeAlias = dict[str, object]
 
 @cache
 def _packaged() -> tuple[Rule, ...]:
-    """The packaged rules: a constant that is read late, so that starting up does not pay for it."""
+    """Return the packaged rules, a constant that is read late so that the start does not pay for it."""
     source = files("acp_agent.workspace").joinpath("protected_paths.toml").read_text(encoding="utf-8")
     groups = cast("list[_Table]", tomllib.loads(source)["group"])
     return tuple(rule for group in groups for rule in _group(group))
@@ -227,7 +231,7 @@ def _group(group: _Table) -> Iterator[Rule]:
 
 
 def _users_rule(setting: str, pattern: str, protection: Protection, *, fold: bool) -> Rule:
-    """Raises ConfigError."""
+    """Return the rule of a user's pattern. Raises ConfigError."""
     path = os.path.expanduser(pattern) if pattern.startswith("~") else pattern
     names = [name for name in names_of(path) if name != "**"]
     usable = bool(names) and ".." not in names and not path.startswith("~") and "\0" not in path

@@ -1,8 +1,8 @@
-"""Which files may be shown: `deny_read`, `allow_read` and what they mean together (T4.4-T4.9, requirements 4 #21).
+"""The files that may be shown: `deny_read`, `allow_read` and their combination; and our own files.
 
-A pattern is absolute, `~/...`, `**/...`, relative with a slash (below each of the session's folders), or a bare
-name (at any depth). What it matches it matches with all below it. Patterns are held against resolved paths; what a
-pattern names through a link counts by both spellings.
+A pattern is absolute, `~/...`, `**/...`, relative with a slash (below each of the session's folders), or a bare name
+(at any depth). It matches an entry with everything below it. Patterns are compared with resolved paths. A pattern that
+names a path through a link counts by both spellings.
 """
 
 import os
@@ -25,7 +25,7 @@ _MOST_CHOICES = 256
 
 
 def all_of(*policies: PathPolicy) -> PathPolicy:
-    """A policy that refuses what any of these refuses; the first to refuse says why."""
+    """Return a policy that refuses what any of these refuses, with the reason of the first one."""
 
     def judge(path: str, access: Access) -> str | None:
         return next((reason for policy in policies if (reason := policy(path, access)) is not None), None)
@@ -34,20 +34,20 @@ def all_of(*policies: PathPolicy) -> PathPolicy:
 
 
 def folded(text: str) -> str:
-    """One spelling for names that some file system takes for the same: without case, accents composed."""
+    """Return a common spelling of names that some file system takes for equal: without case, accents composed."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
 
 
 class ReadPolicy:
-    """A PathPolicy over resolved absolute paths. Raises ConfigError for what is no pattern.
+    """A PathPolicy over resolved absolute paths. Raises ConfigError for an invalid pattern.
 
-    deny        what may not be shown, nor moved to where it could be; compared without case as well
-    allow       when not empty, the only files that may be shown; compared exactly
-    carve_out   `allow` makes exceptions to `deny` instead, and does nothing else
-    folders     the session's, in any spelling
+    deny        files that may neither be shown nor moved; compared without case as well
+    allow       if not empty, the only files that may be shown; compared exactly
+    carve_out   whether `allow` only makes exceptions to `deny`
+    folders     the session's folders, in any spelling
 
-    Directories are listed unless they are denied: a whitelist speaks of files. Writing and deleting are not its
-    business: whoever replaces a file reads it first.
+    Directories are listed unless they are denied, since `allow` names files. Writing and deleting are not judged here:
+    a tool that replaces a file reads it first.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class ReadPolicy:
 
 
 class _Patterns:
-    """The patterns of one setting: one expression for each spelling they are compared in.
+    """The patterns of one setting: one expression for each spelling in which they are compared.
 
-    follow   the second spelling of the folders a pattern begins with: links resolved
+    follow   returns the second spelling of the folders that a pattern begins with: links resolved
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class _Patterns:
                 LinearRegex(expression)
             except ValueError as error:
                 raise _invalid(setting, pattern, f"a glob ({error})") from None
-        if not found:  # all below folders, and there is none
+        if not found:  # all patterns are relative to folders, and there are none
             return
         try:
             self._compiled = tuple(
@@ -118,17 +118,17 @@ class _Patterns:
             ) from None
 
     def match(self, path: str) -> bool:
-        """Whether a pattern matches the path or a directory above it."""
+        """Return whether a pattern matches the path or a directory above it."""
         text = _utf8(path)
         return any(regex.matches(spell(text)) for spell, regex in self._compiled)
 
 
 _Part: TypeAlias = tuple[str, str]
-"""Literal folders a pattern begins with, absolute; and the glob below them, "" for none."""
+"""The literal folders that a pattern begins with, absolute, and the glob below them ("" for none)."""
 
 
 def _parts(setting: str, pattern: str, folders: Sequence[str], follow: Callable[[str], str]) -> Iterator[_Part]:
-    """Where a pattern's matches are. Raises ConfigError."""
+    """Yield the parts of a pattern. Raises ConfigError."""
     from acp_agent.workspace.glob import alternatives, is_literal  # noqa: PLC0415 - likewise
 
     if len(pattern) > _LONGEST:
@@ -148,7 +148,7 @@ def _parts(setting: str, pattern: str, folders: Sequence[str], follow: Callable[
 
 
 def _anchored(pattern: str, folders: Sequence[str]) -> Iterator[_Part]:
-    """The folders a pattern without choices is relative to, and the pattern seen from there."""
+    """Yield the folders to which a pattern without choices is relative, and the pattern seen from there."""
     first, _, rest = pattern.partition("/")
     if _home(first):
         yield _home(first), rest
@@ -161,15 +161,15 @@ def _anchored(pattern: str, folders: Sequence[str]) -> Iterator[_Part]:
 
 
 def _home(name: str) -> str:
-    """The folder `~` or `~somebody` means, "" for any other name."""
+    """Return the home folder that `~` or `~NAME` means; "" for any other name."""
     home = os.path.expanduser(name) if name.startswith("~") else ""
     return home if os.path.isabs(home) else ""
 
 
 def _problem(pattern: str) -> str:
-    """What was expected instead of a pattern that cannot be meant; "" when there is nothing wrong with it.
+    """Return what was expected instead of an invalid pattern; "" for a valid one.
 
-    A variable or an unknown `~name` would match nothing, and deny nothing.
+    A variable or an unknown `~name` would match nothing, and so deny nothing.
     """
     if "\0" in pattern or _utf8(pattern) != pattern:
         return "text that can be part of a path"
@@ -186,7 +186,7 @@ def _invalid(setting: str, pattern: str, expected: str) -> ConfigError:
 
 
 def _expression(part: _Part, spell: Callable[[str], str]) -> str:
-    """The regular expression (RE2) of one part."""
+    """Return the regular expression (RE2) of one part."""
     from acp_agent.workspace.glob import to_regex  # noqa: PLC0415 - likewise
 
     lead, glob = part[0].strip("/"), part[1]
@@ -197,9 +197,9 @@ def _expression(part: _Part, spell: Callable[[str], str]) -> str:
 
 
 def _entered(path: str, folders: Sequence[str]) -> str:
-    """The path with links resolved as far as the first of `folders`.
+    """Return the path with its links resolved up to the first of `folders`.
 
-    Beyond it they came with the project: `src -> .` in a repository must not allow what `src` does not hold.
+    Links below came with the project: `src -> .` in a repository must not allow files that `src` does not hold.
     """
     names = path.strip("/").split("/")
     for depth in range(len(names)):
@@ -210,7 +210,7 @@ def _entered(path: str, folders: Sequence[str]) -> str:
 
 
 def _utf8(text: str) -> str:
-    """The text with what is no UTF-8 replaced: file names may hold anything, and RE2 takes text only."""
+    """Return the text with half surrogate pairs replaced: file names may hold any bytes, and RE2 takes only text."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -218,11 +218,11 @@ PROJECT_FOLDER = ".acp-agent"
 
 
 class OwnFiles:
-    """A PathPolicy: refuses writing to `paths`, to anything below them, and to any project's `.acp-agent`.
+    """A PathPolicy for our own files: tools may not write to `paths`, below them, or to a project's `.acp-agent`.
 
-    Reading stays allowed, but of the files `closed`, of what is called like one of them with something behind it
-    (`-wal`, `.lock`, `.damaged-1`) and of their hard links. Names are compared without case, as some file systems do,
-    so that no twin slips by. Of a path that is a link, the link is meant and what it leads to.
+    Nor may they read the files `closed`, files with the same name and an ending (`-wal`, `.lock`, `.damaged-1`), and
+    hard links to them. Names are compared without case, as some file systems do. If a path is a link, the link and its
+    target are both meant.
     """
 
     def __init__(self, paths: Iterable[str], closed: Iterable[str] = ()) -> None:
@@ -246,7 +246,7 @@ class OwnFiles:
         return name in self._led_to or f"{folder}{slash}{entry.removeprefix('.')}".startswith(self._closed)
 
     def _is_twin(self, path: str) -> bool:
-        """Whether it is another name of a closed file."""
+        """Return whether a path is a hard link to a closed file."""
         try:
             status = os.lstat(path)
         except (OSError, ValueError):
@@ -270,6 +270,6 @@ def _holds(folder: str, status: os.stat_result, meant: Callable[[str], bool]) ->
 
 
 def spellings(path: str) -> tuple[str, str]:
-    """Where a path is and where it leads: a configuration file is often a link into somebody's collection."""
+    """Return the path with its folder resolved, and with its last link resolved too: settings files are often links."""
     folder, name = os.path.split(path)
     return os.path.join(os.path.realpath(folder), name), os.path.realpath(path)

@@ -1,8 +1,8 @@
-"""The sandbox of the file tools: which paths exist for a session, and the only way to open them (T4, 2.7).
+"""The sandbox of the file tools: the paths that exist for a session, and the only way to open them.
 
-A path passes three stations. `Roots.place` resolves it and judges the result; `Root` opens it by its directory
-fd, so that what was judged is what is opened; `Place` carries it from one to the other. Nothing else in the
-agent may open a path that came from a model, a file or an editor.
+`Roots.place` resolves a path and judges the result, a `Place` carries it, and `Root` opens it by its directory's fd, so
+that what was judged is what is opened. Nothing else in the agent may open a path that came from a model, a file or an
+editor.
 """
 
 import errno
@@ -17,16 +17,16 @@ from typing import Self, TypeAlias, TypeVar
 from acp_agent.core.errors import ConfigError, Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
 from acp_agent.workspace.beneath import Opener, best_opener
-from acp_agent.workspace.paths import check_text, expansion_wanted, path_error, told_as
+from acp_agent.workspace.paths import check_text, errors_about, expansion_wanted, path_error
 
 T = TypeVar("T")
 
 
 class SharedFd:
-    """An open file descriptor that is closed once, and only after the last use of it has ended.
+    """An open file descriptor that is closed once, and only after its last use has ended.
 
-    A number that is closed while a thread uses it may already mean another file. Without `close`, the descriptor is
-    closed together with this object.
+    If a thread still uses the number of a closed descriptor, it may mean another file by then. Without `close`, the
+    descriptor is closed together with this object.
     """
 
     def __init__(self, fd: int) -> None:
@@ -61,22 +61,22 @@ class SharedFd:
 
 
 PathPolicy: TypeAlias = Callable[[str, Access], str | None]
-"""Why a resolved absolute path inside the roots may not be touched, or None. Deny lists and protected paths go here."""
+"""Returns why a resolved absolute path inside the roots may not be touched, or None."""
 
 _ROOT_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
-_GENTLY = os.O_NONBLOCK | os.O_NOCTTY  # a FIFO must not block us, a terminal not become ours
+_GENTLY = os.O_NONBLOCK | os.O_NOCTTY  # a FIFO must not block, and a terminal must not become ours
 
 
 def no_policy(path: str, access: Access) -> None:
-    """Everything inside the roots may be touched."""
+    """Allow everything inside the roots."""
     del path, access
 
 
 class Root:
     """One allowed directory, held open from the session's start. `path` is absolute and resolved.
 
-    The fd, not the name, is the root: renaming or replacing the directory later does not move the sandbox.
-    Methods take paths relative to it, resolved, "." for itself, and raise OSError.
+    The fd, not the name, is the root: renaming or replacing the directory later does not move the sandbox. The methods
+    take resolved paths relative to it, "." for itself, and raise OSError.
     """
 
     def __init__(self, path: str, opener: Opener | None = None) -> None:
@@ -85,22 +85,22 @@ class Root:
         self._open = opener or self._fd.use(best_opener)
 
     def relative(self, resolved: str) -> str | None:
-        """`resolved` as seen from here ("." for the root), or None when it lies elsewhere. By components."""
+        """Return a resolved path relative to the root ("." for the root), or None if it lies elsewhere."""
         if resolved == self.path:
             return "."
         prefix = self.path if self.path.endswith("/") else self.path + "/"
         return resolved[len(prefix) :] if resolved.startswith(prefix) else None
 
     def absolute(self, relative: str) -> str:
-        """The absolute path of a path below the root."""
+        """Return the absolute path of a path below the root."""
         return self.path if relative == "." else os.path.join(self.path, relative)
 
     def open(self, relative: str, flags: int) -> int:
-        """A new fd. ELOOP or EXDEV when a link was met, EBADF when the session was closed."""
+        """Return a new fd. Raises OSError: ELOOP or EXDEV if there is a link, EBADF if the session was closed."""
         return self._fd.use(lambda fd: self._open(fd, relative, flags))
 
     def open_regular(self, relative: str, flags: int = os.O_RDONLY) -> int:
-        """A new fd of a regular file; EISDIR or ENXIO for anything else."""
+        """Return a new fd of a regular file. Raises OSError: EISDIR or ENXIO for anything else."""
         fd = self.open(relative, flags | _GENTLY)
         mode = os.fstat(fd).st_mode
         if stat.S_ISREG(mode):
@@ -111,11 +111,11 @@ class Root:
         raise OSError(errno.ENXIO, os.strerror(errno.ENXIO), relative)
 
     def open_directory(self, relative: str) -> int:
-        """A new fd of a directory, good for reading it and for `dir_fd`."""
+        """Return a new fd of a directory, for reading it and for `dir_fd`."""
         return self.open(relative, os.O_RDONLY | os.O_DIRECTORY | _GENTLY)
 
     def status(self, relative: str) -> os.stat_result:
-        """What lstat says of an entry."""
+        """Return the status of an entry, without following a link."""
         if relative == ".":
             return self._fd.use(os.fstat)
         parent, name = os.path.split(relative)
@@ -126,9 +126,9 @@ class Root:
             os.close(fd)
 
     def make_directories(self, relative: str) -> list[str]:
-        """Create `relative` and what is missing above it. Returns what was created, outermost first.
+        """Create `relative` and the missing directories above it. Return those that were created, outermost first.
 
-        All or nothing: when one cannot be made, the others are removed again.
+        If one cannot be made, the others are removed again.
         """
         made: list[str] = []
         parts = [] if relative == "." else relative.split("/")
@@ -156,7 +156,7 @@ class Root:
             os.close(fd)
 
     def remove_directories(self, made: Sequence[str]) -> None:
-        """Undo `make_directories`. What somebody has filled meanwhile stays."""
+        """Undo `make_directories`. Directories that are no longer empty stay."""
         for relative in reversed(made):
             parent, name = os.path.split(relative)
             try:
@@ -171,17 +171,17 @@ class Root:
                 os.close(fd)
 
     def is_at(self, status: os.stat_result) -> bool:
-        """Whether this is the status of the root itself, whatever name led to it."""
+        """Return whether this is the status of the root itself, by any name."""
         return os.path.samestat(status, self._fd.use(os.fstat))
 
     def close(self) -> None:
-        """Give the fd back. Safe to call twice."""
+        """Close the fd. It is safe to call twice."""
         self._fd.close()
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A path that passed: below `root` at `relative`, which the model called `given`."""
+    """A path that was judged: `relative` below `root`. `given` is the path as the model wrote it."""
 
     root: Root
     relative: str
@@ -189,32 +189,32 @@ class Place:
 
     @property
     def path(self) -> str:
-        """Absolute, links resolved."""
+        """The absolute path, links resolved."""
         return self.root.absolute(self.relative)
 
     @property
     def parent(self) -> str:
-        """The directory it is in, relative to the root."""
+        """The directory of the entry, relative to the root."""
         return os.path.dirname(self.relative) or "."
 
     @property
     def name(self) -> str:
-        """Its last component; "." for the root itself."""
+        """The last component; "." for the root itself."""
         return os.path.basename(self.relative)
 
     def open_regular(self, flags: int = os.O_RDONLY) -> int:
-        """A new fd of the regular file. Raises ToolError or Refused."""
-        with told_as(self.given):
+        """Return a new fd of the regular file. Raises ToolError or Refused."""
+        with errors_about(self.given):
             return self.root.open_regular(self.relative, flags)
 
     def open_directory(self) -> int:
-        """A new fd of the directory. Raises ToolError or Refused."""
-        with told_as(self.given):
+        """Return a new fd of the directory. Raises ToolError or Refused."""
+        with errors_about(self.given):
             return self.root.open_directory(self.relative)
 
     def status(self) -> os.stat_result | None:
-        """What lstat says of it, None when there is nothing. Raises ToolError or Refused."""
-        with told_as(self.given):
+        """Return the status without following a link, or None if nothing is there. Raises ToolError or Refused."""
+        with errors_about(self.given):
             try:
                 return self.root.status(self.relative)
             except (FileNotFoundError, NotADirectoryError):
@@ -222,10 +222,10 @@ class Place:
 
 
 class Roots:
-    """The directories of a session: its cwd and `extra`. Close it with the session.
+    """The directories of a session: its cwd and `extra`. They are closed with the session.
 
-    Raises ConfigError when one of them is not a directory that can be opened. `open_root` opens one, and belongs to
-    whoever closes them instead. `opener` is for tests.
+    Raises ConfigError if one of them is not a directory that can be opened. The caller closes those that `open_root`
+    opens. `opener` is for tests.
     """
 
     def __init__(
@@ -256,18 +256,18 @@ class Roots:
         self.close()
 
     def close(self) -> None:
-        """Give the roots' fds back. Nothing can be opened afterwards."""
+        """Close the fds of the roots. Nothing can be opened afterwards."""
         for root in self._roots:
             root.close()
 
     def resolve(self, path: str, access: Access) -> str:
-        """The absolute path, links resolved, that `path` means. Raises ToolError or Refused."""
+        """Return the absolute path, links resolved, that `path` means. Raises ToolError or Refused."""
         return self.place(path, access).path
 
     def place(self, path: str, access: Access) -> Place:
-        """Where `path` is, if it may be touched. It need not exist. Raises ToolError or Refused.
+        """Return the place of `path` if it may be touched. It need not exist. Raises ToolError or Refused.
 
-        A link at the end is followed, but where the access is to the entry itself.
+        A link at the end is followed unless the access is to the entry itself.
         """
         given = check_text(path)
         wanted = expansion_wanted(given)
@@ -285,24 +285,24 @@ class Roots:
         raise Refused(f"{given}: outside the directories of this session", "Stay below the working directory.")
 
     def allows(self, resolved: str, access: Access) -> bool:
-        """Whether the policy lets a path be touched that a search met below a place."""
+        """Return whether the policy allows a path that a search found below a place."""
         return self._policy(resolved, access) is None
 
     def holds_root(self, resolved: str) -> bool:
-        """Whether a root is at this path or below it."""
+        """Return whether a root is at this path or below it."""
         return any(root.path == resolved or root.path.startswith(f"{resolved}/") for root in self._roots)
 
     def is_root(self, status: os.stat_result) -> bool:
-        """Whether this is the status of a root, by identity: it may have been renamed, or have a second name."""
+        """Return whether this is the status of a root, by identity: the root may have been renamed."""
         return any(root.is_at(status) for root in self._roots)
 
 
 def _real(absolute: str, given: str) -> str:
-    """The path as the kernel would walk it: the nearest existing ancestor resolved, plus the rest."""
+    """Return the path as the kernel walks it: the nearest existing ancestor, resolved, and the rest."""
     head, rest = absolute, list[str]()
     while True:
         try:
-            os.stat(head)  # the kernel's verdict on loops, permissions and lengths, before Python follows links
+            os.stat(head)  # the kernel checks loops, permissions and lengths before Python follows links
             real = os.path.realpath(head, strict=True)
             break
         except (FileNotFoundError, NotADirectoryError):
@@ -319,7 +319,7 @@ def _real(absolute: str, given: str) -> str:
 
 
 def _real_entry(absolute: str, given: str) -> str:
-    """Like `_real`, for the entry itself: what its name points at does not matter."""
+    """Return the path of the entry itself: a link at its end is not followed."""
     parent, name = os.path.split(absolute.rstrip("/"))
     if name in ("", ".", ".."):
         return _real(absolute, given)
@@ -341,14 +341,14 @@ def _is_link(path: str) -> bool:
 
 
 class RootPool:
-    """Opens each folder once, for all that look below it, and closes every one of them at the end."""
+    """Opens each folder once for all its users, and closes all of them at the end."""
 
     def __init__(self) -> None:
         self._open: dict[str, Root] = {}
         self._replaced: list[Root] = []
 
     def open(self, path: str) -> Root:
-        """Return the folder that is at the path now. Raises OSError, and ValueError for what no path can be."""
+        """Return the folder that is at the path now. Raises OSError, and ValueError for an impossible path."""
         real = os.path.realpath(path, strict=True)
         root = self._open.get(real)
         if root is not None and root.is_at(os.stat(real)):
@@ -360,13 +360,13 @@ class RootPool:
         return made
 
     def close_replaced(self) -> None:
-        """Close folders in whose place another one was found. For when nothing uses them any more."""
+        """Close the folders that were replaced by others. Nothing may use them any more."""
         for root in self._replaced:
             root.close()
         self._replaced = []
 
     def close(self) -> None:
-        """Close all. Nothing below them can be opened afterwards."""
+        """Close all folders. Nothing below them can be opened afterwards."""
         self.close_replaced()
         for root in self._open.values():
             root.close()

@@ -23,7 +23,7 @@ from acp_agent.core.types import Access
 from acp_agent.regex import LinearRegex
 from acp_agent.workspace.beneath import holding
 from acp_agent.workspace.glob import REPOSITORIES, FileGlob
-from acp_agent.workspace.paths import path_error, told_as
+from acp_agent.workspace.paths import errors_about, path_error
 from acp_agent.workspace.ripgrep import FoundLine, MatchReader, Ripgrep, file_type, respelled
 from acp_agent.workspace.roots import Place, Roots
 from acp_agent.workspace.text_files import BOM, binary_error, is_binary
@@ -97,7 +97,7 @@ async def _grep_file(place: Place, query: GrepQuery, program: Ripgrep, seconds: 
 
 
 def _refuse_binary(fd: int, given: str) -> None:
-    with told_as(given):
+    with errors_about(given):
         while chunk := os.read(fd, _BLOCK):
             check_cancelled()
             if is_binary(chunk):

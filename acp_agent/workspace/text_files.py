@@ -1,4 +1,4 @@
-"""What counts as text, and reading it with a bound (A23.2, A23.9, T4.23)."""
+"""Decode, encode and cut the text of files, within bounds, and tell the model what is no text."""
 
 import os
 
@@ -11,7 +11,7 @@ _CHUNK = 1024 * 1024
 
 
 def read_bounded(fd: int, limit: int, given: str) -> bytes:
-    """All bytes of an open file. Raises ToolError when there are more than `limit`, OSError as read does."""
+    """Return all bytes of an open file. Raises ToolError if there are more than `limit`, and OSError."""
     size = os.fstat(fd).st_size
     if size > limit:
         raise _too_large(given, size, limit)
@@ -20,18 +20,18 @@ def read_bounded(fd: int, limit: int, given: str) -> bytes:
     while chunk := os.read(fd, min(max(size - total, 0) + 1, _CHUNK)):
         chunks.append(chunk)
         total += len(chunk)
-        if total > limit:  # it grew, or it never had an honest size
+        if total > limit:  # it grew, or its size was wrong
             raise _too_large(given, total, limit)
     return b"".join(chunks)
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether the bytes are surely no text."""
+    """Return whether the bytes are surely no text."""
     return b"\0" in data
 
 
 def binary_error(given: str, size: int | None = None) -> ToolError:
-    """What the model is told about a file that is no text. `size` in bytes, where known."""
+    """Return the error for a file that is no text. `size` is in bytes, None if unknown."""
     return ToolError(
         ToolErrorCategory.PERMANENT_FAILURE,
         f"{given} is a binary file" + ("" if size is None else f" ({size} bytes)"),
@@ -41,9 +41,9 @@ def binary_error(given: str, size: int | None = None) -> ToolError:
 
 
 def no_utf_8_error(given: str, start: bytes, size: int) -> ToolError:
-    """What the model is told about a file of `size` bytes that is no UTF-8: `start` is how it begins, or a part of it.
+    """Return the error for a file of `size` bytes that is no UTF-8. `start` is its beginning, or a part of that.
 
-    A mark of UTF-16 makes it text, NUL makes it binary, and the rest is text of an older encoding.
+    With a mark of UTF-16 it is text, with a NUL it is binary, and otherwise it is text of an older encoding.
     """
     encoding = "utf-16" if start.startswith(UTF_16_BOMS) else "latin1"
     if encoding == "latin1" and is_binary(start):
@@ -56,7 +56,7 @@ def no_utf_8_error(given: str, start: bytes, size: int) -> ToolError:
 
 
 def changed_error(given: str) -> ToolError:
-    """What the model is told when a file is not what a change was made from (A23.5)."""
+    """Return the error for a file that changed since the preview of a change."""
     return ToolError(
         ToolErrorCategory.PERMANENT_FAILURE,
         f"{given}: file changed between diff preview and write; aborting",
@@ -65,7 +65,7 @@ def changed_error(given: str) -> ToolError:
 
 
 def decode_text(data: bytes, given: str) -> str:
-    """UTF-8 without its BOM, line ends as they are. Raises ToolError for anything else."""
+    """Return the text of UTF-8 without its BOM, line ends as they are. Raises ToolError for anything else."""
     try:
         text = data.removeprefix(BOM).decode()
     except UnicodeDecodeError:
@@ -76,7 +76,7 @@ def decode_text(data: bytes, given: str) -> str:
 
 
 def encode_text(text: str, given: str, limit: int) -> bytes:
-    """The bytes to write. Raises ToolError when they are no text or more than `limit`."""
+    """Return the bytes to write. Raises ToolError if the text cannot be encoded or has more than `limit` bytes."""
     if "\0" in text:
         msg = f"{given}: the content has a NUL character; only text can be written"
         raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, msg)
@@ -92,11 +92,11 @@ def encode_text(text: str, given: str, limit: int) -> bytes:
 
 
 def stretch(text: str, offset: int, limit: int) -> Lines:
-    """The lines of a text that FileSystem.read_lines gives. A line ends with LF or CRLF and with nothing else."""
+    """Return some lines of a text, as FileSystem.read_lines does. A line ends with LF or CRLF only."""
     total = text.count("\n") + (text != "" and not text.endswith("\n"))
     first = min(offset, total) if offset >= 0 else max(total + offset, 0)
     end = min(first + limit, total)
-    lines = text.split("\n", end)[first:end]  # what follows is not split
+    lines = text.split("\n", end)[first:end]  # the rest need not be split
     return Lines(tuple(line.removesuffix("\r") for line in lines), first, total)
 
 

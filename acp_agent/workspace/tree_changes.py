@@ -1,4 +1,4 @@
-"""Making directories and moving entries below the roots (T4.9, T4.20; security.md 2.4)."""
+"""Make directories, and move and copy entries below the roots."""
 
 import contextlib
 import errno
@@ -14,22 +14,22 @@ from acp_agent.core.new_file import NewFile, hold, temporary_name
 from acp_agent.core.types import Access
 from acp_agent.workspace.atomic_write import rename_new
 from acp_agent.workspace.beneath import Cursor, Entered, Leaf, Left, descend, holding, open_child
-from acp_agent.workspace.destination import discard, into_itself, landing, refuse_unfit, taken
-from acp_agent.workspace.paths import kind_of, told_as
+from acp_agent.workspace.destination import discard, into_itself, open_destination, refuse_unfit, taken
+from acp_agent.workspace.paths import errors_about, kind_of
 from acp_agent.workspace.roots import Place, Roots
 from acp_agent.workspace.tree_delete import judged, refuse_root
 
 
 def make_directory(roots: Roots, path: str) -> bool:
-    """See FileSystem.make_directory."""
+    """Make a directory and its parents, as FileSystem.make_directory does."""
     place = roots.place(path, Access.WRITE)
     status = place.status()
     if status is not None and kind_of(status.st_mode) is not EntryKind.DIRECTORY:
         raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, f"{place.given}: exists and is not a directory")
-    with told_as(place.given):
+    with errors_about(place.given):
         made = place.root.make_directories(place.relative)
         try:
-            os.close(place.root.open_directory(place.relative))  # somebody else may have put something there
+            os.close(place.root.open_directory(place.relative))  # another process may have made something else there
         except OSError:
             place.root.remove_directories(made)
             raise
@@ -37,15 +37,15 @@ def make_directory(roots: Roots, path: str) -> bool:
 
 
 def move(roots: Roots, source: str, destination: str) -> None:
-    """See FileSystem.move. Runs in a worker thread.
+    """Move an entry, as FileSystem.move does, in a worker thread.
 
-    Everything below the source is judged first, at its old and at its new path: a move changes which rules hold for
-    it. What another process puts into the tree after that is moved unseen.
+    Everything below the source is judged first, at its old and at its new path, since other rules may hold there. Files
+    that another process puts into the tree after that are moved without being judged.
     """
     old = roots.place(source, Access.MOVE)
     new = roots.place(destination, Access.WRITE)
     refuse_root(roots, old)
-    with told_as(old.given), holding(old.root.open_directory(old.parent)) as parent:
+    with errors_about(old.given), holding(old.root.open_directory(old.parent)) as parent:
         status = os.stat(old.name, dir_fd=parent, follow_symlinks=False)
         kind = kind_of(status.st_mode)
         refuse_root(roots, old, status)
@@ -55,7 +55,7 @@ def move(roots: Roots, source: str, destination: str) -> None:
         if kind is EntryKind.DIRECTORY:
             with holding(open_child(parent, old.name)) as top:
                 _judge_below(roots, old, new, top)
-        with landing(new) as directory:
+        with open_destination(new) as directory:
             _rename(old, parent, new, directory)
             os.fsync(directory)
 
@@ -90,7 +90,7 @@ def _rename(old: Place, parent: int, new: Place, directory: int) -> None:
                 advice = "Copy it with copy_path, then delete the original."
                 raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, msg, advice) from error
             case _:
-                with told_as(f"{old.given} -> {new.given}"):
+                with errors_about(f"{old.given} -> {new.given}"):
                     raise
 
 
@@ -99,14 +99,14 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OWN = 0o600
 _PERMISSIONS = 0o777  # never set-user-id and the like
-# Not ours to read, gone, or by now a link, a socket or a device.
+# The file is not ours to read, is gone, or is a link, a socket or a device by now.
 _UNREADABLE = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.ENODEV})
 
 
 def copy_file(at: int, name: str, directory: int) -> bool:
-    """Copy a regular file of the directory `at` into another, under the same name. False when it cannot be read.
+    """Copy a regular file of the directory `at` into another directory, under the same name.
 
-    Raises OSError when it cannot be written.
+    Return False if it cannot be read. Raises OSError if the copy cannot be written.
     """
     try:
         source = os.open(name, _READ, dir_fd=at)
@@ -122,19 +122,19 @@ def copy_file(at: int, name: str, directory: int) -> bool:
 
 
 def copy_open_file(source: int, directory: int, name: str) -> None:
-    """Make `name` in the directory a new file with the bytes and permissions of an open one, holes and all.
+    """Make `name` in the directory a new file with the bytes, holes and permissions of an open one.
 
-    Raises OSError, FileExistsError when there is something of that name; a file it could not finish stays.
+    Raises OSError, and FileExistsError if the name is taken. An unfinished file stays.
     """
     with holding(os.open(name, _NEW, _OWN, dir_fd=directory)) as target:
         copy_bytes(source, target)
 
 
 def copy_bytes(source: int, target: int) -> None:
-    """Give an open empty file the bytes and permissions of another one, holes and all, and have them on the disk.
+    """Give an open empty file the bytes, holes and permissions of another one, and sync it to the disk.
 
-    As long as the file was when it began: one that grows does not keep it busy. Raises OSError. Runs in a worker
-    thread and stops when its task is cancelled.
+    A source that grows meanwhile is copied in its first length. Raises OSError. It runs in a worker thread and stops if
+    its task is cancelled.
     """
     status = os.fstat(source)
     at = 0
@@ -151,7 +151,7 @@ def copy_bytes(source: int, target: int) -> None:
 
 
 def _next_data(source: int, at: int, size: int) -> int:
-    """Where the next bytes are that are not in a hole; `size` when there are none."""
+    """Return the position of the next bytes that are not in a hole, or `size`."""
     try:
         return os.lseek(source, at, os.SEEK_DATA)
     except OSError as error:
@@ -171,16 +171,16 @@ def _write_all(target: int, data: bytes, at: int) -> None:
 
 
 MAX_ENTRIES = 100_000
-"""Files, directories and what is left out, of one copy."""
+"""The most entries of one copy, with those that are left out."""
 
 _OWN_FOLDER = 0o700
 _OWN_FILE = 0o600
 _ATTEMPTS = 10
-_LOOK = 0o500  # kept for the owner of every copied directory: without it nobody could take the copy away again
+_LOOK = 0o500  # every copied directory keeps it for its owner, who could not delete the copy without it
 
 
 def copy(roots: Roots, source: str, destination: str, *, max_entries: int = MAX_ENTRIES) -> Copied:
-    """See FileSystem.copy. Runs in a worker thread; when its task is cancelled nothing is left."""
+    """Copy an entry, as FileSystem.copy does, in a worker thread. Nothing is left if its task is cancelled."""
     old = roots.place(source, Access.LIST)
     new = roots.place(destination, Access.WRITE)
     status = old.status()
@@ -201,7 +201,7 @@ def copy(roots: Roots, source: str, destination: str, *, max_entries: int = MAX_
 
 def _copy_file(old: Place, new: Place) -> Copied:
     refuse_unfit(old, EntryKind.FILE, new)
-    with holding(old.open_regular()) as source, landing(new) as parent:
+    with holding(old.open_regular()) as source, open_destination(new) as parent:
         with contextlib.closing(NewFile(parent, _OWN_FILE)) as copied:
             copy_bytes(source, copied.fd)
             try:
@@ -227,7 +227,7 @@ class _TreeCopy:
 
     def run(self) -> Copied:
         refuse_unfit(self._old, EntryKind.DIRECTORY, self._new)
-        with holding(self._old.open_directory()) as source, landing(self._new) as parent:
+        with holding(self._old.open_directory()) as source, open_destination(self._new) as parent:
             temporary, top = _new_directory(parent)
             try:
                 with holding(top):
@@ -288,7 +288,7 @@ class _TreeCopy:
 
 
 def _new_directory(parent: int) -> tuple[str, int]:
-    """A new directory with a temporary name, and its fd, which keeps others from removing it. Raises OSError."""
+    """Return a new directory with a temporary name, and its fd, which protects it from removal. Raises OSError."""
     for _ in range(_ATTEMPTS):
         name = temporary_name()
         os.mkdir(name, _OWN_FOLDER, dir_fd=parent)
@@ -308,6 +308,6 @@ def _take_name(parent: int, temporary: str, new: Place) -> None:
 
 
 def _finish(directory: int, mode: int) -> None:
-    """Give a directory that is filled its permissions, and the disk its names."""
+    """Give a filled directory its permissions, and sync its names to the disk."""
     os.fchmod(directory, mode & _PERMISSIONS | _LOOK)
     os.fsync(directory)

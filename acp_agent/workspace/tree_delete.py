@@ -1,4 +1,4 @@
-"""Deleting a file, a link or a tree, by the directories' fds (T4.3, T4.19; security.md 2.4)."""
+"""Delete a file, a link or a tree by the fds of the directories, so that no link is followed."""
 
 import contextlib
 import errno
@@ -12,26 +12,26 @@ from acp_agent.core.backends import Deleted, EntryKind
 from acp_agent.core.errors import Refused, ToolError, ToolErrorCategory
 from acp_agent.core.types import Access
 from acp_agent.workspace.beneath import Entered, Leaf, Left, Step, descend, holding, open_child
-from acp_agent.workspace.paths import kind_of, path_error, told_as
+from acp_agent.workspace.paths import errors_about, kind_of, path_error
 from acp_agent.workspace.roots import Place, Roots
 
 Objection: TypeAlias = Callable[[str, os.stat_result | None], str | None]
-"""Why an entry may not be touched, or None: by its path relative to the tree, and its status if it is a directory."""
+"""Returns why an entry may not be touched, or None, given its path in the tree and its status if it is a directory."""
 
 _A_ROOT = "is a directory of this session, or has one below it"
 
 
 def refuse_root(roots: Roots, place: Place, status: os.stat_result | None = None) -> None:
-    """Refused when a root of the session is at the place or below it: by path, and with its status by identity."""
+    """Raise Refused if a root of the session is at the place or below it, by path and by identity of the status."""
     if roots.holds_root(place.path) or (status is not None and roots.is_root(status)):
         raise Refused(f"{place.given}: {_A_ROOT}", "Name the entries in it instead.")
 
 
 def judged(roots: Roots, place: Place, steps: Iterable[Step], objection: Objection) -> Generator[Step]:
-    """The same steps through the tree at `place`, each once it was found to be allowed.
+    """Yield the steps through the tree at `place`, each after it was judged.
 
-    Raises Refused at the first objection and at a root of the session, ToolError for what cannot be looked into. Runs
-    in a worker thread and stops when its task is cancelled.
+    Raises Refused at the first objection and at a root of the session, and ToolError for an unreadable directory. It
+    runs in a worker thread and stops if its task is cancelled.
     """
     path = ""
     try:
@@ -62,7 +62,7 @@ def _reason(roots: Roots, step: Step, objection: Objection) -> str | None:
 
 
 def _named(roots: Roots, place: Place, step: Step) -> str:
-    """The entry as the model may know it: names that are hidden from listings stay so (T4.21)."""
+    """Return the name of the entry for the model. Names that are hidden from listings stay hidden."""
     access = Access.READ if isinstance(step, Leaf) else Access.LIST
     if roots.allows(os.path.join(place.path, step.path), access):
         return os.path.join(place.given, step.path)
@@ -73,13 +73,13 @@ _NOT_EMPTY = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 
 
 def delete(roots: Roots, path: str, *, recursive: bool) -> Deleted:
-    """See FileSystem.delete. Runs in a worker thread; when its task is cancelled it stops between two entries.
+    """Delete an entry, as FileSystem.delete does, in a worker thread. It stops between two entries if it is cancelled.
 
-    Everything below is judged before anything is deleted, and once more just before it is.
+    Everything below is judged before anything is deleted, and each entry once more just before it is deleted.
     """
     place = roots.place(path, Access.DELETE)
     refuse_root(roots, place)
-    with told_as(place.given), holding(place.root.open_directory(place.parent)) as parent:
+    with errors_about(place.given), holding(place.root.open_directory(place.parent)) as parent:
         status = os.stat(place.name, dir_fd=parent, follow_symlinks=False)
         kind = kind_of(status.st_mode)
         if kind is not EntryKind.DIRECTORY:
@@ -110,7 +110,7 @@ def _removed_empty(parent: int, name: str) -> bool:
 
 
 def _delete_below(roots: Roots, place: Place, top: int) -> int:
-    """Delete what is in the directory. Returns how many entries that were."""
+    """Delete the entries of the directory. Return their number."""
     device = os.fstat(top).st_dev
 
     def objection(path: str, directory: os.stat_result | None) -> str | None:
@@ -131,9 +131,9 @@ def _delete_below(roots: Roots, place: Place, top: int) -> int:
 
 
 def removing(top: int) -> Generator[Step]:
-    """Remove everything below the directory `top`. Each step is given first and done when the next is asked for.
+    """Remove everything below the directory `top`. A yielded step is done when the next one is asked for.
 
-    What vanishes meanwhile counts as removed. Raises OSError. Close it (`contextlib.closing`) for its fd.
+    Entries that vanish meanwhile count as removed. Raises OSError. Close the generator (`contextlib.closing`).
     """
     with contextlib.closing(descend(top)) as steps:
         for step in steps:

@@ -33,7 +33,7 @@ class Met:
 
 
 def walk(root: Root, base: str, wanted: Callable[[Met], bool], max_depth: int | None = None) -> Iterator[Met]:
-    """Everything below the directory `base`, ordered by path component, each directory before what is in it.
+    """Yield everything below the directory `base`, ordered by path component, each directory before what is in it.
 
     What is not `wanted` is neither given nor entered. Directories that cannot be read are empty. Names that are no
     UTF-8 are left out, as no tool could open them, and what is only half written. Runs in a worker thread and stops
@@ -103,7 +103,7 @@ class TimeLimit:
         return self.stopped is not None or self._clock() >= self._end
 
     def stops_at(self, path: str) -> bool:
-        """Whether to go no further than this absolute path."""
+        """Return whether to go no further than this absolute path."""
         if self.stopped is None and self.is_over:
             self.stopped = path
         return self.stopped is not None
@@ -163,7 +163,7 @@ class IgnoreRules:
         return sum(chains.values()) + sum(map(len, self._specs.values()))
 
     def ignores(self, path: str, *, is_directory: bool) -> bool:
-        """Whether git would leave this entry out, given that it does not leave out the directory it is in.
+        """Return whether git would leave this entry out, given that it does not leave out the directory it is in.
 
         Too few are left out when the time is over.
         """
@@ -178,7 +178,7 @@ class IgnoreRules:
         return False
 
     def _rules(self, directory: str) -> tuple[tuple[int, _Spec], ...]:
-        """What has a say on a directory's entries, nearest first, each with where a path starts for it.
+        """Return what has a say on a directory's entries, nearest first, each with where a path starts for it.
 
         Only the rules of the folders above are kept: a walk never comes back to another one.
         """
@@ -238,7 +238,7 @@ def _parse(data: bytes, time: TimeLimit) -> _Spec:
 
 
 def _patterns(lines: Sequence[str]) -> Iterator[GitIgnoreSpecPattern]:
-    """The lines that are patterns; one bad line must not cost the others."""
+    """Yield the lines that are patterns; one bad line must not cost the others."""
     for line in lines:
         if len(line) > _LONGEST:
             continue
@@ -251,7 +251,7 @@ def _patterns(lines: Sequence[str]) -> Iterator[GitIgnoreSpecPattern]:
 
 
 def _compiled(patterns: Sequence[GitIgnoreSpecPattern], time: TimeLimit) -> Iterator[GitIgnoreSpec]:
-    """The patterns as RE2 takes them, in halves where they are too much for it or one is none for it."""
+    """Yield the patterns as RE2 takes them, in halves where they are too much for it or one is none for it."""
     if not patterns or time.is_over:
         return
     try:
@@ -301,7 +301,7 @@ def find_paths(roots: Roots, path: str, pattern: str, limit: int, seconds: float
 
 
 def _start(roots: Roots, base: Place, prefix: str) -> Place | None:
-    """The directory the pattern's plain beginning names, or None when there is none to search."""
+    """Return the directory the pattern's plain beginning names, or None when there is none to search."""
     if not prefix:
         return base
     try:
@@ -317,7 +317,7 @@ def _start(roots: Roots, base: Place, prefix: str) -> Place | None:
 
 
 def _may_show(roots: Roots, start: Place, met: Met) -> bool:
-    """Whether the path may be shown: a directory when it may be listed, anything else when it may be read."""
+    """Return whether the path may be shown: a directory when it may be listed, anything else when it may be read."""
     path = start.root.absolute(met.path)
     if met.kind is EntryKind.SYMLINK:
         return _leads_to_shown(roots, path)
@@ -325,7 +325,7 @@ def _may_show(roots: Roots, start: Place, met: Met) -> bool:
 
 
 def _leads_to_shown(roots: Roots, link: str) -> bool:
-    """Whether a link leads inside the roots to something that may be shown."""
+    """Return whether a link leads inside the roots to something that may be shown."""
     try:
         status = roots.place(link, Access.LIST).status()
         if status is None or not stat.S_ISDIR(status.st_mode):

@@ -1,4 +1,4 @@
-"""The environment of commands: what is named here and nothing else (T2.10, A21.15, security.md 1 row 6)."""
+"""The environment of commands: the variables named here and no others."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -53,16 +53,16 @@ _KEYS = (
     *("ZHIPUAI_API_KEY", "ZAI_API_KEY", "MINIMAX_API_KEY", "AI21_API_KEY", "SAMBANOVA_API_KEY", "DEEPINFRA_API_KEY"),
 )
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Nobody types into a command, so nothing in it may wait for a key or a password.
+# Nobody can type into a command, so it must not wait for a key or a password.
 _FIXED = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
-# A folder that came with a checkout may be a bare repository, whose settings name programs for git to run.
+# A folder of a checkout may be a bare repository, whose settings name programs that git would run.
 GIT_SETTING = ("safe.bareRepository", "explicit")
 
 
 def child_environment(source: Mapping[str, str], extra: Iterable[str] = ()) -> dict[str, str]:
-    """The variables of `source` a command may see: the usual ones, those named in `extra`, and ours.
+    """Return the variables of `source` that a command may see: the usual ones, those named in `extra`, and ours.
 
-    Raises ConfigError when `extra` names one that no setting may pass on: our own and the keys of model APIs.
+    Raises ConfigError if `extra` names one of our own variables or a key of a model API, which no setting may pass on.
     """
     wanted = frozenset(extra)
     for name in sorted(wanted):
@@ -77,12 +77,12 @@ def child_environment(source: Mapping[str, str], extra: Iterable[str] = ()) -> d
 
 
 def hidden_variables(source: Mapping[str, str], extra: Iterable[str], keys: Iterable[str]) -> tuple[str, ...]:
-    """Return the variables a command must not see where another process gives it its environment, as editors do.
+    """Return the variables to hide from a command to which another process, an editor, gives its environment.
 
-    Such a process may hold keys that are not in `source`, so the usual providers' are always among them.
+    Such a process may have keys that are not in `source`, so those of the usual providers are always included.
 
-    extra   names the user lets commands see; those that no setting may pass on are hidden all the same
-    keys    names the configuration takes keys from
+    extra   the names that the user lets commands see; those that no setting may pass on are hidden all the same
+    keys    the names from which the configuration takes keys
     """
     allowed = frozenset(name for name in extra if not _is_ours(name))
     found = {*_KEYS, *keys, *filter(_is_ours, source)} - allowed
@@ -90,7 +90,7 @@ def hidden_variables(source: Mapping[str, str], extra: Iterable[str], keys: Iter
 
 
 def _git_settings(passed: Mapping[str, str]) -> dict[str, str]:
-    """Our setting of git's behind those the user passes on, as git numbers them in its environment."""
+    """Return our setting for git behind the user's ones, as git numbers them in its environment."""
     count = 0
     given = passed.get("GIT_CONFIG_COUNT", "")
     most = int(given) if given.isascii() and given.isdigit() and len(given) < 5 else 0

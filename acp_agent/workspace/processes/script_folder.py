@@ -1,9 +1,9 @@
-"""A private folder for the scripts an editor's terminal runs, and the end of those whose process died (security.md 3).
+"""A private folder for the scripts that an editor's terminal runs, and the removal of those of dead processes.
 
-It lies where temporary files do, which may be for everybody: what is there is ours only where it belongs to this user
-and nobody else may look into it, links are not followed, and a folder in which there is another stays.
+It lies among the temporary files, where other users may write. A folder there is ours only if it belongs to this user
+and no other user has access. Links are not followed, and a folder that contains a folder stays.
 
-Whoever made a folder holds it with `flock`, which ends with the process, however that dies, and leaves nothing behind.
+The process holds its folder with `flock`, which ends with the process, however it dies.
 """
 
 import fcntl
@@ -18,13 +18,13 @@ _ATTEMPTS = 10
 
 
 class ScriptFolder:
-    """One folder, made when it is first asked for. For one thread."""
+    """One folder, made when it is first needed. Only one thread may use it."""
 
     def __init__(self) -> None:
         self._held: tuple[str, int] | None = None
 
     def path(self) -> str:
-        """The folder; a new one when a cleaner of old files took the last. Raises OSError where none can be made."""
+        """Return the folder, or a new one if a cleaner of old files removed it. Raises OSError."""
         if self._held is not None and not _is_at(*self._held):
             self.close()
         if self._held is None:
@@ -32,7 +32,7 @@ class ScriptFolder:
         return self._held[0]
 
     def close(self) -> None:
-        """Remove it, with all scripts in it."""
+        """Remove the folder with all its scripts."""
         if self._held is not None:
             (path, fd), self._held = self._held, None
             try:
@@ -42,7 +42,7 @@ class ScriptFolder:
 
 
 def remove_abandoned() -> int:
-    """Remove the folders of this user whose process is gone; how many there were. Blocks: for a thread."""
+    """Remove the folders of this user whose process is gone. Return their number. It blocks."""
     removed = 0
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for path in [entry.path for entry in entries if entry.name.startswith(_PREFIX)]:
@@ -52,19 +52,19 @@ def remove_abandoned() -> int:
 
 
 def _made() -> tuple[str, int]:
-    """A new folder, and what holds it. Somebody who tidies up may take it before it is held: then there is another."""
+    """Return a new folder and the fd that holds it. If another process removes it before that, make another one."""
     for _ in range(_ATTEMPTS):
         path = tempfile.mkdtemp(prefix=_PREFIX)
         with suppress(FileNotFoundError):
             fd = _open(path)
             try:
                 ours = _locked(fd)
-            except OSError:  # nothing can be held there: nobody clears anything away either
+            except OSError:  # no locks on this file system, so no process removes anything there either
                 ours = True
             if ours and _is_at(path, fd):
                 return path, fd
             os.close(fd)
-    raise OSError("every new folder for scripts is taken away at once")
+    raise OSError("every new folder for scripts is removed at once")
 
 
 def _open(path: str) -> int:
@@ -81,13 +81,13 @@ def _opened(path: str) -> Generator[int]:
 
 
 def _is_private(fd: int) -> bool:
-    """Whether a folder is this user's, and nobody else could put anything there."""
+    """Return whether a folder belongs to this user, and only to them."""
     found = os.fstat(fd)
     return found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) == stat.S_IRWXU
 
 
 def _locked(fd: int) -> bool:
-    """Hold a folder until it is closed; False where another process does. Raises OSError where nothing can be held."""
+    """Lock a folder until it is closed. Return False if another process has locked it. Raises OSError."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -96,7 +96,7 @@ def _locked(fd: int) -> bool:
 
 
 def _is_at(path: str, fd: int) -> bool:
-    """Whether an open folder is the one at a path, links not followed."""
+    """Return whether an open folder is the one at a path, links not followed."""
     try:
         return os.path.samestat(os.lstat(path), os.fstat(fd))
     except FileNotFoundError:
@@ -104,7 +104,7 @@ def _is_at(path: str, fd: int) -> bool:
 
 
 def _remove(path: str, fd: int) -> bool:
-    """Remove what is in a folder, and the folder; whether it is gone."""
+    """Remove a folder with its files. Return whether it is gone."""
     with suppress(OSError):
         for name in os.listdir(fd):
             os.unlink(name, dir_fd=fd)

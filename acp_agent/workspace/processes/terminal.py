@@ -1,4 +1,4 @@
-"""LocalTerminal: commands on this machine (T2.1-T2.14)."""
+"""LocalTerminal: shell commands on this machine, their output and their end."""
 
 import asyncio
 import codecs
@@ -28,23 +28,23 @@ from acp_agent.workspace.processes.watchdog import CommandWatchdog
 _BLOCK = 64 * 1024
 _APART = 64 * 1024
 _SPARE = 64
-"""One part in so many stays free: what stands for unprintable characters and secrets can be longer than they are."""
+"""One part in this many stays free: placeholders of unprintable characters and secrets can be longer than these."""
 _LONGEST_WORD = 8 * 1024
 _SPACES = (b"\n", b" ", b"\t")
 _CONTINUES = range(0x80, 0xC0)  # bytes that cannot begin a UTF-8 character
 
 
 class Stream(Enum):
-    """Where output came from."""
+    """A stream of output."""
 
     STDOUT = 1
     STDERR = 2
 
 
 class HeadTail:
-    """The first and the last half of `limit` bytes of a text; what was between them is only counted.
+    """The head and the tail of a text, each half of `limit` bytes. The bytes between them are only counted.
 
-    The tail is kept in blocks, so that neither a byte at a time nor a gigabyte at once costs more than the limit.
+    The tail is kept in blocks, so that neither many single bytes nor a gigabyte at once takes more than the limit.
     """
 
     def __init__(self, limit: int) -> None:
@@ -70,9 +70,9 @@ class HeadTail:
             self._grow_tail(text)
 
     def text(self) -> str:
-        """What was kept, with a line in between that tells how much was not.
+        """Return head and tail, with a line between them that says how many bytes were left out.
 
-        Beside that line stand whole words, for half of a secret is one that nobody recognises.
+        Only whole words stand beside that line, because half of a secret would not be recognized.
         """
         head, tail = bytes(self._head), b"".join(self._blocks)
         dropped = self._dropped
@@ -100,10 +100,10 @@ class HeadTail:
             self._dropped += gone
 
 
-class Transcript:
-    """What a command wrote: both streams as they came, well within `limit` bytes, and the ends of each apart.
+class CommandOutput:
+    """The output of a command: both streams as they came, within `limit` bytes, and head and tail of each stream.
 
-    The whole is for the model and for keeping; apart they are for machines, who are shown a few KiB anyway.
+    The model reads both together. The single streams are for machines, which are shown a few KiB.
     """
 
     def __init__(self, limit: int) -> None:
@@ -113,11 +113,11 @@ class Transcript:
 
     @property
     def truncated(self) -> bool:
-        """Whether anything was left out of the two together."""
+        """Whether anything was left out of both streams together."""
         return self._both.truncated
 
     def add(self, stream: Stream, data: bytes, *, final: bool = False) -> bytes:
-        """Take in what was read; returns it as whole characters of valid UTF-8.
+        """Add bytes of a stream. Return them as whole characters of valid UTF-8.
 
         An incomplete character waits for its rest, or for `final`.
         """
@@ -128,23 +128,23 @@ class Transcript:
         return text
 
     def texts(self) -> tuple[str, str, str]:
-        """Both streams as they came, stdout, stderr."""
+        """Return both streams as they came, stdout, stderr."""
         return self._both.text(), self._apart[Stream.STDOUT].text(), self._apart[Stream.STDERR].text()
 
 
 def _last_gap(head: bytes) -> int:
-    """Behind the last white space, or the end where the last word is too long to be one."""
+    """Return the position behind the last white space, or the end if the last word is too long."""
     found = max(head.rfind(space, -_LONGEST_WORD) for space in _SPACES)
     return found + 1 or len(head)
 
 
 def _first_gap(tail: bytes) -> int:
-    """At the first white space, likewise."""
+    """Return the position of the first white space, or 0 if the first word is too long."""
     return min((at for space in _SPACES if (at := tail.find(space, 0, _LONGEST_WORD)) >= 0), default=0)
 
 
 def _boundary(text: bytes, room: int) -> int:
-    """How many bytes of `text` fit into `room` without cutting a character in two."""
+    """Return the number of bytes of `text` that fit into `room` as whole characters."""
     if len(text) <= room:
         return len(text)
     cut = room
@@ -154,18 +154,18 @@ def _boundary(text: bytes, room: int) -> int:
 
 
 _READ = 64 * 1024
-_DELTA_LIMIT = 4 * 1024  # bytes; nobody reads faster than ten of them a second
+_DELTA_LIMIT = 4 * 1024  # bytes of one update; there are at most ten a second
 _DELTA_PAUSE = 0.1
 _TIMED_OUT = 124
 _GRACE = 0.25
-_DRAIN = 0.1  # seconds for the last output of what was ended
+_DRAIN = 0.1  # seconds for the last output of an ended command
 
 
 class LocalCommand:
-    """A shell under way: what it writes is read, and its whole tree ended, by `wait`; by `release` if nobody waits.
+    """A running shell. `wait` reads its output and ends its whole tree; `release` does so without `wait`.
 
-    pidfd   of the shell, ours to close; None = a thread waits for its end
-    over    told when nothing of it is left, before the shell is reaped if there is a pidfd
+    pidfd   that of the shell, which this object closes; None if a thread waits for the shell
+    over    called when nothing of the command is left, before the shell is reaped if there is a pidfd
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class LocalCommand:
         process: subprocess.Popen[bytes],
         pipes: dict[Stream, int],
         tree: ProcessTree,
-        transcript: Transcript,
+        transcript: CommandOutput,
         timeout: float | None,
         pidfd: int | None,
         over: Callable[[], None],
@@ -246,13 +246,13 @@ class LocalCommand:
             await to_thread.run_sync(self._process.wait, abandon_on_cancel=True)
 
     def _reap(self) -> None:
-        """Nothing is left. Until now nobody else could be given the shell's number."""
+        """Reap the shell after everything has ended. Until now no other process could get its number."""
         self._over()
         self._process.poll()
         self._tree.reaped()
 
     async def _end_left_overs(self) -> None:
-        """The shell is gone, something it started is not: a moment to finish, then the end."""
+        """Give processes that outlive the shell a moment to finish, then end them."""
         await to_thread.run_sync(self._tree.wait)
         ended = await to_thread.run_sync(self._tree.end)
         if ended:
@@ -278,7 +278,7 @@ class LocalCommand:
                 self._spoke.set()
 
     async def _hand_over(self, on_output: OnOutput) -> None:
-        """Send new output in intervals, so that a chatty command costs ten updates a second; the last bit at once."""
+        """Send new output in intervals, at most ten updates a second, and the last output at once."""
         while not self._finished.is_set():
             await self._spoke.wait()
             with anyio.move_on_after(_DELTA_PAUSE):
@@ -294,7 +294,7 @@ class LocalCommand:
     def _outcome(self) -> CommandOutcome:
         code, timed_out = self._process.returncode, self._timed_out
         killed = code < 0 and not timed_out
-        transcript, self._transcript = self._transcript, Transcript(0)  # it is of no more use, and may be large
+        transcript, self._transcript = self._transcript, CommandOutput(0)  # frees the memory: it may be large
         output, stdout, stderr = transcript.texts()
         return CommandOutcome(
             output=output + self._note,
@@ -316,7 +316,7 @@ def _signal_name(number: int) -> str:
 
 
 def check(request: CommandRequest) -> None:
-    """Whether the request can be run at all. Raises ToolError (invalid_parameters)."""
+    """Raise ToolError (invalid_parameters) if the request cannot be run."""
     command = request.command
     try:
         fault = "has a NUL character in it" if "\0" in command.encode().decode() else ""
@@ -331,9 +331,9 @@ def check(request: CommandRequest) -> None:
 def spawn(
     shell: str, request: CommandRequest, environment: dict[str, str], tag: int
 ) -> tuple["subprocess.Popen[bytes]", dict[Stream, int]]:
-    """The shell, in its own session and without input, and the non-blocking reading ends of its pipes.
+    """Start a shell in its own session without input. Return it, and the non-blocking reading ends of its pipes.
 
-    Raises ToolError. What it starts with is exactly `environment`. `tag` is told in `process_limits`.
+    Its environment is exactly `environment`; `tag` is explained in `process_limits`. Raises ToolError.
     """
     with contextlib.ExitStack() as on_failure, contextlib.ExitStack() as writing_ends:
         reads: dict[Stream, int] = {}
@@ -372,14 +372,14 @@ def _spawn_error(error: OSError, request: CommandRequest) -> ToolError:
 
 
 class LocalTerminal:
-    """The Terminal on this machine: one new shell a command, in its own session, without input.
+    """The Terminal on this machine: each command runs in a new shell, in its own session, without input.
 
-    default_timeout   seconds a command may take when its request names none; 0 = no limit
-    env_allow         names of variables that commands may see beside the usual ones (`child_environment`);
+    default_timeout   the seconds that a command may take if its request has no timeout; 0 for no limit
+    env_allow         names of variables that commands may see beside the usual ones (`child_environment`); raises
                       ConfigError for one that may not be passed on
-    pidfds            for tests: whether to wait for ends by pidfd
-    watchdog          ends the commands should this process be killed; None = one of its own
-    grace             seconds for what still runs when the shell is gone, and again after SIGTERM
+    pidfds            whether to wait for ends by pidfd, for tests
+    watchdog          ends the commands if this process is killed; None makes one
+    grace             seconds for processes that still run when the shell has ended, and again after SIGTERM
     """
 
     def __init__(
@@ -408,19 +408,19 @@ class LocalTerminal:
         with ExitStack() as on_failure:
             on_failure.callback(over)
             self._watchdog.watch(tree.mark)
-            # Not in a thread: it takes well under a millisecond, and a cancellation could lose the process.
+            # Not in a thread: it takes less than a millisecond, and a cancellation could lose the process.
             process, pipes = spawn(self._shell, request, {**self._environment, MARK: tree.mark}, tree.tag)
             on_failure.pop_all()
         self._watchdog.watch(tree.mark, process.pid)
         tree.started(process.pid, frozenset(os.fstat(fd).st_ino for fd in pipes.values()))
-        # The user's limit, which the model may shorten and not stretch; for both, 0 is none.
+        # For both timeouts, 0 means none.
         timeout = (self._default_timeout if request.timeout is None else request.timeout) or None
         pidfd = _pidfd(process.pid) if self._pidfds else None
-        return LocalCommand(process, pipes, tree, Transcript(request.output_limit), timeout, pidfd, over)
+        return LocalCommand(process, pipes, tree, CommandOutput(request.output_limit), timeout, pidfd, over)
 
 
 def _pidfd(pid: int) -> int | None:
-    """A file descriptor of the process, or None when there are too many open; a thread can wait as well."""
+    """Return a file descriptor of the process, or None if too many are open; a thread waits for it then."""
     try:
         return os.pidfd_open(pid)
     except OSError:

@@ -1,10 +1,10 @@
-"""Ending a command for good: its shell, what that started, and what tried to get away (T2.7, security.md 3).
+"""End a command for good: its shell, all processes that it started, and those that tried to escape.
 
-A daemon leaves its process group, its session and its parent. On Linux it cannot leave us: as a subreaper we
-become the parent of every orphan among our descendants, so whatever a command left behind is below us, and is
-known by the mark in its environment, its session, its output pipe or its tag (`core.process_limits`). What gets rid of
-all four is found at shutdown, when everything below us ends. macOS has neither subreapers nor tags: a daemon with an
-empty environment and a session of its own gets away there.
+A daemon leaves its process group, its session and its parent. On Linux it cannot leave us: as a subreaper we become the
+parent of every orphan among our descendants. So all processes that a command left behind are below us. They are known
+by the mark in their environment, their session, their output pipe or their tag (`core.process_limits`). A process
+without all four is ended at shutdown, when everything below us ends. macOS has neither subreapers nor tags: a daemon
+with an empty environment and a session of its own escapes there.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _POLL = 0.005
 
 
 def pidfd_works() -> bool:
-    """Whether this kernel has file descriptors for processes (Linux 5.3)."""
+    """Return whether this kernel has file descriptors for processes (Linux 5.3)."""
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (AttributeError, OSError):
@@ -32,9 +32,9 @@ def pidfd_works() -> bool:
 
 
 def signal_and_wait(pids: Iterable[int], number: int, patience: float, table: ProcessTable, *, pidfds: bool) -> None:
-    """Send signal `number` (0 = none) to all of them, then wait until all have ended or `patience` seconds are over.
+    """Send signal `number` (0 for none) to all of them, then wait until they have ended, at most `patience` seconds.
 
-    Processes that are gone or not ours are passed over. Those that ended are left to be reaped by their parents.
+    Processes that are gone or belong to others are skipped. The parents still have to reap those that ended.
     """
     deadline = time.monotonic() + patience
     if pidfds:
@@ -52,7 +52,7 @@ def _by_pidfd(pids: Iterable[int], number: int, deadline: float) -> None:
                 fd = os.pidfd_open(pid)
             except ProcessLookupError:
                 continue
-            except OSError:  # too many files are open: it gets the signal all the same, and nobody waits for its end
+            except OSError:  # too many files are open: it gets the signal, but its end is not awaited
                 _send(pid, number)
                 continue
             closing.callback(os.close, fd)
@@ -68,7 +68,7 @@ def _by_pidfd(pids: Iterable[int], number: int, deadline: float) -> None:
 
 
 def _by_pid(pids: Iterable[int], number: int, deadline: float, table: ProcessTable) -> None:
-    """Look again and again: without pidfds there is no event for the end of a process that is not our child."""
+    """Poll the processes: without pidfds there is no event for the end of a process that is not our child."""
     waiting = {pid for pid in pids if _send(pid, number)}
     while waiting and time.monotonic() < deadline:
         time.sleep(_POLL)
@@ -77,7 +77,7 @@ def _by_pid(pids: Iterable[int], number: int, deadline: float, table: ProcessTab
 
 
 def _send(pid: int, number: int) -> bool:
-    """Whether there is such a process, after sending the signal if we may."""
+    """Send a signal if that is permitted. Return whether the process exists."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -88,7 +88,7 @@ def _send(pid: int, number: int) -> bool:
 
 
 def reap(pid: int) -> None:
-    """Take a dead child's exit status, if it is one."""
+    """Reap a process if it is a dead child of ours."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
 
@@ -98,15 +98,15 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 _TERM_GRACE = 0.25
 _KILL_PATIENCE = 0.1
-_KILL_ROUNDS = 20  # each finds what was forked while the last one killed
-_leaders: set[int] = set()  # shells of commands: only those who started them may reap them, however late that is
-_UNCLAIMED = 5.0  # seconds after which nobody will come for a dead child
+_KILL_ROUNDS = 20  # each round finds processes that were forked during the last one
+_leaders: set[int] = set()  # shells of commands: only the code that started them may reap them
+_UNCLAIMED = 5.0  # seconds after which a dead child is reaped here
 
 
 def harden_process() -> None:
-    """Call once, before the first command: keep orphans with us, and other processes out of our memory.
+    """Become the parent of orphans, and keep other processes out of our memory. Call it once before the first command.
 
-    Nothing happens where the system has no such thing.
+    It does nothing on systems other than Linux.
     """
     if sys.platform == "linux":
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -114,7 +114,7 @@ def harden_process() -> None:
 
 
 def is_subreaper() -> bool:
-    """Whether orphans among our descendants become our children."""
+    """Return whether orphans among our descendants become our children."""
     if sys.platform != "linux":
         return False
     answer = ctypes.c_int(0)
@@ -127,10 +127,10 @@ def _prctl(option: int, argument: int) -> None:
 
 
 def kill_everything(within: float = 1.0, *, spared: int | None = None) -> None:
-    """End every process below this one, politely first, in at most `within` seconds. For shutdown only.
+    """End every process below this one in at most `within` seconds, first by SIGTERM. It is for the shutdown only.
 
-    Synchronous and safe on the way out: it needs no event loop. It reaps the children of whoever started them.
-    `spared` is a child that ends by itself when we do: the watchdog, who goes on should we be killed in the middle.
+    It needs no event loop, and reaps children that other code has started. `spared` is the watchdog, a child that ends
+    after us, and finishes the work if we are killed meanwhile.
     """
     table, own = system_table(), os.getpid()
 
@@ -148,7 +148,7 @@ def kill_everything(within: float = 1.0, *, spared: int | None = None) -> None:
 
 
 def _marked_orphans(table: ProcessTable) -> list[int]:
-    """Processes of our commands that are no longer below us; only where orphans get away."""
+    """Return the processes of our commands that are no longer below us. None on systems with subreapers."""
     if is_subreaper():
         return []
     prefix = f"{os.getpid()}."
@@ -164,9 +164,9 @@ def _end(
     pidfds: bool,
     after_round: Callable[[set[int]], None] = lambda _: None,
 ) -> set[int]:
-    """SIGTERM, `grace` seconds, then SIGKILL until `find` finds nothing more. Returns whom it found.
+    """Send SIGTERM, wait `grace` seconds, then send SIGKILL until `find` finds nothing more. Return all it found.
 
-    Parents come before their children: a shell that saw its child die first would go on with its next line.
+    Parents come before their children: a shell whose child dies first would go on with its next line.
     """
     ended: set[int] = set()
     number, patience = signal.SIGTERM, grace
@@ -189,20 +189,20 @@ def dead_children(table: ProcessTable) -> list[int]:
 
 
 class Unclaimed:
-    """Dead children that might be somebody else's to reap: whoever started them has a few seconds."""
+    """Dead children that other code may still reap. After a few seconds they are reaped here."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._since: dict[int, float] = {}
 
     def note(self, zombies: Iterable[int]) -> None:
-        """These are all there are now. Those that were already noted long ago are reaped."""
+        """Note all dead children there are now, and reap those that were noted long ago."""
         now = self._clock()
         self._since = {pid: self._since.get(pid, now) for pid in zombies if pid not in _leaders}
         self.review()
 
     def review(self) -> None:
-        """Reap those whose time is over."""
+        """Reap those that were noted long ago."""
         now, since = self._clock(), self._since
         over = {pid for pid, noted in since.items() if now - noted > _UNCLAIMED}
         for pid in over:
@@ -210,14 +210,15 @@ class Unclaimed:
         self._since = {pid: noted for pid, noted in since.items() if pid not in over}
 
     def next_review(self) -> float | None:
-        """In how many seconds to review, or None when there is nothing to."""
+        """Return the seconds until the next review, or None if none is needed."""
         return _UNCLAIMED + 1 if self._since else None
 
 
 class ProcessTree:
-    """Every process of one command. Make it before the command, `started` it with the shell's pid.
+    """The processes of one command. It is made before the command, and told the shell's pid by `started`.
 
-    The shell is our child and leads its own session and group. `mark` is what it must find in MARK, `tag` its tag.
+    The shell is our child and leads its own session and group. It must be started with `mark` in the variable MARK and
+    with the tag `tag`.
 
     grace   seconds that processes get to end by themselves, in `wait`, and in `end` after SIGTERM
     """
@@ -238,16 +239,16 @@ class ProcessTree:
         self._pipes = frozenset[int]()
 
     def started(self, leader: int, pipes: frozenset[int]) -> None:
-        """The shell runs as process `leader` and writes to pipes with these inodes."""
+        """Note that the shell runs as process `leader` and writes to pipes with these inodes."""
         self._leader = leader
         _leaders.add(leader)
         self._sessions.add(leader)
         self._pipes = pipes
 
     def living(self) -> list[int]:
-        """The processes that have not ended, parents first. Cheap when there are none.
+        """Return the processes that have not ended, parents first. It is fast if there are none.
 
-        Reaps those that have, where they fell to us.
+        Those that have ended and became our children are reaped.
         """
         own = self._table.children(os.getpid())
         candidates = own if self._subreaper else {*own, *self._table.pids()} - self._before
@@ -261,23 +262,23 @@ class ProcessTree:
         return [status.pid for status in members]
 
     def reaped(self) -> None:
-        """The shell was reaped, and its number may be another process's."""
+        """Note that the shell was reaped. Its number may mean another process now."""
         _leaders.discard(self._leader)
 
     def tidy_up_later(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
-        """Have dead children reaped that nobody claims, should no other command come along to do it."""
+        """Schedule the reaping of unclaimed dead children, in case that no other command follows."""
         seconds = self._unclaimed.next_review()
         if seconds is not None:
             call_later(seconds, self._unclaimed.review)
 
     def wait(self) -> None:
-        """Give what is alive the grace to end by itself. Blocks."""
+        """Wait for the grace period, so that living processes can end by themselves. It blocks."""
         signal_and_wait(self.living(), 0, self._grace, self._table, pidfds=self._pidfds)
 
     def end(self) -> int:
-        """End every process: SIGTERM, the grace, SIGKILL. Return how many there were. Blocks.
+        """End every process: SIGTERM, the grace period, SIGKILL. Return their number. It blocks.
 
-        Whoever started the leader still has to reap it.
+        The caller still has to reap the leader.
         """
         deadline = time.monotonic() + self._grace + _KILL_ROUNDS * _KILL_PATIENCE
         self._signalled |= _end(
@@ -291,7 +292,7 @@ class ProcessTree:
             reap(pid)
 
     def _belongs(self, status: Status) -> bool:
-        """Whether a process is of this command, or of nothing that still lives."""
+        """Return whether a process belongs to this command, or to none that still runs."""
         mark = self._table.mark(status.pid)
         if mark == self.mark or status.session == self._leader or self._pipes & self._table.pipes(status.pid):
             return True
@@ -301,7 +302,7 @@ class ProcessTree:
         another_command = tag is not None or (mark is not None and mark.startswith(f"{os.getpid()}."))
         if another_command or not self._subreaper or status.session in (0, status.pid, self._own_session):
             return False
-        return self._table.status(status.session) is None  # no leader: nobody is left who wanted it
+        return self._table.status(status.session) is None  # the leader of its session is gone
 
     def _bury(self, zombies: list[Status]) -> None:
         own = [status for status in zombies if status.parent == os.getpid() and status.pid != self._leader]

@@ -1,16 +1,17 @@
-"""Ends commands when the agent is gone without a word (SIGKILL, out of memory): one shell that waits for it.
+"""End commands when the agent dies suddenly (SIGKILL, out of memory): one shell waits for that.
 
-It reads from a pipe whose other end only the agent holds; a line says all that runs now. The end of the pipe means
-that the agent is no more: what the last line says is killed, and the shell ends; after an orderly end there is nothing.
+The shell reads from a pipe whose other end only the agent holds. Each line lists all running commands. The end of the
+pipe means that the agent is dead. The shell then kills the commands of the last line, and ends. After an orderly end
+that line is empty.
 
-A command is known by its process group and by its mark (`table.MARK`). The group works on every POSIX system.
-The mark finds, where there is /proc, what has left the group (setsid, double fork); it is told before the command
-starts, and a child that was just forked holds the pipe open until it has its own environment, so none slips through.
-What has left the group and scrubbed its environment is found by the command's tag, on Linux. What gets rid of that,
-too, gets away, which only a sandbox can prevent.
+A command is known by its process group and by its mark (`table.MARK`). The group works on every POSIX system. Where
+there is /proc, the mark finds processes that have left the group (setsid, double fork). The shell is told the mark
+before the command starts, and a newly forked child holds the pipe open until it has its own environment, so none is
+missed. On Linux, the command's tag finds processes that left the group and cleared their environment. Only a sandbox
+can stop a process that gets rid of the tag as well.
 
-No number is mixed up: a group's cannot be given to anybody else before its leader is reaped, and it is dismissed before
-that (without pidfds: at once thereafter). A mark is random, and nobody else's.
+No process is mistaken for another one: the system reuses the number of a group only after its leader was reaped, and
+the group is dismissed before that (without pidfds: right after that). A mark is random.
 """
 
 import asyncio
@@ -25,9 +26,9 @@ from acp_agent.core.process_limits import tag_of
 from acp_agent.workspace.processes.table import MARK, system_table
 from acp_agent.workspace.processes.tree import Unclaimed, dead_children
 
-# The last rounds find what was forked, or in the middle of exec, during the first. An empty pattern would match every
-# process of the user: hence `$#`. The other way to find marks is for a grep that is missing, or busybox's, which ends
-# a line at a NUL; reading is slow in some shells.
+# The later rounds find processes that were forked or in the middle of exec during the first one. An empty pattern would
+# match every process of the user, hence `$#`. The second way to find marks is for systems without grep, or with that of
+# busybox, which ends a line at a NUL. It is not the first, because reading is slow in some shells.
 SCRIPT: Final = rf"""
 while read -r line; do names=$line; done
 for name in $names; do
@@ -59,9 +60,10 @@ _PATIENCE: Final = 0.5
 
 
 class CommandWatchdog:
-    """Watches over all commands of this process. Its shell is started at the first of them, and again when it is lost.
+    """Watches all commands of this process. Its shell starts with the first command, and again if it is lost.
 
-    Nothing fails where it cannot be had. When this object goes, so does the shell, with every command still watched.
+    Commands run even if the shell cannot be started. When this object is deleted, the shell kills every watched command
+    and ends.
     """
 
     def __init__(self) -> None:
@@ -71,16 +73,16 @@ class CommandWatchdog:
 
     @property
     def pid(self) -> int | None:
-        """The shell's process, or None when there is none."""
+        """The shell's process, or None if there is none."""
         return None if self._shell is None else self._shell.pid
 
     def watch(self, mark: str, group: int | None = None) -> None:
-        """A command is about to start with this mark in its environment; or runs, and leads process group `group`."""
+        """Watch a command that is about to start with this mark, or that runs and leads the process group `group`."""
         self._groups[mark] = group
         self._tell()
 
     def dismiss(self, mark: str) -> None:
-        """Nothing of the command is left. Say so before its shell is reaped."""
+        """Stop watching a command of which nothing is left. Call it before its shell is reaped."""
         if mark in self._groups:
             del self._groups[mark]
             self._tell()
@@ -101,7 +103,7 @@ class CommandWatchdog:
                 self._told(line)
 
     def _told(self, line: bytes) -> bool:
-        """Whether the shell will read it; not when it was killed, or was stopped long ago."""
+        """Write a line to the shell. Return False if it was killed, or was stopped long ago."""
         if self._shell is None or self._shell.stdin is None:
             return False
         try:
@@ -110,7 +112,7 @@ class CommandWatchdog:
             return False
 
     def _start(self) -> None:
-        with contextlib.suppress(OSError):  # no shell, or too much of everything: the command counts for more
+        with contextlib.suppress(OSError):  # the command is more important than its watchdog
             self._shell = subprocess.Popen(
                 ["/bin/sh", "-c", SCRIPT],
                 bufsize=0,
@@ -119,7 +121,7 @@ class CommandWatchdog:
                 stderr=subprocess.DEVNULL,
                 env={},
                 cwd="/",
-                start_new_session=True,  # what is typed at the agent's terminal does not end it
+                start_new_session=True,  # Ctrl-C at the agent's terminal must not end it
             )
             assert self._shell.stdin is not None
             os.set_blocking(self._shell.stdin.fileno(), False)
@@ -127,7 +129,7 @@ class CommandWatchdog:
 
     def _end(self) -> None:
         if self._shell is not None and self._let_go is not None:
-            self._shell.kill()  # or it would take the end of the pipe for ours
+            self._shell.kill()  # otherwise it would take the end of the pipe for the agent's death
             self._let_go()
         self._shell = None
 
@@ -140,9 +142,9 @@ def _let_go(shell: "subprocess.Popen[bytes]") -> None:
 
 
 class OrphanReaper:
-    """Reaps dead children that nobody has claimed for some seconds. For one event loop.
+    """Reaps dead children that were not claimed for some seconds, in one event loop.
 
-    It looks for them after a child has ended, and at no other time.
+    It looks for them only after a child has ended.
     """
 
     def __init__(self) -> None:
@@ -150,7 +152,7 @@ class OrphanReaper:
         self._looks = False
 
     def begin(self) -> None:
-        """Start to listen for the end of children. For the main thread."""
+        """Start to listen for the end of children. Call it in the main thread."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._child_ended)
 
     def _child_ended(self) -> None:

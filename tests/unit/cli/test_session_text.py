@@ -48,7 +48,7 @@ def _word(item: MessageItem | NoAnswerItem) -> str:
     return type(item.event if isinstance(item, MessageItem) else item).__name__
 
 
-async def told_as(*told: TranscriptEvent) -> list[str]:
+async def errors_about(*told: TranscriptEvent) -> list[str]:
     """Each item in a word: a call's id and how it went, else what was said."""
     return [
         f"{item.started.call_id} {call_outcome(item)[0]}" if isinstance(item, CallItem) else _word(item)
@@ -76,11 +76,11 @@ async def test_calls_stand_where_they_began_though_they_end_in_another_order():
         finished("1"),
         TextDelta("", "m"),
     )
-    assert await told_as(*told) == ["1 done", "PlanChanged", "2 done", "TextDelta"]
+    assert await errors_about(*told) == ["1 done", "PlanChanged", "2 done", "TextDelta"]
 
 
 async def test_a_call_that_never_ended_holds_nothing_up_beyond_its_turn():
-    assert await told_as(started("1"), TextDelta("", "m"), UserMessage((), "u"), started("2")) == [
+    assert await errors_about(started("1"), TextDelta("", "m"), UserMessage((), "u"), started("2")) == [
         *("1 lost", "TextDelta"),
         *("UserMessage", "2 lost", "NoAnswerItem"),
     ]
@@ -89,17 +89,17 @@ async def test_a_call_that_never_ended_holds_nothing_up_beyond_its_turn():
 async def test_a_turn_in_which_nothing_was_said_last_is_told_apart_from_one_that_was_answered():
     prompt, said, blank = UserMessage((), "u"), TextDelta("so", "m"), TextDelta(" \n", "n")
     call = (started("1"), finished("1"))
-    assert await told_as(prompt, prompt, said) == ["UserMessage", "NoAnswerItem", "UserMessage", "TextDelta"]
-    assert await told_as(prompt, said, *call) == ["UserMessage", "TextDelta", "1 done", "NoAnswerItem"]
-    assert await told_as(prompt, *call, blank, ThoughtDelta("?", "t"), prompt, said) == [
+    assert await errors_about(prompt, prompt, said) == ["UserMessage", "NoAnswerItem", "UserMessage", "TextDelta"]
+    assert await errors_about(prompt, said, *call) == ["UserMessage", "TextDelta", "1 done", "NoAnswerItem"]
+    assert await errors_about(prompt, *call, blank, ThoughtDelta("?", "t"), prompt, said) == [
         *("UserMessage", "1 done", "TextDelta", "ThoughtDelta", "NoAnswerItem"),
         *("UserMessage", "TextDelta"),
     ]
-    assert "NoAnswerItem" not in await told_as(prompt, *call, said, PlanChanged(()), prompt, said)
+    assert "NoAnswerItem" not in await errors_about(prompt, *call, said, PlanChanged(()), prompt, said)
 
 
 async def test_the_end_of_a_call_that_is_not_known_is_a_call_of_its_own():
-    assert await told_as(finished("1"), finished("1")) == ["1 done", "1 done"]
+    assert await errors_about(finished("1"), finished("1")) == ["1 done", "1 done"]
 
 
 async def test_what_waits_for_a_call_is_bounded():

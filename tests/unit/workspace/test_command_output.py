@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_agent.workspace.processes.terminal import HeadTail, Stream, Transcript
+from acp_agent.workspace.processes.terminal import CommandOutput, HeadTail, Stream
 
 GAP = re.compile(r"\n\[\.\.\. (\d+) bytes left out \.\.\.\]\n")
 
@@ -84,7 +84,7 @@ def test_a_long_output_costs_no_more_memory_than_its_limit(size: int):
 
 
 def transcript(limit: int, *spoken: tuple[Stream, bytes]) -> tuple[str, str, str]:
-    made = Transcript(limit)
+    made = CommandOutput(limit)
     for stream, data in spoken:
         made.add(stream, data)
     for stream in Stream:
