@@ -1,4 +1,4 @@
-"""Globs as find_path and settings take them: `*`, `?`, `[...]`, `{a,b}` in a name, `**` across (A22.5, T4.5, T4.17).
+"""Globs as find_path and settings take them: `*`, `?`, `[...]`, `{a,b}` in a name, `**` across.
 
 `*` and `?` never match a slash and do match a leading dot. A trailing slash asks for directories. Matching is
 linear in the path: a glob becomes an RE2 expression.
@@ -53,7 +53,7 @@ class Glob:
 
 
 class FileGlob:
-    """A glob that says which files below a directory are searched (T4.15): without a slash, names at any depth.
+    """A glob that says which files below a directory are searched: without a slash, names at any depth.
 
     Raises Refused or ToolError as Glob does; there is no "!" that leaves files out.
     """
