@@ -29,6 +29,7 @@ test: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python -m tests.bench $(ARGS)
+	@$(BIN)/python -m tests.bench.frames
 	@$(BIN)/python -m tests.bench.savings
 
 # Everything, with thousands of fresh examples for each property; takes its time.

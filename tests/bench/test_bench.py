@@ -3,6 +3,7 @@
 import json
 
 from tests.bench import __main__ as bench
+from tests.bench import frames
 
 
 def test_every_scenario_gives_a_row_with_samples_and_the_table_shows_it():
@@ -44,3 +45,12 @@ def test_what_keeping_conversations_costs_is_measured():
     assert rows["  frames of it"].samples == [12.0]
     assert len(rows["prompt to the model's request"].samples) == 4
     assert sum(row.aim is not None for row in rows.values()) == 4
+
+
+def test_the_frames_between_a_prompt_and_its_process_are_counted():
+    cold, warm = frames.profile()
+    assert cold["chain"][0].startswith("protocol/peer.py:")
+    assert cold["chain"][-1].startswith("workspace/processes/")
+    assert len(cold["chain"]) == len(warm["chain"])
+    assert set(warm["call"]) < set(warm["turn"])
+    assert all(number > 0 for _, number, _ in frames.rows(cold, warm))
