@@ -1,4 +1,4 @@
-"""One line of the stream, judged."""
+"""One line of the stream, judged strictly; and errors as they are sent."""
 
 import json
 
