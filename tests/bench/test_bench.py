@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.bench import __main__ as bench
 from tests.bench import frames
 
@@ -31,12 +33,14 @@ def test_every_file_tool_is_measured_beside_its_floor_where_there_is_one():
     assert all(row.what in line for row, line in zip(rows, bench.table(rows).splitlines()[1:], strict=True))
 
 
+@pytest.mark.soak  # starts the SDKs of two vendors, which takes seconds
 def test_talking_to_a_model_is_measured_beside_the_official_sdks():
     rows = [bench.Row(*sample) for sample in bench.models.measured(rounds=1, calls=2)]
     assert [len(row.samples) for row in rows] == [1] * 8
     assert all(sample > 0 for row in rows for sample in (*row.samples, *row.floor))
 
 
+@pytest.mark.soak  # fills databases with conversations, which takes seconds
 def test_what_keeping_conversations_costs_is_measured():
     measured = bench.sessions.measured(kept=120, turns=3, opened=2, resting=6, rounds=1)
     rows = {sample[0]: bench.Row(*sample) for sample in measured}

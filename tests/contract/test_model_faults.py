@@ -1,11 +1,12 @@
 """Every fault of a model server, through the real stack: HTTP, adapter, retries, loop. After each the session works.
 
-A recording toolset stands at the end: what it ran is what would have had effects.
+A recording toolset stands at the end: what it ran is what would have had effects. One wire format goes all the way. Of
+the others the adapters are shown to say the same of each fault, and nothing behind an adapter knows of formats.
 """
 
 import re
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,20 +16,28 @@ import pytest
 
 from acp_agent.agent.history import History
 from acp_agent.agent.turn import Agent, Limits
+from acp_agent.core.errors import ProviderError, ProviderErrorKind
 from acp_agent.core.events import Event, TextDelta
-from acp_agent.core.messages import Message, Role, StopReason, TextPart
+from acp_agent.core.messages import Message, ModelEvent, Role, StopReason, TextPart
+from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.llm.catalog import Catalog, ModelRef, ProviderConfig
 from acp_agent.llm.retry import RetryingProvider
 from tests.contract.model_faults import ENDLESS, FAKE_KEY, FAULTS, ODDITIES, Fault, Oddity
 from tests.contract.wire_formats import FORMATS, Endless, FaultyHttp, Played, WireFormat, tool
 from tests.fakes.fake_toolset import FakeToolset
 from tests.fakes.scripted_http import Reply
+from tests.rows import each_row
 
 pytestmark = pytest.mark.anyio
 
 FORMAT = pytest.mark.parametrize("wire", FORMATS.values(), ids=FORMATS)
+ASK = ModelRequest("Be brief.", (Message(Role.USER, (TextPart("hi"),)),))
 ADVICE = re.compile(r"check |[Tt]ry again|try other words|start a new session|set base_url")
 INTERNAL = re.compile(r"Traceback|Error\b|Exception|httpx|<class|0x[0-9a-f]{6}|\.py\b|None")
+
+
+THROUGH = "anthropic"
+"""The wire format that goes through the whole stack with every fault."""
 
 
 def each(names: Iterable[str]) -> pytest.MarkDecorator:
@@ -100,11 +109,16 @@ class Session:
         self.assert_accepted()
 
 
+def catalog_of(wire: WireFormat, server: FaultyHttp, timeout: float) -> Catalog:
+    """A catalog with a provider, whose server this is."""
+    fields = {"api_key": FAKE_KEY, "api_key_env": "FAKE_API_KEY", "timeout": timeout, **wire.settled}
+    return Catalog([ProviderConfig("acme", wire.type, server.url + wire.base, **fields)])
+
+
 @asynccontextmanager
 async def session_with(wire: WireFormat, timeout: float = 5.0) -> AsyncIterator[Session]:
     async with FaultyHttp([]) as server:
-        fields = {"api_key": FAKE_KEY, "api_key_env": "FAKE_API_KEY", "timeout": timeout, **wire.settled}
-        catalog = Catalog([ProviderConfig("acme", wire.type, server.url + wire.base, **fields)])
+        catalog = catalog_of(wire, server, timeout)
         session = Session(wire, server)
         provider = RetryingProvider(
             catalog.build(ModelRef("acme", "some-model")),
@@ -135,9 +149,9 @@ def assert_told(session: Session, fault: Fault) -> None:
     assert len(session.retries) == fault.requests - 1
 
 
-@each(FAULTS)
-async def test_a_fault_ends_the_turn_with_one_message_and_the_session_goes_on(wire: WireFormat, name: str) -> None:
-    fault = FAULTS[name]
+@pytest.mark.parametrize("name", FAULTS)
+async def test_a_fault_ends_the_turn_with_one_message_and_the_session_goes_on(name: str) -> None:
+    fault, wire = FAULTS[name], FORMATS[THROUGH]
     async with session_with(wire, fault.timeout) as session:
         stop = await session.prompt(fault.plays(wire, session.read))
         assert stop is fault.stop
@@ -150,9 +164,9 @@ async def test_a_fault_ends_the_turn_with_one_message_and_the_session_goes_on(wi
         await session.assert_usable()
 
 
-@each(FAULTS)
-async def test_a_fault_after_a_tool_call_repeats_no_call_and_loses_no_result(wire: WireFormat, name: str) -> None:
-    fault = FAULTS[name]
+@pytest.mark.parametrize("name", FAULTS)
+async def test_a_fault_after_a_tool_call_repeats_no_call_and_loses_no_result(name: str) -> None:
+    fault, wire = FAULTS[name], FORMATS[THROUGH]
     async with session_with(wire, fault.timeout) as session:
         calls = wire.stream(calls=[tool("write", "call_a", note="a"), tool("look", "call_b")])
         stop = await session.prompt(Reply.stream(calls), fault.plays(wire, session.read))
@@ -167,9 +181,9 @@ async def test_a_fault_after_a_tool_call_repeats_no_call_and_loses_no_result(wir
         session.assert_accepted()
 
 
-@each([name for name, fault in FAULTS.items() if fault.requests > 1])
-async def test_a_fault_that_passes_costs_one_more_request_and_no_message(wire: WireFormat, name: str) -> None:
-    fault = FAULTS[name]
+@pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if fault.requests > 1])
+async def test_a_fault_that_passes_costs_one_more_request_and_no_message(name: str) -> None:
+    fault, wire = FAULTS[name], FORMATS[THROUGH]
     async with session_with(wire, fault.timeout) as session:
         calls = Reply.stream(wire.stream(calls=[tool("write", note="a")]))
         good = Reply.stream(wire.stream(text=["Fine."]))
@@ -179,6 +193,53 @@ async def test_a_fault_that_passes_costs_one_more_request_and_no_message(wire: W
         assert session.ran == [("write", {"note": "a"})]
         assert len(session.server.requests) == 3
         session.assert_accepted()
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an adapter told of a fault: the error but for its words, and whether anything was told before it."""
+
+    kind: ProviderErrorKind
+    status: int | None
+    retry_after: float | None
+    began: bool
+
+
+async def ending(wire: WireFormat, name: str) -> Ending:
+    """Ask a server with a fault for an answer, once, and return what the adapter made of it."""
+    fault, read, events = FAULTS[name], anyio.Event(), list[ModelEvent]()
+
+    async def listen(provider: Provider) -> None:
+        with anyio.fail_after(20):
+            async with aclosing(provider.stream(ASK)) as stream:
+                async for event in stream:
+                    events.append(event)
+                    read.set()
+
+    async with FaultyHttp([]) as server:
+        server.replies = [fault.plays(wire, read)]  # pyright: ignore[reportAttributeAccessIssue]
+        catalog = catalog_of(wire, server, fault.timeout)
+        provider = catalog.build(ModelRef("acme", "some-model"))
+        try:
+            with pytest.raises(ProviderError) as raised:
+                await listen(provider)
+        finally:
+            await catalog.aclose()
+        (request,) = server.requests or [None]
+    if request is not None:
+        wire.check(request.body)
+    error = raised.value
+    said = str(error)
+    assert fault.says[0] in said
+    assert FAKE_KEY not in said
+    assert not INTERNAL.search(said), said
+    return Ending(error.kind, error.status, error.retry_after, bool(events))
+
+
+@pytest.mark.parametrize("other", [each for each in FORMATS if each != THROUGH])
+@each_row("name", FAULTS)
+async def test_every_adapter_says_the_same_of_a_fault(other: str, name: str) -> None:
+    assert await ending(FORMATS[other], name) == await ending(FORMATS[THROUGH], name)
 
 
 @each(ODDITIES)
