@@ -23,15 +23,16 @@ MANY_FILES = ("tools", "gates", "output/filters")
 CODE = re.compile(r"\b(?:[A-Z]{1,2}\d{1,2}\.\d+(?:\.\d+)?|requirements [A-Z]\d+)\b")
 
 # Attributes that libraries want to be assigned.
-FOREIGN = {"deadline", "epilog", "excepthook", "argtypes", "args", "time", "time_ns"}
+FOREIGN = {"deadline", "epilog", "excepthook", "argtypes", "args", "required", "time", "time_ns"}
+RENAMED = "tools/html_markdown.py part.name"  # bs4 renames an element by assignment
 
 CEILINGS = {
     "folders with more than 20 files": 1,
     "files": 392,
     "modules under 100 lines with one importer": 3,
     "public class names that stand twice": 12,
-    "files with requirement codes": 92,
-    "assignments to attributes of another object": 46,
+    "files with requirement codes": 77,
+    "assignments to attributes of another object": 39,
 }
 
 
@@ -112,7 +113,7 @@ def outside_assignments() -> Iterator[str]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr not in own:
                 owner = ast.unparse(node.value)
-                if owner not in ("self", "cls"):
+                if owner not in ("self", "cls") and f"{name} {owner}.{node.attr}" != RENAMED:
                     yield f"{name} {owner}.{node.attr}"
 
 

@@ -124,7 +124,7 @@ def _add_sessions(parser: CommandLine) -> None:
     export = _add(actions.add_parser, "export", "write a session to a file")
     for action in (show, export):
         identity = action.add_argument("id", metavar="ID", type=_text, help="its id, or the first 4 characters or more")
-    identity.required = False  # of an export: `find_id` handles `--html ID` later
+    identity.required = False  # of an export: `with_id` handles `--html ID` later
     export.set_defaults(misused=export.error)
     target = export.add_mutually_exclusive_group()
     target.add_argument("to", metavar="-", nargs="?", choices=["-"], help="an HTML page on standard output")

@@ -41,15 +41,16 @@ class Destination:
     force: bool
 
 
-def find_id(args: argparse.Namespace) -> None:
-    """Correct the arguments if the id was taken for the file name of `--html`.
+def with_id(args: argparse.Namespace) -> argparse.Namespace:
+    """Return the arguments, corrected if the id was taken for the file name of `--html`.
 
     `args.html` is False if `--html` has no file name. Exits with 2 if there is no id.
     """
     if args.id in (None, _STDOUT) and args.html:
-        args.to, args.id, args.html = args.id, args.html, False
+        args = argparse.Namespace(**{**vars(args), "to": args.id, "id": args.html, "html": False})
     if args.id is None:
         args.misused("the following arguments are required: ID")
+    return args
 
 
 def destination(args: argparse.Namespace, session_id: str) -> Destination:

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import anyio
 
-from acp_agent.cli.session_export import destination, export, find_id, without_secrets
+from acp_agent.cli.session_export import destination, export, with_id, without_secrets
 from acp_agent.cli.session_text import dollars, when, write_text
 from acp_agent.config.files import DATA_VARIABLE, database_file, session_locks_file
 from acp_agent.config.load import Flags, load
@@ -117,7 +117,7 @@ _SHORTEST = 4  # characters of an id that the user must give at least
 def sessions(args: argparse.Namespace) -> int:
     """Do what `args.action` says. Return 1 if a session was not deleted. Raises AgentError."""
     if args.action == "export":
-        find_id(args)
+        args = with_id(args)
     path = database_file(os.environ)
     if os.path.exists(path):
         return anyio.run(_run, args, path)
