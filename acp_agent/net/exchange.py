@@ -41,6 +41,14 @@ class Hop:
     received: int = 0
     blocked: BlockReason | None = None
 
+    def locate(self, url: str, host: str) -> None:
+        """Set the URL and host as they were judged."""
+        self.url, self.host = url, host
+
+    def block(self, reason: BlockReason | None, host: str = "") -> None:
+        """Set why the request is not made. `host` counts if none is known yet."""
+        self.host, self.blocked = self.host or host, reason
+
 
 @dataclass(frozen=True, slots=True)
 class Redirect:

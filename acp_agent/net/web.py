@@ -120,10 +120,10 @@ class GuardedWeb:
         from acp_agent.net import connection, exchange, urls  # noqa: PLC0415 - as above
 
         target = urls.judge_url(hop.url, self._rules)
-        hop.url, hop.host = target.url, target.host
+        hop.locate(target.url, target.host)
         if first and _site(first) != _site(target.host):
             refuse_literal(target)  # an attack is told as one, but no name is looked up
-            hop.blocked = BlockReason.ALLOWLIST
+            hop.block(BlockReason.ALLOWLIST)
             raise _another_site(first, target.url)
         judged = ResolvedTarget(target, await addresses_of(target, self._resolve))
         if self._trust is None:
@@ -138,7 +138,7 @@ class GuardedWeb:
         try:
             yield
         except RequestBlocked as error:
-            hop.host, hop.blocked = hop.host or error.host, error.block
+            hop.block(error.block, error.host)
             raise
         finally:
             self._record(
