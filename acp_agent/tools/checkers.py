@@ -114,7 +114,26 @@ def unfolded(text: str) -> list[str]:
     return _FOLD.sub(" ", text).replace("\r\n", "\n").split("\n")
 
 
-_LIMIT = 1024 * 1024  # bytes of a settings file
+def _of_lines(pattern: re.Pattern[str], lines: Iterable[str]) -> tuple[Problem, ...]:
+    """Return the problems in the lines that match a pattern with named groups."""
+    return tuple(
+        Problem(
+            ProblemSeverity(found["severity"]),
+            worded(found["message"], found["code"]),
+            found["file"],
+            position(int(found["line"] or 0)),
+            position(int(found["col"] or 0)),
+        )
+        for found in map(pattern.fullmatch, lines)
+        if found
+    )
+
+
+def _of_values(read: Callable[[Json], Problem | None], values: Iterable[Json]) -> tuple[Problem, ...]:
+    return tuple(problem for problem in map(read, values) if problem is not None)
+
+
+_SETTINGS_LIMIT = 1024 * 1024  # bytes of a settings file
 _FILES = (EntryKind.FILE, EntryKind.SYMLINK)
 
 
@@ -165,7 +184,7 @@ class Project:
         if name not in self.names:
             return ""
         try:
-            return (await self._files.read_bytes(posixpath.join(self._path, name), _LIMIT)).decode()
+            return (await self._files.read_bytes(posixpath.join(self._path, name), _SETTINGS_LIMIT)).decode()
         except (ToolError, Refused, UnicodeDecodeError) as error:
             self.warnings.append(f"{name} was not read: {visible(str(error))}")
             return ""
@@ -193,10 +212,10 @@ class Project:
         return None if keys is None else frozenset(keys)
 
 
-_LINE = re.compile(r"(vet: )?([^\s:#][^:]*):(\d{1,9})(?::(\d{1,9}))?: (.+)")
+_GO_VET_LINE = re.compile(r"(vet: )?([^\s:#][^:]*):(\d{1,9})(?::(\d{1,9}))?: (.+)")
 
 
-def _parse(outcome: CommandOutcome) -> tuple[Problem, ...]:
+def _go_vet_parse(outcome: CommandOutcome) -> tuple[Problem, ...]:
     """Return the problems of vet's output. Only lines below "# [package]" are vet's own; others are the compiler's.
 
     Old versions of Go print no such line. There everything is an error, as vet's findings are for `go test`.
@@ -206,59 +225,55 @@ def _parse(outcome: CommandOutcome) -> tuple[Problem, ...]:
     for line in unfolded(outcome.stderr):
         if line.startswith("# "):
             below_vet = line.startswith("# [")
-        match = _LINE.fullmatch(line)
+        match = _GO_VET_LINE.fullmatch(line)
         if match:
-            found.append(_diagnostic(match, below_vet=below_vet))
+            found.append(_go_vet_problem(match, below_vet=below_vet))
     return tuple(found)
 
 
-def _diagnostic(match: re.Match[str], *, below_vet: bool) -> Problem:
+def _go_vet_problem(match: re.Match[str], *, below_vet: bool) -> Problem:
     prefix, file, line, col, message = match.groups()
     severity = ProblemSeverity.WARNING if below_vet and not prefix else ProblemSeverity.ERROR
     return Problem(severity, worded(message), file, position(int(line)), position(int(col or 0)))
 
 
-GO_VET = Checker("go vet", "go", "vet ./...", _parse, warnings_fail=True)
+GO_VET = Checker("go vet", "go", "vet ./...", _go_vet_parse, warnings_fail=True)
 
 
 # `file:line:col: error: message  [code]`. A project may add the end position. An error may be about a whole file.
 # Notes explain the error before them and are left out.
-_MYPY_LINE = re.compile(r"([^\s:][^:]*):(?:(\d{1,9}):)?(?:(\d{1,9}):)?(?:\d{1,9}:\d{1,9}:)? (error|warning): (.+)")
+_MYPY_LINE = re.compile(
+    r"(?P<file>[^\s:][^:]*):(?:(?P<line>\d{1,9}):)?(?:(?P<col>\d{1,9}):)?(?:\d{1,9}:\d{1,9}:)?"
+    r" (?P<severity>error|warning): (?P<code>)(?P<message>.+)"
+)
 
 
 def _mypy_parse(outcome: CommandOutcome) -> tuple[Problem, ...]:
-    matches = (_MYPY_LINE.fullmatch(line) for line in outcome.stdout.split("\n"))
-    return tuple(_mypy_diagnostic(match) for match in matches if match)
+    return _of_lines(_MYPY_LINE, outcome.stdout.split("\n"))
 
 
-def _mypy_diagnostic(match: re.Match[str]) -> Problem:
-    file, line, col, severity, message = match.groups()
-    return Problem(ProblemSeverity(severity), worded(message), file, position(int(line or 0)), position(int(col or 0)))
+_MYPY_ARGUMENTS = "--show-column-numbers --no-pretty --no-color-output --no-error-summary"
 
-
-_ARGUMENTS = "--show-column-numbers --no-pretty --no-color-output --no-error-summary"
-
-MYPY = Checker("mypy", "mypy", _ARGUMENTS, _mypy_parse, folders=VIRTUAL_ENVIRONMENT)
+MYPY = Checker("mypy", "mypy", _MYPY_ARGUMENTS, _mypy_parse, folders=VIRTUAL_ENVIRONMENT)
 """For a project whose settings say what to check."""
 
-MYPY_HERE = Checker("mypy", "mypy", f"{_ARGUMENTS} .", _mypy_parse, folders=VIRTUAL_ENVIRONMENT)
+MYPY_HERE = Checker("mypy", "mypy", f"{_MYPY_ARGUMENTS} .", _mypy_parse, folders=VIRTUAL_ENVIRONMENT)
 
 
-_SEVERITIES = {"error": ProblemSeverity.ERROR, "warning": ProblemSeverity.WARNING}
+_PYRIGHT_SEVERITIES = {"error": ProblemSeverity.ERROR, "warning": ProblemSeverity.WARNING}
 
 
 def _pyright_parse(outcome: CommandOutcome) -> tuple[Problem, ...] | None:
     match json_document(outcome.stdout):
         case {"generalDiagnostics": list(values)}:
-            found = (_pyright_diagnostic(value) for value in values)
-            return tuple(diagnostic for diagnostic in found if diagnostic is not None)
+            return _of_values(_pyright_problem, values)
         case _:
             return None
 
 
-def _pyright_diagnostic(value: Json) -> Problem | None:
+def _pyright_problem(value: Json) -> Problem | None:
     match value:
-        case {"severity": str(level), "message": str(message), **rest} if level in _SEVERITIES:
+        case {"severity": str(level), "message": str(message), **rest} if level in _PYRIGHT_SEVERITIES:
             rule, file = rest.get("rule"), rest.get("file")
         case _:
             return None
@@ -268,7 +283,7 @@ def _pyright_diagnostic(value: Json) -> Problem | None:
         case _:
             line = col = None
     return Problem(
-        _SEVERITIES[level],
+        _PYRIGHT_SEVERITIES[level],
         worded(message, rule if isinstance(rule, str) else None),
         file if isinstance(file, str) else None,
         position(line, 0),
@@ -284,20 +299,21 @@ BASEDPYRIGHT = Checker(
 
 
 # Errors that stop a program, as in ruff's language server. The severity that ruff prints is always "error".
-_ERRORS = ("F821", "E9", "invalid-syntax")
+_RUFF_ERRORS = ("F821", "E9", "invalid-syntax")
 
 
 def _ruff_parse(outcome: CommandOutcome) -> tuple[Problem, ...]:
-    found = (_ruff_diagnostic(value) for value in json_lines(outcome.stdout))
-    return tuple(diagnostic for diagnostic in found if diagnostic is not None)
+    return _of_values(_ruff_problem, json_lines(outcome.stdout))
 
 
-def _ruff_diagnostic(value: Json) -> Problem | None:
+def _ruff_problem(value: Json) -> Problem | None:
     match value:
         case {"code": code, "filename": str(file), "message": str(message), "location": {"row": line, "column": col}}:
             # Before 0.13 a syntax error has no code.
             known = code if isinstance(code, str) else None
-            severity = ProblemSeverity.ERROR if known is None or known.startswith(_ERRORS) else ProblemSeverity.WARNING
+            severity = (
+                ProblemSeverity.ERROR if known is None or known.startswith(_RUFF_ERRORS) else ProblemSeverity.WARNING
+            )
             return Problem(severity, worded(message, known), file, position(line), position(col))
         case _:
             return None
@@ -313,19 +329,14 @@ RUFF = Checker(
 )
 
 
-_TSC_LINE = re.compile(r"(?:(\S.*?)\((\d{1,9}),(\d{1,9})\): )?(error|warning) (TS\d{1,9}): (.+)")
+_TSC_LINE = re.compile(
+    r"(?:(?P<file>\S.*?)\((?P<line>\d{1,9}),(?P<col>\d{1,9})\): )?(?P<severity>error|warning)"
+    r" (?P<code>TS\d{1,9}): (?P<message>.+)"
+)
 
 
 def _tsc_parse(outcome: CommandOutcome) -> tuple[Problem, ...]:
-    matches = (_TSC_LINE.fullmatch(line) for line in unfolded(outcome.stdout))
-    return tuple(_tsc_diagnostic(match) for match in matches if match)
-
-
-def _tsc_diagnostic(match: re.Match[str]) -> Problem:
-    file, line, col, severity, code, message = match.groups()
-    return Problem(
-        ProblemSeverity(severity), worded(message, code), file, position(int(line or 0)), position(int(col or 0))
-    )
+    return _of_lines(_TSC_LINE, unfolded(outcome.stdout))
 
 
 TSC = Checker("tsc", "tsc", "--noEmit --pretty false", _tsc_parse, folders=("node_modules/.bin",))
@@ -334,12 +345,12 @@ TSC_BUILD = Checker("tsc", "tsc", "--build --noEmit --pretty false", _tsc_parse,
 """For a project with references: only a build checks those. TypeScript before 5.6 refuses it (TS5094)."""
 
 
-_PYTHON = (
+_PYTHON_MARKERS = (
     *("pyproject.toml", "setup.py", "setup.cfg", "ruff.toml", ".ruff.toml"),
     *("mypy.ini", ".mypy.ini", "pyrightconfig.json"),
 )
 
-MARKERS = ("Cargo.toml", *_PYTHON, "tsconfig.json", "go.mod")
+MARKERS = ("Cargo.toml", *_PYTHON_MARKERS, "tsconfig.json", "go.mod")
 """Files that mark a folder as a project."""
 
 
@@ -393,7 +404,7 @@ async def _checkers(project: Project, *, clippy: bool) -> list[Checker]:
     checkers: list[Checker] = []
     if project.has_any("Cargo.toml"):
         checkers.append(CARGO_CLIPPY if clippy else CARGO_CHECK)
-    if project.has_any(*_PYTHON):
+    if project.has_any(*_PYTHON_MARKERS):
         checkers += await _python(project)
     if project.has_any("tsconfig.json"):
         checkers.append(TSC_BUILD if '"references"' in await project.text("tsconfig.json") else TSC)
@@ -469,15 +480,14 @@ _Place: TypeAlias = tuple[str, Json, Json]  # file, line, column
 
 
 def _cargo_parse(outcome: CommandOutcome) -> tuple[Problem, ...]:
-    found = (_cargo_diagnostic(value) for value in json_lines(outcome.stdout))
-    return tuple(diagnostic for diagnostic in found if diagnostic is not None)
+    return _of_values(_cargo_problem, json_lines(outcome.stdout))
 
 
-def _cargo_diagnostic(value: Json) -> Problem | None:
+def _cargo_problem(value: Json) -> Problem | None:
     """Return the problem in a compiler message. Summaries ("aborting due to ...") and footnotes are not problems."""
     match value:
         case {"reason": "compiler-message", "message": {"level": str(level), "message": str(message), **rest}, **about}:
-            severity, spans = _severity(level), rest.get("spans")
+            severity, spans = _cargo_severity(level), rest.get("spans")
         case _:
             return None
     if severity is None or (not spans and (message.startswith("aborting due to") or message.endswith(" emitted"))):
@@ -499,7 +509,7 @@ def _cargo_diagnostic(value: Json) -> Problem | None:
     return Problem(severity, worded(message, code), file, position(line), position(col))
 
 
-def _severity(level: str) -> ProblemSeverity | None:
+def _cargo_severity(level: str) -> ProblemSeverity | None:
     """Return the severity. "error: internal compiler error" is an error, too."""
     if level.startswith("error"):
         return ProblemSeverity.ERROR

@@ -139,9 +139,9 @@ class LanguageServerTool(Tool[P]):
 class FileTool(LanguageServerTool[P]):
     """A question about a file."""
 
-    @abstractmethod
     def params_to_wire(self, params: P) -> JsonObject:
-        """Return the parameters besides the file."""
+        """Return the parameters besides the file: the position, if the tool asks about one."""
+        return position(params) if isinstance(params, PositionParams) else {}
 
     @abstractmethod
     def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
@@ -195,9 +195,6 @@ class LspHover(FileTool[LspHoverParams]):
     method = "lsp/hover"
     params = LspHoverParams
 
-    def params_to_wire(self, params: LspHoverParams) -> JsonObject:
-        return position(params)
-
     def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
         del names, uri
         return ToolResult(hover(answer) or "The language server says nothing about this place.")
@@ -216,9 +213,6 @@ class LspDefinition(FileTool[LspDefinitionParams]):
     name = "lsp_definition"
     method = "lsp/definition"
     params = LspDefinitionParams
-
-    def params_to_wire(self, params: LspDefinitionParams) -> JsonObject:
-        return position(params)
 
     def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
         del uri
@@ -265,10 +259,6 @@ class LspDiagnostics(FileTool[LspDiagnosticsParams]):
     def __init__(self, most: int = 20) -> None:
         self._most = most
 
-    def params_to_wire(self, params: LspDiagnosticsParams) -> JsonObject:
-        del params
-        return {}
-
     def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
         name = names.name(uri)
         lines = [found.line(name) for found in diagnostics(answer)]
@@ -288,10 +278,6 @@ class LspDocumentSymbols(FileTool[LspDocumentSymbolsParams]):
     name = "lsp_document_symbols"
     method = "lsp/documentSymbols"
     params = LspDocumentSymbolsParams
-
-    def params_to_wire(self, params: LspDocumentSymbolsParams) -> JsonObject:
-        del params
-        return {}
 
     def read(self, answer: Json, names: Names, uri: str) -> ToolResult:
         lines = [_line(symbol) for symbol in symbols(answer)]

@@ -23,79 +23,41 @@ _LOG_EVERY = 50
 _LOG = Log(__name__)
 
 
-class FilterTotals(NamedTuple):
-    """Counts since the start.
-
-    commands         commands whose output went through the engine
-    filtered         those whose output became shorter
-    skipped          those that no rule matched
-    raw_chars        characters of all outputs
-    shown_chars      characters that are left of them
-    confidence       how often each confidence was the worst of the matching rules
-    rules            how often each rule was applied, by name
-    """
-
-    commands: int
-    filtered: int
-    skipped: int
-    raw_chars: int
-    shown_chars: int
-    confidence: Mapping[Confidence, int]
-    rules: Mapping[str, int]
-
-    @property
-    def saved(self) -> float:
-        """The part of all characters that was left out, 0 to 1."""
-        return 1 - self.shown_chars / self.raw_chars if self.raw_chars else 0.0
-
-
 class FilterMetrics:
-    """Counts from several threads. Every 50 commands it writes a debug line to the log."""
+    """Counts of commands, from several threads. Every 50 commands it writes a debug line to the log.
+
+    commands     commands whose output went through the engine
+    filtered     those whose output became shorter
+    skipped      those that no rule matched
+    raw_chars    characters of all outputs
+    shown_chars  characters that are left of them
+    full, partial, fallback   how often each confidence was the worst of the matching rules
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts: Counter[str] = Counter()
-        self._confidence: Counter[Confidence] = Counter(dict.fromkeys(Confidence, 0))
-        self._rules: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter(
+            dict.fromkeys(("commands", "filtered", "skipped", "raw_chars", "shown_chars", *Confidence), 0)
+        )
 
     def record(self, raw: str, filtered: Filtered | None) -> None:
         """Count a command's output and the filtered text, None if no rule matched."""
         shown = len(raw if filtered is None else filtered.text)
+        outcome = ["skipped"] if filtered is None else [filtered.confidence, *["filtered"] * (shown < len(raw))]
         with self._lock:
             self._counts.update(commands=1, raw_chars=len(raw), shown_chars=shown)
-            if filtered is None:
-                self._counts.update(skipped=1)
-            else:
-                self._counts.update(filtered=int(shown < len(raw)))
-                self._confidence[filtered.confidence] += 1
-                self._rules.update(filtered.rules)
-            due = self._counts["commands"] % _LOG_EVERY == 0
-        if due:
-            self._log()
+            self._counts.update(outcome)
+            counts = dict(self._counts)
+        if counts["commands"] % _LOG_EVERY == 0:
+            all_chars, shown_chars = counts.pop("raw_chars"), counts.pop("shown_chars")
+            saved = 1 - shown_chars / all_chars if all_chars else 0
+            _LOG.debug("output filters", saved=f"{saved:.1%}", **counts)
 
-    def totals(self) -> FilterTotals:
-        """Return the counts."""
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The counts since the start."""
         with self._lock:
-            return FilterTotals(
-                commands=self._counts["commands"],
-                filtered=self._counts["filtered"],
-                skipped=self._counts["skipped"],
-                raw_chars=self._counts["raw_chars"],
-                shown_chars=self._counts["shown_chars"],
-                confidence=dict(self._confidence),
-                rules=dict(self._rules),
-            )
-
-    def _log(self) -> None:
-        totals = self.totals()
-        _LOG.debug(
-            "output filters",
-            commands=totals.commands,
-            filtered=totals.filtered,
-            skipped=totals.skipped,
-            saved=f"{totals.saved:.1%}",
-            **{str(each): count for each, count in totals.confidence.items()},
-        )
+            return dict(self._counts)
 
 
 _NOT_LITERAL = re.compile(r"[$\\*?\[\n]|^-|`")
