@@ -29,7 +29,7 @@ from acp_agent.core.messages import ModelEvent
 from acp_agent.core.ports import ModelRequest, Provider
 from acp_agent.llm.catalog import Catalog, parse_model
 from acp_agent.store.credentials import CredentialStore
-from acp_agent.store.db_opening import cause
+from acp_agent.store.db_opening import MOUNTS, cause, network_file_system
 from acp_agent.store.schema import VERSION, version_of
 from acp_agent.workspace.processes.terminal import LocalTerminal
 from acp_agent.workspace.ripgrep import find_ripgrep
@@ -58,15 +58,8 @@ class CheckResult:
         return f"{self.level:<5} {self.subject:<9} {one_line(self.text + advice, longest=500)}"
 
 
-_REMOTE = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.rclone", "fuse.s3")
-_MOUNTS = "/proc/self/mounts"
-
-
-def check_data_folder(environ: Mapping[str, str], mounts: str = _MOUNTS) -> list[CheckResult]:
-    """Create the data folder as the server would and write in it.
-
-    mounts   the kernel's table of mounts; without it the folder counts as local
-    """
+def check_data_folder(environ: Mapping[str, str], mounts: str = MOUNTS) -> list[CheckResult]:
+    """Create the data folder as the server would and write in it. `mounts` is the kernel's table of mounts."""
     elsewhere = f"choose another folder with {DATA_VARIABLE}"
     try:
         path = data_dir(environ)
@@ -81,8 +74,7 @@ def check_data_folder(environ: Mapping[str, str], mounts: str = _MOUNTS) -> list
         return [CheckResult(CheckLevel.FAIL, "data", f"{path} has mode {mode:04o}, not 0700", elsewhere)]
     if trouble := _database_trouble(database_file(environ)):
         return [CheckResult(CheckLevel.FAIL, "data", f"no conversation is kept or listed: {trouble}", elsewhere)]
-    kind = file_system(path, mounts)
-    if kind.startswith(_REMOTE):
+    if kind := network_file_system(path, mounts):
         return [CheckResult(CheckLevel.WARN, "data", f"{path} is on a network file system ({kind})", elsewhere)]
     return [CheckResult(CheckLevel.OK, "data", f"{path} (mode 0700)")]
 
@@ -100,19 +92,6 @@ def _database_trouble(path: str) -> str:
     if version <= VERSION:
         return ""
     return f"the database {path} has format {version}, of a newer acp-agent; this one knows formats up to {VERSION}"
-
-
-def file_system(path: str, mounts: str) -> str:
-    """Return the type of the file system of a path, or "" if it is unknown."""
-    try:
-        with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
-            table = [line.split(" ")[:3] for line in file]
-    except OSError:
-        return ""
-    real = os.path.realpath(path)
-    places = [(point.replace("\\040", " "), kind) for _, point, kind in table]
-    holding = [(len(point), kind) for point, kind in places if os.path.commonpath((point, real)) == point]
-    return holding[[length for length, _ in holding].index(max(holding)[0])][1] if holding else ""
 
 
 _MODEL_PATIENCE = 20.0  # seconds for the server's first answer

@@ -168,8 +168,6 @@ class MessageChannel:
         self.reason = self.said = ""
         self.final = False
 
-    # ------------------------------------------------------------------- what a ClientSession writes to
-
     async def send(self, item: SessionMessage, /) -> None:
         """Queue a message without waiting.
 
@@ -205,8 +203,6 @@ class MessageChannel:
         exc_tb: TracebackType | None,
     ) -> None:
         await self.aclose()
-
-    # ------------------------------------------------------------------- what a transport calls
 
     async def receive(self, data: bytes) -> None:
         """Sort a message, or a batch of messages, that the transport received.
@@ -263,8 +259,6 @@ class MessageChannel:
         """Close both ends of both streams."""
         for stream in (self._to_session, self.incoming, self._to_transport, self.outgoing):
             stream.close()
-
-    # ------------------------------------------------------------------- sorting
 
     async def _sort_message(self, item: Json, size: int) -> None:
         self.received += 1

@@ -99,11 +99,8 @@ _START_DELAYS: Final = (1.0, 2.0, 4.0, 8.0)
 """The seconds before each further try as long as the server has never been ready."""
 
 _RECONNECT_DELAYS: Final = (2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0, 60.0, 60.0)
-
 _HEALTH_EVERY: Final = 30.0
-
 _PING_TIMEOUT: Final = 10.0
-
 _CALL_PATIENCE: Final = 5.0
 """The seconds that a call waits for a connection that is being restored."""
 
@@ -111,7 +108,6 @@ _LIST_PATIENCE: Final = 10.0
 """The seconds that a call waits for a list that is due. Without the list it is unknown what the call would run."""
 
 _LONGEST_PROBLEM: Final = 500
-
 _FINAL_CATEGORIES: Final = frozenset({ToolErrorCategory.POLICY_BLOCKED, ToolErrorCategory.INVALID_PARAMETERS})
 
 
@@ -175,8 +171,6 @@ class ServerConnection(McpConnection):
     def definitions(self) -> tuple[McpDefinition, ...]:
         return self._definitions
 
-    # ------------------------------------------------------------------- calls
-
     async def call(self, definition: McpDefinition, arguments: JsonObject) -> McpReply:
         session = await self._approved_session(definition)  # nothing may be awaited between this and the request
         with self._questions.call(self._server.tool_timeout):
@@ -203,8 +197,6 @@ class ServerConnection(McpConnection):
                     return self._session
                 await self._state_changed.wait()
         raise failures.connection_lost(self._server.name, self._reason)
-
-    # ------------------------------------------------------------------- the life of it
 
     def close(self) -> None:
         """End the server and let `run` return soon. If `run` has not begun, it returns at once."""

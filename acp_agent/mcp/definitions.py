@@ -23,7 +23,6 @@ from acp_agent.text import visible
 MAX_SCHEMA: Final = 32 * 1024
 """The largest schema, in bytes of JSON."""
 MAX_DEPTH: Final = 32
-
 _PARAMETER: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _NOT_AT_TOP: Final = ("oneOf", "anyOf", "allOf", "enum", "not")
 _TYPES: Final = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
@@ -95,9 +94,6 @@ def estimated_size(value: Json, limit: int) -> int:
     return found
 
 
-# ------------------------------------------------------------------------------- schemas in schemas
-
-
 def _fit(node: Json, root: JsonObject) -> Json:
     match node:
         case bool():
@@ -156,12 +152,8 @@ def _is_types(value: Json) -> bool:
     return (isinstance(value, list) and bool(value) and all(map(_is_kind, value))) or _is_kind(value)
 
 
-def _is_text(value: Json) -> bool:
-    return isinstance(value, str)
-
-
-def _is_flag(value: Json) -> bool:
-    return isinstance(value, bool)
+def _instance_of(kind: type) -> Callable[[Json], bool]:
+    return lambda value: isinstance(value, kind)
 
 
 def _is_number(value: Json) -> bool:
@@ -169,19 +161,11 @@ def _is_number(value: Json) -> bool:
 
 
 def _is_count(value: Json) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 and value == int(value)
-
-
-def _is_list(value: Json) -> bool:
-    return isinstance(value, list)
+    return _is_number(value) and isinstance(value, int | float) and value >= 0 and value == int(value)
 
 
 def _is_full_list(value: Json) -> bool:
     return isinstance(value, list) and bool(value)
-
-
-def _is_object(value: Json) -> bool:
-    return isinstance(value, dict)
 
 
 def _is_names(value: Json) -> bool:
@@ -192,12 +176,14 @@ def _is_names(value: Json) -> bool:
 _SHAPES: Final[Mapping[str, Callable[[Json], bool]]] = {
     "type": _is_types,
     "required": _is_names,
-    "enum": _is_list,
-    "examples": _is_list,
+    "enum": _instance_of(list),
+    "examples": _instance_of(list),
     **dict.fromkeys(_LISTED, _is_full_list),
-    **dict.fromkeys(_NAMED, _is_object),
-    **dict.fromkeys(("title", "description", "format", "pattern", "$ref", "$id", "$schema", "$comment"), _is_text),
-    **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), _is_flag),
+    **dict.fromkeys(_NAMED, _instance_of(dict)),
+    **dict.fromkeys(
+        ("title", "description", "format", "pattern", "$ref", "$id", "$schema", "$comment"), _instance_of(str)
+    ),
+    **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), _instance_of(bool)),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), _is_number),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains"), _is_count),
     **dict.fromkeys(("minProperties", "maxProperties"), _is_count),

@@ -31,27 +31,16 @@ if TYPE_CHECKING:
     from acp_agent.mcp.channel import MessageChannel
 
 MAX_FIELDS: Final = 20
-
 MAX_CHOICES: Final = 100
-
 _MAX_SCHEMA: Final = 32 * 1024
-
 _LONGEST_TITLE: Final = 200
-
 _LONGEST_DESCRIPTION: Final = 1000
-
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-
 _FORMATS: Final = frozenset(("email", "uri", "date", "date-time"))
-
 _LENGTHS: Final = ("minLength", "maxLength")
-
 _COUNTS: Final = ("minItems", "maxItems")
-
 _RANGE: Final = ("minimum", "maximum")
-
 _MOST_LENGTH: Final = 2**32 - 1  # the lengths of ACP have 32 bits
-
 _WIDEST: Final = 2**53
 
 _Item = TypeVar("_Item")
@@ -122,9 +111,6 @@ def _words(node: JsonObject) -> JsonObject:
 def _cut(text: str, most: int) -> str:
     shown = visible(" ".join(text[: 2 * most].split()))
     return shown if len(shown) <= most and len(text) <= 2 * most else f"{shown[:most]}…"
-
-
-# ------------------------------------------------------------------------------------------- kinds
 
 
 def _text(field: JsonObject) -> JsonObject:
@@ -215,22 +201,15 @@ def _is_default(found: JsonObject, default: Json) -> bool:
 
 
 MOST_A_CALL: Final = 5
-
 PATIENCE: Final = 120.0
 """The seconds that a question waits for its answer."""
 
 _LONGEST_MESSAGE: Final = 2000
-
 _LONGEST_VISIT_ID: Final = 200
-
 _MOST_VISITS: Final = 16
-
 _NO_METHOD: Final = -32601
-
 _INVALID_PARAMS: Final = -32602
-
 _CANCELLED: Final = ElicitationAnswer(ElicitationAction.CANCEL, {})
-
 _DECLINED: Final = ElicitationAnswer(ElicitationAction.DECLINE, {})
 
 
@@ -276,8 +255,6 @@ class ServerElicitations:
             self._channel = self._tasks = None
             self._visits.clear()
 
-    # ------------------------------------------------------------------------------- a call's time
-
     @contextmanager
     def call(self, seconds: float) -> Generator[None]:
         """Run the body as a tool call of at most `seconds`, not counting the time in which the user is asked."""
@@ -302,8 +279,6 @@ class ServerElicitations:
         if scope.deadline != inf:
             self._calls[scope] = max(0.0, scope.deadline - anyio.current_time())
             scope.deadline = inf
-
-    # --------------------------------------------------------------------------- what the wire calls
 
     def asked(self, identity: int | str, params: Json) -> None:
         channel, tasks = self._channel, self._tasks
@@ -333,8 +308,6 @@ class ServerElicitations:
         shown, elicitor = self._visits.pop(visit, None), self._elicitor()
         if shown is not None and elicitor is not None:
             elicitor.visited(shown)
-
-    # ------------------------------------------------------------------------------------- asking
 
     async def _answer_request(
         self, channel: "MessageChannel", identity: int | str, params: Json, scope: anyio.CancelScope

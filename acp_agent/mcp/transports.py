@@ -83,8 +83,6 @@ class HttpTransport:
         if isinstance(number, int) and (scope := self._posts.get(number)) is not None:
             scope.cancel()
 
-    # ------------------------------------------------------------------- messages
-
     async def _send_request(self, item: SessionMessage, channel: MessageChannel) -> None:
         """Send a request. Its answer comes in the body, as JSON or as an event."""
         request = item.message
@@ -154,8 +152,6 @@ class HttpTransport:
             with anyio.move_on_after(_END_TIMEOUT, shield=True), suppress(ToolError, Refused):
                 async with self._http.ask("DELETE", self._headers()):
                     pass
-
-    # ------------------------------------------------------------------- headers
 
     def _keep_session(self, answer: McpResponse) -> None:
         session = answer.headers.get(_SESSION, "")

@@ -149,7 +149,6 @@ _TEXT_TYPES: Final = frozenset(
 )
 _TEXT_SUFFIXES: Final = ("+json", "+xml", "+yaml")
 _HTML_TYPES: Final = frozenset({"text/html", "application/xhtml+xml"})
-
 _DECLARED_WITHIN: Final = 1024
 """The first bytes of an HTML page, in which it must declare its character set (HTML, 4.2.5.4)."""
 _COMMENT: Final = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)

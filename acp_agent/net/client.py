@@ -175,8 +175,6 @@ def _new_client(peer: str, *, tls: bool) -> httpx.AsyncClient:
         raise ProviderError(message, kind=ProviderErrorKind.NOT_CONFIGURED) from error
 
 
-# -------------------------------------------------------------------------- translation of errors
-
 _Kind = ProviderErrorKind
 
 _TRANSLATIONS: Final[tuple[tuple[type[Exception], ProviderErrorKind, str], ...]] = (

@@ -173,7 +173,6 @@ def _elsewhere(host: str) -> RequestBlocked:
 
 
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-
 _CATEGORIES: Final = {
     400: ToolErrorCategory.INVALID_PARAMETERS,
     422: ToolErrorCategory.INVALID_PARAMETERS,

@@ -147,7 +147,6 @@ def recordable_url(url: str) -> str:
 _MAX_NAME: Final = 253
 _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
-
 _LOCAL_ZONES: Final = (
     # Names and zones that mean this machine, this network or no part of the DNS (RFC 6761, 6762, 7686, 8375, 9476).
     *("localhost", "localdomain", "localdomain6", "local", "internal", "home.arpa", "onion", "alt"),

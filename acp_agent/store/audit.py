@@ -156,8 +156,6 @@ class AuditLog:
         error = (self._try() if self._lost else None) or self._without_room()
         return "" if error is None else _words(error)
 
-    # -----------------------------------------------------------------------------------------------
-
     def _try(self, *records: Record) -> OSError | None:
         lost = [self._lost] if self._lost else []
         try:

@@ -117,7 +117,6 @@ class ConversationSummaries:
 
 
 _REFERENCE = re.compile(rf"(?:{OVERFLOW_PREFIX})?([0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})")
-
 _DAY = 24 * 60 * 60
 _BATCH_ROWS = 200
 _BATCH_BYTES = 16 * 1024 * 1024

@@ -28,7 +28,6 @@ from acp_agent.store.private_file import (
 )
 
 _SERVICE = "acp-agent"
-
 _T = TypeVar("_T")
 
 

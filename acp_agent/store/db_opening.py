@@ -132,13 +132,31 @@ def _code(error: BaseException) -> int:
 
 _KINDS = frozenset(
     {
-        *("9p", "afs", "beegfs", "ceph", "cifs", "coda", "fuse.glusterfs", "fuse.sshfs", "glusterfs", "gpfs", "lustre"),
+        *(
+            "9p",
+            "afs",
+            "beegfs",
+            "ceph",
+            "cifs",
+            "coda",
+            "fuse.glusterfs",
+            "fuse.rclone",
+            "fuse.s3fs",
+            "fuse.sshfs",
+            "glusterfs",
+            "gpfs",
+            "lustre",
+        ),
         *("ncpfs", "nfs", "nfs4", "prl_fs", "smb3", "smbfs", "vboxsf", "vmhgfs"),
     }
 )
 
 
-def network_file_system(folder: str, mounts: str = "/proc/self/mountinfo") -> str | None:
+MOUNTS = "/proc/self/mountinfo"
+"""The kernel's table of mounts (Linux)."""
+
+
+def network_file_system(folder: str, mounts: str = MOUNTS) -> str | None:
     """Return the kind of network file system that a folder is on, such as "nfs4", or None.
 
     Only Linux tells it. Raises OSError if there is no such folder.

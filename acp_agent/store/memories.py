@@ -33,7 +33,6 @@ _BATCH = 8  # of them in one request: what came before time was up is kept
 _LONGEST = 2000  # characters of a text that is placed: about what small models take
 _PAUSE = 60.0  # seconds a model that has failed is not asked
 _NEAR = 0.2  # cosine below which a note has nothing to do with a query
-
 SECONDS = 3.0
 """A search waits this long at most for the vector of its query, and as long again for vectors of new notes."""
 
@@ -187,7 +186,6 @@ def _little_endian(floats: "array[float]") -> "array[float]":
 _LONGEST_QUERY = 10_000  # characters that are looked at
 _LONGEST_WORD = 64
 _MOST = 32
-
 _WORD = re.compile(r"[^\W_]+")
 # Scripts that put no blank between words: Thai to Burmese, Khmer, kana, ideographs.
 _UNSPACED = re.compile(
@@ -303,7 +301,6 @@ def _unknown(error: sqlite3.OperationalError) -> bool:
 _RANKED = 100  # places of each ranking that count
 _LONGEST_KEY = 18  # digits: more do not fit into a key
 _DAMPING = 60  # of reciprocal rank: how little the very first places stand out
-
 _NEWEST = "SELECT key, created_at, recency, content FROM memories ORDER BY recency DESC LIMIT ?"
 _MAKE_ROOM = "DELETE FROM memories WHERE key NOT IN (SELECT key FROM memories ORDER BY recency DESC LIMIT ?)"
 

@@ -27,7 +27,6 @@ from acp_agent.core.types import Json, JsonObject
 from acp_agent.store.record_json import event_from_row, event_row, from_json, to_json
 
 T = TypeVar("T")
-
 FORMAT = "acp-agent-session"
 VERSION = 1
 MOST_EVENTS = 10_000
@@ -39,9 +38,6 @@ _DEEPEST = 100
 
 class NotASessionFile(AgentError):
     """The data is not a session of ours. The message names the place, what is there and what was expected."""
-
-
-# ----------------------------------------------------------------------------------------- writing
 
 
 async def session_object(saved: SessionSnapshot, told: AsyncIterator[StoredEvent]) -> JsonObject:
@@ -96,9 +92,6 @@ def _head(saved: SessionSnapshot) -> JsonObject:
 def _event(one: StoredEvent) -> JsonObject:
     kind, body = event_row(one.event)
     return {"at": one.at, "kind": kind, "body": json.loads(body.decode("utf-8", "surrogatepass"))}
-
-
-# ----------------------------------------------------------------------------------------- reading
 
 
 def read_session_file(data: JsonObject) -> tuple[SessionSnapshot, tuple[StoredEvent, ...]]:
@@ -195,9 +188,6 @@ def _short(value: Json) -> str:
             return "so large a number"
         case _:
             return "nothing" if value is None else repr(value)
-
-
-# ----------------------------------------------------------------------------------------- joining
 
 
 async def joined_events(told: AsyncIterator[StoredEvent]) -> AsyncIterator[StoredEvent]:

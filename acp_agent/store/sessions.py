@@ -39,7 +39,6 @@ _PUT_BACK = f"UPDATE conversations SET ({_COLUMNS}) = (?, ?, ?, ?, ?, ?, ?, ?, ?
 _SET = f"UPDATE conversations SET {{}} WHERE id = ? AND cwd IS NOT NULL RETURNING {_COLUMNS}"  # noqa: S608 - ours
 _CHOSEN = "SELECT conduct FROM conversations WHERE id = ? AND cwd IS NOT NULL"
 _FORGOTTEN = {"title = ?": "", "knowledge = ?": 0, "tokens = ?": 0}
-
 T = TypeVar("T", bound=Dataclass)
 
 
@@ -375,8 +374,6 @@ class SessionStore:
         forget = "DELETE FROM deleted_conversations WHERE deleted_at < ?"
         await self._database.write_at_once(lambda connection: connection.execute(forget, (now - _REMEMBERED,)).rowcount)
         return total
-
-    # -----------------------------------------------------------------------------------------------
 
     def _now(self) -> int:
         return int(self._seconds() * 1000)

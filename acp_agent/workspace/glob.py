@@ -17,7 +17,6 @@ _SET = re.compile(r"\[([!^]?)(\]?[^\]/]+|\])\]")  # without a partner, or empty,
 _MOST_CHOICES = 256
 _ANY_DEPTH = "(?:[^/]+/)*"
 _EVERYTHING_BELOW = "[^/]+(?:/[^/]+)*"
-
 REPOSITORIES = frozenset({".git", ".hg"})
 """What only its own name stands for."""
 

@@ -137,7 +137,6 @@ MAX_PATTERN = 1024
 
 _OWN = Protection(hard=True, reason="it belongs to the agent itself")
 _ADDED = Protection(hard=False, reason="tools.protection.protected_paths names it")
-
 _OBEYED = Protection(hard=False, reason="coding agents obey it", everyday=True)
 
 

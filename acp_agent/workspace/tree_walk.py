@@ -18,6 +18,7 @@ from acp_agent.core.new_file import is_temporary
 from acp_agent.core.types import Access
 from acp_agent.regex import RegexError
 from acp_agent.workspace.glob import Glob
+from acp_agent.workspace.paths import kind_of_entry
 from acp_agent.workspace.roots import Place, Root, Roots
 from acp_agent.workspace.text_files import BOM
 
@@ -59,20 +60,16 @@ def _scan(root: Root, directory: str, depth: int) -> list[Met]:
         return []
     try:
         with os.scandir(fd) as entries:
-            found = [Met(prefix + entry.name, entry.name, _kind(entry), depth) for entry in entries if _is_shown(entry)]
+            found = [
+                Met(prefix + entry.name, entry.name, kind_of_entry(entry), depth)
+                for entry in entries
+                if _is_shown(entry)
+            ]
     except OSError:
         return []
     finally:
         os.close(fd)
     return sorted(found, key=lambda entry: entry.name)
-
-
-def _kind(entry: "os.DirEntry[str]") -> EntryKind:
-    if entry.is_symlink():
-        return EntryKind.SYMLINK
-    if entry.is_dir(follow_symlinks=False):
-        return EntryKind.DIRECTORY
-    return EntryKind.FILE if entry.is_file(follow_symlinks=False) else EntryKind.OTHER
 
 
 def _is_shown(entry: "os.DirEntry[str]") -> bool:

@@ -10,8 +10,9 @@ import fcntl
 import os
 import stat
 import tempfile
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+
+from acp_agent.workspace.beneath import holding
 
 _PREFIX = "acp-agent-scripts-"
 _ATTEMPTS = 10
@@ -46,7 +47,7 @@ def remove_abandoned() -> int:
     removed = 0
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for path in [entry.path for entry in entries if entry.name.startswith(_PREFIX)]:
-            with suppress(OSError), _opened(path) as fd:
+            with suppress(OSError), holding(_open(path)) as fd:
                 removed += _is_private(fd) and _locked(fd) and _is_at(path, fd) and _remove(path, fd)
     return removed
 
@@ -69,15 +70,6 @@ def _made() -> tuple[str, int]:
 
 def _open(path: str) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-
-@contextmanager
-def _opened(path: str) -> Generator[int]:
-    fd = _open(path)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def _is_private(fd: int) -> bool:
