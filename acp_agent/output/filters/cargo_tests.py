@@ -206,15 +206,15 @@ class CargoTest:
         self._expected, self._seen = None, Totals()
 
 
-def _message(block: list[str]) -> str:
+def _message(lines: list[str]) -> str:
     """Return the message of a panic with its place, else the first `Error: ...` line."""
-    for i, line in enumerate(block):
+    for i, line in enumerate(lines):
         if old := _OLD_PANIC.match(line):
             return old[1]
         if "panicked at " in line:
-            said = block[i + 1] if i + 1 < len(block) else ""
+            said = lines[i + 1].strip() if i + 1 < len(lines) else ""
             return f"{line.partition('panicked at ')[2]} {said}".strip()
-    return next((line.strip() for line in block[1:] if line.startswith(("Error:", "error:", "note:"))), "")
+    return next((line.strip() for line in lines[1:] if line.lstrip().startswith(("Error:", "error:", "note:"))), "")
 
 
 CARGO = Format(words=("cargo",), signs=("test result: ", "\nrunning ", "running "), parser=CargoTest)
@@ -326,16 +326,8 @@ class Nextest:
 
     def _close(self, *, in_output: bool = False) -> None:
         if self._failure:
-            self._parsed.fail(self._failure, _nextest_message(self._failure))
+            self._parsed.fail(self._failure, _message(self._failure))
         self._failure, self._in_output = [], in_output
-
-
-def _nextest_message(lines: list[str]) -> str:
-    for i, line in enumerate(lines):
-        if "panicked at " in line:
-            said = lines[i + 1].strip() if i + 1 < len(lines) else ""
-            return f"{line.partition('panicked at ')[2]} {said}".strip()
-    return next((line.strip() for line in lines if line.lstrip().startswith(("Error:", "error:"))), "")
 
 
 NEXTEST = Format(words=("nextest",), signs=("Summary [",), parser=Nextest)

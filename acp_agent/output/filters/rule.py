@@ -10,12 +10,12 @@ from acp_agent.output.filters.line_patterns import Pattern
 from acp_agent.output.filters.line_rules import Dedup, KeepMatching, StripAnnotated, StripNoise, Truncate
 from acp_agent.output.filters.rule_model import (
     DedupSpec,
+    FilterRule,
     GitDiffSpec,
     GitStatusSpec,
     GroupByRuleSpec,
     KeepMatchingSpec,
     Match,
-    Rule,
     StrategySpec,
     StripAnnotatedSpec,
     StripNoiseSpec,
@@ -81,7 +81,7 @@ class CompiledRule:
     strategy: Strategy
 
 
-def compiled(rule: Rule) -> CompiledRule:
+def compiled(rule: FilterRule) -> CompiledRule:
     """Compile the rule. Raises ValueError if its expressions are invalid or too large together."""
     # The missing end of a text may hold the output of the very command that the rule is for.
     endless = isinstance(rule.strategy, TruncateSpec) and not rule.strategy.tail

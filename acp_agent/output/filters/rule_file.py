@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from acp_agent.config.files import read_toml
 from acp_agent.output.filters.rule import CompiledRule, compiled
-from acp_agent.output.filters.rule_model import SPECS, Ends, Match, Rule
+from acp_agent.output.filters.rule_model import SPECS, Ends, FilterRule, Match
 
 BUILT_IN = "the built-in rules"
 
@@ -66,7 +66,7 @@ def _rule_set(table: _Table, source: str) -> FilterRuleSet:
             )
             break
         try:
-            rule = Rule.model_validate(value)
+            rule = FilterRule.model_validate(value)
             if rule.enabled:
                 rules.append(compiled(rule))
         except ValidationError as error:
@@ -113,7 +113,7 @@ def _siblings(place: tuple[int | str, ...], spec: type[BaseModel] | None) -> Ite
         case ("strategy", _):
             return Ends.model_fields
         case _:
-            return Rule.model_fields
+            return FilterRule.model_fields
 
 
 def _expected(detail: ErrorDetails, siblings: Iterable[str]) -> str:

@@ -175,7 +175,7 @@ SPECS: Mapping[str, type[BaseModel]] = MappingProxyType(
 """The nine strategies by their `type`."""
 
 
-class Rule(_Table):
+class FilterRule(_Table):
     """A rule: the commands whose output it applies to, and what to do with the output."""
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
@@ -189,7 +189,7 @@ class Rule(_Table):
 class RuleFile(_Table):
     """A file of rules, `filters.toml`. Rules are applied in the order of the file."""
 
-    rules: Annotated[tuple[Rule, ...], Field(strict=False)] = ()
+    rules: Annotated[tuple[FilterRule, ...], Field(strict=False)] = ()
 
 
 def filter_rules_schema() -> JsonObject:

@@ -197,7 +197,7 @@ def test_a_file_of_a_mebibyte_loads_and_one_byte_more_does_not(tmp_path: Path) -
 
 def test_the_schema_knows_every_strategy_and_the_longest_pattern() -> None:
     schema = json.loads(json.dumps(filter_rules_schema()))
-    rule = schema["$defs"]["Rule"]["properties"]
+    rule = schema["$defs"]["FilterRule"]["properties"]
     assert set(rule["strategy"]["discriminator"]["mapping"]) == set(SPECS)
     assert len(SPECS) == 9
     assert schema["$defs"]["StripNoiseSpec"]["properties"]["patterns"]["items"]["maxLength"] == 512
