@@ -1,4 +1,4 @@
-"""What the user said "always" to, kept in a TOML file (requirements A20.4-A20.9).
+"""The user's "always" answers, kept in a TOML file.
 
     [tools]
     write = "allow"                     # the whole tool
@@ -9,9 +9,9 @@
     [tools.bash.payloads]
     "5e884898da28…" = "allow"           # exactly one text in one folder, by its SHA-256
 
-`reject` means `deny`. Anything else in the file is skipped; a key no call can have is told. What was read is shared by
-all sessions of a process and read again when the file has changed; every change is merged with what other processes
-wrote meanwhile.
+`reject` means `deny`. Anything else in the file is skipped. The user is warned of a key that no call can have. All
+sessions of a process share the grants, and read the file again after it has changed. A new grant is merged with what
+other processes wrote meanwhile.
 """
 
 import os
@@ -39,8 +39,8 @@ from acp_agent.store.private_file import (
 )
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-# No userinfo, no escapes, no brackets, nothing but ASCII in front of the path, and nowhere a character at which one
-# reader of URLs stops and another goes on: whatever reads this, reads the same host.
+# No userinfo, no escapes, no brackets, only ASCII in front of the path, and no character at which some parsers of URLs
+# stop and others go on. So every parser reads the same host.
 _PLAIN = re.compile(
     rf"https://(?P<host>{_LABEL}(?:\.{_LABEL}){{0,126}})\.?(?::(?P<port>[0-9]{{1,5}}))?(?:[/?#][^\s\x00-\x20\x7f-\x9f\\]*)?",
     re.IGNORECASE,
@@ -49,7 +49,7 @@ _HTTPS = 443
 
 
 def site(url: str) -> str:
-    """`https://host/` or `https://host:port/` in lower case; empty when the URL leaves any doubt about its host."""
+    """Return `https://host/` or `https://host:port/` in lower case; empty if the host of the URL is in doubt."""
     plain = _PLAIN.fullmatch(url)
     if plain is None or not url.isprintable():
         return ""
@@ -58,17 +58,18 @@ def site(url: str) -> str:
 
 
 def host_of(key: str) -> str:
-    """The host, and the port where it is another than usual, of what `site` gave."""
+    """Return the host of a result of `site`, with the port if it is not the usual one."""
     return key.removeprefix("https://").removesuffix("/")
 
 
-_WILD = frozenset("*?")  # these keys are no globs
+_WILD = frozenset("*?")  # keys are no globs
 
 
 def expected_key(tool: str, key: str, *, allowed: bool) -> str:
-    """What should stand in the place of a key of `[tools.TOOL.patterns]`; empty when calls may have that key.
+    """Return what a key of `[tools.TOOL.patterns]` should be instead; empty if calls may have that key.
 
-    A denial is looked up by the program, too; an approval only by what "always" keeps, which `git` alone is not.
+    A denial is also looked up by the program alone. An approval is looked up only by what "always" keeps, and `git`
+    alone is not kept.
     """
     match tool:
         case "bash" if allowed:
@@ -93,7 +94,7 @@ _WORDS = {"allow": True, "deny": False, "reject": False}
 
 
 class GrantKind(StrEnum):
-    """What a grant is about; the values are the names in the file."""
+    """What a grant covers. The values are the names in the file."""
 
     TOOL = "default"
     PREFIX = "patterns"
@@ -102,7 +103,7 @@ class GrantKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One decision. `key` is empty for a whole tool, a prefix such as "git status", or a SHA-256 in hex."""
+    """One decision. `key` is a prefix such as "git status", a SHA-256 in hex, or empty for a whole tool."""
 
     tool: str
     kind: GrantKind
@@ -117,11 +118,11 @@ _Grants = dict[_Key, bool]
 class GrantStore:
     """The grants of a user. Lookups are in memory and may come from any thread.
 
-    `warn` is told, in one line, what went wrong with the file; nothing here raises for that.
+    warn   called with one line about a problem with the file; no method raises for that
     """
 
     def __init__(self, path: str, warn: Callable[[str], None]) -> None:
-        """Reads the file at once: it is small, and a session must not start without it."""
+        """Read the file, which is small, so that no session starts without it."""
         self._path = path
         self._warn = warn
         self._lock = threading.Lock()
@@ -137,18 +138,18 @@ class GrantStore:
         self._tell_keys()
 
     def find(self, tool: str, kind: GrantKind, key: str = "") -> bool | None:
-        """Whether this was allowed or denied for ever, or None."""
+        """Return whether something was always allowed or always denied; None if neither."""
         place = (tool, kind, key)
         return self._unkept.get(place, self._kept.get(place))
 
     def refresh(self) -> None:
-        """Take up what somebody has changed in the file (T2.15): one stat where nobody has.
+        """Read the file again if it has changed. If not, this costs one stat.
 
-        Of a file that cannot be read any more, what it denied holds on, and the rest is asked about (A20.5). It stays
-        where it is: somebody may be at work on it.
+        If the file can no longer be read, its denials stay in force, and the user is asked about the rest. The file
+        stays in place, since the user may be editing it.
         """
         now = stamp(self._path)
-        if now == self._stamp or not self._lock.acquire(blocking=False):  # busy: it is being written, and read, by us
+        if now == self._stamp or not self._lock.acquire(blocking=False):  # busy: another thread is writing it
             return
         try:
             self._kept, told = _read(self._path), ""
@@ -165,7 +166,7 @@ class GrantStore:
         self._tell_keys()
 
     def _tell_keys(self) -> None:
-        """Tell, once each, of keys in the file that no call will ever have: somebody relies on them."""
+        """Warn once of each key in the file that no call can have, because the user may rely on it."""
         for place, allowed in self._kept.items():
             tool, kind, key = place
             if kind is not GrantKind.PREFIX or place in self._told_keys:
@@ -176,11 +177,11 @@ class GrantStore:
                 self._warn(f"{self._path}: {tool}.patterns: {key[:_SHOWN]!r} covers nothing; expected {expected}")
 
     async def remember(self, *grants: Grant) -> None:
-        """Keep decisions. They hold for this process even when the file cannot be written (then `warn` is told)."""
+        """Store decisions. They hold for this process even if the file cannot be written, of which `warn` is told."""
         await anyio.to_thread.run_sync(self._remember, grants)
 
     def _remember(self, grants: tuple[Grant, ...]) -> None:
-        # NUL marks keys of one session in other stores and is refused by TOML; a key with it is never kept.
+        # TOML cannot hold NUL, and other stores mark the keys of one session with it. Such a key is never stored.
         added = {(each.tool, each.kind, each.key): each.allowed for each in grants if "\0" not in each.tool + each.key}
         with self._lock:
             self._unkept = {**self._unkept, **added}
@@ -199,7 +200,7 @@ class GrantStore:
             self._kept, self._unkept = merged, {}
 
     def _usable(self) -> _Grants:
-        """The grants in the file. A damaged one is set aside; what it denied, if that is known, holds on."""
+        """Return the grants in the file. A damaged file is set aside; its known denials stay in force."""
         try:
             return _read(self._path)
         except DamagedFile as damage:
@@ -212,7 +213,7 @@ class GrantStore:
 
 
 def _read(path: str) -> _Grants:
-    """The grants in a file; none when there is no file. Raises Damaged, OSError."""
+    """Return the grants in a file; none if there is no file. Raises DamagedFile or OSError."""
     parsed = read_private(path)
     tools = parsed.get("tools", {})
     if not isinstance(tools, dict):
@@ -222,7 +223,7 @@ def _read(path: str) -> _Grants:
         allowed = _WORDS.get(word) if isinstance(word, str) else None
         if allowed is not None:
             place = (tool_id(name), kind, key)
-            grants[place] = allowed and grants.get(place, True)  # under two names of a tool: no is no
+            grants[place] = allowed and grants.get(place, True)  # with two names of one tool in the file, a denial wins
     return grants
 
 

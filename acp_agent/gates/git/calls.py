@@ -1,4 +1,4 @@
-"""What a call of git may bring into the worktree or its index, as questions (`execution/git_changes.py`)."""
+"""Calls of git: the subcommand, the folders in which they run, and where the files come from that they check out."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -23,11 +23,10 @@ _OTHERS = frozenset(("fetch", "pull", "push", "clone", "ls-remote", "fetch-pack"
 class GitCall(NamedTuple):
     """One call of git, or of a program that calls it.
 
-    subcommand   empty when nobody knows what is asked of git. `remote` and `submodule` that reach another repository
-                 have their second word here as well
-    args         what stands behind the subcommand
-    folder       where `-C` leads, seen from the folder of the command; None when that cannot be told
-    others       words that may name other repositories, values of options among them
+    subcommand   empty if unknown; for a `remote` or `submodule` that reaches another repository with its second word
+    args         the words behind the subcommand
+    folder       the folder of `-C`, seen from that of the command; None if it is unclear
+    others       words that may name other repositories, with values of options
     """
 
     subcommand: str
@@ -37,7 +36,7 @@ class GitCall(NamedTuple):
 
 
 def git_call(command: Command) -> GitCall | None:
-    """Return what a command itself asks of git; None when it does not call git."""
+    """Return the call of git that a command makes itself; None if it does not call git."""
     name, args = command.name, command.argv[1:]
     if name in _NEIGHBOURS:
         return GitCall("")
@@ -63,7 +62,7 @@ def moved_by(command: Command) -> Iterator[str]:
 
 
 def starts_anywhere(command: Command) -> bool:
-    """Return whether a command starts others in folders that nobody knows (`find -execdir`)."""
+    """Return whether a command starts others in unknown folders (`find -execdir`)."""
     return bool(command.runs) and not {"-execdir", "-okdir"}.isdisjoint(command.argv)
 
 
@@ -78,7 +77,7 @@ def _folder(args: tuple[str, ...]) -> str | None:
 
 
 def _whole(subcommand: str, args: tuple[str, ...]) -> str:
-    """Return the subcommand, with its second word where it depends on this whether another repository is reached."""
+    """Return the subcommand, with its second word if that makes it reach another repository."""
     looks = {"remote": _REMOTE_LOOKS, "submodule": _SUBMODULE_LOOKS}.get(subcommand)
     second = next(iter(operands(args)), "") if looks is not None else ""
     fetches = "-f" in args or "--fetch" in args
@@ -93,13 +92,13 @@ _CONTROL = ("--continue", "--abort", "--skip", "--quit")
 
 
 def incoming_sources(call: GitCall) -> IncomingSources | None:
-    """Return where a call takes files from that it puts into the worktree; None when it puts none there."""
+    """Return where a call takes the files from that it puts into the worktree; None if it puts none there."""
     reads = _READERS.get(call.subcommand)
     return reads(call.args) if reads is not None else None
 
 
 def _words(args: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the words in front of `--`, values of options among them, and those behind it."""
+    """Return the words in front of `--`, with values of options, and those behind it."""
     at = args.index("--") if "--" in args else len(args)
     words = [word.partition("=")[2] if word.startswith("--") else word for word in args[:at]]
     before = ["@{-1}" if word == "-" else word for word in words if word == "-" or (word and word[0] != "-")]

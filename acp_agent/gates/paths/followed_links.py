@@ -1,7 +1,7 @@
-"""Which commands follow the links they meet below a folder (`grep -R`, `find -exec cat`).
+"""Tell whether a command follows the links below a folder (`grep -R`, `find -exec cat`).
 
-A link of the repository may lead out of the workspace, and a command that follows it reads there without naming it.
-Where this module errs, it says that links are followed: the gate asks only if there is a link that leads out.
+A link of the repository may lead out of the workspace, and a command that follows it reads there without naming it. If
+this is unclear, the answer is that links are followed: the gate asks only if a link leads out.
 """
 
 import posixpath
@@ -36,9 +36,9 @@ class _Follower(NamedTuple):
     """A program that follows links by an option.
 
     letters   short options, one of which makes it follow
-    long      long options, likewise
-    flags     short options without a value; with others, any word may be the value of one
-    needs     short options of which one must be there besides
+    long      long options, one of which makes it follow
+    flags     short options without a value; if there are others, any word may be a value
+    needs     short options, one of which must be given as well
     """
 
     letters: str
@@ -73,7 +73,7 @@ _FOLLOWERS = {
 _SPARED = {"diff": "--no-dereference", "zip": "-y", "7z": "-snl", "7za": "-snl", "7zz": "-snl", "jar": ""}
 """Programs that follow links by themselves, and the option that stops them."""
 _NEVER_HERE = frozenset(("cp", "gcp", "rsync", "scp", "chmod", "chown", "chgrp", "diff", "zip", "7z", "7za", "7zz"))
-"""Programs that look through no folder but those they are given."""
+"""Programs that search only the folders that they are given."""
 _BY_ENTRY = frozenset(("rm", "rmdir", "unlink", "readlink", "test", "[", "mv", "gmv"))
 """Programs that treat a link itself, not what it leads to."""
 _NO_FOLDERS = frozenset(
@@ -115,7 +115,7 @@ def spliced(command: Command) -> str:
 
 
 def _option(name: str, args: tuple[str, ...]) -> str | None:
-    """Return the option by which a program follows links. Abbreviations and bundles count, wherever they stand."""
+    """Return the option by which a program follows links, also abbreviated or in a bundle; None if it follows none."""
     if name in _SPARED:
         stopped = any(word == _SPARED[name] or (name == "zip" and _bundled(word, "y")) for word in args)
         return None if stopped else ""
@@ -146,7 +146,7 @@ def _bundled(word: str, letters: str) -> str:
 
 
 def _folders(name: str, args: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words that may be folders, and "." where a program may look through the folder it runs in."""
+    """Return the words that may be folders, and "." if the program may search the folder in which it runs."""
     operands, follower = tuple(word for word in args if not word.startswith("-")), _FOLLOWERS.get(name)
     if name in _NEVER_HERE:
         return operands
@@ -157,7 +157,7 @@ def _folders(name: str, args: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def starting_points(args: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the folders that find is told to look through."""
+    """Return the folders that find is told to search."""
     at = _first_start(args)
     end = next((each for each in range(at, len(args)) if args[each][:1] in ("-", "(", "!", ",")), len(args))
     return args[at:end] or (".",)
@@ -193,7 +193,7 @@ def _only_types(own: tuple[str, ...]) -> bool:
 
 
 def _tests(own: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what stands before the first command that find runs."""
+    """Return the words before the first command that find runs."""
     return own[: next((at for at, word in enumerate(own) if word.startswith(("-exec", "-ok"))), len(own))]
 
 
@@ -213,7 +213,7 @@ def _gives(finder: Command, link: str, *, folder: bool) -> bool:
 
 
 def _named(base: str, pattern: str, *, ignoring_case: bool) -> bool:
-    """Return whether a pattern of find may match a name; True for what is not surely read as find reads it."""
+    """Return whether a pattern of find may match a name. True if find may read the pattern in another way."""
     if set(pattern) & set("[]\\") or (ignoring_case and not (pattern + base).isascii()):
         return True
     return fnmatchcase(base.casefold(), pattern.casefold()) if ignoring_case else fnmatchcase(base, pattern)
@@ -227,7 +227,7 @@ def _reads_no_folder(command: Command) -> bool:
 
 
 def _opens(command: Command) -> bool:
-    """Return whether a command, or one that it starts, opens what the names it is given lead to."""
+    """Return whether a command, or one that it starts, opens the targets of the names that it is given."""
     return any(_opens_itself(each) for each in command.walk() if not each.runs)
 
 

@@ -1,4 +1,4 @@
-"""Which commands may make links in the workspace, so that later commands of the same line may read through them."""
+"""Tell whether a command may make links, through which later commands of the line may read, or new folders."""
 
 import posixpath
 import re
@@ -14,7 +14,7 @@ _LINKERS = frozenset(
     ("ln", "gln", "link", "lndir", "stow", "rsync", "patch", "gpatch", "rename", "prename", "mmv", "exch")
 )
 _LOOKS = {
-    # First words with which an unpacker only looks or packs.
+    # The first words with which an unpacker only lists or packs.
     **dict.fromkeys(("tar", "gtar", "bsdtar"), re.compile(r"-[vzjJaphSP]*[ctru][vzjJaphSP]*f?")),
     "cpio": re.compile(r"-[oitv]*[ot][oitv]*"),
     "unzip": re.compile(r"-[qvh]*[lptzZ][qvh]*"),
@@ -89,7 +89,7 @@ _VCS_MAKES = frozenset(
 def may_make_links(command: Command, is_file: Callable[[str], bool]) -> bool:
     """Return whether a command may make links in the workspace, itself or by renaming.
 
-    `is_file` tells whether a word names a regular file: what `mv` renames may else be, or hold, a link.
+    is_file   returns whether a word names a regular file; anything else that `mv` renames may be or contain a link
     """
     name, args = command.name, command.argv[1:]
     if name == "git":
@@ -112,7 +112,7 @@ def may_make_links(command: Command, is_file: Callable[[str], bool]) -> bool:
 
 
 def without_end(args: tuple[str, ...]) -> list[str]:
-    """Return the arguments without `--`, which may be the value of an option and end nothing."""
+    """Return the arguments without `--`, since it may be the value of an option."""
     return [word for word in args if word != "--"]
 
 
@@ -152,10 +152,10 @@ _LONG = ("--symbolic", "--force", "--verbose", "--no-target-directory", "--no-de
 
 
 def link_targets(command: Command, is_folder: Callable[[str], bool]) -> Mapping[str, tuple[str, ...]]:
-    """Return what the words of `ln -s` that name targets mean, seen from the folder the command runs in.
+    """Return the targets of `ln -s`, seen from the folder in which the command runs. They are relative to the link.
 
-    A word may mean several paths when it cannot be told in which folder the link will lie. Empty for other commands
-    and for options that are not known: their words mean what they say.
+    A word has several meanings if it is unclear in which folder the link will be. The result is empty for other
+    commands and for unknown options: their words mean what they say.
     """
     args = command.argv[1:]
     if command.name not in ("ln", "gln") or not has_option(args, "s", "--symbolic") or not _all_known(args):
@@ -205,7 +205,7 @@ def made_folders(command: Command) -> Iterator[str]:
 
 
 def without_made(path: str, made: Collection[str], exists: Callable[[str], bool]) -> str:
-    """Return a path without each `folder/..` whose folder the line makes and which is not there yet."""
+    """Return a path without every `folder/..` whose folder the line makes and that does not exist yet."""
     kept = list[str]()
     deepest = max((each.count("/") + 1 for each in made), default=0)
     for part in path.split("/"):

@@ -1,7 +1,7 @@
-"""Which words of a command name what it opens, where an earlier command of the line may have made a link of it.
+"""The words of a command that name files it opens, which an earlier command of the line may have replaced by links.
 
 A line is judged before it runs. Behind `git checkout evil`, `cat readme.txt` may read through a link that the first
-command has made. Programs that run the workspace's own code need no link for that, and are left out here.
+command made. Programs that run the workspace's own code are left out, since they can open anything without a link.
 """
 
 from collections.abc import Iterator
@@ -93,9 +93,9 @@ _QUIET = frozenset(
     )
 )
 _BY_ENTRY = frozenset(("rm", "rmdir", "unlink", "mkdir", "readlink", "stat", "test", "[", "[["))
-"""Programs that open a link only if it stands for a folder on the way to what they name."""
+"""Programs that open a link only if it is a folder on the way to the named file."""
 _VALUES = {
-    # Letters of options with a value, then those of them whose value is a file.
+    # The letters of options with a value, then those whose value is a file.
     **dict.fromkeys(("head", "tail", "ghead", "gtail"), ("ncs", "")),
     **dict.fromkeys(("cat", "tac", "rev", "wc", "tee", "md5sum", "sha256sum", "realpath", "cmp", "comm"), ("", "")),
     **dict.fromkeys(("grep", "egrep", "fgrep"), ("ABCDdefm", "f")),
@@ -118,11 +118,11 @@ _LOOKS_AROUND = frozenset(
         *("fgrep", "rgrep", "ugrep", "tar", "gtar", "bsdtar", "zip", "rsync"),
     )
 )
-"""Programs that read the folder they run in without being told so."""
+"""Programs that read the folder in which they run without being told so."""
 
 
 def opened(command: Command) -> Iterator[str]:
-    """Yield the words of one command that name what it opens, as far as a link may stand for them."""
+    """Yield the words of one command that name files it opens and that links may replace."""
     yield from (each.target for each in command.redirections if not each.harmless)
     name = command.name
     if name in _NO_FILES or name in NAMES_ONLY or name in tables().wrappers or name in _QUIET or _runs_code(command):
@@ -141,14 +141,14 @@ def opened(command: Command) -> Iterator[str]:
 
 
 def reads_folder(command: Command) -> bool:
-    """Return whether a command reads files below the folder it runs in, named or not."""
+    """Return whether a command reads files below the folder in which it runs, named or not."""
     if command.name in NAMES_ONLY | _QUIET or command.name in tables().wrappers or _runs_code(command):
         return False
     return command.name in _LOOKS_AROUND or any(True for _ in path_words(command))
 
 
 def _runs_code(command: Command) -> bool:
-    """Return whether a program runs code of the workspace, which may read whatever it likes."""
+    """Return whether a program runs code of the workspace, which may read any file."""
     name = command.name
     return not command.standard or name in _RUNS_CODE or name in tables().shells or bool(_language(name))
 
@@ -173,7 +173,7 @@ def _words(command: Command) -> Iterator[str]:
 
 
 def _opened_by_git(args: tuple[str, ...]) -> Iterator[str]:
-    """Yield the files git opens by name. It follows no links where it works on a repository's files."""
+    """Yield the files that git opens by name. It does not follow links among the files of a repository."""
     at, subcommand = find_subcommand("git", args)
     before, rest = args[:at], args[at + 1 :]
     yield from (before[each + 1] for each, word in enumerate(before[:-1]) if word == "-C")

@@ -4,8 +4,8 @@ What a command prints may name any file: `git log --format=%x2fetc%x2fpasswd | x
 allows such a line only if it names both programs (`xargs wc *`), and if what feeds them prints nothing but names of
 files below its folder. Options that are not listed here may print something else.
 
-A name with a blank still becomes several names, unless xargs is told otherwise (`-0`), and a name may be
-that of a link. A rule that names both programs accepts this (docs/rules.md).
+A name with a blank still becomes several names unless xargs has `-0`, and a name may be that of a link. A rule that
+names both programs accepts this (docs/rules.md).
 """
 
 import re
@@ -79,12 +79,12 @@ _SEPARATORS = ("\\n", "\\0", "\n")
 
 
 def takes_names(command: Command) -> bool:
-    """Return whether a command reads the names that it hands on, from its input or from a list."""
+    """Return whether a command reads the names for the program it starts from its input or from a list."""
     return command.name not in ("find", "gfind", "bfs", "fd", "fdfind")
 
 
 def name_list(command: Command) -> str:
-    """Return the option by which a command reads names of files from a file or its input; empty without one."""
+    """Return the option by which a command reads names of files from a file or its input; empty if there is none."""
     name, args = command.name, command.argv[1:]
     letters, long = _LISTS.get(name, ("", ""))
     for at, word in enumerate(args):

@@ -1,7 +1,7 @@
-"""Which words of a command name what it may change (security.md, threat 3).
+"""The words of a command that name files it may change.
 
-Programs that only read are known; of copiers it is known which word is the destination. Every other program may
-change whatever it names: it is better asked about than guessed at.
+Programs that only read are listed, and for copiers it is known which word is the destination. Every other program may
+change all files that it names, so the gate asks about them.
 """
 
 import posixpath
@@ -22,7 +22,7 @@ from acp_agent.gates.shell.wrappers import is_runner
 
 
 class Written(NamedTuple):
-    """A word that names what is changed; `whole` when a folder goes or comes with all that is in it."""
+    """A word that names a changed file or folder. `whole` if the folder changes with everything below it."""
 
     word: str
     whole: bool = False
@@ -44,7 +44,7 @@ _BY_GRAMMAR = frozenset(
         "gzcat", "bzcat", "xzcat", "zstdcat",
     )
 )  # fmt: skip
-"""Programs that write nothing but what their grammars say."""
+"""Programs that write only the files that their grammars say."""
 _PACKERS = frozenset(("gzip", "gunzip", "pigz", "unpigz", "bzip2", "bunzip2", "xz", "unxz", "zstd", "unzstd"))
 _MAKERS = frozenset(("mkdir", "touch", "chmod", "chown", "chgrp", "gmkdir", "gtouch"))
 _COPIERS = frozenset(("cp", "gcp", "install", "ginstall", "rsync", "scp"))
@@ -59,7 +59,7 @@ _GIT_WRITES = frozenset(
 _STAGED = frozenset(("--staged", "-S"))
 _PLANTED = ".git/hooks"
 _UNPACKERS: dict[str, tuple[str, tuple[str, ...], str]] = {
-    # its options with values; which of them name the folder; short options with which it only looks
+    # options with values; those that name the folder; short options with which it only lists or packs
     **dict.fromkeys(("tar", "gtar", "bsdtar"), ("bCfFgHIKLNTVX", ("C", "--directory", "--cd"), "trucAdO")),
     "unzip": ("dxP", ("d",), "lptczZ"),
     "patch": ("BDFVdgioprxYzZ", ("d", "--directory"), ""),
@@ -73,11 +73,11 @@ _SKIPPED = re.compile(r"--(?:exclude|include|ignore|filter)[\w-]*|-[xX]")
 _TOKEN = re.compile(r"[^\s'\"`;(){}<>|&,=\[\]]{2,}")
 
 MAX_CODE = 16 * 1024
-"""Characters of a program text whose words are looked at."""
+"""The most characters of a program text whose words are judged."""
 
 
 def written(command: Command) -> Words:
-    """The words of one command, without those of the commands it starts, that name what it may change."""
+    """Yield the words of one command that name files it may change, without the commands that it starts."""
     yield from (Written(each.target) for each in command.redirections if each.writes and not each.harmless)
     yield from _unpacked(command)
     name, table = command.name, program_table()
@@ -101,14 +101,14 @@ def written(command: Command) -> Words:
 
 
 def reads_only(command: Command) -> bool:
-    """Whether a command and all it starts change nothing: fed with names, it is no danger to them."""
+    """Return whether a command and all that it starts change nothing, so that names may be piped into it."""
     table = program_table()
     known = _READERS | table.harmless | table.neutral
     return all(each.name in known or (each.name in tables().wrappers and each.runs) for each in command.walk())
 
 
 def named(command: Command) -> Words:
-    """Every word that may be a path: what a command prints for another one to change."""
+    """Return every word that may be a path, which a command prints for another one to change."""
     return (Written(word, whole=True) for word in (*path_words(command), *_texts(command.argv[1:])))
 
 
@@ -134,7 +134,7 @@ def _writer(command: Command) -> Words:
 
 
 def _copied(command: Command, *, moves: bool) -> Words:
-    """The destination, and each source as it lands in it; what is moved away is changed as well."""
+    """Yield the destination, and the path of each source in it. Sources that are moved away are changed as well."""
     args, parsed = command.own, _parsed(command)
     targets, paths = parsed.values("-t", "--target-directory"), parsed.operands
     if not _certain(parsed) and command.name not in ("rsync", "scp"):
@@ -150,18 +150,18 @@ def _copied(command: Command, *, moves: bool) -> Words:
 
 
 def _parsed(command: Command) -> Parsed:
-    """Return a command as its grammar reads it; nothing at all for a program without one."""
+    """Return a command as its grammar reads it; an empty result if there is no grammar."""
     grammar = grammar_of(command.tool)
     return grammar.parse(command.own) if grammar is not None else Parsed()
 
 
 def _certain(parsed: Parsed) -> bool:
-    """Return whether a grammar knows all options, and so where the operands are."""
+    """Return whether the grammar knows all options, and so which words are operands."""
     return bool(parsed.arguments) and not parsed.unknown
 
 
 def _kept(command: Command) -> list[str]:
-    """Return the words of a program that may change whatever it names, without those it is told to leave out."""
+    """Return the words of a program that may change all files it names, without those that it is told to exclude."""
     args, parsed, grammar = command.own, _parsed(command), grammar_of(command.tool)
     if grammar is not None and Kind.WRITE in grammar.operands and _certain(parsed):
         return [each.word for each in parsed.arguments if each.kind.path]
@@ -169,9 +169,9 @@ def _kept(command: Command) -> list[str]:
 
 
 def _unpacked(command: Command) -> Words:
-    """What an archive or a patch may bring when it is laid over the session's folder, or over one told by its path.
+    """Yield git's hooks if an archive or a patch may bring them: it is unpacked over the session's folder or another.
 
-    Below a folder of its own (`-C build`) its contents are nobody's hooks.
+    Below a folder of its own (`-C build`) its files are no hooks.
     """
     name, args = command.name, command.own
     if name == "git":
@@ -191,8 +191,8 @@ def _unpacked(command: Command) -> Words:
             return
         options, files = getopt(given, letters, "--directory", "--cd")
         if name == "patch" and files:
-            return  # whatever the patch says, this is the file
-        told = not bundled or sum(letter in letters for letter in first) < 2  # else values stand in another order
+            return  # this file is patched, whatever the patch names
+        told = not bundled or sum(letter in letters for letter in first) < 2  # else the order of values differs
         folders = [value for option, value in options if option in folder and told]
     else:
         return
@@ -202,26 +202,26 @@ def _unpacked(command: Command) -> Words:
 
 
 def _flags(args: tuple[str, ...], letters: str) -> list[str]:
-    """The options, each without its value: of `-xfcat`, `-x`."""
+    """Return the options without their values: `-x` for `-xfcat`."""
     cut = re.compile(f"[{letters}].*", re.DOTALL)
     return [word if word.startswith("--") else cut.sub("", word) for word in args if word.startswith("-")]
 
 
 def _archives(args: Sequence[str]) -> bool:
-    """Whether tar makes or lists an archive, and so only reads the files it is given."""
+    """Return whether tar makes or lists an archive, and so only reads its files."""
     flags = _flags(_dashed(args), _UNPACKERS["tar"][0])
     reads = has_option(flags, "ctru", "--create", "--list", "--append", "--update")
     return reads and not has_option(flags, "x", "--extract", "--get", "--remove-files")
 
 
 def _dashed(args: Sequence[str]) -> tuple[str, ...]:
-    """The arguments of tar; the first may be a bundle of options without its dash."""
+    """Return the arguments of tar with a dash before a first bundle of options."""
     first = next(iter(args), "-")
     return tuple(args) if first.startswith("-") else (f"-{first}", *args[1:])
 
 
 def _finder(command: Command) -> Words:
-    """find: what it looks through, when it removes or runs something; not what it is told to leave out."""
+    """Yield the folders that find searches if it removes or runs something, without those that it is told to skip."""
     args = command.argv[1:]
     harmless = all(reads_only(inner) for inner in command.runs)
     if harmless and not any(word in _FIND_WRITES for word in args):
@@ -246,7 +246,7 @@ def _git(command: Command) -> Words:
 
 
 def _outputs(command: Command) -> Words:
-    """The files that options of a program that else only reads make it write."""
+    """Yield the files that a program writes only because of its options."""
     args = command.argv[1:]
     yield from (Written(word.partition("=")[2]) for word in args if word.startswith("--out") and "=" in word)
     grammar = grammar_of(command.tool)
@@ -260,7 +260,7 @@ def _outputs(command: Command) -> Words:
 
 
 def _editor(command: Command) -> Words:
-    """What sed and awk write: their files when these are edited in place, else the names in a script that may write."""
+    """Yield what sed and awk write: the files that they edit in place, or the names in a script that may write."""
     args = command.own
     sed = command.name in ("sed", "gsed")
     if has_option(args, "i", "--in-place") or (not sed and "inplace" in args):
@@ -270,7 +270,7 @@ def _editor(command: Command) -> Words:
 
 
 def _interpreter(command: Command, known: str) -> Words:
-    """Programs in other languages: whatever their text names, and whatever they are given beside a script."""
+    """Yield the names in program texts of other languages, and the arguments of a script."""
     codes = option_texts(tables().interpreters[known], command.argv[1:])
     if command.stdin:
         codes.append(command.stdin)
@@ -279,7 +279,7 @@ def _interpreter(command: Command, known: str) -> Words:
 
 
 def _from_second(command: Command) -> list[str]:
-    """What a script is given: the first operand is the script itself, which is only run."""
+    """Return the arguments of a script. The first operand is the script itself, which is only run."""
     return operands(command.own)[1:]
 
 
@@ -288,7 +288,7 @@ def _named(words: "Sequence[str] | Iterator[str]") -> Words:
 
 
 def _texts(words: "Sequence[str] | Iterator[str]") -> Iterator[str]:
-    """The paths that may be in words: whole, and the values in them. HEAD is a revision first, then a file."""
+    """Return the paths that words may contain: whole, and the values in them. HEAD is taken for a revision."""
     return (each for word in words for each in candidates(word) if each and not URL.match(each) and each != "HEAD")
 
 

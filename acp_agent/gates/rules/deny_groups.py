@@ -1,7 +1,7 @@
-"""Named groups of commands that are refused, or asked about, together (requirements G3; `deny_groups.toml`).
+"""Named groups of commands that are refused or asked about together (`deny_groups.toml`).
 
-They stand on top of the blocklist's core and are judged on the same parsed commands, behind wrappers and in nested
-shells. How a pattern meets a command is the blocklist's business: it hands that over.
+They add to the blocklist's core and are judged on the same parsed commands, behind wrappers and in nested shells. The
+blocklist provides the function that compares a pattern with a command.
 """
 
 import posixpath
@@ -22,7 +22,7 @@ from acp_agent.gates.shell.tables import tables
 
 
 class Group(NamedTuple):
-    """One group; the keys are explained in `deny_groups.toml`."""
+    """One group. `deny_groups.toml` explains the keys."""
 
     name: str
     about: str
@@ -42,7 +42,7 @@ class Group(NamedTuple):
 
 @cache
 def deny_groups() -> Mapping[str, Group]:
-    """The packaged groups by name: a constant that is read late, when the first command is judged."""
+    """Return the packaged groups by name, a constant that is read when the first command is judged."""
     data = tomllib.loads(files("acp_agent.gates.rules").joinpath("deny_groups.toml").read_text(encoding="utf-8"))
     return MappingProxyType({name: _group(name, cast("dict[str, object]", table)) for name, table in data.items()})
 
@@ -73,10 +73,10 @@ def _group(name: str, table: Mapping[str, object]) -> Group:
 
 
 Matches = Callable[[str, Command], bool]
-"""Whether a pattern such as "git push --force" names a command."""
+"""Returns whether a pattern such as "git push --force" names a command."""
 
 MAX_TEXT = 8 * 1024
-"""Characters of a word or program text that regular expressions look at."""
+"""The most characters of a word or program text that regular expressions read."""
 
 _SUBSTITUTED = "$()"
 _EVALUATORS = frozenset(("eval", "source", "."))
@@ -85,14 +85,14 @@ _ASSIGNED = re.compile(r"([A-Za-z_]\w*)\+?=")
 
 
 def group_patterns(name: str) -> tuple[str, ...]:
-    """The patterns of a group, as `tools.shell.blocked_commands` has them. KeyError for a group there is not."""
+    """Return the patterns of a group, as `tools.shell.blocked_commands` has them. Raises KeyError."""
     return deny_groups()[name].patterns
 
 
 def find_in_groups(found: Survey, groups: Iterable[str], matches: Matches, *, asking: bool = False) -> str:
-    """What in a text belongs to one of these groups, such as "remote_exec: curl | sh"; empty when nothing does.
+    """Return the part of a text that belongs to one of these groups, such as "remote_exec: curl | sh"; empty for none.
 
-    asking    look at the groups that ask instead of those that refuse
+    asking    whether to check the groups that ask instead of those that refuse
     """
     for name in groups:
         group = deny_groups()[name]
@@ -108,7 +108,7 @@ def _found(group: Group, found: Survey, matches: Matches) -> str:
 
 
 def _single(group: Group, command: Command, matches: Matches) -> Iterator[str]:
-    """What one command by itself has to do with a group."""
+    """Yield the matches of one single command with a group."""
     name, args = command.name, command.argv[1:]
     yield from (pattern for pattern in group.patterns if matches(pattern, command))
     if name in group.bare and not args and not command.runs:
@@ -133,7 +133,7 @@ def _single(group: Group, command: Command, matches: Matches) -> Iterator[str]:
 
 
 def _fetched(fetchers: frozenset[str], commands: tuple[Command, ...]) -> str:
-    """What was fetched and reaches a shell: through a pipe, as a substitution, or as a file that is run later."""
+    """Return how fetched data reaches a shell: through a pipe, as a substitution, or as a file that is run later."""
     fetches = next((each.name for command in commands for each in command.walk() if each.name in fetchers), "")
     names = set[str]()
     for line in _lines(commands) if fetches else ():
@@ -154,7 +154,7 @@ def _fetched(fetchers: frozenset[str], commands: tuple[Command, ...]) -> str:
 
 
 def _lines(commands: tuple[Command, ...]) -> Iterator[tuple[Command, ...]]:
-    """The commands that stand side by side: of the text itself, then of each text inside it."""
+    """Yield the groups of commands side by side: those of the text itself, then those of each text inside it."""
     yield commands
     for command in commands:
         if command.runs:
@@ -162,13 +162,13 @@ def _lines(commands: tuple[Command, ...]) -> Iterator[tuple[Command, ...]]:
 
 
 def _saved(command: Command) -> Iterator[str]:
-    """The names a fetched file may have: a word, the end of a URL, where output goes."""
+    """Return the possible names of a fetched file: a word, the end of a URL, the target of a redirection."""
     words = (*command.argv[1:], *(each.target for each in command.redirections if each.writes))
     return (name for word in words if (name := posixpath.basename(word.partition("?")[0].partition("=")[2] or word)))
 
 
 def _script(command: Command) -> str:
-    """The file a command runs: itself when named by a path, or the first operand of a shell or an interpreter."""
+    """Return the file that a command runs: itself by a path, or the first operand of a shell or an interpreter."""
     if _runs_code(command):
         operand = next(iter(operands(command.argv[1:])), "")
         return "" if operand == "-" else operand
@@ -183,13 +183,13 @@ def _runs_code(command: Command) -> bool:
 
 
 def _reads_program(command: Command) -> bool:
-    """Whether a shell or interpreter takes its program from its input."""
+    """Return whether a shell or interpreter takes its program from its input."""
     args = command.argv[1:]
     if command.name in tables().shells:
         call = shell_call(tables(), args)
         return not call.texts and (call.stdin or not call.operands or call.operands[0] in ("-", "/dev/stdin"))
     known = tables().interpreter(command.name) if _runs_code(command) else ""
-    if known in ("", "ssh", "java", "psql", "mysql", "sqlite3"):  # these read data, or run it elsewhere
+    if known in ("", "ssh", "java", "psql", "mysql", "sqlite3"):  # these read data, or run it on another host
         return command.name in ("source", ".") and args[:1] in (("-",), ("/dev/stdin",))
     plain = operands(args)
     return not option_texts(tables().interpreters[known], args) and "-m" not in args and plain[:1] in ([], ["-"])
@@ -216,7 +216,7 @@ def _codes(command: Command) -> list[str]:
 
 
 def _below(word: str, pattern: str) -> bool:
-    """Whether a path is what a glob names, or below it."""
+    """Return whether a glob names a path or a folder above it."""
     names = [name for name in posixpath.normpath(word).split("/") if name]
     wanted = [name for name in pattern.split("/") if name]
     if wanted[0] == "**":

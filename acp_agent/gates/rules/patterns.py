@@ -1,4 +1,4 @@
-"""Patterns of commands whose options may stand anywhere: how rules that deny or ask see a call (requirements S3.1)."""
+"""The patterns of rules: globs over text, and patterns of commands whose options may stand anywhere."""
 
 import re
 from collections.abc import Iterator
@@ -12,16 +12,16 @@ _NOT = "^\\n"
 
 @dataclass(frozen=True, slots=True)
 class Glob:
-    """A compiled pattern: `*`, `?`, `[a-z]`, `[!a]`, and a backslash before what is meant literally.
+    """A compiled glob: `*`, `?`, `[a-z]`, `[!a]`, and a backslash before a literal character. `*` does not cross lines.
 
-    Matching takes time proportional to the text, whatever the pattern: a project's file may bring it.
+    Matching takes time linear in the text, whatever the pattern is: it may come from a project's file.
     """
 
     regex: LinearRegex
 
     @classmethod
     def parse(cls, pattern: str) -> "Glob":
-        """Compile. Raises ValueError with the reason."""
+        """Compile a glob. Raises ValueError with the reason."""
         pieces: list[str] = []
         index = 0
         while index < len(pattern):
@@ -46,7 +46,7 @@ class Glob:
         return cls(LinearRegex("".join(pieces)))
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text matches."""
+        """Return whether the whole text matches."""
         return self.regex.matches(text)
 
 
@@ -55,7 +55,7 @@ def _literal(char: str) -> str:
 
 
 def _set(pattern: str, index: int) -> tuple[str, int]:
-    """A set from behind its `[`; gives the expression and the position behind its `]`."""
+    """Parse a set from behind its `[`. Return its expression and the position behind its `]`."""
     end = pattern.find("]", index + (2 if pattern[index : index + 1] in ("!", "^") else 1))
     if end < 0:
         raise ValueError("a [ without its ]")
@@ -80,17 +80,17 @@ _BUNDLE = re.compile(r"-([a-z0-9]{1,4})\*?")
 
 
 def one_line(text: str) -> str:
-    """A text in which no newline hides what follows from a rule that denies or asks."""
+    """Return a text with blanks for newlines, so that a rule that denies or asks sees all of it."""
     return text.replace("\n", " ")
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The words of one command, made ready for rules by `of`. All but `text` are without case and line ends.
+    """The words of one command as rules read them. All but `text` are in lower case, without line ends.
 
     text       the words as they are, joined
     options    the words in front of `--` that begin with a dash, each with the word behind it
-    letters    what its words of short options hold
+    letters    the letters of its short options
     """
 
     text: str
@@ -101,7 +101,7 @@ class Call:
 
     @classmethod
     def of(cls, words: tuple[str, ...]) -> "Call":
-        """The call of a program, the first of the words; there must be one."""
+        """Return the call of a program, which is the first of the words."""
         folded_words = [one_line(word.casefold()) for word in words]
         end = folded_words.index("--") if "--" in folded_words else len(folded_words)
         before = range(1, end)
@@ -133,7 +133,7 @@ class _Word:
 
     @classmethod
     def parse(cls, pattern: str) -> "_Word":
-        """Raises ValueError."""
+        """Compile a word. Raises ValueError."""
         wild = _WILD.search(pattern)
         return cls(pattern, pattern[: wild.start()] if wild else pattern, Glob.parse(pattern))
 
@@ -141,7 +141,7 @@ class _Word:
         return word.startswith(self.stem) and self.glob.matches(word)
 
     def among(self, call: Call) -> bool:
-        """Whether a call has this option: as it is, with its value apart, abbreviated, or in a bundle."""
+        """Return whether a call has this option: as written, with its value apart, abbreviated, or in a bundle."""
         bundle = _BUNDLE.fullmatch(self.pattern)
         if bundle and len(set(bundle[1])) == len(bundle[1]) and call.letters.issuperset(bundle[1]):
             return True
@@ -159,8 +159,8 @@ class _Word:
 class CallPattern:
     """A command pattern whose options may stand anywhere.
 
-    anchored   the first operand of a call must be the first here: `git push*` is not about `git stash push`
-    more       a call may have more operands
+    anchored   whether the first operand of a call must be the first one here: `git push*` is not for `git stash push`
+    more       whether a call may have more operands
     """
 
     name: _Word
@@ -171,7 +171,7 @@ class CallPattern:
 
     @classmethod
     def parse(cls, pattern: str) -> "CallPattern | None":
-        """The pattern, without case, as words; None where they would say no more than its text, or are none."""
+        """Parse a pattern in lower case. Return None if its words say no more than its text."""
         words = pattern.split()
         gaps = [word == "*" for word in words]
         options = [word for word in words[1:] if word.startswith("-") and word != "-"]
@@ -187,7 +187,7 @@ class CallPattern:
         return cls(parts[0][0], parts[1], parts[2], anchored=not any(gaps[1:first]), more=more)
 
     def matches(self, call: Call) -> bool:
-        """Whether a call is one of those."""
+        """Return whether a call matches."""
         return (
             self.name.matches(call.name)
             and self._operands(call.operands)

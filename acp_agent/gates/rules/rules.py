@@ -1,15 +1,15 @@
-"""Ordered permission rules: a glob and an action, first match wins (requirements S3.1).
+"""Ordered permission rules: a glob and an action each. The first match decides.
 
-`*` matches any text without a newline, `?` one character, `[abc]`, `[a-z]` and `[!a]` one of a set; a backslash
-takes the next character as it is. Where a rule denies or asks, a newline counts as a blank: it hides nothing. In
-command patterns a `*` at the end respects words: `git *` matches `git` and
-`git status`, `git status*` matches `git status -s` but not `git statusx`.
+`*` matches any text without a newline, `?` one character, `[abc]`, `[a-z]` and `[!a]` one of a set. A backslash takes
+the next character as it is. For a rule that denies or asks, a newline counts as a blank, so that it hides nothing. In
+command patterns a `*` at the end respects words: `git *` matches `git` and `git status`, and `git status*` matches
+`git status -s` but not `git statusx`.
 
-Case does not matter when a rule denies or asks. An allowing rule keeps the case of paths and of options, so that
-`git branch -d *` does not allow `-D`.
+Case does not count for a rule that denies or asks. For a rule that allows, the case of paths and of options counts, so
+that `git branch -d *` does not allow `-D`.
 
-A rule that denies or asks finds its options wherever they stand in a command, bundled, apart or abbreviated: `rm -rf *`
-matches `rm x -fr` and `rm -r -f x`. An allowing rule means its words as they stand.
+A rule that denies or asks finds its options anywhere in a command, bundled, apart or abbreviated: `rm -rf *` matches
+`rm x -fr` and `rm -r -f x`. A rule that allows matches its words only in their order.
 """
 
 import json
@@ -27,11 +27,11 @@ from acp_agent.core.types import Access, PathSubject, UrlSubject
 from acp_agent.gates.rules.patterns import Call, CallPattern, Glob, one_line
 
 INNER_BLANK = "\x1f"
-"""Stands for a blank inside one word when a rule allows, so that `git log *` does not match `git "log x"`."""
+"""Replaces a blank inside one word for a rule that allows, so that `git log *` does not match `git "log x"`."""
 
 
 class Action(StrEnum):
-    """What a rule says."""
+    """What a rule says about a call."""
 
     ALLOW = "allow"
     ASK = "ask"
@@ -48,8 +48,8 @@ class Rule:
 
     text      globs for paths, URLs and arguments
     command   globs for commands; those of an allow rule keep the case of options
-    literal   the words before the first wildcard: what the rule names outright
-    loose     the pattern of a rule that denies or asks, with its options anywhere
+    literal   the words before the first wildcard, which the rule names itself
+    loose     the pattern of a rule that denies or asks, which finds its options anywhere
     """
 
     pattern: str
@@ -61,7 +61,7 @@ class Rule:
 
     @classmethod
     def parse(cls, pattern: str, action: Action, where: str = "rule") -> "Rule":
-        """Compile a rule. Raises ConfigError naming `where`, the pattern and what is wrong with it."""
+        """Compile a rule. Raises ConfigError with `where`, the pattern and its fault."""
         allow = action is Action.ALLOW
         try:
             compared = pattern if allow else one_line(pattern)
@@ -74,19 +74,19 @@ class Rule:
         )
 
     def matches_text(self, text: str) -> bool:
-        """Whether a path, URL or argument text matches."""
+        """Return whether a path, URL or argument text matches."""
         compared = text if self.action is Action.ALLOW else one_line(text.casefold())
         return any(glob.matches(compared) for glob in self.text)
 
     def matches_command(self, canonical: str) -> bool:
-        """Whether a command's canonical text matches."""
+        """Return whether a command's canonical text matches."""
         allows = self.action is Action.ALLOW
         text = folded(canonical, options=not allows)
         text = text if allows else one_line(text)
         return any(glob.matches(text) for glob in self.command)
 
     def matches_call(self, call: Call) -> bool:
-        """Whether the words of a command match: an allowing rule's as they stand."""
+        """Return whether the words of a command match. For a rule that allows, their order counts."""
         return self.matches_command(call.text) or (self.loose is not None and self.loose.matches(call))
 
     @property
@@ -96,12 +96,12 @@ class Rule:
 
     @property
     def everything(self) -> bool:
-        """Whether the rule matches whatever the tool is given."""
+        """Whether the rule matches every call of the tool."""
         return self.pattern == "*"
 
 
 def _ends(pattern: str, *, strict: bool) -> list[str]:
-    """The patterns a command pattern stands for, given what a `*` at its end means."""
+    """Return the patterns that a command pattern stands for, since a `*` at its end respects words."""
     if not pattern.endswith("*") or pattern.endswith("\\*") or pattern == "*":
         return [pattern]
     stem = pattern[:-1]
@@ -125,21 +125,22 @@ def _literal(pattern: str) -> tuple[str, ...]:
 
 
 def folded(text: str, *, options: bool) -> str:
-    """A command text without its case; that of options only when asked."""
+    """Return a command text in lower case. The case of options is kept unless `options`."""
     if options:
         return text.casefold()
     return " ".join(word if word.startswith("-") else word.casefold() for word in text.split(" "))
 
 
 def rules_of(rules: Mapping[str, tuple[Rule, ...]], tool: str, server: str = "") -> tuple[Rule, ...]:
-    """The rules for a tool: its own, and those of every `mcp_SERVER_*` that matches its name.
+    """Return the rules for a tool: its own, and those of every `mcp_SERVER_*` that matches its name.
 
-    server   the MCP server it is a tool of
+    server   the MCP server of the tool; empty for built-in ones
 
-    A server's part in a tool's name holds no `_`, so what is written for a server is for no other. Where a server's own
-    name holds one, `mcp_MY_SERVER_*` may be a slip: what denies or asks counts by that spelling, too.
+    The part of a tool's name for its server has no `_`, so rules for one server are for no other. If the server's own
+    name has one, `mcp_MY_SERVER_*` may be a slip, so rules that deny or ask count by that spelling, too.
 
-    Of several lists nobody knows which comes first, so what denies does, and then what asks: a list more never loosens.
+    Several lists have no order among each other. Their rules that deny come first, then those that ask, so that another
+    list never loosens anything.
     """
     matching = [given for name, given in rules.items() if "*" in name and fnmatchcase(tool.lower(), name.lower())]
     lists = [rules[tool], *matching] if tool in rules else matching
@@ -164,7 +165,10 @@ def without_wildcards(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
 
 
 def denied_outright(rules: tuple[Rule, ...]) -> bool:
-    """Whether rules deny a whole tool, so that it leaves the catalogue (S3.2): `*` denied, nothing before it."""
+    """Return whether rules deny a whole tool: `*` is denied, and no rule before it allows or asks.
+
+    Such a tool is not offered to the model.
+    """
     for rule in rules:
         if rule.action is not Action.DENY:
             return False
@@ -174,16 +178,19 @@ def denied_outright(rules: tuple[Rule, ...]) -> bool:
 
 
 Resolve = Callable[[str, Access], str]
-"""FileSystem.resolve: raises Refused for a path outside the roots."""
+"""FileSystem.resolve, which raises Refused for a path outside the roots."""
 
 
 def arguments_text(invocation: Invocation) -> str:
-    """The arguments as canonical JSON, one spelling for equal arguments."""
+    """Return the arguments as canonical JSON: equal arguments have one spelling."""
     return json.dumps(invocation.call.arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def rule_action(invocation: Invocation, rules: tuple[Rule, ...], resolve: Resolve) -> Action | None:
-    """What the rules say of all values of a call: any denied, else any unsettled or asked, else allowed."""
+    """Return what the rules say of all values of a call: deny or ask if they do so for one, allow if for all.
+
+    None if no rule decides about one of them.
+    """
     if not rules:
         return None
     actions = [_first(rules, exact, loose) for exact, loose in _values(invocation, resolve)]
@@ -194,7 +201,7 @@ def rule_action(invocation: Invocation, rules: tuple[Rule, ...], resolve: Resolv
 
 
 def _first(rules: tuple[Rule, ...], exact: tuple[str, ...], loose: tuple[str, ...]) -> Action | None:
-    """The first matching rule's action. Allowing rules see only what is real, the others every spelling."""
+    """Return the first matching rule's action. Rules that allow see only resolved paths, the others every spelling."""
     for rule in rules:
         if any(rule.matches_text(text) for text in (exact if rule.action is Action.ALLOW else (*exact, *loose))):
             return rule.action
@@ -202,7 +209,7 @@ def _first(rules: tuple[Rule, ...], exact: tuple[str, ...], loose: tuple[str, ..
 
 
 def _values(invocation: Invocation, resolve: Resolve) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """What rules are held against: resolved paths (and as given), URLs, else the arguments as JSON (S3.10)."""
+    """Return what rules are compared with: paths resolved and as given, URLs, or else the arguments as JSON."""
     values: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
     for subject in invocation.subjects:
         match subject:
@@ -218,7 +225,7 @@ def _values(invocation: Invocation, resolve: Resolve) -> list[tuple[tuple[str, .
 
 
 def _real(path: str, access: Access, resolve: Resolve) -> tuple[str, ...]:
-    """The resolved path, absolute and relative to the session's folder; none when it is not allowed at all."""
+    """Return the resolved path, absolute and relative to the session's folder; none if it is not allowed at all."""
     try:
         real, folder = resolve(path, access), resolve(".", Access.LIST)
     except (Refused, ToolError):

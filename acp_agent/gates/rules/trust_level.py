@@ -1,15 +1,15 @@
-"""How far something is trusted (requirements S4; section 4 row 37)."""
+"""Levels of trust in projects, servers and tools."""
 
 from enum import StrEnum
 
 
 class TrustLevel(StrEnum):
-    """Least first.
+    """How far something is trusted, least first.
 
     BLOCKED       nothing may be done with it or by it
-    UNTRUSTED     it does not count until somebody vouches for it
-    PROVISIONAL   nobody had reason to ask, or the user said yes for now
-    TRUSTED       ours, the user's own, or what the user said yes to for good
+    UNTRUSTED     it is not used until the user trusts it
+    PROVISIONAL   there was no reason to ask, or the user said yes for now
+    TRUSTED       it is ours or the user's own, or the user said yes for good
     """
 
     BLOCKED = "blocked"
@@ -19,15 +19,15 @@ class TrustLevel(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Higher is more."""
+        """The place in the order of levels, from 0 for the least."""
         return [*TrustLevel].index(self)
 
     @property
     def counts(self) -> bool:
-        """Whether what is so trusted is used at all."""
+        """Whether something with this level is used."""
         return self in (TrustLevel.PROVISIONAL, TrustLevel.TRUSTED)
 
 
 def lowest(*levels: TrustLevel) -> TrustLevel:
-    """The least of some levels."""
+    """Return the least of several levels."""
     return min(levels, key=lambda level: level.rank)

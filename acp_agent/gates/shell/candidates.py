@@ -1,4 +1,4 @@
-"""Simple commands while they are collected, and what may be guessed about the values in them."""
+"""Simple commands while they are collected from a tree, and the values that their variables may have."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -14,18 +14,18 @@ _DECLARERS = frozenset(("declare", "typeset", "local"))
 _PASSING = frozenset(("cat", "tee", "head", "tail", "sed", "tr", "rev", "sort", "uniq", "grep", "tac"))
 
 MAX_FED_TEXT = 16 * 1024
-"""Characters of printed text that are kept, in case a shell reads them."""
+"""The most characters of printed text that are kept, in case a shell reads them."""
 
 MAX_VALUE = 1024
-"""Characters of a variable's value that are kept."""
+"""The most characters of a variable's value that are kept."""
 
 MAX_FOUND = 4000
-"""Commands the drafts of a text may become, values put in; a text with more counts as unread."""
+"""The most commands that one text may become with its values put in. A text with more counts as unread."""
 
 
 @dataclass(slots=True)
-class Draft:
-    """A simple command while it is being collected."""
+class Candidate:
+    """A simple command while it is collected."""
 
     words: list[Word] = field(default_factory=list[Word])
     assignments: list[str] = field(default_factory=list[str])
@@ -37,14 +37,14 @@ class Draft:
 
 @dataclass(slots=True)
 class Guesses:
-    """What a text says about the values in it. A reading that proves guesses nothing: `known` is empty then.
+    """What a text says about the values in it. The reading that proves does not guess: `known` is empty there.
 
-    known       the values variables were seen to take, newest first
-    files       texts that were written to files, by file name
-    functions   the bodies functions were given, by name
-    arguments   the words `$1`, `$2`, … stand for
-    fed         what was printed so far, and may be piped into a shell
-    unread      why there is more than was followed; empty when there is not
+    known       the values that variables were seen to take, newest first
+    files       the texts that were written to files, by file name
+    functions   the bodies of functions, by name
+    arguments   the words that `$1`, `$2`, … stand for
+    fed         the text printed so far, which may be piped into a shell
+    unread      why there is more than was followed; empty if everything was
     """
 
     known: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -55,7 +55,7 @@ class Guesses:
     unread: str = ""
 
     def learn(self, name: str, values: list[str]) -> None:
-        """A variable was set to one of these."""
+        """Note that a variable was set to one of these values."""
         if self.known:
             short = (value[:MAX_VALUE] for value in values)
             values = list(dict.fromkeys((*short, *self.known.get(name, ()))))
@@ -64,12 +64,12 @@ class Guesses:
                 self.unread = f"gives a variable more than {MAX_VALUES} values"
 
     def define(self, name: str, body: str) -> None:
-        """A function was defined; an earlier body stays, it may have run before."""
+        """Note the body of a function. An earlier body stays, because it may have run before."""
         if self.known:
             self.functions[name] = f"{self.functions[name]}\n{body}" if name in self.functions else body
 
     def give(self, words: tuple[str, ...]) -> None:
-        """`$1`, `$2`, … and `$@` were set."""
+        """Note that `$1`, `$2`, … and `$@` were set."""
         if self.unread:
             return
         self.arguments = words[:MAX_VALUES]
@@ -77,7 +77,7 @@ class Guesses:
             self.learn(name, list(value))
 
     def shift(self) -> None:
-        """They moved on by nobody knows how many: a loop may do it again and again."""
+        """Note that the arguments were shifted by an unknown number: a loop may shift again and again."""
         words, self.arguments = self.arguments if not self.unread else (), ()
         if len(words) > MAX_SHIFTS:
             self.unread = f"shifts among more than {MAX_SHIFTS} words"
@@ -88,19 +88,19 @@ class Guesses:
             self.learn(name, suffixes(words))
 
     def feed(self, text: str) -> None:
-        """Text was printed."""
+        """Note that a text was printed."""
         self.fed = f"{self.fed}\n{text}"[-MAX_FED_TEXT:]
 
     def words(self, word: Word) -> tuple[str, ...]:
-        """What one word most likely becomes."""
+        """Return the words that one word most likely becomes."""
         return (variants([word], self.known, 1) or [()])[0]
 
-    def argv(self, draft: Draft) -> tuple[str, ...]:
-        """The arguments a command most likely has."""
-        return (variants(draft.words, self.known, 1) or [()])[0]
+    def argv(self, candidate: Candidate) -> tuple[str, ...]:
+        """Return the words that a command most likely has."""
+        return (variants(candidate.words, self.known, 1) or [()])[0]
 
     def _set_variables(self, name: str, args: tuple[str, ...], stdin: str) -> None:
-        """Learn what built-in commands put into variables: `printf -v`, `read`, `mapfile`."""
+        """Note what built-in commands put into variables: `printf -v`, `read`, `mapfile`."""
         if name == "printf" and (variable := _printed_into(args)):
             words = args[2:] if args[0] == "-v" else args[1:]
             filled = words[0] if words else ""
@@ -116,26 +116,26 @@ class Guesses:
         elif name in _DECLARERS and any(word[:1] == "-" and word[1:2] != "-" and "n" in word for word in args):
             self.unread = "uses a name reference"
 
-    def note(self, draft: Draft) -> None:
-        """A command is complete: what it prints or writes may be run by a later one."""
+    def note(self, candidate: Candidate) -> None:
+        """Note a complete command. A later command may run what it prints or writes."""
         if not self.known:
             return
-        if draft.joined == "|" and not draft.stdin:
-            draft.stdin = self.fed
-        argv = self.argv(draft)
+        if candidate.joined == "|" and not candidate.stdin:
+            candidate.stdin = self.fed
+        argv = self.argv(candidate)
         name = argv[0].rpartition("/")[2] if argv else ""
         if name in _PRINTERS:
             text = " ".join(word for word in argv[1:] if not word.startswith("-"))
             self.feed(ansi_c(text) if "\\" in text else text)
             self.feed("\n".join(argv[2:]) if name == "printf" else "")
-        self._set_variables(name, argv[1:], draft.stdin)
+        self._set_variables(name, argv[1:], candidate.stdin)
         if name == "set":
             self.give(_set(argv[1:]))
         if name == "shift":
             self.shift()
-        written = draft.stdin if name in _PASSING else self.fed if name in _PRINTERS else ""
+        written = candidate.stdin if name in _PASSING else self.fed if name in _PRINTERS else ""
         if written:
-            targets = [each.target for each in draft.redirections if each.writes]
+            targets = [each.target for each in candidate.redirections if each.writes]
             targets += [word for word in argv[1:] if name == "tee"]
             self.files.update(dict.fromkeys((_file_key(target) for target in targets), written))
 
@@ -152,9 +152,9 @@ def _printed_into(args: tuple[str, ...]) -> str:
 
 
 def _emptied(words: list[Word], known: dict[str, tuple[str, ...]]) -> list[Word]:
-    """The words with unknown variables empty: in the program's name, and where one is a whole word.
+    """Return the words with unknown variables empty, in the program's name and where one is a whole word.
 
-    `$x curl`, `cu${x}rl` and `sh -c $x curl` run curl. Elsewhere they stay: `rm -rf $folder/` is no `rm -rf /`.
+    `$x curl`, `cu${x}rl` and `sh -c $x curl` run curl. Elsewhere variables stay: `rm -rf $folder/` is no `rm -rf /`.
     """
     first = [piece for piece in words[0] if not piece.variable or piece.variable in known]
     return [first, *(word for word in words[1:] if not _vanishes(word, known))]
@@ -165,7 +165,7 @@ def _vanishes(word: Word, known: dict[str, tuple[str, ...]]) -> bool:
 
 
 def _set(args: tuple[str, ...]) -> tuple[str, ...]:
-    """The words `set` makes the arguments of the shell; its own options stand before them."""
+    """Return the words that `set` makes the arguments of the shell, without its own options."""
     at = 0
     while at < len(args) and args[at][:1] in ("-", "+") and args[at] not in ("-", "--"):
         at += 2 if args[at].endswith("o") else 1
@@ -176,23 +176,25 @@ def _file_key(name: str) -> str:
     return name.removeprefix("./")
 
 
-def commands(drafts: list[Draft], guesses: Guesses, finish: Callable[[Command], Command]) -> tuple[Command, ...]:
-    """The drafts as commands, one for each value its variables may have; `finish` adds what they start."""
+def commands(
+    candidates: list[Candidate], guesses: Guesses, finish: Callable[[Command], Command]
+) -> tuple[Command, ...]:
+    """Return the candidates as commands, one for each value of their variables. `finish` adds what they start."""
     found: list[Command] = []
-    for draft in drafts:
-        if len(found) > MAX_FOUND:  # the survey says that it did not get to the end
+    for candidate in candidates:
+        if len(found) > MAX_FOUND:  # the survey reports that it is incomplete
             break
-        forms: list[tuple[str, ...]] = variants(draft.words, guesses.known) or [()]
-        if guesses.known and any(piece.variable for word in draft.words for piece in word):
-            forms += variants(_emptied(draft.words, guesses.known), guesses.known)
-        patterns = (draft.patterns | {pattern(word) for word in draft.words}) - {""}
-        quoted = {"".join(piece.text for piece in word) for word in draft.words if _closed(word)}
+        forms: list[tuple[str, ...]] = variants(candidate.words, guesses.known) or [()]
+        if guesses.known and any(piece.variable for word in candidate.words for piece in word):
+            forms += variants(_emptied(candidate.words, guesses.known), guesses.known)
+        patterns = (candidate.patterns | {pattern(word) for word in candidate.words}) - {""}
+        quoted = {"".join(piece.text for piece in word) for word in candidate.words if _closed(word)}
         for argv in forms:
-            if argv or draft.assignments or draft.redirections:
-                # Values and braces may hold patterns as well.
+            if argv or candidate.assignments or candidate.redirections:
+                # Values and braces may contain patterns as well.
                 more = {word for word in argv if not _GLOB.isdisjoint(word)} - quoted if guesses.known else ()
-                command = Command(argv, tuple(draft.redirections), tuple(draft.assignments), draft.joined)
-                found.append(finish(replace(command, stdin=draft.stdin, patterns=frozenset({*patterns, *more}))))
+                command = Command(argv, tuple(candidate.redirections), tuple(candidate.assignments), candidate.joined)
+                found.append(finish(replace(command, stdin=candidate.stdin, patterns=frozenset({*patterns, *more}))))
     return tuple(found)
 
 
@@ -201,6 +203,6 @@ def _closed(word: Word) -> bool:
 
 
 def pattern(word: Word) -> str:
-    """A word bash may put file names in place of, as its text; empty for any other."""
+    """Return the text of a word that bash may replace by file names; empty for any other word."""
     unquoted = any(not piece.quoted and not _GLOB.isdisjoint(piece.text) for piece in word)
     return "".join(piece.text for piece in word) if unquoted else ""

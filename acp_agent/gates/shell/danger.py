@@ -1,4 +1,4 @@
-"""The destructive core of the blocklist: commands that are refused whatever anybody configured (S1.1, class U)."""
+"""The destructive core of the blocklist: commands that are refused whatever is configured."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -11,9 +11,9 @@ _HARMLESS_DEVICES = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/zero", "/d
 
 
 def destructive(command: Command, folder: str) -> str:
-    """The pattern a single command matches, such as "rm -rf /" or "rm -rf ~"; empty when it matches none.
+    """Return the pattern that a single command matches, such as "rm -rf /" or "rm -rf ~"; empty for none.
 
-    `folder` is where relative paths start, when an earlier `cd` said so.
+    folder   where relative paths start after an earlier `cd`
     """
     for redirection in command.redirections:
         if is_socket(redirection.target):
@@ -28,7 +28,7 @@ def destructive(command: Command, folder: str) -> str:
 
 
 def operands(words: Iterable[str]) -> list[str]:
-    """The words that are no options; all of them behind `--`."""
+    """Return the words that are no options. Behind `--` all of them are operands."""
     found: list[str] = []
     closed = False
     for word in words:
@@ -40,7 +40,7 @@ def operands(words: Iterable[str]) -> list[str]:
 
 
 def has_option(words: Iterable[str], letters: str, *names: str) -> bool:
-    """Whether a short option (bundled too) or a long one (abbreviated too) is among the words."""
+    """Return whether a short option (alone or in a bundle) or a long one (whole or abbreviated) is among the words."""
     for word in words:
         if word == "--":
             return False
@@ -54,7 +54,7 @@ def has_option(words: Iterable[str], letters: str, *names: str) -> bool:
 
 
 def _root(paths: Iterable[str], folder: str) -> str:
-    """The first root of the system, or home, among the paths."""
+    """Return the first system root or home among the paths; empty for none."""
     return next(filter(None, (system_root(path, folder) for path in paths)), "")
 
 
@@ -104,7 +104,7 @@ def _find(command: Command, folder: str) -> str:
 
 
 def _start_points(args: tuple[str, ...]) -> tuple[str, ...]:
-    """The arguments of find without the options that stand before its folders; BSD's `-f` names one of them."""
+    """Return the arguments of find without the options before its folders. BSD's `-f` names a folder."""
     at = 0
     while at < len(args) and (_FIND_OPTION.fullmatch(args[at]) or args[at] in ("-D", "-f", "--")):
         if args[at] == "-f":
@@ -185,14 +185,14 @@ _LITERAL = re.compile(r"'((?:[^'\\\n]|\\.)*)'|\"((?:[^\"\\\n]|\\.)*)\"|`([^`]*)`
 _COMMA = re.compile(r"\s*,\s*")
 
 MAX_LITERALS = 32
-"""String literals of a program text that are read as shell text."""
+"""The most string literals of a program text that are read as shell text."""
 
 MAX_CODE = 8 * 1024
-"""Characters of a program text that are searched for endless forks."""
+"""The most characters of a program text that are searched for endless forks."""
 
 
 def code_hazard(code: str) -> str:
-    """What a program text in another language plainly does: wipe a root, or fork without end. Else empty."""
+    """Return the danger in a program text of another language, if it wipes a root or forks without end; else empty."""
     if _FORKS.search(code[:MAX_CODE]):
         return "fork bomb"
     root = _root((match[1] for match in _WIPES.finditer(code)), "")
@@ -200,7 +200,7 @@ def code_hazard(code: str) -> str:
 
 
 def shell_texts(code: str) -> list[str]:
-    """The string literals of a program text that starts programs, lists of strings joined (`["rm", "-rf", "/"]`)."""
+    """Return the string literals of a program text that starts programs. Lists (`["rm", "-rf", "/"]`) are joined."""
     if not _STARTS.search(code):
         return []
     texts: list[str] = []

@@ -1,6 +1,6 @@
-"""How well-known programs read their arguments: which options are harmless, what values they take, what names a file.
+"""Parse the arguments of well-known programs: which options are harmless, what values they take, which words are files.
 
-A rule with a wildcard covers a call only as far as a grammar knows it. Grammars are data (`grammars/*.toml`, explained
+A rule with a wildcard covers a call only if a grammar knows all of it. Grammars are data (`grammars/*.toml`, explained
 in `grammars/README.md`). An option, a bundle of options or a form that a grammar does not list is `unknown`.
 """
 
@@ -26,10 +26,10 @@ GUESS = "?"
 
 
 class Kind(StrEnum):
-    """What a word of a command line stands for.
+    """The meaning of a word of a command line.
 
     TEXT      no file: a message, a number, a format, a name of something else
-    PATTERN   the pattern or script of a search; as an operand it is missing when an option gave one
+    PATTERN   the pattern or script of a search; there is no such operand if an option gives one
     READ      a file or folder that is read
     WRITE     a file or folder that is created or changed
     FOLDER    the folder in which the program works; other paths start there
@@ -77,7 +77,7 @@ class Parsed(NamedTuple):
 
     @property
     def operands(self) -> list[str]:
-        """The words that are no options and no values of options."""
+        """The words that are neither options nor values of options."""
         return [each.word for each in self.arguments if not each.option]
 
 
@@ -91,20 +91,20 @@ class Form:
     operands   the kinds of the operands; `repeated` is the place of the one that may stand any number of times, or -1
     verbs      the forms of the subcommands, by name; AFTER is that of the words behind `--`
     choices    the only values that an option may have
-    asking     options that are listed for the sake of their values, and ask all the same
+    asking     options that ask; they are listed so that their values are understood
     pairs      options that are followed by two values (`jq --arg name value`)
-    unsure     options that take the next word as their value in some versions, or somewhere else than usual
-    patternless  options with which the operand that is a pattern is missing (`rg --files`)
-    numeric    `-5` is an option
-    stop       options end at the first operand
-    single     options are words with one dash (`find -name`), never bundled
-    negatable  `--no-x` is known where `--x` is
-    bundle     the first word is a bundle of options even without its dash (`tar xzf`)
-    dashless   a value of its own does not begin with a dash: `-t --x` are two options
-    attached   options of one dash whose value stands in the same word (`-O2`, `-Isrc`), where options are single words
-    raw        everything is an operand: the arguments of another program (`yarn test --watch`)
-    asks       the subcommand is not harmless; it is listed, so that its name is not taken for an operand
-    ends       options behind whose value everything is an operand (`python -m`)
+    unsure     options that take the next word as their value only in some versions
+    patternless  options with which there is no operand that is a pattern (`rg --files`)
+    numeric    whether `-5` is an option
+    stop       whether options end at the first operand
+    single     whether options are words with one dash (`find -name`), never bundled
+    negatable  whether `--no-x` is known if `--x` is
+    bundle     whether the first word is a bundle of options even without its dash (`tar xzf`)
+    dashless   whether no value begins with a dash: `-t --x` are two options
+    attached   options with one dash whose value stands in the same word (`-O2`, `-Isrc`), if options are single words
+    raw        whether everything is an operand: the arguments of another program (`yarn test --watch`)
+    asks       whether the subcommand is not harmless; it is listed so that its name is not taken for an operand
+    ends       options whose value is followed by operands only (`python -m`)
     """
 
     flags: frozenset[str] = frozenset()
@@ -136,7 +136,7 @@ class Form:
 
 @dataclass(slots=True)
 class _Parse:
-    """One reading of one command line."""
+    """One parse of one command line."""
 
     form: Form
     options: list[str] = field(default_factory=list[str])
@@ -184,7 +184,7 @@ class _Parse:
         )
 
     def _begin(self, rest: list[str]) -> None:
-        """Read what is no option because of its place: all arguments of another program, and the first word of tar."""
+        """Read the words that are no options by their place: those of another program, and the first word of tar."""
         if self.form.raw:
             self.plain += rest
             rest.clear()
@@ -192,7 +192,7 @@ class _Parse:
             self._bundle(rest)
 
     def _not_a_verb(self, word: str, rest: list[str]) -> None:
-        """Read a word that stands where a subcommand should: the value of an unknown option, or an unknown one."""
+        """Read a word in place of a subcommand: the value of an unknown option, or an unknown subcommand."""
         if self.unknown and any(each in self.form.verbs for each in rest):
             self.found.append(Argument(word, Kind.NAME, GUESS))
             return
@@ -216,14 +216,14 @@ class _Parse:
             self._letters(word[1:], rest)
 
     def _unsure(self, options: Sequence[str], rest: list[str]) -> None:
-        """Ask about a word with a dash that may be a value: the program may read all that follows in another way."""
+        """Note options as unknown if the next word has a dash and may be their value."""
         if rest and rest[0].startswith("-"):
             self.unknown += [each for each in options if each in self.form.unsure]
 
     def _word(self, word: str, rest: list[str], written: str = "--") -> None:
-        """An option that is a whole word: `--name`, `--name=value`, and `-name` where options are single words.
+        """Read an option that is a whole word: `--name`, `--name=value`, and `-name` if options are single words.
 
-        A value can only be attached where the option is `written` with one dash.
+        A value may be attached only if the option is `written` with one dash.
         """
         form = self.form
         name, equals, value = word.partition("=")
@@ -257,7 +257,7 @@ class _Parse:
         return name in self.form.flags or name in self.form.values or name in self.form.optional
 
     def _letters(self, letters: str, rest: list[str]) -> None:
-        """A bundle of short options; the first that takes a value takes what is left of it."""
+        """Read a bundle of short options. The first one with a value takes the rest of the word."""
         form = self.form
         for at, letter in enumerate(letters):
             name, left = f"-{letter}", letters[at + 1 :]
@@ -289,12 +289,12 @@ class _Parse:
             self.unknown.append(f"{name} {value}")
 
     def _guess(self, text: str) -> None:
-        """What stands behind an unknown option may name a file, wherever its value begins."""
+        """Note every end of the text behind an unknown option as a possible name of a file."""
         for at in range(min(len(text), 16)):
             self.found.append(Argument(text[at:], Kind.NAME, GUESS))
 
     def _bundle(self, rest: list[str]) -> None:
-        """The first word of tar: letters whose values follow in their order."""
+        """Read the first word of tar: letters whose values follow in their order."""
         for letter in rest.pop(0):
             name = f"-{letter}"
             self._found(name)
@@ -304,9 +304,9 @@ class _Parse:
                 self.unknown.append(name)
 
     def _operands(self) -> None:
-        """Give every operand its kind; one for which there is no place is unknown.
+        """Give every operand its kind. An operand without a place is unknown.
 
-        Beside an unknown option any operand may be the value of that, and a file.
+        Beside an unknown option, any operand may be the value of that option, and a file.
         """
         kinds, repeated = list(self.form.operands), self.form.repeated
         if self.unknown:
@@ -326,7 +326,7 @@ class _Parse:
 
 
 def grammar_of(name: str) -> Form | None:
-    """Return the grammar of a program by its base name, with or without a version; None when there is none."""
+    """Return the grammar of a program by its base name, with or without a version; None if there is none."""
     known = name if name in _families() else unversioned(name)
     family = _families().get(known)
     return _family(family).get(known) if family else None
@@ -338,20 +338,20 @@ def unversioned(name: str) -> str:
 
 
 def known_programs() -> Iterator[str]:
-    """The names of all programs that have a grammar."""
+    """Return the names of all programs that have a grammar."""
     return iter(_families())
 
 
 @cache
 def _families() -> Mapping[str, str]:
-    """The file each program's grammar stands in: a packaged constant."""
+    """Return the family (the file) of each program's grammar, a packaged constant."""
     data = cast("dict[str, str]", _read("index"))
     return MappingProxyType({name: family for family, names in data.items() for name in names.split()})
 
 
 @cache
 def _family(family: str) -> Mapping[str, Form]:
-    """The grammars of one file, read when the first of its programs is judged: a packaged constant."""
+    """Return the grammars of one file, a packaged constant that is read when the first of its programs is judged."""
     data = _read(family)
     sets = cast("dict[str, _Table]", data.pop("sets", {}))
     aliases = cast("dict[str, str]", data.pop("aliases", {}))
@@ -381,7 +381,7 @@ KEYS = frozenset((*_VALUED, *_OPTIONAL, *_SWITCHES, *_FLAGS, *_OTHERS))
 
 @dataclass(slots=True)
 class _Options:
-    """The options of a form, collected from its sets and its own table; a later one has the last word."""
+    """The options of a form, collected from its sets and its own table. A later entry replaces an earlier one."""
 
     flags: set[str] = field(default_factory=set[str])
     optional: dict[str, Kind] = field(default_factory=dict[str, Kind])
@@ -426,7 +426,7 @@ class _Options:
 
 
 def _form(table: _Table, sets: Mapping[str, _Table], inherited: Sequence[str] = ()) -> Form:
-    """Make a form of a table; tables inside it are its subcommands, which inherit some switches."""
+    """Return the form of a table. The tables inside it are its subcommands, which inherit some switches."""
     switches = {key for key in _SWITCHES if table.get(key) is True} | set(inherited)
     options = _Options()
     for layer in (*(sets[name] for name in _words(table, "use")), table):

@@ -1,4 +1,4 @@
-"""Other spellings of a text that a shell, an editor's terminal or a careless reader may take it for (S1.4, S1.13)."""
+"""Other spellings of a text, as a shell or a terminal may read it, and a loose reading of texts without a tree."""
 
 import re
 import unicodedata
@@ -15,12 +15,12 @@ _SEGMENT = re.compile(r"&&|\|\||[;&|\n()`]")
 _LIST = re.compile(r"\{[^{}\n]*\}")
 _NOISE = re.compile(r"[\"'\\{}<>]|\$(?=[\"'])")
 
-_LONGEST = 16 * 1024  # characters of a word whose braces are expanded
+_LONGEST = 16 * 1024  # the most characters of a word whose braces are expanded
 _LINES = {"\r": "\n", "\x0b": "\n", "\x0c": "\n", "\x85": "\n", "\u2028": "\n", "\u2029": "\n"}
 
 
 def normalised(text: str) -> str:
-    """NFKC, invisible and control characters gone, other line ends as LF, line continuations joined."""
+    """Return the text in NFKC without invisible and control characters, with LF for line ends and joined lines."""
     text = "".join(_shown(char) for char in unicodedata.normalize("NFKC", text))
     return _CONTINUATION.sub("", text)
 
@@ -37,11 +37,11 @@ def _shown(char: str) -> str:
 
 
 def spellings(text: str) -> tuple[str, ...]:
-    """The text and, where they differ, its normalised form and that without needless backslashes."""
+    """Return the text and, if they differ, its normalised form and that without needless backslashes."""
     found = [text]
     clean = text if text.isascii() and text.isprintable() else normalised(text)
-    # tree-sitter knows neither <>, which opens a file to read and write, nor {name}>, which names a descriptor, and
-    # takes a lone $ and the word on the next line for a variable.
+    """Return the text in NFKC without invisible and control characters, with LF for line ends and lines joined."""
+    # a lone $ and the word on the next line for a variable.
     strange = _LONE_DOLLAR.sub("", _DESCRIPTOR.sub("", clean)).replace("<>", ">")
     for form in (clean, _NEEDLESS.sub(r"\1", clean), strange):
         if form not in found:
@@ -50,12 +50,12 @@ def spellings(text: str) -> tuple[str, ...]:
 
 
 def loose_constructs(text: str) -> bool:
-    """Whether a text no tree could be made of has a substitution outside single quotes."""
+    """Return whether a damaged text has a substitution outside single quotes."""
     return _CONSTRUCT.search(_SINGLE_QUOTED.sub("", text)) is not None
 
 
 def loose_segments(text: str) -> list[tuple[str, ...]]:
-    """A text no tree could be made of, cut at every separator, quotes and braces ignored."""
+    """Return the words of a damaged text, cut at every separator. Quotes and braces are ignored."""
     spread = _LIST.sub(lambda match: match[0].replace(",", " "), text)
     expanded = (
         " ".join(expand_braces(word)) if "{" in word and len(word) < _LONGEST else word

@@ -1,4 +1,4 @@
-"""Options of wrappers and shells, taken off to find what they start."""
+"""Read the options of wrappers and shells to find the commands that they start."""
 
 import re
 from typing import NamedTuple
@@ -9,14 +9,14 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _TEXT_PREFIX = re.compile(r"(?:[\w.-]+=)?[:!]*")
 
 MAX_VALUES = 256
-"""Values of one variable that are followed; a text that gives it more counts as unread."""
+"""The most values of one variable that are followed. A text that gives it more counts as unread."""
 
 MAX_SHIFTS = 64
-"""Words that may be shifted away; a text that shifts among more counts as unread."""
+"""The most words among which a text may shift. A text that shifts among more counts as unread."""
 
 
 class Peeled(NamedTuple):
-    """Options of a wrapper taken off: the rest, what they said, or why they could not be read."""
+    """The arguments of a wrapper without its own options: the rest, assignments and texts, or why they are unclear."""
 
     argv: tuple[str, ...] = ()
     assignments: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ class Peeled(NamedTuple):
 
 
 def peel(wrapper: Wrapper, args: tuple[str, ...]) -> Peeled:
-    """Take a wrapper's own options, assignments and operands off its arguments."""
+    """Remove a wrapper's own options, assignments and operands from its arguments."""
     texts: list[str] = []
     index = 0
     while index < len(args) and args[index].startswith("-") and args[index] not in ("-", "--"):
@@ -63,7 +63,7 @@ def _is_assignment(wrapper: Wrapper, word: str) -> bool:
 
 
 def _option(wrapper: Wrapper, option: str) -> tuple[str, str | None] | None:
-    """("flag" | "value" | "text", the attached value) of an option word; None when it is not known."""
+    """Return "flag", "value" or "text" for an option word, and its attached value. None if it is unknown."""
     kinds = (("text", wrapper.text), ("value", wrapper.values), ("flag", wrapper.flags | wrapper.attached))
     if wrapper.numeric and option[1:].lstrip("-+").isdigit():
         return "flag", None
@@ -81,7 +81,7 @@ def _option(wrapper: Wrapper, option: str) -> tuple[str, str | None] | None:
 
 
 def _bundle(wrapper: Wrapper, option: str) -> tuple[str, str | None] | None:
-    """The same for short options in one word: `-0r`, `-n5`."""
+    """Return the same as `_option` for a bundle of short options: `-0r`, `-n5`."""
     for index, letter in enumerate(option[1:], start=1):
         short, rest = f"-{letter}", option[index + 1 :]
         if short in wrapper.attached:
@@ -96,7 +96,7 @@ def _bundle(wrapper: Wrapper, option: str) -> tuple[str, str | None] | None:
 
 
 class ShellCall(NamedTuple):
-    """A shell's arguments: the texts it runs, else a script and its operands, else (`stdin`) its input."""
+    """What a shell is told to run: texts, or a script with its operands, or (`stdin`) its input."""
 
     texts: tuple[str, ...] = ()
     operands: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ class ShellCall(NamedTuple):
 
 
 def shell_call(table: Tables, args: tuple[str, ...]) -> ShellCall:
-    """How a shell is called. `-c` is a flag: the text is the first word that is no option, `$0` the next."""
+    """Return what a shell runs. `-c` is a flag: the text is the first word that is no option, and `$0` the next."""
     texts: list[str] = []
     letters = ""
     index = 0
@@ -134,7 +134,7 @@ def shell_call(table: Tables, args: tuple[str, ...]) -> ShellCall:
 
 
 def option_texts(options: frozenset[str], args: tuple[str, ...]) -> list[str]:
-    """The values of these options, without a prefix such as `alias.x=!` or `exec=`."""
+    """Return the values of these options, without a prefix such as `alias.x=!` or `exec=`."""
     found: list[str] = []
     for index, word in enumerate(args):
         name, equals, value = word.partition("=")
@@ -148,10 +148,10 @@ def option_texts(options: frozenset[str], args: tuple[str, ...]) -> list[str]:
 
 
 def getopt(args: tuple[str, ...], letters: str, *names: str) -> tuple[list[tuple[str, str]], list[str]]:
-    """Options with values as getopt_long reads them, and the operands; options without a value are left out.
+    """Return the options with values as getopt_long reads them, and the operands.
 
-    letters   the short ones with a value (`-t x`, `-tx`, `-rtx`), told by their letter
-    names     the long ones (`--to x`, `--to=x`, abbreviations too), told by their whole name
+    letters   the short options with a value (`-t x`, `-tx`, `-rtx`), returned by their letter
+    names     the long ones (`--to x`, `--to=x`, also abbreviated), returned by their whole name
     """
     found: list[tuple[str, str]] = []
     operands: list[str] = []
@@ -174,12 +174,12 @@ def getopt(args: tuple[str, ...], letters: str, *names: str) -> tuple[list[tuple
 
 
 def parameters(words: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """The values of `$1`, `$2`, … and `$@`, and under `@:` what a `${@:2}` may be."""
+    """Return the values of `$1`, `$2`, … and `$@`, and under `@:` those that `${@:2}` may have."""
     values = {str(place): (word,) for place, word in enumerate(words[:MAX_VALUES], start=1)}
     rest = " ".join(words)
     return {**values, "@": (rest,), "*": (rest,), "@:": tuple(suffixes(words))} if rest else values
 
 
 def suffixes(words: tuple[str, ...]) -> list[str]:
-    """`a b c`, `b c`, `c`: the first MAX_SHIFTS of them."""
+    """Return `a b c`, `b c`, `c`: the first MAX_SHIFTS of them."""
     return [" ".join(words[at:]) for at in range(min(len(words), MAX_SHIFTS))]

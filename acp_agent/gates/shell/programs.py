@@ -1,4 +1,7 @@
-"""What well-known programs do beside their work, and what an approval of them covers (`programs.toml`)."""
+"""What may be dangerous about calls of well-known programs, and what an approval "always" of them covers.
+
+The facts are in `programs.toml`.
+"""
 
 import posixpath
 import re
@@ -21,11 +24,11 @@ _Table = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Destroying:
-    """What destroys or overwrites, so that an approval "always" does not cover it.
+    """Options and operands that destroy or overwrite, so that an approval "always" does not cover them.
 
-    options  options, long ones also abbreviated, short ones also in a bundle
-    words    shapes of operands
-    valued   the letters of short options whose value may be attached: what follows them is no bundle
+    options  options; long ones also abbreviated, short ones also in a bundle
+    words    patterns of operands
+    valued   the letters of short options whose value may be attached, so that no bundle follows them
     """
 
     options: frozenset[str] = frozenset()
@@ -35,7 +38,7 @@ class Destroying:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One entry of the table; the keys are explained in `programs.toml`."""
+    """One entry of the table. `programs.toml` explains the keys."""
 
     words: tuple[re.Pattern[str], ...] = ()
     args: tuple[re.Pattern[str], ...] = ()
@@ -63,7 +66,7 @@ class ProgramTable(NamedTuple):
 
 @cache
 def program_table() -> ProgramTable:
-    """The packaged table: a constant that is read late, when the first command is judged."""
+    """Return the packaged table, a constant that is read when the first command is judged."""
     data = tomllib.loads(files("acp_agent.gates.shell").joinpath("programs.toml").read_text(encoding="utf-8"))
 
     def names(key: str) -> frozenset[str]:
@@ -131,7 +134,7 @@ _OTHER_HOST = re.compile(r"(?![\w+.-]+://)[^/]*:.*", re.DOTALL)
 
 
 class Doubt(NamedTuple):
-    """Why an allowed program is asked about after all. A rule that names `waived_by` outright has thought of it."""
+    """Why a call of an allowed program asks. It does not if the rule names `waived_by` itself."""
 
     reason: str
     waived_by: str = ""
@@ -139,12 +142,12 @@ class Doubt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """Judges calls by the table."""
+    """Judges calls of programs by the table and the grammars."""
 
     table: ProgramTable
 
     def doubts(self, command: Command) -> Iterator[Doubt]:
-        """What in a call may run a program, write, read or send elsewhere, or change the shell."""
+        """Yield why a call may run a program, write, read or send elsewhere, or change the shell."""
         name, args = command.name, command.own
         if name in self.table.state:
             yield Doubt(f"{name} changes what later commands do")
@@ -167,7 +170,7 @@ class Programs:
             yield from self._module(grammar.parse(args), command.patterns)
 
     def _module(self, parsed: Parsed, patterns: frozenset[str]) -> Iterator[Doubt]:
-        """What asks in the call of a module (`python -m pytest -q`), which is read as the program of that name."""
+        """Yield the doubts about the call of a module (`python -m pytest`), read as the program of that name."""
         for module in parsed.values("-m"):
             program = module if grammar_of(f"python:{module}") is None else f"python:{module}"
             if grammar_of(program) is None:
@@ -175,7 +178,7 @@ class Programs:
             yield from self.doubts(Command((program, *parsed.operands), patterns=patterns))
 
     def prefix(self, command: Command) -> tuple[str, ...]:
-        """The words an approval "always" of a command covers; empty when it must bind to the whole text (A20.8)."""
+        """Return the words that an approval "always" of a command covers; empty if it covers only this whole text."""
         name, args = command.name, command.argv[1:]
         bound = (
             not command.standard
@@ -194,12 +197,12 @@ class Programs:
         return words if all(_PREFIX_WORD.fullmatch(word) for word in words) else ()
 
     def spares(self, command: Command) -> bool:
-        """Whether an approval of these words covers only what does not destroy."""
+        """Return whether an approval of these words covers only calls that do not destroy."""
         known = self._known(command.name)
         return known is not None and _destroying(known, command.name, command.argv[1:])[0] is not None
 
     def overwrites(self, command: Command) -> bool:
-        """Return whether an option of a program without subcommands overwrites what it else only reads (`sed -i`)."""
+        """Return whether an option makes a program without subcommands overwrite the files it reads (`sed -i`)."""
         known = self._known(command.name)
         return (
             known is not None
@@ -208,7 +211,7 @@ class Programs:
         )
 
     def denials(self, command: Command) -> Iterator[str]:
-        """The words a stored denial of a command may have: its program's (A20.7), and those of what it does there."""
+        """Yield the keys that a stored denial of a command may have: its program, and that with its subcommand."""
         name, args = command.name, command.argv[1:]
         if not name:
             return
@@ -223,7 +226,7 @@ class Programs:
         yield from dict.fromkeys(" ".join(key) for key in keys if len(key) > 1)
 
     def deeds(self, command: Command) -> frozenset[str]:
-        """The words of a call that say what to do, and are no paths: subcommands, targets (`make all`)."""
+        """Return the words of a call that are subcommands or targets (`make all`), and so no paths."""
         known, args = self._known(command.name), command.argv[1:]
         if known is None or known.key not in ("subcommand", "targets"):
             return frozenset()
@@ -249,7 +252,7 @@ class Programs:
                 return (name,)
 
     def spellings(self, command: Command) -> Iterator[tuple[str, ...]]:
-        """The words a deny rule is held against: as written, by base name, and without global options."""
+        """Yield the words that a deny rule is compared with: as written, by base name, and without global options."""
         if not command.argv:
             return
         name, args = command.name, command.argv[1:]
@@ -270,7 +273,7 @@ class Programs:
 
 
 def _programs_destroys(known: Program, name: str, args: tuple[str, ...]) -> bool:
-    """Whether a call destroys what an approval of its prefix never covers."""
+    """Return whether a call destroys something, so that an approval of its prefix does not cover it."""
     destroying, rest = _destroying(known, name, args)
     if destroying is None:
         return False
@@ -285,7 +288,7 @@ def _programs_destroys(known: Program, name: str, args: tuple[str, ...]) -> bool
 
 
 def _destroying_option(destroying: Destroying, word: str) -> bool:
-    """Return whether an option destroys, also when it is abbreviated or stands in a bundle."""
+    """Return whether an option destroys, also if it is abbreviated or in a bundle."""
     if word.startswith("--"):
         name = word.partition("=")[0]
         return any(option.startswith(name) for option in destroying.options)
@@ -298,7 +301,7 @@ def _destroying_option(destroying: Destroying, word: str) -> bool:
 
 
 def _destroying(known: Program, name: str, args: tuple[str, ...]) -> tuple[Destroying | None, tuple[str, ...]]:
-    """What destroys among the arguments of a call, if anything can, and the arguments it is looked for in."""
+    """Return the destroying options and operands of a program or subcommand, if any, and the arguments to search."""
     if not _has_subcommands(name):
         return known.destroys, args
     at, subcommand = find_subcommand(name, args)
@@ -310,7 +313,7 @@ def _before_dashes(args: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def find_subcommand(name: str, args: Sequence[str]) -> tuple[int, str]:
-    """Return the position and text of the first word that is no option and no value of one; ("" when there is none)."""
+    """Return the position and text of the first word that is neither an option nor a value of one; "" for none."""
     grammar = grammar_of(name)
     valued = grammar.values if grammar is not None else ()
     index = 0
@@ -328,7 +331,7 @@ def _has_subcommands(name: str) -> bool:
 
 
 def _read_doubts(known: Program, grammar: Form, name: str, args: tuple[str, ...]) -> Iterator[Doubt]:
-    """What the grammar of a program does not know of a call, and what its operands bring in or reach."""
+    """Yield the doubts about words that the grammar does not know, and about what the operands install or reach."""
     parsed = grammar.parse(args)
     call = " ".join((name, *parsed.verbs))
     for word in parsed.unknown:
@@ -363,7 +366,7 @@ def _read_doubts(known: Program, grammar: Form, name: str, args: tuple[str, ...]
 
 
 def _brought(known: Program, parsed: Parsed) -> list[str]:
-    """Return the packages a call installs, and the files that list them, for subcommands that install these."""
+    """Return the packages that a call installs, and the files that list packages."""
     verbs = {" ".join(parsed.verbs[: at + 1]) for at in range(len(parsed.verbs))}
     if verbs.isdisjoint(known.adds):
         return []
@@ -371,7 +374,7 @@ def _brought(known: Program, parsed: Parsed) -> list[str]:
 
 
 def _programs_patterns(known: Program, call: str, parsed: Parsed) -> Iterator[Doubt]:
-    """Operands, and any words, of a shape that asks."""
+    """Yield the doubts about operands and other words that match the patterns of the table."""
     for word in parsed.operands:
         if any(pattern.fullmatch(word) for pattern in known.words):
             yield Doubt(f"{call}: {word[:80]!r} reaches further than the workspace", word.casefold())
@@ -382,12 +385,12 @@ def _programs_patterns(known: Program, call: str, parsed: Parsed) -> Iterator[Do
 
 
 def is_build_input(path: str) -> bool:
-    """Return whether builds, tests or interpreters run a file of that name: no place for a report."""
+    """Return whether builds, tests or interpreters run a file of that name."""
     return _BUILD_INPUT.fullmatch(posixpath.basename(path.rstrip("/"))) is not None
 
 
 def _other_host(operands: Sequence[str]) -> str:
-    """Return the first operand if it may be a repository on another host (`host:path`); empty when it is none."""
+    """Return the first operand if it may be a repository on another host (`host:path`); empty otherwise."""
     first = next(iter(operands), "")
     return first if _OTHER_HOST.fullmatch(first) else ""
 

@@ -1,7 +1,7 @@
-r"""Whether a tree is plain: only syntax whose meaning is certain, and no byte the parser could have misread.
+r"""Prove that a tree is plain: it has only syntax whose meaning is certain, and no byte that the parser may misread.
 
-The grammar alone is not enough: tree-sitter-bash reads `git log<LF>\\evil x` as one command, bash as two. So
-every leaf and every gap between leaves is checked as well (security.md 2.1, "gap audit").
+The grammar alone is not enough: tree-sitter-bash reads `git log<LF>\\evil x` as one command, bash as two. So every leaf
+and every gap between leaves is checked as well.
 """
 
 import re
@@ -46,12 +46,16 @@ _REASONS = {
 
 
 class _NotPlain(Exception):
-    """Found something; the message is the reason."""
+    """The tree is not plain. The message is the reason."""
 
 
 @dataclass(slots=True)
-class _Audit:
-    """One pass over a tree. `leaves` are the checked spans in source order; `commands` numbers the commands."""
+class _Proof:
+    """One pass over a tree.
+
+    leaves     the checked spans in source order
+    commands   the number of commands so far
+    """
 
     parsed: Parsed
     leaves: "list[_Leaf]" = field(default_factory=list)
@@ -60,7 +64,7 @@ class _Audit:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A span of bytes, the number of its command (0 = none), and whether a blank must part it from the next word."""
+    """A span of bytes, the number of its command (0 for none), and whether a blank must separate it from the next."""
 
     start: int
     end: int
@@ -69,15 +73,15 @@ class _Leaf:
 
 
 def why_not_plain(text: str, parsed: Parsed) -> str:
-    """Why a tree is not plain, as a phrase that follows "the command"; empty when it is."""
+    """Return why a tree is not plain, as a phrase that follows "the command"; empty when it is."""
     if _CONTROL.search(text) or any(unicodedata.category(char) in ("Cf", "Zl", "Zp", "Co") for char in text):
         return "has control or invisible characters"
     if parsed.root.has_error:
         return "has a syntax error"
-    audit = _Audit(parsed)
+    proof = _Proof(parsed)
     try:
-        _statement(audit, parsed.root, 0)
-        _gaps(audit)
+        _statement(proof, parsed.root, 0)
+        _gaps(proof)
     except _NotPlain as found:
         return str(found)
     return ""
@@ -87,86 +91,86 @@ def _refuse(node: Node) -> _NotPlain:
     return _NotPlain(_REASONS.get(node.type, f"uses syntax that is not checked ({node.type})"))
 
 
-def _statement(audit: _Audit, node: Node, depth: int) -> None:
+def _statement(proof: _Proof, node: Node, depth: int) -> None:
     if depth > MAX_TREE_DEPTH:
         raise _NotPlain("is nested too deep")
     match node.type:
         case "command" | "redirected_statement" | "variable_assignment" | "variable_assignments":
-            audit.commands += 1
-            _command(audit, node, depth)
+            proof.commands += 1
+            _command(proof, node, depth)
         case "comment":
-            _comment(audit, node)
+            _comment(proof, node)
         case kind if kind in _STATEMENTS:
             for child in node.children:
-                _statement(audit, child, depth + 1)
+                _statement(proof, child, depth + 1)
         case kind if kind in _OPERATORS and not node.is_named:
-            _leaf(audit, node, 0)
+            _leaf(proof, node, 0)
         case _:
             raise _refuse(node)
 
 
-def _command(audit: _Audit, node: Node, depth: int) -> None:
-    """A simple command with its assignments and redirections; all its leaves share one number."""
+def _command(proof: _Proof, node: Node, depth: int) -> None:
+    """Check a simple command with its assignments and redirections. All its leaves share one number."""
     for child in node.children:
         match child.type:
             case "variable_assignment":
-                _assignment(audit, child)
+                _assignment(proof, child)
             case "command_name":
-                _program(audit, child)
+                _program(proof, child)
             case "file_redirect":
-                _redirection(audit, child)
+                _redirection(proof, child)
             case "variable_name" | "=" | "+=" if node.type == "variable_assignment":
-                _assignment(audit, node)
+                _assignment(proof, node)
                 return
             case "command" | "variable_assignments" | "variable_assignment" if node.type == "redirected_statement":
-                _command(audit, child, depth)
+                _command(proof, child, depth)
             case kind if kind in _STATEMENTS and node.type == "redirected_statement":
-                _statement(audit, child, depth + 1)
+                _statement(proof, child, depth + 1)
             case _:
-                _word(audit, child)
+                _word(proof, child)
 
 
-def _program(audit: _Audit, node: Node) -> None:
-    """The word that names the program: no reserved word, no pattern, no assignment in disguise."""
-    text = audit.parsed.text(node)
+def _program(proof: _Proof, node: Node) -> None:
+    """Check the word that names the program: no reserved word, no pattern, no hidden assignment."""
+    text = proof.parsed.text(node)
     if text in tables().reserved:
         raise _NotPlain(f"uses the shell word {text!r}")
     if any(char in text for char in "=*?["):
         raise _NotPlain("names its program by a pattern")
     for child in node.children:
-        _word(audit, child)
+        _word(proof, child)
 
 
-def _assignment(audit: _Audit, node: Node) -> None:
+def _assignment(proof: _Proof, node: Node) -> None:
     name, _, *value = node.children
-    if name.type != "variable_name" or not _NAME.fullmatch(audit.parsed.text(name)):
+    if name.type != "variable_name" or not _NAME.fullmatch(proof.parsed.text(name)):
         raise _NotPlain("sets part of an array")
     _adjacent(node)
     if len(value) > 1:
         raise _refuse(value[1])
-    start = len(audit.leaves)
+    start = len(proof.leaves)
     if value:
-        _word(audit, value[0])
-    audit.leaves[start:] = [_Leaf(node.start_byte, node.end_byte, audit.commands, word=True)]
+        _word(proof, value[0])
+    proof.leaves[start:] = [_Leaf(node.start_byte, node.end_byte, proof.commands, word=True)]
 
 
-def _redirection(audit: _Audit, node: Node) -> None:
+def _redirection(proof: _Proof, node: Node) -> None:
     for child in node.children:
         if child.type == "file_descriptor" and child.next_sibling and child.next_sibling.start_byte != child.end_byte:
             raise _NotPlain("has a descriptor apart from its redirection")
         if child.type == "file_descriptor" or not child.is_named:
-            text = audit.parsed.text(child)
+            text = proof.parsed.text(child)
             if child.type != "file_descriptor" and text not in _OPERATORS:
                 raise _NotPlain(f"uses the redirection {text!r}")
             if child.type == "file_descriptor" and not text.isdigit():
                 raise _NotPlain("names a descriptor by a variable")
-            _leaf(audit, child, audit.commands)
+            _leaf(proof, child, proof.commands)
         else:
-            _word(audit, child)
+            _word(proof, child)
 
 
-def _word(audit: _Audit, node: Node) -> None:
-    text = audit.parsed.text(node)
+def _word(proof: _Proof, node: Node) -> None:
+    text = proof.parsed.text(node)
     match node.type:
         case "word" | "number":
             good = _WORD.fullmatch(text) is not None
@@ -175,7 +179,7 @@ def _word(audit: _Audit, node: Node) -> None:
         case "string":
             good = len(text) >= 2 and text[0] == text[-1] == '"' and bool(_IN_DOUBLE_QUOTES.fullmatch(text[1:-1]))
         case "concatenation":
-            _concatenation(audit, node, text)
+            _concatenation(proof, node, text)
             return
         case _:
             raise _refuse(node)
@@ -184,23 +188,23 @@ def _word(audit: _Audit, node: Node) -> None:
             (_refuse(child) for child in node.children if child.type in _REASONS),
             _NotPlain("has a word that is not plain"),
         )
-    _leaf(audit, node, audit.commands)
+    _leaf(proof, node, proof.commands)
 
 
-def _concatenation(audit: _Audit, node: Node, text: str) -> None:
-    """Parts without a gap. Braces only in forms bash never expands: `{}`, `stash@{0}`, `HEAD^{tree}`."""
+def _concatenation(proof: _Proof, node: Node, text: str) -> None:
+    """Check parts without a gap. Braces must have a form that bash never expands: `{}`, `stash@{0}`, `HEAD^{tree}`."""
     _adjacent(node)
-    unquoted = "".join(audit.parsed.text(child) for child in node.children if child.type in ("word", "number"))
+    unquoted = "".join(proof.parsed.text(child) for child in node.children if child.type in ("word", "number"))
     if "{" in unquoted or "}" in unquoted:
         rest = _BRACED.sub("x", text)
         if "," in text or ".." in text or not _WORD.fullmatch(rest):
             raise _NotPlain("uses braces")
-        _leaf(audit, node, audit.commands)
+        _leaf(proof, node, proof.commands)
         return
-    start = len(audit.leaves)
+    start = len(proof.leaves)
     for child in node.children:
-        _word(audit, child)
-    audit.leaves[start:] = [_Leaf(node.start_byte, node.end_byte, audit.commands, word=True)]
+        _word(proof, child)
+    proof.leaves[start:] = [_Leaf(node.start_byte, node.end_byte, proof.commands, word=True)]
 
 
 def _adjacent(node: Node) -> None:
@@ -209,24 +213,24 @@ def _adjacent(node: Node) -> None:
             raise _NotPlain("has a word with a gap in it")
 
 
-def _comment(audit: _Audit, node: Node) -> None:
-    text = audit.parsed.text(node)
+def _comment(proof: _Proof, node: Node) -> None:
+    text = proof.parsed.text(node)
     if not text.startswith("#") or "\n" in text:
         raise _NotPlain("has a comment that is not plain")
-    _leaf(audit, node, 0)
+    _leaf(proof, node, 0)
 
 
-def _leaf(audit: _Audit, node: Node, command: int) -> None:
+def _leaf(proof: _Proof, node: Node, command: int) -> None:
     if node.is_missing:
         raise _NotPlain("has a syntax error")
-    audit.leaves.append(_Leaf(node.start_byte, node.end_byte, command, word=node.is_named))
+    proof.leaves.append(_Leaf(node.start_byte, node.end_byte, command, word=node.is_named))
 
 
-def _gaps(audit: _Audit) -> None:
-    """Only blanks between leaves; inside one command no newline; words apart from one another."""
-    source = audit.parsed.source
+def _gaps(proof: _Proof) -> None:
+    """Check that only blanks stand between leaves, no newline inside a command, and that words do not touch."""
+    source = proof.parsed.source
     before = _Leaf(0, 0, 0, word=False)
-    for leaf in audit.leaves:
+    for leaf in proof.leaves:
         gap = source[before.end : leaf.start]
         same = leaf.command != 0 and leaf.command == before.command
         if leaf.start < before.end or gap.strip(b" \t" if same else b" \t\n"):

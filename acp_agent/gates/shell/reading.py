@@ -70,7 +70,7 @@ def analyse(text: str, depth: int = 0) -> Analysis:
     walk = Walk(parsed, Guesses()).tree()
     if walk.unread:
         return Opaque(walk.unread)
-    found = commands(walk.drafts, walk.guesses, expander.expand)
+    found = commands(walk.candidates, walk.guesses, expander.expand)
     return Plain(found) if found else Opaque("runs nothing")
 
 
@@ -137,7 +137,7 @@ def _survey(text: str, findings: _Findings, guesses: Guesses, depth: int) -> tup
     functions = frozenset(name for name, body in guesses.functions.items() if "$" in body)
     inside = _Inside(findings, guesses, depth)
     expander = Expander(inside.read, guess=True, files=guesses.files, functions=functions, call=inside.call)
-    found = commands(walk.drafts, guesses, expander.expand)
+    found = commands(walk.candidates, guesses, expander.expand)
     findings.found += len(found)
     if findings.found > MAX_FOUND:
         findings.unread = f"may run more than {MAX_FOUND} commands"

@@ -1,11 +1,11 @@
-"""Scripts of sed and awk as arguments: plain enough to touch nothing but their input, or not."""
+"""Scripts of sed and awk as arguments: whether they may read, write or run anything but their input."""
 
 import re
 
 MAX_SCRIPT = 4096
-"""Characters of a script that are looked at; a longer one counts as unclear."""
+"""The most characters of a script that is read. A longer one counts as unclear."""
 
-# Blanks are matched possessively: a script of blanks must not take polynomial time.
+# Blanks are matched possessively, so that a script of blanks does not take polynomial time.
 _SED_ADDRESS = (
     r"(?:\d++(?:~\d++)?|\$|/(?:\\.|[^/\\\n])*+/I?|\\(?P<q{n}>[^\w\s\\])(?:\\.|(?!(?P=q{n}))[^\\\n])*+(?P=q{n}))"
 )
@@ -33,7 +33,7 @@ _AWK_OPTIONS = re.compile(r"-F.*|-v.*|--field-separator=.*|--assign=.*|--version
 
 
 def sed_asks(args: tuple[str, ...]) -> str:
-    """What in a sed call may write, read or run something; empty when nothing does."""
+    """Return the part of a sed call that may write, read or run something; empty if none may."""
     scripts: list[str] = []
     operands: list[str] = []
     index = 0
@@ -75,7 +75,7 @@ def _sed_plain(script: str) -> bool:
 
 
 def awk_asks(args: tuple[str, ...]) -> str:
-    """What in an awk call may write, read or run something; empty when nothing does."""
+    """Return the part of an awk call that may write, read or run something; empty if none may."""
     index = 0
     while index < len(args) and args[index].startswith("-") and args[index] not in ("-", "--"):
         if not _AWK_OPTIONS.fullmatch(args[index]):
@@ -88,10 +88,10 @@ def awk_asks(args: tuple[str, ...]) -> str:
 
 
 def _awk_writes(script: str) -> bool:
-    """Whether a `print` may be sent to a file.
+    """Return whether a `print` may write to a file.
 
-    A `/` may begin a regular expression or divide: from there on, and from a comment or a backslash, nobody knows
-    what is a string and where a statement ends, and any `>` counts.
+    A `/` may begin a regular expression or divide. Behind it, and behind a comment or a backslash, it is unclear where
+    a string or a statement ends. There any `>` counts.
     """
     printing = False
     for token in _AWK_TOKEN.finditer(script):

@@ -1,4 +1,4 @@
-"""The packaged table of programs that run other programs (`tables.toml`), read once when first needed."""
+"""The packaged table of programs that run other programs (`tables.toml`), and the places that nothing may wipe."""
 
 import posixpath
 import re
@@ -16,7 +16,7 @@ _Table = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """How to find the command behind a wrapper; the keys are explained in `tables.toml`."""
+    """How to find the command behind a wrapper. `tables.toml` explains the keys."""
 
     flags: frozenset[str] = frozenset()
     values: frozenset[str] = frozenset()
@@ -60,14 +60,14 @@ class Tables(NamedTuple):
     reserved: frozenset[str]
 
     def interpreter(self, name: str) -> str:
-        """The table's name for an interpreter ("python" for python3.12), or empty."""
+        """Return the name of an interpreter in the table ("python" for python3.12); empty for other programs."""
         bare = name.rstrip("0123456789.")
         return next((known for known in (name, bare) if known in self.interpreters), "")
 
 
 @cache
 def tables() -> Tables:
-    """The packaged table: a constant that is read late, so that starting up does not pay for it."""
+    """Return the packaged table, a constant that is read late so that the start does not pay for it."""
     source = files("acp_agent.gates.shell").joinpath("tables.toml").read_text(encoding="utf-8")
     data = tomllib.loads(source)
     shells = _section(data, "shells")
@@ -139,29 +139,30 @@ _DISK = re.compile(
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/")
 
 MAX_PATTERN = 64
-"""Characters of one folder name of a path; no system folder has a longer one."""
+"""The most characters of a folder name that is compared. No system folder has a longer one."""
 
 
 def is_disk(path: str) -> bool:
-    """Whether a path is a disk, a partition, the machine's memory or its off switch. Patterns like /dev/sd* count."""
+    """Return whether a path (or a pattern like /dev/sd*) is a disk, a partition, the memory or sysrq-trigger."""
     return _DISK.match(_collapsed(path)) is not None
 
 
 def is_socket(path: str) -> bool:
-    """Whether bash would open a network connection for this redirection target."""
+    """Return whether bash opens a network connection for this redirection target."""
     return _SOCKET.match(_collapsed(path)) is not None
 
 
 def is_system_root(path: str, folder: str = "") -> bool:
-    """Return whether wiping a path wipes the system or a home: see `system_root`."""
+    """Return whether wiping a path wipes the system or a home."""
     return bool(system_root(path, folder))
 
 
 def system_root(path: str, folder: str = "") -> str:
-    """Return what is wiped with a path: `~` for a home, a folder of the system, `/`; empty for nothing of the kind.
+    """Return what is wiped with a path: `~` for a home, a folder of the system, or `/`; empty for other paths.
 
-    `/`, `/*`, `//etc/.`, `~`, `/home/anyone` and `/e*c` are all found. `folder` is where a relative path starts, when
-    that is known.
+    It recognizes `/`, `/*`, `//etc/.`, `~`, `/home/anyone` and `/e*c`.
+
+    folder   where a relative path starts; empty if unknown
     """
     if not path.startswith(("/", "~")):
         if not folder:
@@ -187,5 +188,5 @@ def _same(parts: list[str], known: list[str]) -> bool:
 
 
 def _collapsed(path: str) -> str:
-    """`//etc/./x/..` as `/etc`."""
+    """Return `/etc` for `//etc/./x/..`."""
     return "/" + posixpath.normpath(path).lstrip("/") if path.startswith("/") else path

@@ -1,10 +1,10 @@
-"""Every simple command of a tree, in source order, with what stands around it."""
+"""Walk a tree and collect every simple command in source order, with its context."""
 
 from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from acp_agent.gates.shell.candidates import Draft, Guesses, pattern
+from acp_agent.gates.shell.candidates import Candidate, Guesses, pattern
 from acp_agent.gates.shell.command import Construct, Redirection
 from acp_agent.gates.shell.options import suffixes
 from acp_agent.gates.shell.syntax import MAX_TREE_DEPTH, Parsed
@@ -37,16 +37,16 @@ _WORDS = frozenset(
 )
 
 MAX_COMMANDS = 1000
-"""Simple commands of one text that are read; a longer text counts as unread."""
+"""The most simple commands of one text that are read. A text with more counts as unread."""
 
 
 @dataclass(slots=True)
 class Walk:
-    """One walk over a tree. `tree` fills in the rest; `unread` says why it did not get to the end."""
+    """One walk over a tree. `tree` fills in the other fields. `unread` says why the walk is incomplete."""
 
     parsed: Parsed
     guesses: Guesses
-    drafts: list[Draft] = field(default_factory=list[Draft])
+    candidates: list[Candidate] = field(default_factory=list[Candidate])
     constructs: set[Construct] = field(default_factory=set[Construct])
     hazards: list[str] = field(default_factory=list[str])
     unread: str = ""
@@ -62,7 +62,7 @@ class Walk:
         if depth > MAX_TREE_DEPTH:
             self.unread = "is nested too deep"
             return
-        if len(self.drafts) > MAX_COMMANDS:
+        if len(self.candidates) > MAX_COMMANDS:
             self.unread = f"has more than {MAX_COMMANDS} commands"
             return
         match node.type:
@@ -94,16 +94,16 @@ class Walk:
     def _command(self, node: Node, depth: int) -> None:
         parts = [node] if node.type == "variable_assignment" else node.children
         for group in self._torn(parts):
-            draft = Draft(joined=self._joined())
-            self.drafts.append(draft)
+            candidate = Candidate(joined=self._joined())
+            self.candidates.append(candidate)
             for child in group:
-                self._part(draft, child, depth)
-            self._emitted(draft)
+                self._part(candidate, child, depth)
+            self._emitted(candidate)
         for child in parts:
             self._inside(child, depth + 1)
 
     def _torn(self, parts: list[Node]) -> list[list[Node]]:
-        """The parts of a command, cut where the parser joined two: at a bare line end or an error inside it."""
+        """Return the parts of a command, cut where the parser joined two: at a bare line end or an error inside it."""
         groups: list[list[Node]] = [[]]
         end = parts[0].start_byte if parts else 0
         for child in parts:
@@ -115,25 +115,25 @@ class Walk:
         return [group for group in groups if group]
 
     def _joined(self) -> str:
-        """The operator before the next command; behind a subshell `&&` does not carry its directory on."""
+        """Return the operator before the next command; behind a subshell `&&` does not carry its directory on."""
         left, self._left = self._left, False
         return ";" if left and self._operator == "&&" else self._operator
 
-    def _part(self, draft: Draft, node: Node, depth: int) -> None:
+    def _part(self, candidate: Candidate, node: Node, depth: int) -> None:
         match node.type:
             case "variable_assignment":
-                if draft.words:  # export NAME=value
-                    draft.words.append([Piece(self._assign(node), quoted=True)])
+                if candidate.words:  # export NAME=value
+                    candidate.words.append([Piece(self._assign(node), quoted=True)])
                 else:
-                    draft.assignments.append(self._assign(node))
+                    candidate.assignments.append(self._assign(node))
             case "command_name":
-                draft.words.append(pieces(self.parsed, node))
+                candidate.words.append(pieces(self.parsed, node))
             case "file_redirect" | "herestring_redirect" | "heredoc_redirect":
-                self._redirect(draft, node, depth)
+                self._redirect(candidate, node, depth)
             case kind if kind in _WORDS:
-                draft.words.append(pieces(self.parsed, node))
+                candidate.words.append(pieces(self.parsed, node))
             case "export" | "declare" | "typeset" | "readonly" | "local" | "unset" | "unsetenv":
-                draft.words.append([Piece(node.type)])
+                candidate.words.append([Piece(node.type)])
             case _:
                 pass
 
@@ -158,40 +158,40 @@ class Walk:
         self._operator = operator
 
     def _redirected(self, node: Node, depth: int) -> None:
-        """A statement and its redirections, which belong to the last command in it."""
-        before = len(self.drafts)
+        """Visit a statement and its redirections, which belong to the last command in it."""
+        before = len(self.candidates)
         redirects = [child for child in node.children if child.type.endswith("_redirect")]
         for child in node.children:
             if not child.type.endswith("_redirect"):
                 self._visit(child, depth + 1)
-        if len(self.drafts) == before:
-            self.drafts.append(Draft(joined=self._joined()))
-        draft = self.drafts[-1]
+        if len(self.candidates) == before:
+            self.candidates.append(Candidate(joined=self._joined()))
+        candidate = self.candidates[-1]
         if len(redirects) > MAX_COMMANDS:
             self.unread = f"has more than {MAX_COMMANDS} redirections"
             return
         for child in redirects:
-            self._redirect(draft, child, depth)
-        self._emitted(draft)
+            self._redirect(candidate, child, depth)
+        self._emitted(candidate)
 
-    def _redirect(self, draft: Draft, node: Node, depth: int) -> None:
+    def _redirect(self, candidate: Candidate, node: Node, depth: int) -> None:
         match node.type:
             case "heredoc_redirect":
-                self._heredoc(draft, node, depth)
+                self._heredoc(candidate, node, depth)
             case "herestring_redirect":
                 self.constructs.add(Construct.HERE_STRING)
                 words = [child for child in node.children if child.type in _WORDS]
-                draft.stdin += (
+                candidate.stdin += (
                     " ".join(part for word in words for part in self.guesses.words(pieces(self.parsed, word))) + "\n"
                 )
-                self.guesses.feed(draft.stdin)
+                self.guesses.feed(candidate.stdin)
                 for child in node.children:
                     self._inside(child, depth + 1)
             case _:
-                self._file(draft, node, depth)
+                self._file(candidate, node, depth)
 
-    def _file(self, draft: Draft, node: Node, depth: int) -> None:
-        """`2>file`, and the words behind the file, which bash passes to the command."""
+    def _file(self, candidate: Candidate, node: Node, depth: int) -> None:
+        """Add `2>file` to a command, and the words behind the file, which bash passes to the command."""
         descriptor = next((self.parsed.text(child) for child in node.children if child.type == "file_descriptor"), "")
         operator = next((child.type for child in node.children if not child.is_named), ">")
         targets = [child for child in node.children if child.is_named and child.type != "file_descriptor"]
@@ -200,44 +200,44 @@ class Walk:
         else:
             words = targets[1:]
         target = " ".join(self.guesses.words(pieces(self.parsed, targets[0]))) if targets else "-"
-        draft.redirections.append(Redirection(operator, target, descriptor))
-        draft.patterns.add(pattern(pieces(self.parsed, targets[0])) if targets else "")
-        draft.words.extend(pieces(self.parsed, child) for child in words)
+        candidate.redirections.append(Redirection(operator, target, descriptor))
+        candidate.patterns.add(pattern(pieces(self.parsed, targets[0])) if targets else "")
+        candidate.words.extend(pieces(self.parsed, child) for child in words)
         for child in (*targets[:1], *words):
             self._inside(child, depth + 1)
 
-    def _heredoc(self, draft: Draft, node: Node, depth: int) -> None:
+    def _heredoc(self, candidate: Candidate, node: Node, depth: int) -> None:
         body = next((child for child in node.children if child.type == "heredoc_body"), None)
         if body is not None:
-            draft.stdin += self.parsed.text(body)
-            self.guesses.feed(draft.stdin)
+            candidate.stdin += self.parsed.text(body)
+            self.guesses.feed(candidate.stdin)
             self._inside(body, depth + 1)
         for child in node.children:
             match child.type:
                 case "file_redirect":
-                    self._file(draft, child, depth)
+                    self._file(candidate, child, depth)
                 case "heredoc_body":
                     continue
                 case kind if kind in _WORDS:
-                    draft.words.append(pieces(self.parsed, child))
+                    candidate.words.append(pieces(self.parsed, child))
                 case _:
-                    self._emitted(draft)
+                    self._emitted(candidate)
                     self._visit(child, depth + 1)
 
-    def _emitted(self, draft: Draft) -> None:
-        """A command is complete; what follows is a new statement."""
+    def _emitted(self, candidate: Candidate) -> None:
+        """Note that a command is complete. What follows is a new statement."""
         self._operator = ";"
-        self.guesses.note(draft)
+        self.guesses.note(candidate)
 
     def _function(self, node: Node, depth: int) -> None:
-        before = len(self.drafts)
+        before = len(self.candidates)
         self._children(node, depth)
         name = next((self.parsed.text(child) for child in node.children if child.type == "word"), "")
         body = node.child_by_field_name("body")
         if body is not None:
             self.guesses.define(name, self.parsed.text(body))
-        calls = [draft for draft in self.drafts[before:] if self.guesses.argv(draft)[:1] == (name,)]
-        doubled = len(calls) > 1 and any(draft.joined == "|" for draft in calls)
+        calls = [candidate for candidate in self.candidates[before:] if self.guesses.argv(candidate)[:1] == (name,)]
+        doubled = len(calls) > 1 and any(candidate.joined == "|" for candidate in calls)
         if doubled or (calls and _has_background(node)):
             self.hazards.append("fork bomb")
 
@@ -255,7 +255,7 @@ class Walk:
             self.guesses.learn(name, values)
 
     def _assign(self, node: Node) -> str:
-        """Learn a variable's value; gives the assignment as `NAME=value`."""
+        """Note a variable's value. Return the assignment as `NAME=value`."""
         name = node.children[0] if node.children else node
         value = node.children[-1] if len(node.children) > 2 else None
         parts = value.children if value is not None and value.type == "array" else [value]

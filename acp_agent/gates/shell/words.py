@@ -1,4 +1,4 @@
-"""Words of a shell text as bash would pass them: quotes removed, known variables put in, braces expanded."""
+"""The words of a shell text as bash passes them: quotes removed, known variables put in, braces expanded."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,10 +11,10 @@ from tree_sitter import Node
 from acp_agent.gates.shell.syntax import Parsed
 
 MAX_FIELDS = 64
-"""Words one word may expand to; the rest is left out (nobody hides behind 64 spellings of one word)."""
+"""The most words that one word may expand to. Further ones are left out."""
 
 MAX_RANGE = 32
-"""Numbers or letters of `{1..9}` that are written out."""
+"""The most numbers or letters of `{1..9}` that are written out."""
 
 _BLANK, _OPEN, _CLOSE, _COMMA = "\ue000", "\ue001", "\ue002", "\ue003"
 _HIDE = str.maketrans({"{": _OPEN, "}": _CLOSE, ",": _COMMA})
@@ -29,7 +29,7 @@ _ANSI_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n":
 
 
 class Piece(NamedTuple):
-    """A part of a word: literal text, or a variable (then `text` is what stands for an unknown value)."""
+    """A part of a word: literal text, or a variable, whose `text` stands for an unknown value."""
 
     text: str
     quoted: bool = False
@@ -40,7 +40,7 @@ Word = list[Piece]
 
 
 def ansi_c(text: str) -> str:
-    """The value of the inside of `$'…'`."""
+    """Return the value of `$'text'`."""
 
     def value(match: re.Match[str]) -> str:
         two, four, eight, octal, control, other = match.groups()
@@ -55,7 +55,7 @@ def ansi_c(text: str) -> str:
 
 
 def pieces(parsed: Parsed, node: Node, *, quoted: bool = False) -> list[Piece]:
-    """What a word node is made of. Substitutions become literal `$()`: their commands are found elsewhere."""
+    """Return the pieces of a word node. Substitutions become a literal `$()`: the walk finds their commands."""
     text = parsed.text(node)
     match node.type:
         case "raw_string":
@@ -81,7 +81,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _string(parsed: Parsed, node: Node) -> list[Piece]:
-    """The inside of a double-quoted string; blanks before an expansion belong to no node, so gaps are kept."""
+    """Return the pieces of a double-quoted string. Blanks before an expansion belong to no node, so gaps are kept."""
     found: list[Piece] = []
     position = node.start_byte + 1
     end = node.end_byte - (1 if node.children and node.children[-1].type == '"' else 0)
@@ -101,7 +101,7 @@ def _quoted(source: bytes) -> Piece:
 
 
 def _expansion(parsed: Parsed, node: Node, *, quoted: bool) -> list[Piece]:
-    """`${NAME}`, and `${NAME:-word}` with the word as its value when the name is not known."""
+    """Return the pieces of `${NAME}`, and of `${NAME:-word}`, whose value is the word if the name is unknown."""
     named = [inner for child in node.children for inner in (child, *child.children) if inner.type in _NAMES]
     name = parsed.text(named[0]) if named else ""
     if name in ("@", "*") and any(child.type == ":" for child in node.children):
@@ -121,7 +121,10 @@ _DEFAULTS = (":-", "-", ":=", "=", ":+", "+")
 
 
 def fields(word: list[Piece], values: Mapping[str, str]) -> list[str]:
-    """The words bash makes of one: variables put in and split, braces expanded. Unknown variables stay `$NAME`."""
+    """Return the words that bash makes of one: variables put in and split, braces expanded.
+
+    Unknown variables stay `$NAME`.
+    """
     if len(word) == 1 and not word[0].variable:  # nearly every word
         only = word[0]
         if only.quoted or ("{" not in only.text and _OPEN not in only.text and _COMMA not in only.text):
@@ -142,7 +145,7 @@ def _value(piece: Piece, values: Mapping[str, str]) -> str:
 
 
 def expand_braces(text: str) -> list[str]:
-    """`c{a,b}t` as `cat` and `cbt`, `{a..c}` as its letters; the first MAX_FIELDS of them."""
+    """Return `cat` and `cbt` for `c{a,b}t`, and the letters of `{a..c}`: the first MAX_FIELDS of them."""
     done: list[str] = []
     todo = [text]
     while todo and len(done) < MAX_FIELDS:
@@ -158,7 +161,7 @@ def expand_braces(text: str) -> list[str]:
 
 
 def _range(first: str, last: str) -> list[str]:
-    """`1..3`, `c..a`. What is no range stays, without its braces."""
+    """Return the numbers of `1..3` or the letters of `c..a`. Anything else stays as it is."""
     if first.isalpha() != last.isalpha():
         return [f"{first}..{last}"]
     low, high = (ord(first), ord(last)) if first.isalpha() else (int(first), int(last))
@@ -170,7 +173,7 @@ def _range(first: str, last: str) -> list[str]:
 def variants(
     words: list[list[Piece]], known: Mapping[str, tuple[str, ...]], limit: int | None = None
 ) -> list[tuple[str, ...]]:
-    """The argument lists a command may have, given every value its variables were seen to take."""
+    """Return the argument lists that a command may have with every value that its variables were seen to take."""
     names = sorted({piece.variable for word in words for piece in word if piece.variable in known})
     found: dict[tuple[str, ...], None] = {}
     for choice in _choices([known[name] for name in names]):
@@ -182,7 +185,7 @@ def variants(
 
 
 def _choices(values: list[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
-    """One value for each variable: all combinations, or, where these are many, some, and each value at least once."""
+    """Yield one value for each variable: all combinations or, if these are too many, each value at least once."""
     yield from islice(product(*values), MAX_FIELDS)
     if prod(map(len, values)) > MAX_FIELDS:
         for at in range(max(map(len, values))):

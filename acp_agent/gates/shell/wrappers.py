@@ -1,4 +1,4 @@
-"""What a command starts itself: behind wrappers, in a shell's `-c`, in `eval`, `find -exec` and the like."""
+"""Find the commands that a command starts: behind wrappers, in a shell's `-c`, in `eval`, `find -exec` and the like."""
 
 import posixpath
 import re
@@ -35,31 +35,32 @@ _SED_COMMAND = re.compile(r"(?:^|[;{}\n\s\d$/!,~+])e[ \t]+([^\n]+)")
 _SED_REPLACED = re.compile(r"s([^\w\s\\])(?:\\.|(?!\1).)*\1((?:\\.|(?!\1).)*)\1[gpIiMm0-9]*e", re.DOTALL)
 
 MAX_FED = 16
-"""Words of literal input that are tried as arguments of what `xargs` runs."""
+"""The most words of literal input that are tried as arguments of what `xargs` runs."""
 
 MAX_WRAPPERS = 2 * MAX_DEPTH
-"""Wrappers around wrappers that are still peeled."""
+"""The most wrappers inside one another that are read."""
 
 
 class Nested(NamedTuple):
-    """A text inside the text, read: its commands, or why they cannot be told."""
+    """A text inside the text: its commands, or why they are unclear."""
 
     commands: tuple[Command, ...] = ()
     unclear: str = ""
 
 
 ReadText = Callable[[str, Mapping[str, tuple[str, ...]]], Nested]
-"""Reads a nested text, given the values its parameters (`$0`, `$1`, `$@`) have."""
+"""Reads a nested text with the values of its parameters (`$0`, `$1`, `$@`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expander:
     """Fills in `runs`, `wrapper`, `appended`, `unclear` and the assignments of a command.
 
-    read     reads nested text
-    guess    when a wrapper cannot be understood, list every command it may mean (for gates that forbid)
-    files    texts the same command line wrote to files, by file name (for scripts that are run at once)
-    functions, call   the functions it defines, and what a call of one runs
+    read        reads nested texts
+    guess       whether an unclear wrapper gives every command that it may mean, for gates that forbid
+    files       texts that the same command line wrote to files, by file name, for scripts that are run at once
+    functions   the names of the functions that it defines
+    call        returns what a call of a function runs
     """
 
     read: ReadText
@@ -69,14 +70,14 @@ class Expander:
     call: Callable[[str, tuple[str, ...]], tuple[Command, ...]] | None = None
 
     def expand(self, command: Command, depth: int = 0) -> Command:
-        """The command with everything it starts; a function may hide a program of the same name, or not."""
+        """Return the command with everything that it starts, as a program and as a function of the same name."""
         expanded = self._variables(self._program(command, depth))
         if self.call is None or command.argv[:1] == () or command.argv[0] not in self.functions:
             return expanded
         return replace(expanded, runs=(*expanded.runs, *self.call(command.argv[0], command.argv[1:])))
 
     def _variables(self, command: Command) -> Command:
-        """The command with what the variables before it make it run (`GIT_EXTERNAL_DIFF='…' git diff`)."""
+        """Return the command with what its variables make it run (`GIT_EXTERNAL_DIFF='…' git diff`)."""
         if not self.guess or not command.argv:
             return command
         words = command.argv[1:] if command.argv[0] == "export" else command.assignments
@@ -136,7 +137,7 @@ class Expander:
         return self._fed(command, peeled.argv, depth) if wrapper.appended and self.guess and command.stdin else command
 
     def _fed(self, command: Command, argv: tuple[str, ...], depth: int) -> Command:
-        """What `echo words | xargs argv` may run: the words as arguments, or, for a shell, as its text."""
+        """Return a command with what `echo words | xargs argv` may run: the words as arguments or as a shell text."""
         words = tuple(command.stdin.split()[:MAX_FED])
         patterns = frozenset(word for word in words if any(char in word for char in "*?["))
         fed = self.expand(Command((*argv, *words), patterns=patterns | command.patterns), depth + 1)
@@ -215,7 +216,7 @@ class Expander:
 
 
 def _git_runs(args: tuple[str, ...]) -> tuple[str, ...]:
-    """What `git bisect run` and `git submodule foreach` start."""
+    """Return the command that `git bisect run` or `git submodule foreach` starts."""
     for first, second in (("bisect", "run"), ("submodule", "foreach")):
         for at in range(len(args) - 1):
             if args[at] == first and second in args[at + 1 : at + 4]:
@@ -225,7 +226,7 @@ def _git_runs(args: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _checked(command: Command) -> Command:
-    """Words that are put into a shell's text are text: nobody knows what `xargs -I% sh -c 'git %'` runs."""
+    """Return the command, unclear if it puts words into a shell's text (`xargs -I% sh -c 'git %'`)."""
     shells = tables().shells
     if command.appended and any(each.name in shells or each.name == "eval" for each in command.walk()):
         return replace(command, unclear=f"{command.name} puts unknown words into a shell's text")
@@ -233,7 +234,7 @@ def _checked(command: Command) -> Command:
 
 
 def _wrapper(table: Tables, name: str, args: tuple[str, ...]) -> tuple[Wrapper | None, int]:
-    """The wrapper a command is, and how many words after its name belong to that (`uv run`: 1)."""
+    """Return the wrapper of a command, and the number of words after its name that belong to it (`uv run`: 1)."""
     if name in table.wrappers:
         return table.wrappers[name], 0
     known = table.commands.get(name)
@@ -243,7 +244,7 @@ def _wrapper(table: Tables, name: str, args: tuple[str, ...]) -> tuple[Wrapper |
 
 
 def _behind_options(table: Tables, name: str, args: tuple[str, ...]) -> tuple[Wrapper | None, int]:
-    """The same where options stand before that word (`npm --silent exec`), which may have values."""
+    """Return the same as `_wrapper` for a name with options before its word (`npm --silent exec`)."""
     known = table.commands.get(name, {})
     for at, word in enumerate(args):
         if word in known:
@@ -254,18 +255,18 @@ def _behind_options(table: Tables, name: str, args: tuple[str, ...]) -> tuple[Wr
 
 
 def is_runner(command: Command) -> bool:
-    """Whether an approval of what the command starts does not cover the command itself (`chroot`, `uv run`)."""
+    """Return whether a command needs an approval beside that of what it starts (`chroot`, `uv run`)."""
     wrapper, _ = _wrapper(tables(), command.name, command.argv[1:])
     return wrapper is not None and wrapper.runner
 
 
 def _joined(texts: tuple[str, ...], rest: tuple[str, ...]) -> str:
-    """`env -S 'a b' c` runs `a b c`."""
+    """Return `a b c`, which `env -S 'a b' c` runs."""
     return " ".join((*texts, *rest))
 
 
 def _parameters(argv: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """The values of `$0`, `$1`, … and `$@` in the text of `sh -c text argv…`."""
+    """Return the values of `$0`, `$1`, … and `$@` in the text of `sh -c TEXT ARGV…`."""
     return {"0": argv[:1], **parameters(argv[1:])}
 
 
@@ -288,7 +289,7 @@ def _fd(args: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def _daemon(args: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """start-stop-daemon: the value of `--exec` or `--startas`, with the words behind `--`; every word may be it."""
+    """Return what start-stop-daemon may start: any word may be the value of `--exec`, with the words behind `--`."""
     end = args.index("--") if "--" in args else len(args)
     names = (word if word[:1] != "-" else word.partition("=")[2] or word[2:] for word in args[:end])
     return [(name, *args[end + 1 :]) for name in names if name][:MAX_FED]

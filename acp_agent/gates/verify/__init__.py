@@ -1,1 +1,1 @@
-"""The pre-execution verifiers (requirements S2): one file each, and the gate that runs them."""
+"""The verifiers of a call before it runs: one file each, the gate that runs them, and readers of commands."""

@@ -1,7 +1,7 @@
-"""Commands that destroy (requirements S2).
+"""Refuse commands that wipe a system, and ask about those that erase something for good.
 
-What wipes a system the blocklist's core knows (`gates/shell/danger.py`), and it is refused here by the same words.
-What erases for good, but may be meant, is asked about even where a rule allows the program.
+`gates/shell/danger.py` knows the commands that wipe a system. Commands that erase for good may be intended; they are
+asked about even if a rule allows the program.
 """
 
 import posixpath
@@ -19,7 +19,7 @@ _WHOLE = (".", "..", "*", ".*", ".git", "$PWD")
 
 
 class Destructive(Verifier):
-    """Judges single commands; shapes that are none (a fork bomb) are the blocklist's alone."""
+    """Judges single commands. The blocklist judges what is no single command, such as a fork bomb."""
 
     name = "destructive"
 
@@ -29,7 +29,7 @@ class Destructive(Verifier):
         if pattern:
             return Deny(f"the command destroys what cannot be got back ('{pattern}')", rule=f"destructive: {pattern}")
         whole = _whole(command)
-        if whole:  # git's hooks and settings go with it, so this is a question that full-auto does not answer
+        if whole:  # it takes git's hooks and settings too, so full-auto does not answer the question
             return Ask(f"deletes the whole folder or its history: rm -r {whole}", firm=True)
         reason = _doubt(command)
         return Ask(reason) if reason else Allow()
@@ -41,7 +41,7 @@ def _maker(command: Command) -> str:
 
 
 def _whole(command: Command) -> str:
-    """The operand of a recursive rm that means the whole folder or its history; empty for other commands."""
+    """Return the operand of a recursive rm that means the whole folder or its history; empty for other commands."""
     args = command.argv[1:]
     if command.name.casefold() != "rm" or not has_option(args, "rR", "--recursive"):
         return ""
@@ -49,7 +49,7 @@ def _whole(command: Command) -> str:
 
 
 def _doubt(command: Command) -> str:
-    """Why a command is asked about; empty when it is not."""
+    """Return why a command is asked about; empty if it is not."""
     name, args = command.name.casefold(), command.argv[1:]
     recursive = has_option(args, "R", "--recursive")
     match name:
@@ -58,7 +58,7 @@ def _doubt(command: Command) -> str:
         case "chown" | "chgrp" if recursive:
             return "gives whole folders to another owner"
         case "truncate":
-            return ""  # of a file it is what `>` is
+            return ""  # for a file it does the same as `>`
         case _ if name in tables().danger["disk_tools"] and not has_option(args, "l", "--list", "--version", "--help"):
             return f"{name} may erase for good"
         case _:

@@ -1,6 +1,6 @@
-"""Commands that search the folder they run in and leave out hidden and ignored files: `rg`, `ag`, `fd -x`.
+"""Commands that search their folder and leave out hidden and ignored files: `rg`, `ag`, `fd -x`.
 
-An ignore file with a line such as `!.env` takes such a file in again, hidden or not. So does a type that names it.
+A line such as `!.env` in an ignore file includes such a file again, hidden or not. So does a type that names it.
 """
 
 import re
@@ -22,7 +22,7 @@ _MAX_CHOICES = 64
 
 
 def finder(command: Command) -> Reading:
-    """Return what a command reads that searches for text."""
+    """Return what a command that searches for text reads."""
     options = Options(command.name, command.own)
     configured = any(each.startswith("RIPGREP_CONFIG_PATH=") for each in command.assignments)
     if not options.is_certain or configured or command.name == "ack":
@@ -37,7 +37,7 @@ def finder(command: Command) -> Reading:
 
 
 def file_finder(command: Command) -> Reading | None:
-    """Return what a command reads that finds files and starts another one with them."""
+    """Return what a command reads if it finds files and starts another program with them."""
     options = Options(command.name, command.own)
     if not options.has("xX", "--exec", "--exec-batch"):
         return None
@@ -101,7 +101,7 @@ def _left_in(*, hidden: bool) -> Callable[[Found], bool]:
 
 
 def _choices(glob: str) -> Sequence[str]:
-    """Return the globs that one with plain choices stands for (`*.{py,md}`)."""
+    """Return the globs of a glob with plain choices (`*.{py,md}`)."""
     parts = _CHOICE.split(glob)
     choices = [part.split(",") if at % 2 else [part] for at, part in enumerate(parts)]
     if len(parts) > _MAX_PARTS:
@@ -111,7 +111,7 @@ def _choices(glob: str) -> Sequence[str]:
 
 
 def _excludes(glob: str, found: Found) -> bool:
-    """Return whether a glob surely leaves a file out: by a name, or by its path from the folder the command runs in."""
+    """Return whether a glob surely excludes a file, by a name in it or by its path from the command's folder."""
     if "/" not in glob.strip("/"):
         parts = found.path.split("/")
         anchored, of_folder = glob.startswith("/"), glob.endswith("/")

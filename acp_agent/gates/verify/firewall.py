@@ -1,9 +1,9 @@
-"""Files and variables that hold secrets (requirements S2).
+"""Refuse or ask about calls that touch files and variables with secrets.
 
 Sealed files (private keys, password hashes, a process's environment) are refused: no task needs to see them. Guarded
-ones (`.env`, certificates' keys, credentials) are asked about. Paths are judged as they are written and as they
-really are, so that no link hides one. A command is judged by the words that may be paths, one step milder where the
-program shows nothing of its files (`ls -l .env`, `ssh -i key.pem`). Like every list of names it is a tripwire.
+ones (`.env`, keys of certificates, credentials) are asked about. Paths are judged as written and as resolved, so that
+no link hides one. A command is judged by the words that may be paths, one step milder if the program shows nothing of
+its files (`ls -l .env`, `ssh -i key.pem`). A list of names is a tripwire, not a wall.
 """
 
 import posixpath
@@ -25,7 +25,7 @@ from acp_agent.workspace.git.index import Known
 from acp_agent.workspace.secrets_below import Found, Look
 
 Resolve = Callable[[str, Access], str]
-"""FileSystem.resolve: raises Refused or ToolError for a path that cannot be touched anyway."""
+"""FileSystem.resolve, which raises Refused or ToolError for a path that cannot be touched anyway."""
 
 _LOOKERS = ("ls", "stat", "file", "du", "chmod", "chown", "mkdir", "touch", "basename", "dirname", "realpath")
 _QUIET = frozenset((*_LOOKERS, "ssh", "ssh-add", "ssh-keygen", "ssh-copy-id"))
@@ -39,10 +39,10 @@ _SECRET_VARIABLE = re.compile(
 
 
 Real = Callable[[str], str]
-"""Where a path of a command leads, seen from the session's folder; absolute. The path itself where no link is met."""
+"""Returns the absolute path to which a path of a command leads, or the path itself if there is no link."""
 
 Below = Callable[[Sequence[str], Look], Sequence[Found]]
-"""Return the files below folders that may hold secrets; those nearest to their folder first."""
+"""Returns the files below folders that may hold secrets, those nearest to their folder first."""
 
 
 def _as_written(path: str) -> str:
@@ -55,11 +55,11 @@ def _unlisted(folders: Sequence[str], look: Look) -> Sequence[Found]:
 
 
 class Firewall(Verifier):
-    """Keeps secrets where they are, by the file that is meant, whichever tool or command names it.
+    """Protects files with secrets, whichever tool or command names them.
 
-    resolve   where a path of a tool really leads
-    real      where a path of a command does
-    below     which secrets a command finds that reads a folder
+    resolve   returns where a path of a tool really leads
+    real      returns where a path of a command really leads
+    below     returns the secrets that a command finds if it reads a folder
     """
 
     name = "firewall"
@@ -79,7 +79,7 @@ class Firewall(Verifier):
         return _verdict(subject.path, level, is_named=spelled is level)
 
     def paths(self, subjects: Sequence[PathSubject]) -> Verdict:
-        """Return an Ask if a folder would be copied or moved whose files are known as secrets by its name alone."""
+        """Return an Ask if a folder is copied or moved whose files are known as secrets only by its name."""
         sources = [each.path for each in subjects if each.access in (Access.LIST, Access.MOVE)]
         targets = [each.path for each in subjects if each.access is Access.WRITE]
         for found in self._below(sources, Look()) if sources and targets else ():
@@ -112,7 +112,7 @@ class Firewall(Verifier):
         return self._read_below(command, folders) or _variable(command)
 
     def _secrecy(self, place: str) -> Secrecy:
-        """How the file is kept that a place leads to; the place itself where it is no link."""
+        """Return the secrecy of the file to which a place leads, or of the place itself if it is no link."""
         return max(secrecy(place), secrecy(self._real(place)))
 
     def _read_below(self, command: Command, folders: Folders) -> Verdict | None:
@@ -136,7 +136,7 @@ class Firewall(Verifier):
 
 
 def _handled(command: Command) -> frozenset[str] | None:
-    """The words the program uses without showing what is in them; None for all of them."""
+    """Return the words whose files the program uses without showing their content; None for all words."""
     if command.name in _QUIET:
         return None
     return frozenset(
@@ -149,7 +149,7 @@ def _handled(command: Command) -> frozenset[str] | None:
 
 
 def _file_words(command: Command) -> Iterator[str]:
-    """The words that may be files; also those below a folder that only a variable knows (`$PROJECT/.env`)."""
+    """Yield the words that may be files, also below a folder in a variable (`$PROJECT/.env`)."""
     yield from path_words(command)
     for word in (*command.own, *(redirection.target for redirection in command.redirections)):
         if "$" in word and not any(char.isspace() for char in word):
@@ -164,12 +164,12 @@ def _variable(command: Command) -> Verdict:
 
 
 def _parts(word: str) -> tuple[str, ...]:
-    """Return what stands between the colons of a word: `HEAD:id_rsa`, `~/.ssh:/keys:ro`, `host:.env`."""
+    """Return the parts of a word between its colons: `HEAD:id_rsa`, `~/.ssh:/keys:ro`, `host:.env`."""
     return tuple(part for part in word.split(":") if part) if ":" in word and not URL.match(word) else ()
 
 
 def _verdict(path: str, level: Secrecy, *, is_named: bool) -> Verdict:
-    """`is_named`: the path is the secret's own name, so that a rule with this very text means it."""
+    """Return the verdict on a secret. If `is_named`, the path is its own name, and a rule with that text means it."""
     match level:
         case Secrecy.OPEN:
             return Allow()

@@ -1,8 +1,8 @@
-"""Commands that read a folder with all that is in it, so that no word names the files they show.
+"""Commands that read a whole folder, so that no word names the files they show.
 
-`grep -r`, `rg`, `find … -exec` and `diff` show them at once; `tar`, `zip` and `git add` put them within reach.
-`cp` and `mv` give a folder that makes secrets of its files (`.config/gh`) another name.
-What their options leave out (`--exclude`, `--include`, `-g`, `-name`) is left out here, where the option is plain.
+`grep -r`, `rg`, `find … -exec` and `diff` show the files at once. `tar`, `zip` and `git add` put them within reach.
+`cp` and `mv` give another name to a folder whose name makes its files secrets (`.config/gh`). Files that plain options
+exclude (`--exclude`, `--include`, `-g`, `-name`) are left out.
 """
 
 import posixpath
@@ -85,11 +85,11 @@ def _find(command: Command) -> Reading | None:
 
     rest = [word for word in args if word not in ("-L", "-H", "-P")]
     first = next((at for at, word in enumerate(rest) if word.startswith(("-", "(", "!"))), len(rest))
-    return Reading(tuple(rest[:first]) or (".",), Look(follows=True), shows)  # what it runs does
+    return Reading(tuple(rest[:first]) or (".",), Look(follows=True), shows)  # the command that it starts follows links
 
 
 def _diff(command: Command) -> Reading:
-    """Return what `diff` reads: of two folders the files directly in them, and with `-r` all below."""
+    """Return what `diff` reads: the files directly in two folders, and with `-r` all below them."""
     options = Options("diff", command.own)
     deep = options.has("r", "--recursive")
     left_out = [each.word for each in options.values("-x", "--exclude")] if options.is_certain else []
@@ -104,7 +104,7 @@ def _diff(command: Command) -> Reading:
 
 
 def _packer(command: Command) -> Reading | None:
-    """Return what a program packs, or None if it packs nothing."""
+    """Return what a program packs; None if it packs nothing."""
     name, args = command.name, command.own
     options = Options(name, args)
     if name in _TARS:
@@ -132,5 +132,5 @@ def _bundles(word: str) -> bool:
 
 
 def _loses_its_folder(found: Found) -> bool:
-    """Whether a secret is known as one by the folder alone that is copied: a copy under another name is not."""
+    """Return whether only the copied folder's name makes a file a secret, which a copy with another name does not."""
     return not secrecy(found.path)

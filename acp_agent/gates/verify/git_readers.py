@@ -1,7 +1,7 @@
-"""Commands of git that read secrets in a folder, or put them where later commands show them without naming them.
+"""Commands of git that read secrets in a folder, or store them where later commands show them without naming them.
 
-What `git add` puts into the index, `git diff --cached` shows; what `git stash -u` puts away, `git stash show` shows.
-A question comes before that. What was committed long ago is the repository's own content: `git log -p` shows it.
+`git diff --cached` shows what `git add` puts into the index, and `git stash show` what `git stash -u` puts away. So the
+first command asks. Old commits are the repository's own content, which `git log -p` shows.
 """
 
 import posixpath
@@ -15,7 +15,7 @@ from acp_agent.workspace.git.index import Known
 from acp_agent.workspace.secrets_below import Found, Look
 
 EXCLUDING = (":!", ":^", ":(exclude)")
-"""How pathspecs begin that leave files out."""
+"""The beginnings of pathspecs that exclude files."""
 
 _NAMES_ONLY = (
     *("--stat", "--name-only", "--name-status", "--numstat", "--shortstat", "--summary", "--raw", "--dirstat"),
@@ -29,7 +29,7 @@ _WILD = "*?["
 
 
 def git_reading(command: Command) -> Reading | None:
-    """Return what a command of git reads or keeps a copy of; None if it names every file."""
+    """Return what a command of git reads or stores; None if it names every file."""
     call = git_call(command)
     return _reading(call.subcommand, call.args, call.folder or "") if call is not None else None
 
@@ -117,7 +117,7 @@ def _grep(args: Sequence[str], here: str) -> Reading:
 
 
 def _kept(options: Options, known: Known, here: str, *, named: bool = True) -> Reading:
-    """Return a reading of what git puts into its own storage."""
+    """Return the reading of a command that stores files in git's own storage."""
     paths = options.operands() if named and options.is_certain else ()
     return _of(paths, known, here, "of which git would keep a copy")
 
@@ -127,7 +127,7 @@ def _shown(known: Known, here: str) -> Reading:
 
 
 def _of(paths: Sequence[str], known: Known, here: str, how: str, *, top: bool = True) -> Reading:
-    """Return a reading of what pathspecs mean, or of the whole repository without any."""
+    """Return the reading of pathspecs, or of the whole repository if there are none."""
     left_out = [word for word in map(_excluded, paths) if word]
     wanted = [word for word in paths if not _excluded(word)]
     wild = [word for word in wanted if word.startswith(":") or any(char in word for char in _WILD)]
@@ -140,13 +140,13 @@ def _of(paths: Sequence[str], known: Known, here: str, how: str, *, top: bool = 
 
     if wanted and not wild:
         return Reading(_below(wanted, here), Look(known=known), shows if left_out else everything, how)
-    # Where no place is named, "." stands for the whole repository, or for the folder that patterns begin in.
+    # If no place is named, "." stands for the whole repository, or for the folder in which patterns begin.
     whole = (not paths and top) or any(word.startswith(":") for word in wild)
     return Reading((here or ".",), Look(known=known, whole=whole), shows, how)
 
 
 def _excluded(pathspec: str) -> str:
-    """Return the plain path that a pathspec leaves out; empty for any other."""
+    """Return the plain path that a pathspec excludes; empty for any other pathspec."""
     for mark in EXCLUDING:
         if pathspec.startswith(mark):
             return pathspec.removeprefix(mark)
@@ -158,7 +158,7 @@ def _is_at(path: str, pathspec: str) -> bool:
 
 
 def _may_mean(found: Found, pathspec: str) -> bool:
-    """Return whether a pattern may mean a file; its stars match slashes, too."""
+    """Return whether a pattern, whose stars match slashes too, may mean a file."""
     return pathspec.startswith(":") or may_match(found.path, pathspec) or may_match(found.path, f"{pathspec}/*")
 
 

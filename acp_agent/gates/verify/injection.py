@@ -1,7 +1,7 @@
-"""URLs and SQL that look as if something was smuggled into them (requirements S2). It only asks: shapes are no proof.
+"""Ask about URLs and SQL that look like an injection. It never refuses, since the look is no proof.
 
-Values of URL parameters that hold free text (`q=`, `text=`) are left alone: a search for an attack is none. Which
-hosts may be reached is decided where connections are made (`net`), on addresses.
+The values of URL parameters for free text (`q=`, `text=`) are not judged: searching for an attack is none. `net`
+decides by addresses which hosts may be reached.
 """
 
 import re
@@ -14,7 +14,7 @@ from acp_agent.gates.shell.command import Command
 from acp_agent.gates.verify.verifier import Verifier
 
 MAX_URL = 4096
-"""Characters of a URL; a longer one is asked about unread. Nobody needs it to fetch a page."""
+"""The most characters of a URL that is read. No page needs a longer one, which is asked about."""
 
 _FREE_TEXT = frozenset(("q", "query", "search", "text", "message", "content"))
 _DATABASES = frozenset(("psql", "mysql", "mariadb", "sqlite3", "duckdb", "sqlcmd", "cqlsh"))
@@ -45,7 +45,7 @@ _SQL_SHAPES = {
 
 
 class Injection(Verifier):
-    """Judges URLs to be reached, and the SQL that commands hand to database clients."""
+    """Judges URLs that a call reaches, and the SQL that commands give to database clients."""
 
     name = "injection"
 
@@ -65,10 +65,10 @@ class Injection(Verifier):
 
 
 def _parts(url: str) -> Iterator[str]:
-    """The path and the values of the parameters, each as it is and decoded once more: encoding twice hides."""
+    """Yield the path and the values of the parameters, each as it is and decoded once more."""
     try:
         parts = urlsplit(url)
-    except ValueError:  # not reached anyway
+    except ValueError:  # an invalid URL is not reached anyway
         return
     values = [value for name, value in parse_qsl(parts.query) if name.casefold() not in _FREE_TEXT]
     for part in (unquote(parts.path), *values):

@@ -1,4 +1,4 @@
-"""What a command reads below folders without naming it, and how its options are read to tell that."""
+"""What a command reads below folders without naming it, and the options that tell."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,10 +20,10 @@ def everything(found: Found) -> bool:
 class Reading:
     """What a command reads without naming it.
 
-    folders   the folders as they are named; those that are files are judged as words
+    folders   the folders as they are named; files among them are judged as words
     look      how it finds files below them
-    shows     whether it shows a file that was found
-    how       how it comes to a file, for the question
+    shows     returns whether it shows a file that was found
+    how       a clause for the question that says how it comes to a file
     """
 
     folders: tuple[str, ...]
@@ -35,10 +35,10 @@ class Reading:
 class Options:
     """The options of one call, read with the grammar of its program.
 
-    Where the grammar does not know every word, an option counts as given if any word may mean it.
+    If the grammar does not know every word, an option counts as given if any word may mean it.
 
-    is_certain   the grammar knows every word
-    parsed       what the grammar reads
+    is_certain   whether the grammar knows every word
+    parsed       the call as the grammar reads it
     """
 
     def __init__(self, program: str, args: Sequence[str], verb: str = "") -> None:
@@ -50,7 +50,7 @@ class Options:
         self.is_certain = not self.parsed.unknown
 
     def has(self, letters: str, *longs: str) -> bool:
-        """Return whether one of the options is given; `letters` are short ones."""
+        """Return whether one of the options is given. `letters` are short ones."""
         given = self.parsed.options
         if any(option in longs or (option[:1] == "-" and option[1:] in letters) for option in given if option != "-"):
             return True
@@ -61,7 +61,7 @@ class Options:
         return sum(option in options for option in self.parsed.options)
 
     def values(self, *options: str) -> list[Argument]:
-        """Return the values of options, in their order. None of them is sure unless `is_certain`."""
+        """Return the values of options in their order. They are only sure if `is_certain`."""
         return [each for each in self.parsed.arguments if each.option in options]
 
     def loose_values(self, long: str) -> Iterator[str]:
@@ -78,7 +78,7 @@ class Options:
         return tuple(word for word in self._args if not word.startswith("-"))
 
     def folders(self) -> tuple[str, ...]:
-        """Return the operands, or the folder the command runs in if there are none or that is not sure."""
+        """Return the operands, and the command's folder if there are none or they are unsure."""
         operands = self.operands()
         return operands if operands and self.is_certain else (*operands, ".")
 
@@ -90,12 +90,12 @@ class Options:
 
 
 def surely_matches(name: str, glob: str) -> bool:
-    """Return whether every program takes a glob for one that matches a name."""
+    """Return whether a glob matches a name in every program."""
     return not any(char in _SPECIAL for char in glob) and fnmatchcase(name, glob)
 
 
 def may_match(name: str, glob: str) -> bool:
-    """Return whether a glob may match a name, whatever its sets, choices and escapes mean. Case counts for nothing."""
+    """Return whether a glob may match a name, whatever its sets, choices and escapes mean. Case does not count."""
     at = next((at for at, char in enumerate(glob) if char in _SPECIAL), None)
     plain = glob if at is None else f"{glob[:at]}*"
     return fnmatchcase(name.casefold(), plain.casefold())

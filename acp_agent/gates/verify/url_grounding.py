@@ -1,4 +1,4 @@
-"""Only URLs that the user has typed are reached (requirements S2, T5.14; off unless configured)."""
+"""Refuse URLs that the user has not typed. It is off unless configured."""
 
 import re
 from urllib.parse import SplitResult, urlsplit
@@ -7,7 +7,7 @@ from acp_agent.core.types import Allow, Deny, Verdict
 from acp_agent.gates.verify.verifier import Verifier
 
 MAX_URLS = 1000
-"""URLs a session remembers; the oldest are forgotten first."""
+"""The most URLs that a session remembers. The oldest are forgotten first."""
 
 _URL = re.compile(r"(?:https?://|www\.)[^\s<>\"'`|\\^{}\x00-\x1f]{1,4096}", re.IGNORECASE)
 _ENDS = ".,;:!?*_\u2026\u00bb\u201d\u2019\u3002\uff0c\u3001"
@@ -32,16 +32,16 @@ class UrlMemory:
             del self._known[old]
 
     def knows(self, url: str) -> bool:
-        """Whether the user has typed a URL, `http` for `https`, fragment and last slash aside."""
+        """Return whether the user has typed a URL, apart from `http` for `https`, the fragment and the last slash."""
         return _key(url) in self._known
 
     def clear(self) -> None:
-        """Forget all (/clear)."""
+        """Forget all URLs, for /clear."""
         self._known.clear()
 
 
 class UrlGrounding(Verifier):
-    """Refuses URLs the memory does not know. Where a page redirects to is the page's doing and not judged here."""
+    """Refuses URLs that are not in the memory. The targets of redirects are not judged here."""
 
     name = "url_grounding"
 
@@ -57,7 +57,7 @@ class UrlGrounding(Verifier):
 
 
 def _trimmed(url: str) -> str:
-    """A URL without the sentence around it: its full stop, the bracket that was opened before it."""
+    """Return a URL without the full stop of its sentence and a bracket that was opened before it."""
     while url:
         last = url[-1]
         opener = _CLOSERS.get(last)
@@ -68,11 +68,11 @@ def _trimmed(url: str) -> str:
 
 
 def _key(url: str) -> str:
-    """One spelling for URLs that name the same page; empty for what is no URL."""
+    """Return one spelling for URLs of the same page; empty for an invalid URL."""
     try:
         parts = urlsplit(url if "://" in url else f"https://{url}")
         host, port = parts.hostname, _port(parts)
-    except ValueError:  # brackets that do not close, a port that is no number
+    except ValueError:  # a bracket without its end, or a port that is no number
         return ""
     if not host or parts.scheme not in _PORTS or "@" in parts.netloc:
         return ""

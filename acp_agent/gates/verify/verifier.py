@@ -1,4 +1,4 @@
-"""What a verifier is."""
+"""The base of the verifiers."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -9,15 +9,17 @@ from acp_agent.gates.shell.command import Command
 
 
 class Verifier:
-    """Looks at what a call touches, one thing at a time; has no objection to what it does not know.
+    """Judges the subjects of a call one by one. It allows what it does not know.
 
-    Deny is for what nobody can have meant, Ask for a weak signal. `name` starts the rule the audit reads.
+    Deny is for a call that nobody can have intended, Ask for a weak signal.
+
+    name   begins the rule in the audit
     """
 
     name: ClassVar[str] = "verifier"
 
     def path(self, subject: PathSubject) -> Verdict:
-        """The verdict on a path a tool itself touches."""
+        """Return the verdict on a path that a tool itself touches."""
         del subject
         return Allow()
 
@@ -27,11 +29,11 @@ class Verifier:
         return Allow()
 
     def command(self, command: Command, folders: Folders) -> Verdict:
-        """The verdict on one simple command of a shell text, and where it may run; those it starts come apart."""
+        """Return the verdict on one simple command in its possible folders. Those that it starts are judged apart."""
         del command, folders
         return Allow()
 
     def url(self, url: str) -> Verdict:
-        """The verdict on a URL to be reached."""
+        """Return the verdict on a URL that a call reaches."""
         del url
         return Allow()

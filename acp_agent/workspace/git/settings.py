@@ -216,6 +216,11 @@ def local_paths(address: str) -> tuple[str, ...]:
     return tuple(path for path in dict.fromkeys(paths) if path)
 
 
+def may_set(key: str) -> bool:
+    """Return whether a call of git may write a setting without a question."""
+    return _table().may_set.fullmatch(key.casefold()) is not None
+
+
 def named_files(settings: Sequence[Setting]) -> Iterator[tuple[str, str]]:
     """Yield the settings that name a file below the folder git runs in, with its path."""
     for key, value in settings:
@@ -306,6 +311,7 @@ class _SettingTable(NamedTuple):
 
     local: frozenset[str]
     harmless: re.Pattern[str]
+    may_set: re.Pattern[str]
     groups: tuple[_Group, ...]
     hooks: tuple[_Hooks, ...]
 
@@ -354,7 +360,8 @@ def _table() -> _SettingTable:
     hooks = tuple(
         _Hooks(names(entry, "names"), names(entry, "spares")) for entry in cast("list[_Entry]", table["hooks"])
     )
-    return _SettingTable(local, _any_of(cast("list[str]", table["harmless"])), groups, hooks)
+    harmless, may_set = (_any_of(cast("list[str]", table[key])) for key in ("harmless", "may_set"))
+    return _SettingTable(local, harmless, may_set, groups, hooks)
 
 
 def _any_of(patterns: Sequence[str]) -> re.Pattern[str]:
