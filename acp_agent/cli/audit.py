@@ -3,12 +3,11 @@
 import argparse
 import json
 import os
-import sys
 import time
 from collections.abc import Iterator
 
+from acp_agent.cli.config import loaded_for, warn
 from acp_agent.cli.recording import text_at
-from acp_agent.config.load import Flags, load
 from acp_agent.config.settings import audit_file
 from acp_agent.core.errors import AgentError
 from acp_agent.core.types import Json, JsonObject
@@ -45,10 +44,7 @@ def _path(args: argparse.Namespace) -> str:
     """Return the path of the named audit file, else of the configured one."""
     if args.file is not None:
         return os.path.abspath(os.path.expanduser(args.file))
-    loaded = load(Flags(config=args.config), os.environ)
-    for problem in loaded.problems:
-        print(f"acp-agent: {problem}", file=sys.stderr)
-    return audit_file(loaded.settings.audit.file, os.environ)
+    return audit_file(loaded_for(args).settings.audit.file, os.environ)
 
 
 def _wait() -> None:
@@ -124,7 +120,7 @@ def _show(path: str, wanted: str) -> int:
         print(pretty(record))
         found = True
     if not found:
-        print(f"acp-agent: {visible(path)}: there is no record {visible(wanted)!r}", file=sys.stderr)
+        warn(f"{visible(path)}: there is no record {visible(wanted)!r}")
     return 0 if found else 1
 
 

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, NoReturn, TextIO, TypeAlias, cast
 import anyio
 
 from acp_agent.cli.check_targets import path_gates, path_verdict, url_verdict
-from acp_agent.config.load import Flags, Loaded, load
+from acp_agent.cli.config import loaded_for, warn
+from acp_agent.config.load import Loaded
 from acp_agent.config.masking import one_line
 from acp_agent.config.tool_settings import ScrapeSettings
 from acp_agent.core.errors import ConfigError, ToolError, ToolErrorCategory
 from acp_agent.core.types import Json, JsonObject
+from acp_agent.core.untrusted import json_kind
 from acp_agent.core.wrapper import Gate
 from acp_agent.workspace.roots import Roots
 
@@ -41,9 +43,7 @@ def check(args: argparse.Namespace) -> int:
     """
     _refuse_misuse(args)
     cwd = _current_folder()
-    loaded = load(Flags(config=args.config), os.environ, cwd)
-    for problem in loaded.problems:
-        print(f"acp-agent: {problem}", file=sys.stderr)
+    loaded = loaded_for(args, cwd)
     scrape = loaded.settings.tools.scrape
     if args.kind == "url" and not args.stdin:
         return _tell(anyio.run(url_verdict, args.target, scrape, _answers(args)))
@@ -58,7 +58,7 @@ def check(args: argparse.Namespace) -> int:
 
         @cache
         def gates() -> tuple[Gate, ...]:
-            return path_gates(loaded, roots, shell, _warn)
+            return path_gates(loaded, roots, shell, warn)
 
         if args.stdin:
             lines = sys.stdin.buffer if sys.stdin else ()
@@ -82,7 +82,7 @@ def _command_judge(file: str | None, loaded: Loaded, roots: Roots, shell: Roots)
     from acp_agent.cli.check_command import CommandJudge, rules_in  # noqa: PLC0415 - the gates are slow to load
 
     rules = None if file is None else rules_in(os.path.expanduser(file))
-    return CommandJudge(loaded, roots, shell, _warn, rules)
+    return CommandJudge(loaded, roots, shell, warn, rules)
 
 
 def _sound(loaded: Loaded, cwd: str) -> Loaded:
@@ -91,12 +91,8 @@ def _sound(loaded: Loaded, cwd: str) -> Loaded:
 
     loaded, faults = without_faulty_patterns(loaded, (cwd,))
     for fault in faults:
-        _warn(str(fault))
+        warn(fault)
     return loaded
-
-
-def _warn(problem: str) -> None:
-    print(f"acp-agent: {problem}", file=sys.stderr)
 
 
 def _refuse_misuse(args: argparse.Namespace) -> None:
@@ -193,7 +189,7 @@ def _judged(
     if "path" in asked:
         write = asked.get("write", False)
         if not isinstance(write, bool):
-            raise _mismatch(f'"write": expected true or false, got {_kind(write)}')
+            raise _mismatch(f'"write": expected true or false, got {json_kind(write)}')
         return path_verdict(asked["path"], roots, write=write, gates=gates())
     # One event loop for each line, so that Ctrl-C ends the wait for the next line.
     return anyio.run(url_verdict, asked["url"], scrape, _dns(asked.get("dns")))
@@ -202,7 +198,7 @@ def _judged(
 def _command(asked: JsonObject, judge: "CommandJudge") -> JsonObject:
     text, given = asked["command"], asked.get("rules")
     if not isinstance(text, str):
-        raise _mismatch(f'"command": expected a string, got {_kind(text)}')
+        raise _mismatch(f'"command": expected a string, got {json_kind(text)}')
     try:
         return judge.verdict(text, None if given is None else judge.rules_of(given)).to_json()
     except ConfigError as error:
@@ -215,7 +211,7 @@ def _object(line: bytes) -> JsonObject:
     except (ValueError, RecursionError) as error:
         raise _invalid(f"expected JSON in UTF-8: {error}") from None
     if not isinstance(value, dict):
-        raise _mismatch(f"expected a JSON object, got {_kind(value)}")
+        raise _mismatch(f"expected a JSON object, got {json_kind(value)}")
     return value
 
 
@@ -241,22 +237,6 @@ def _mistaken(reason: str) -> JsonObject:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
-
-
-def _kind(value: Json) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true or false"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case list():
-            return "a list"
-        case dict():
-            return "an object"
 
 
 def _invalid(message: str) -> ToolError:

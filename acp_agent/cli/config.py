@@ -107,6 +107,19 @@ def _tables(name: str, entries: list[dict[str, object]]) -> list[str]:
 _LONGEST_ORIGIN = 2000  # characters; an origin may hold two paths
 
 
+def warn(problem: object) -> None:
+    """Print a problem on stderr."""
+    print(f"acp-agent: {problem}", file=sys.stderr)
+
+
+def loaded_for(args: argparse.Namespace, cwd: str | None = None) -> Loaded:
+    """Load the configuration that the arguments name, with that of the project in `cwd`. Print its problems."""
+    loaded = load(Flags(config=args.config), os.environ, cwd)
+    for problem in loaded.problems:
+        warn(problem)
+    return loaded
+
+
 def config(args: argparse.Namespace) -> int:
     """Do what `args.action` says. Return 1 if the configuration has problems. Raises ConfigError."""
     match args.action:
@@ -122,7 +135,7 @@ def config(args: argparse.Namespace) -> int:
             loaded = load(Flags(config=args.config), os.environ, os.getcwd())
             print("\n".join(shown_lines(loaded)))
             for problem in loaded.problems:
-                print(f"acp-agent: {problem}", file=sys.stderr)
+                warn(problem)
             return 1 if loaded.problems else 0
 
 

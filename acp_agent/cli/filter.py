@@ -8,7 +8,7 @@ import codecs
 import os
 import sys
 
-from acp_agent.config.load import Flags, Loaded, load
+from acp_agent.cli.config import loaded_for, warn
 from acp_agent.core.types import OutputStats
 from acp_agent.gates.shell.printing import printing_commands
 from acp_agent.output.filters import CommandRun, Filtered, FilterEngine
@@ -18,31 +18,18 @@ from acp_agent.session.toolset.output import filter_engine, known_secrets, redac
 from acp_agent.text import measure
 
 
-def loaded_for(args: argparse.Namespace) -> Loaded:
-    """Load the configuration of this folder. Print its problems on stderr."""
-    loaded = load(Flags(config=args.config), os.environ, os.getcwd())
-    for each in loaded.problems:
-        problem(str(each))
-    return loaded
-
-
-def problem(text: str) -> None:
-    """Print a problem on stderr."""
-    print(f"acp-agent: {text}", file=sys.stderr)
-
-
 def filtered(args: argparse.Namespace) -> int:
     """Print the text sanitized, redacted and filtered, but never cut. Print on stderr what was changed.
 
     The filters need the whole text, so stdin is read to its end first.
     """
-    loaded = loaded_for(args)
+    loaded = loaded_for(args, os.getcwd())
     raw = sys.stdin.buffer.read().decode("utf-8", "replace")
-    clean = redactor(loaded, known_secrets(os.environ, loaded.settings.llm.providers), problem).redact(sanitize(raw))
+    clean = redactor(loaded, known_secrets(os.environ, loaded.settings.llm.providers), warn).redact(sanitize(raw))
     run = CommandRun(args.text, printing_commands(args.text), args.exit)
     engine = filter_engine(loaded) or _off()
     for fault in engine.warnings:
-        problem(fault)
+        warn(fault)
     found = shortened(clean.text, run, engine)
     text = clean.text if found is None else found.text
     sys.stdout.buffer.write(text.encode("utf-8", "replace"))
@@ -73,8 +60,8 @@ _CHUNK = 1 << 16
 
 def redact(args: argparse.Namespace) -> int:
     """Copy stdin to stdout without secrets, in constant memory. Colours and bytes that are not UTF-8 are unchanged."""
-    loaded = loaded_for(args)
-    stream = redactor(loaded, known_secrets(os.environ, loaded.settings.llm.providers), problem).stream()
+    loaded = loaded_for(args, os.getcwd())
+    stream = redactor(loaded, known_secrets(os.environ, loaded.settings.llm.providers), warn).stream()
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     while chunk := os.read(sys.stdin.fileno(), _CHUNK):
         _write(stream.feed(decoder.decode(chunk)))

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import anyio
 
+from acp_agent.cli.config import warn
 from acp_agent.config.files import Credential
 from acp_agent.config.load import Flags, Loaded, load
 from acp_agent.config.masking import HIDDEN, one_line
@@ -40,7 +41,7 @@ def logout(args: argparse.Namespace) -> int:
     if not forgotten.providers:
         print("No key is stored")
     if forgotten.remark:
-        print(f"acp-agent: {forgotten.remark}", file=sys.stderr)
+        warn(forgotten.remark)
     return 1 if forgotten.remark else 0
 
 
@@ -83,7 +84,7 @@ def login(args: argparse.Namespace) -> int:
         return 1
     kept = store.keep(provider.name, provider.base_url, key)
     if kept.remark:
-        print(f"acp-agent: {kept.remark}", file=sys.stderr)
+        warn(kept.remark)
     print(f"Stored the key of {provider.name} in {kept.where}")
     _hint(provider, load(Flags(config=args.config), os.environ))
     return 0
@@ -155,12 +156,9 @@ def _accepted(provider: ProviderSettings, key: str) -> bool:
     except ProviderError as error:
         said = str(error).replace(key, HIDDEN)
         if error.kind is not ProviderErrorKind.AUTH:
-            print(f"acp-agent: the key could not be checked: {said}", file=sys.stderr)
+            warn(f"the key could not be checked: {said}")
             return True
-        print(
-            f"acp-agent: {said}; nothing is stored (--no-check stores the key without asking the server)",
-            file=sys.stderr,
-        )
+        warn(f"{said}; nothing is stored (--no-check stores the key without asking the server)")
         return False
     print(f"The server accepts the key and offers {count} models")
     return True
@@ -181,7 +179,7 @@ async def _count_models(config: ProviderConfig) -> int:
 def _hint(provider: ProviderSettings, loaded: Loaded) -> None:
     """Print what else the user must do before the key is used."""
     for problem in loaded.problems:
-        print(f"acp-agent: {problem}", file=sys.stderr)
+        warn(problem)
     if provider.api_key(os.environ):
         print(f"The variable {provider.api_key_env} is set and takes precedence over the stored key")
     model = loaded.settings.llm.model

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TextIO
 
+from acp_agent.cli.config import warn
 from acp_agent.core.errors import AgentError
 from acp_agent.core.new_file import NewFile
 from acp_agent.core.redaction import Redact
@@ -98,10 +99,7 @@ async def _write_json(saved: SessionSnapshot, repository: SessionRepository, fil
         file.write(piece)
         events += 1
     if events > MOST_EVENTS:
-        print(
-            f"acp-agent: this session has {events:,} events, more than the {MOST_EVENTS:,} that can be imported again",
-            file=sys.stderr,
-        )
+        warn(f"this session has {events:,} events, more than the {MOST_EVENTS:,} that can be imported again")
 
 
 @contextmanager

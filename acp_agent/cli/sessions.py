@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import anyio
 
+from acp_agent.cli.config import warn
 from acp_agent.cli.session_export import destination, export, with_id, without_secrets
 from acp_agent.cli.session_text import dollars, when, write_text
 from acp_agent.config.files import DATA_VARIABLE, database_file, session_locks_file
@@ -139,7 +140,7 @@ def _look_for(folder: str) -> None:
 
 
 async def _run(args: argparse.Namespace, path: str) -> int:
-    database = Database(path, _warn)
+    database = Database(path, warn)
     store = SessionStore(database)
     try:
         match args.action:
@@ -210,7 +211,7 @@ async def _export(args: argparse.Namespace, store: SessionStore) -> None:
 
 def _redactor(args: argparse.Namespace) -> Redact:
     loaded = load(Flags(config=args.config), os.environ)
-    return redactor(loaded, known_secrets(os.environ, loaded.settings.llm.providers), _warn)
+    return redactor(loaded, known_secrets(os.environ, loaded.settings.llm.providers), warn)
 
 
 # ----------------------------------------------------------------------------------------- delete
@@ -225,10 +226,7 @@ async def _delete(args: argparse.Namespace, store: SessionStore) -> int:
     try:
         for each in records:
             if not locks.take(each):
-                print(
-                    f"acp-agent: session {title(each)} is open in another process; close it there first",
-                    file=sys.stderr,
-                )
+                warn(f"session {title(each)} is open in another process; close it there first")
                 code = 1
             elif await store.delete(each):
                 print(f"deleted {title(each)}")
@@ -292,7 +290,3 @@ def _print_json(value: JsonObject) -> None:
 
 def _unknown(wanted: str) -> AgentError:
     return AgentError(f"there is no session {visible(wanted)}")
-
-
-def _warn(message: str) -> None:
-    print(f"acp-agent: {message}", file=sys.stderr)

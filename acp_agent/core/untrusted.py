@@ -70,6 +70,23 @@ def json_value(text: str | bytes) -> Json:
         raise ValueError("nested too deeply") from None
 
 
+def json_kind(value: Json) -> str:
+    """Return the kind of a value, for messages that must not repeat it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "a list"
+        case dict():
+            return "an object"
+
+
 def json_value_at(text: str, start: int) -> Json:
     """Return the JSON value that starts at a character of a text, whatever follows it.
 

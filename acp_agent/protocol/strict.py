@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from acp_agent.core.types import Json, JsonObject
+from acp_agent.core.untrusted import json_kind
 from acp_agent.protocol.jsonrpc import Frame, Ignored, Malformed, Notification, Request, RequestId, Response
 
 _STDERR = 2
@@ -63,6 +64,7 @@ _GAPS: Final[dict[str, str]] = {
     r".*\bconfigOptions\[\d+\]\.category: a string, .*": "ACP allows names with _ at the start",
 }
 """Problems, as patterns, that are gaps of the SDK, each with the reason."""
+_NAME = re.compile(r"(?:\$/|_)?[A-Za-z]{1,24}(?:[_/][A-Za-z]{1,24}){0,4}")
 _GAP = re.compile("|".join(_GAPS))
 
 
@@ -122,7 +124,7 @@ class StrictObserver:
         problems = [problem for problem in _problems(model, member, value) if not _GAP.fullmatch(problem)]
         if problems:
             more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-            self._report(f"{what} {method}: {'; '.join(problems[:_SHOWN])}{more}")
+            self._report(f"{what} {_named(method)}: {'; '.join(problems[:_SHOWN])}{more}")
 
     def _report(self, text: str) -> None:
         self._misfits += 1
@@ -166,9 +168,9 @@ def _errors_of_nearest(model: Any, error: ValidationError) -> list[ErrorDetails]
 
 
 def _described(member: str, error: ErrorDetails) -> str:
-    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error["loc"])
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{_named(step)}" for step in error["loc"])
     wanted = "unknown type" if error["type"] == "union_tag_invalid" else error["msg"]  # which would quote the tag
-    return f"{member}{path}: {wanted}, got {_kind(error['input'])}"
+    return f"{member}{path}: {wanted}, got {json_kind(error['input'])}"
 
 
 def _lost(path: str, given: Json, read: Json) -> Iterator[str]:
@@ -177,9 +179,9 @@ def _lost(path: str, given: Json, read: Json) -> Iterator[str]:
         case dict(), dict():
             for name, value in given.items():
                 if name in read:
-                    yield from _lost(f"{path}.{name}", value, read[name])
+                    yield from _lost(f"{path}.{_named(name)}", value, read[name])
                 else:
-                    yield f"{path}.{name}: unknown member"
+                    yield f"{path}.{_named(name)}: unknown member"
         case list(), list() if len(given) == len(read):
             for index, pair in enumerate(zip(given, read, strict=True)):
                 yield from _lost(f"{path}[{index}]", *pair)
@@ -188,25 +190,14 @@ def _lost(path: str, given: Json, read: Json) -> Iterator[str]:
         case str(), str():  # a URL may be read with a slash at its end
             pass
         case _ if given != read:
-            yield f"{path}: {_kind(given)}, which the SDK reads as {_kind(read)}"
+            yield f"{path}: {json_kind(given)}, which the SDK reads as {json_kind(read)}"
         case _:
             pass
 
 
-def _kind(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true or false"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case list():
-            return "a list"
-        case _:
-            return "an object"
+def _named(name: str) -> str:
+    """Return the name of a method or a member if it looks like one. Anything else might be a secret."""
+    return name if _NAME.fullmatch(name) else f"(a name of {len(name)} characters)"
 
 
 def _write(text: str) -> None:

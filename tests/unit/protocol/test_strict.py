@@ -61,7 +61,10 @@ def test_what_fits_is_not_told(told):
     [
         ({"id": 1, "method": "session/new", "params": {"cwd": 7}}, "params.cwd: Input should be a valid string, got a"),
         ({"id": 1, "method": "session/new", "params": {"cwd": "/"}}, "params.mcpServers: Field required, got an obj"),
-        ({"id": 1, "method": "session/new", "params": NEW | {SECRET: SECRET[:2]}}, "unknown member"),
+        (
+            {"id": 1, "method": "session/new", "params": NEW | {SECRET: SECRET}},
+            "params.(a name of 17 characters): unknown member",
+        ),
         (
             {"id": 1, "method": "session/prompt", "params": {"sessionId": "s", "prompt": [{"type": SECRET}]}},
             "received request session/prompt: params.prompt[0]: unknown type, got an object",
@@ -78,7 +81,11 @@ def test_what_fits_is_not_told(told):
             },
             "params.clientCapabilities.terminal: a string, which the SDK reads as true or false",
         ),
-        ({"id": 1, "method": "session/teleport"}, "this method is not in ACP, and extensions begin with _"),
+        ({"id": 1, "method": SECRET}, "received request (a name of 17 characters): this method is not in ACP"),
+        (
+            {"id": 1, "method": "session/teleport"},
+            "session/teleport: this method is not in ACP, and extensions begin with _",
+        ),
         ({"method": "session/whatever"}, "received notification session/whatever: this method is not in ACP"),
         ({"method": "session/cancel", "params": {}}, "received notification session/cancel: params.sessionId: Field"),
         ({"id": 77, "result": {}}, "received answer to no request"),
@@ -98,7 +105,7 @@ def test_a_message_of_the_editor_that_does_not_fit_is_told_in_a_line(told, messa
     observer.summarize()
     (line, summary) = told()
     assert report in line
-    assert SECRET not in line or SECRET in message["params"], "a name may be told, a value not"
+    assert SECRET not in line
     assert summary == "2 messages checked, 1 do not fit"
 
 
@@ -139,9 +146,9 @@ def test_a_message_of_ours_that_does_not_fit_is_told_in_a_line(told, message, re
 
 def test_many_problems_of_one_message_are_one_line(told):
     observer = StrictObserver()
-    receive(observer, id=5, method="session/list", params={f"member{number}": 1 for number in range(9)})
+    receive(observer, id=5, method="session/list", params=dict.fromkeys("abcdefghi", 1))
     (line,) = told()
-    assert line.endswith("member2: unknown member; and 6 more")
+    assert line.endswith("params.c: unknown member; and 6 more")
 
 
 def test_what_the_sdk_lacks_is_not_told_and_still_lacks(told, monkeypatch):
