@@ -69,7 +69,10 @@ def into_itself(old: Place, new: Place) -> ToolError:
 
 
 def discard(parent: int, name: str) -> None:
-    """Delete a directory with all its entries, whatever permissions its directories have. Raises OSError."""
+    """Delete a directory with all its entries, whatever permissions its directories have. Raises OSError.
+
+    `shutil.rmtree` fails below a directory that is not writable.
+    """
     with holding(open_child(parent, name)) as top:
         os.fchmod(top, _OWN)
         with closing(removing(top)) as steps:

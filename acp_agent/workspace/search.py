@@ -272,7 +272,7 @@ class _Choice:
         return enters
 
     def _would_enter(self, directory: str) -> bool:
-        """Also when it may not be listed: rules make exceptions below it, and files are judged by reading."""
+        """Return whether a search enters a directory, also one that may not be listed: it is files that are judged."""
         name = directory.rpartition("/")[2]
         if (name.startswith(".") or name in SKIPPED) and not self._named(name):
             return False

@@ -1,4 +1,8 @@
-"""Make directories, and move and copy entries below the roots."""
+"""Make directories, and move and copy entries below the roots.
+
+A tree is copied by the fds of its directories, holes of files included, and nothing is left of a copy that fails.
+`shutil.copytree` opens files by name, so that another process could lead it through a link.
+"""
 
 import contextlib
 import errno

@@ -1,4 +1,8 @@
-"""Delete a file, a link or a tree by the fds of the directories, so that no link is followed."""
+"""Delete a file, a link or a tree by the fds of the directories, so that no link is followed.
+
+`shutil.rmtree` does not serve here: it checks no entry, goes into other file systems, cannot be cancelled, and fails in
+deep trees, since it recurses.
+"""
 
 import contextlib
 import errno

@@ -142,7 +142,7 @@ class IgnoreRules:
 
     @property
     def readable(self) -> bool:
-        """Whether ripgrep, too, can read the rules of the root and the base: it waits for a pipe and reads any size."""
+        """Whether ripgrep can read the rules of the root and the base. It would wait for a pipe and read any size."""
         for folder in {".", self._base}:
             name = ".gitignore" if folder == "." else f"{folder}/.gitignore"
             try:
