@@ -47,11 +47,11 @@ class OutputExecutor(WrapperExecutor):
         return await self._fit(await self.wrapped.execute_confirmed(invocation), invocation)
 
     async def _fit(self, result: ToolResult, invocation: Invocation) -> ToolResult:
-        speaker = _speaker(invocation, result)
+        source = _result_source(invocation, result)
         if _size(result) < _INLINE_LIMIT:
-            return await self._finish(self._pipeline.apply(result, speaker))
+            return await self._finish(self._pipeline.apply(result, source))
         # Pure, so that a cancelled turn need not wait for it.
-        fitted = await anyio.to_thread.run_sync(self._pipeline.apply, result, speaker, abandon_on_cancel=True)
+        fitted = await anyio.to_thread.run_sync(self._pipeline.apply, result, source, abandon_on_cancel=True)
         return await self._finish(fitted)
 
     async def _finish(self, fitted: Fitted) -> ToolResult:
@@ -65,7 +65,7 @@ class OutputExecutor(WrapperExecutor):
         return fitted.finish(reference, summary=summary)
 
 
-def _speaker(invocation: Invocation, result: ToolResult) -> ResultSource:
+def _result_source(invocation: Invocation, result: ToolResult) -> ResultSource:
     run, source = None, None
     landed = (result.envelope or {}).get("url")  # where redirects led
     for subject in invocation.subjects:

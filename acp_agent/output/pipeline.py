@@ -94,7 +94,7 @@ class Fitted:
     long: bool
     telling: str
     _sizes: Sizes
-    _speaker: ResultSource
+    _source: ResultSource
     _frame: Frame
     _note: str
 
@@ -110,7 +110,13 @@ class Fitted:
         stats = self.result.stats and replace(
             self.result.stats, shown_lines=measure("", text).shown_lines, shown_chars=len(text)
         )
-        parts = (self._frame.head, self._fenced(text), self._frame.ending, self._note, self._told(reference, trouble))
+        parts = (
+            self._frame.head,
+            self._fenced(text),
+            self._frame.ending,
+            self._note,
+            self._whole_note(reference, trouble),
+        )
         return replace(self.result, text="\n".join(filter(None, parts)), stats=stats, frame=None)
 
     def _clipped(self, limit: int) -> str:
@@ -120,16 +126,14 @@ class Fitted:
 
     def _fenced(self, text: str) -> str:
         """Return the text fenced as data, unless it is an error or only reports what the tool did."""
-        spec = self._speaker.spec
+        spec = self._source.spec
         foreign = spec.kind is ToolKind.EXECUTE or spec.external or not spec.mutates
         framed = self.result.failure is None or bool(self._frame.head)
         if not (foreign and framed and text):
             return text
-        return fence(
-            text, self._speaker.call_id, external=(self._speaker.source or spec.name) if spec.external else None
-        )
+        return fence(text, self._source.call_id, external=(self._source.source or spec.name) if spec.external else None)
 
-    def _told(self, reference: str, trouble: str) -> str:
+    def _whole_note(self, reference: str, trouble: str) -> str:
         if reference:
             size = f"{measure(self.whole, '').raw_lines} lines, {len(self.whole)} chars"
             return f"[the whole output ({size}) is {reference}: read_overflow reads or searches it]"
@@ -148,23 +152,23 @@ class Pipeline:
         self._redactor = redactor
         self._filters = filters
 
-    def apply(self, result: ToolResult, speaker: ResultSource) -> Fitted:
+    def apply(self, result: ToolResult, source: ResultSource) -> Fitted:
         """Return the result with text, display, envelope and failure ready to be shown, and with `stats` of the text.
 
         `envelope["truncated"]` becomes True if a string of the result was cut. Diffs and locations are not changed,
         because an editor applies them to real files. Pictures contain no text and are not changed either.
         """
-        return _Application(self._sizes, self._redactor, self._filters, speaker).apply(result)
+        return _PipelineRun(self._sizes, self._redactor, self._filters, source).apply(result)
 
 
-class _Application:
+class _PipelineRun:
     """One run over one result. Equal strings are processed once, since stdout often is the text."""
 
-    def __init__(self, sizes: Sizes, redactor: Redactor, filters: FilterEngine | None, speaker: ResultSource) -> None:
+    def __init__(self, sizes: Sizes, redactor: Redactor, filters: FilterEngine | None, source: ResultSource) -> None:
         self._sizes = sizes
         self._redactor = redactor
         self._filters = filters
-        self._speaker = speaker
+        self._source = source
         self._clean: dict[str, str] = {}
         self._found = Counter[str]()
         self._cut = False
@@ -190,8 +194,8 @@ class _Application:
             stats=_stats(result.text, text, filtered),
         )
         left_out = long or len(text) < len(whole)
-        telling = self._telling(text) if long and self._speaker.run is not None else ""
-        return Fitted(fitted, whole if left_out else "", long, telling, self._sizes, self._speaker, frame, note)
+        telling = self._telling(text) if long and self._source.run is not None else ""
+        return Fitted(fitted, whole if left_out else "", long, telling, self._sizes, self._source, frame, note)
 
     def _telling(self, text: str) -> str:
         """Return errors and warnings between the head and the tail of a preview, in two fifths of its room."""
@@ -201,16 +205,16 @@ class _Application:
 
     def _filtered(self, text: str) -> Filtered | None:
         """Return the filtered output of a command, or `text` itself if that would save next to nothing."""
-        if self._filters is None or self._speaker.run is None:
+        if self._filters is None or self._source.run is None:
             return None
-        filtered = shortened(text, self._speaker.run, self._filters)
+        filtered = shortened(text, self._source.run, self._filters)
         if filtered is None or len(filtered.text) + _WORTH_IT < len(text):
             return filtered
         return replace(filtered, text=text)
 
     def _redacted(self, text: str) -> str:
         if text not in self._clean:
-            redacted = self._redactor.redact(sanitize(text, terminal=self._speaker.spec.kind is ToolKind.EXECUTE))
+            redacted = self._redactor.redact(sanitize(text, terminal=self._source.spec.kind is ToolKind.EXECUTE))
             self._clean[text] = redacted.text
             self._found |= Counter(redacted.found)  # stdout and the text contain the same secrets
         return self._clean[text]

@@ -61,11 +61,15 @@ class AskUser(Tool[AskUserParams]):
         _refuse_unfit(params)
         elicitor = context.backends.elicitor
         if elicitor is None or not elicitor.forms:
-            told = "this editor cannot show questions"
-            raise ToolError(ToolErrorCategory.PERMANENT_FAILURE, told, "Ask in your answer, and end your turn with it.")
+            message = "this editor cannot show questions"
+            raise ToolError(
+                ToolErrorCategory.PERMANENT_FAILURE, message, "Ask in your answer, and end your turn with it."
+            )
         message = params.questions[0].question if len(params.questions) == 1 else "Some questions before I go on:"
         answer = await elicitor.fill_in(Form(message, _schema(params), call_id=context.call_id))
-        return ToolResult(_told(params, answer), envelope={"action": answer.action.value, "content": answer.content})
+        return ToolResult(
+            _answered(params, answer), envelope={"action": answer.action.value, "content": answer.content}
+        )
 
 
 def _refuse_unfit(params: AskUserParams) -> None:
@@ -73,14 +77,14 @@ def _refuse_unfit(params: AskUserParams) -> None:
     for number, each in enumerate(params.questions, 1):
         labels = [option.label for option in each.options]
         if len(set(labels)) != len(labels):
-            told = f"question {number} has two options with the same label"
-            raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, told)
+            message = f"question {number} has two options with the same label"
+            raise ToolError(ToolErrorCategory.INVALID_PARAMETERS, message)
         if asks_for_secret(each.question):
-            told = f"question {number} asks for a secret, which must not pass through this conversation"
+            message = f"question {number} asks for a secret, which must not pass through this conversation"
             instead = (
                 "Ask the user to put it into an environment variable or a file of their own, and to tell you its name."
             )
-            raise ToolError(ToolErrorCategory.POLICY_BLOCKED, told, instead)
+            raise ToolError(ToolErrorCategory.POLICY_BLOCKED, message, instead)
 
 
 # ------------------------------------------------------------------------------------------ the form
@@ -122,7 +126,7 @@ def _option(choice: AnswerOption) -> JsonObject:
 # -------------------------------------------------------------------------------------- the answer
 
 
-def _told(params: AskUserParams, answer: ElicitationAnswer) -> str:
+def _answered(params: AskUserParams, answer: ElicitationAnswer) -> str:
     match answer.action:
         case ElicitationAction.DECLINE:
             return "The user declined to answer. Go on with what you know, or say what you cannot do without it."

@@ -71,16 +71,18 @@ def report(choice: CheckerChoice, findings: Sequence[CheckerResult], limit: int)
     folder = choice.folder
     found = sorted(dict.fromkeys(_placed(each, folder) for one in findings for each in one.diagnostics), key=_order)
     shown = found[:limit]
-    told = [*choice.warnings, *(each.warning for each in findings if each.warning)]
+    warnings = [*choice.warnings, *(each.warning for each in findings if each.warning)]
     envelope: JsonObject = {
         "diagnostics": [_entry(each) for each in shown],
         "total": len(found),
-        "warnings": list[Json](told),
+        "warnings": list[Json](warnings),
         "commands": list[Json](choice.commands),
     }
-    lines = (_header(findings, found, len(shown)), *map(_line, shown), *(f"[warning] {each}" for each in told))
+    lines = (_header(findings, found, len(shown)), *map(_line, shown), *(f"[warning] {each}" for each in warnings))
     if not found and not _clean(findings):
-        failed = ToolFailure(ToolErrorCategory.PERMANENT_FAILURE, f"could not check: {'; '.join(told)}", _NOT_CHECKED)
+        failed = ToolFailure(
+            ToolErrorCategory.PERMANENT_FAILURE, f"could not check: {'; '.join(warnings)}", _NOT_CHECKED
+        )
         return replace(ToolResult.failed(failed, display="\n".join(lines)), envelope=envelope)
     return ToolResult("\n".join(lines), envelope=envelope, locations=_locations(shown, folder))
 

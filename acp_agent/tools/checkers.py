@@ -61,7 +61,7 @@ VIRTUAL_ENVIRONMENT = (".venv/bin", "venv/bin")
 class Checker:
     """A program that finds problems.
 
-    name            what the user is told: "cargo check"
+    name            its name for the user: "cargo check"
     program         its name on PATH
     arguments       the rest of the command line. It must not make the program change files of the project
     folders         folders such as ".venv/bin" with a copy of the project's own. The first that has one counts

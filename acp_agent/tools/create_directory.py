@@ -36,7 +36,7 @@ class CreateDirectory(Tool[CreateDirectoryParams]):
         invocation = await super().understand(call, arguments, files)
         path = self.parse(arguments).path
         if invocation.predicted_failure is None and await _kind(files, path) is EntryKind.DIRECTORY:
-            return replace(invocation, predicted_failure=_told(path, made=False))
+            return replace(invocation, predicted_failure=_result(path, made=False))
         return invocation
 
     async def summary(self, params: CreateDirectoryParams, files: FileSystem) -> str:
@@ -46,7 +46,7 @@ class CreateDirectory(Tool[CreateDirectoryParams]):
         return f"creates the folder {named(params.path)}"
 
     async def run(self, params: CreateDirectoryParams, context: ToolContext) -> ToolResult:
-        return _told(params.path, made=await context.files.make_directory(params.path))
+        return _result(params.path, made=await context.files.make_directory(params.path))
 
 
 async def _kind(files: FileSystem, path: str) -> EntryKind | None:
@@ -57,5 +57,5 @@ async def _kind(files: FileSystem, path: str) -> EntryKind | None:
         return None
 
 
-def _told(path: str, *, made: bool) -> ToolResult:
+def _result(path: str, *, made: bool) -> ToolResult:
     return ToolResult(f"{'Created directory' if made else 'Directory already exists'}: {visible(path)}")

@@ -131,8 +131,8 @@ def parse(model: type[P], tool: str, arguments: JsonObject) -> P:
 
 def no_object(tool: str, sent: str) -> ToolError:
     """Return the error of a call whose arguments are not a JSON object. `sent` is what came instead."""
-    told = f"{tool}: the arguments are not a JSON object: {quote(sent) if sent else 'nothing'}"
-    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, told, "Send one JSON object that fits the schema.")
+    message = f"{tool}: the arguments are not a JSON object: {quote(sent) if sent else 'nothing'}"
+    return ToolError(ToolErrorCategory.INVALID_PARAMETERS, message, "Send one JSON object that fits the schema.")
 
 
 def _describe(problems: Sequence[ErrorDetails], parameters: JsonObject) -> str:

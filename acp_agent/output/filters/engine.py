@@ -63,7 +63,7 @@ class FilterMetrics:
 _NOT_LITERAL = re.compile(r"[$\\*?\[\n]|^-|`")
 
 
-class Apart(NamedTuple):
+class EchoSplit(NamedTuple):
     """A text in three parts. `run` names the commands that printed `body`."""
 
     before: str
@@ -72,7 +72,7 @@ class Apart(NamedTuple):
     run: CommandRun
 
 
-def set_apart(text: str, run: CommandRun) -> Apart:
+def split_echoes(text: str, run: CommandRun) -> EchoSplit:
     """Separate the lines that leading and trailing `echo` commands printed from the rest.
 
     Models often write `echo "== tests =="; pytest; echo "exit: $?"`. The output of such an `echo` is known from its
@@ -91,7 +91,7 @@ def set_apart(text: str, run: CommandRun) -> Apart:
         start = text.rfind("\n", 0, len(text.removesuffix("\n"))) + 1
         if line.fullmatch(text[start:].rstrip()):
             text, after = text[:start], text[start:] + after
-    return Apart(before, text, after, replace(run, printing=tuple(printing)))
+    return EchoSplit(before, text, after, replace(run, printing=tuple(printing)))
 
 
 def _line(command: str) -> re.Pattern[str] | None:
@@ -198,13 +198,13 @@ class FilterEngine:
 
         `text` is sanitized and redacted. The result of a rule is dropped if it saves neither characters nor lines.
         """
-        apart = set_apart(text, run)
-        rules = [rule for rule in self._source.current().rules if rule.matcher.matches(apart.run)]
+        split = split_echoes(text, run)
+        rules = [rule for rule in self._source.current().rules if rule.matcher.matches(split.run)]
         filtered: Filtered | None = None
-        if rules and apart.body:
-            body, confidence = _composed(apart.body, apart.run, rules)
-            newline = "\n" if apart.after and not body.endswith("\n") else ""
-            whole = f"{apart.before}{body}{newline}{apart.after}"
+        if rules and split.body:
+            body, confidence = _composed(split.body, split.run, rules)
+            newline = "\n" if split.after and not body.endswith("\n") else ""
+            whole = f"{split.before}{body}{newline}{split.after}"
             filtered = Filtered(whole, tuple(rule.name for rule in rules), confidence, removed=whole != text)
         self.metrics.record(text, filtered)
         return filtered

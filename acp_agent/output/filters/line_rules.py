@@ -82,8 +82,8 @@ class Truncate:
         kept = self._kept(text[start:stop])
         omitted = lines_of(text[start:stop]) - len(kept)
         around = f" around the next {len(kept)}" if kept else ""
-        told = f"... ({omitted} line{'' if omitted == 1 else 's'} omitted{around}) ..."
-        return Applied(text[:start] + "\n".join((told, *kept, "")) + text[stop:], Confidence.PARTIAL)
+        notice = f"... ({omitted} line{'' if omitted == 1 else 's'} omitted{around}) ..."
+        return Applied(text[:start] + "\n".join((notice, *kept, "")) + text[stop:], Confidence.PARTIAL)
 
     def _kept(self, between: str) -> list[str]:
         room = self._max_lines - self._head - self._tail

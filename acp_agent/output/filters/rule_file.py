@@ -99,8 +99,8 @@ def _complaints(error: ValidationError) -> Iterator[str]:
             spec = SPECS[str(place[1])]
             place = (place[0], *place[2:])
         key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).lstrip(".")
-        told = "" if detail["type"] == "missing" or not place else f" = {_shown(value)}"
-        yield f"{key or 'it'}{told}: expected {_expected(detail, _siblings(place, spec))}"
+        given = "" if detail["type"] == "missing" or not place else f" = {_shown(value)}"
+        yield f"{key or 'it'}{given}: expected {_expected(detail, _siblings(place, spec))}"
 
 
 def _siblings(place: tuple[int | str, ...], spec: type[BaseModel] | None) -> Iterable[str]:

@@ -315,7 +315,7 @@ class SummaryOfTests:
 
     def apply(self, text: str, run: CommandRun) -> Applied:
         """See `Strategy.apply`. The result is never longer than the text."""
-        parsed = _taken_apart(text, run)
+        parsed = _parsed_runs(text, run)
         if parsed is None:
             return Applied(text, Confidence.FALLBACK)
         # pytest exits with an error if there was nothing to run
@@ -326,7 +326,7 @@ class SummaryOfTests:
         return Applied(summary, Confidence.PARTIAL if cut or parsed.cut else Confidence.FULL)
 
 
-def _taken_apart(text: str, run: CommandRun) -> ParsedOutput | None:
+def _parsed_runs(text: str, run: CommandRun) -> ParsedOutput | None:
     """Return the parts of all test runs in a text, None if there are none."""
     lines = text.split("\n")
     too_long = max(map(len, lines)) > LONGEST_LINE
