@@ -4,8 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-import anyio
-
 from acp_agent.core.types import Json, JsonObject
 
 
@@ -82,29 +80,12 @@ class Recording:
     def __init__(self, watch: Callable[[RecordedFrame], None] | None = None) -> None:
         self.frames: list[RecordedFrame] = []
         self._watch = watch
-        self._grown = anyio.Event()
 
     def add(self, frame: RecordedFrame) -> None:
-        """Append a message and wake the tasks that wait for one."""
+        """Append a message."""
         self.frames.append(frame)
         if self._watch is not None:
             self._watch(frame)
-        self._grown.set()
-        self._grown = anyio.Event()
-
-    async def until(self, wanted: Callable[[RecordedFrame], bool], start: int = 0) -> int:
-        """Wait for the first message from index `start` on that `wanted` accepts, and return its index."""
-        while True:
-            for index in range(start, len(self.frames)):
-                if wanted(self.frames[index]):
-                    return index
-            start = len(self.frames)
-            await self._grown.wait()
-
-    def updates(self, kind: str = "") -> list[JsonObject]:
-        """Return the agent's session updates in order, all of them or those of one `kind`."""
-        found = [frame.update for frame in self.frames if frame.update]
-        return [update for update in found if not kind or update.get("sessionUpdate") == kind]
 
 
 _FINAL = frozenset({"completed", "failed"})

@@ -4,6 +4,8 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import acp
 import anyio
@@ -11,9 +13,10 @@ import pytest
 
 from acp_agent.cli.demo_editor import DemoEditor, EditorTerminals, read_lines, write_file
 from acp_agent.cli.editor import AgentGone, AgentProcess, Editor, describe
-from acp_agent.cli.recording import Direction, Recording
+from acp_agent.cli.recording import Direction, RecordedFrame
 from tests.fakes.answers import allowing
 from tests.fakes.held import PATIENCE, processes_ended
+from tests.fakes.plain_editor import LiveRecording
 
 pytestmark = pytest.mark.anyio
 
@@ -39,9 +42,12 @@ def update(**members):
 QUESTION = 'ask("session/request_permission", toolCall={"toolCallId": "c", "title": "t", "extra": 1}, options=[])\n'
 
 
-def agent_of(program: str, folder, watch=None) -> AgentProcess:
-    command = [sys.executable, "-c", AGENT + program]
-    return AgentProcess(command, dict(os.environ), str(folder), Recording(watch))
+class Agent(AgentProcess):
+    """An agent whose messages a test can wait for."""
+
+    def __init__(self, program: str, folder: Path, watch: Callable[[RecordedFrame], None] | None = None) -> None:
+        self.messages = LiveRecording(watch)
+        super().__init__([sys.executable, "-c", AGENT + program], dict(os.environ), str(folder), self.messages)
 
 
 def quiet(_terminal: str, _text: str) -> None:
@@ -129,7 +135,7 @@ async def test_files_are_read_by_line_and_written_with_their_folders(tmp_path):
 
 async def test_the_agents_requests_reach_files_and_terminals(tmp_path):
     (tmp_path / "a.txt").write_text("one\ntwo\n")
-    agent = agent_of(
+    agent = Agent(
         "start = read()\n"
         'said = [ask("fs/read_text_file", path="a.txt")]\n'
         f'said.append(ask("fs/read_text_file", path={str(tmp_path / "a.txt")!r}, line=2))\n'
@@ -145,9 +151,9 @@ async def test_the_agents_requests_reach_files_and_terminals(tmp_path):
         with anyio.fail_after(PATIENCE):
             async with DemoEditor(agent, allowing, terminals) as editor:
                 await editor.initialize()
-    offered = agent.recording.frames[0].params["clientCapabilities"]
+    offered = agent.messages.frames[0].params["clientCapabilities"]
     assert offered | DemoEditor.capabilities == offered
-    answers = next(frame for frame in reversed(agent.recording.frames) if frame.direction is Direction.FROM_AGENT)
+    answers = next(frame for frame in reversed(agent.messages.frames) if frame.direction is Direction.FROM_AGENT)
     relative, lines, exited, output, killed, released, gone, unknown = answers.message["result"]["_meta"]["said"]
     assert (relative["code"], relative["message"]) == (-32602, "path must be absolute: 'a.txt'")
     assert lines == {"content": "two\n"}
@@ -159,7 +165,7 @@ async def test_the_agents_requests_reach_files_and_terminals(tmp_path):
 
 
 async def test_what_was_not_offered_is_refused(tmp_path):
-    agent = agent_of(
+    agent = Agent(
         'start = read()\nsaid = ask("fs/read_text_file", path="/a.txt")\n'
         'answer(start, protocolVersion=1, _meta={"code": said["error"]["code"]})\nend()',
         tmp_path,
@@ -167,7 +173,7 @@ async def test_what_was_not_offered_is_refused(tmp_path):
     with anyio.fail_after(PATIENCE):
         async with agent.running(), Editor(agent, allowing) as editor:
             await editor.initialize()
-    assert agent.recording.frames[-1].message["result"]["_meta"] == {"code": -32601}
+    assert agent.messages.frames[-1].message["result"]["_meta"] == {"code": -32601}
 
 
 async def test_a_cancel_answers_the_questions_that_are_still_open(tmp_path):
@@ -177,7 +183,7 @@ async def test_a_cancel_answers_the_questions_that_are_still_open(tmp_path):
         asked.append(params)
         await anyio.sleep_forever()
 
-    agent = agent_of(
+    agent = Agent(
         f"start = read()\nsaid = {QUESTION}"
         'answer(start, stopReason="cancelled", _meta={"said": said["result"]})\nend()',
         tmp_path,
@@ -185,16 +191,16 @@ async def test_a_cancel_answers_the_questions_that_are_still_open(tmp_path):
     with anyio.fail_after(PATIENCE):
         async with agent.running(), Editor(agent, undecided) as editor, anyio.create_task_group() as tasks:
             tasks.start_soon(editor.prompt, "s", "go")
-            await agent.recording.until(lambda frame: frame.method == "session/request_permission")
+            await agent.messages.until(lambda frame: frame.method == "session/request_permission")
             await editor.cancel("s")
     assert asked == [{"sessionId": "s", "toolCall": {"toolCallId": "c", "title": "t"}, "options": []}]
-    assert agent.recording.frames[-1].message["result"]["_meta"] == {"said": {"outcome": {"outcome": "cancelled"}}}
+    assert agent.messages.frames[-1].message["result"]["_meta"] == {"said": {"outcome": {"outcome": "cancelled"}}}
 
 
 async def test_every_message_is_recorded_as_it_was_sent(tmp_path, capfd):
     """Also what the SDK's models do not know, and a line of any length; none of it is a complaint on stderr."""
     long = 3 << 20
-    agent = agent_of(
+    agent = Agent(
         'start = read()\nupdate(sessionUpdate="new_kind", x=1)\n'
         f'update(sessionUpdate="tool_call", toolCallId="c", title="t" * {long}, name="bash")\n'
         'write(method="_other/thing", params={})\nwrite(method="unknown", params={})\n'
@@ -204,16 +210,16 @@ async def test_every_message_is_recorded_as_it_was_sent(tmp_path, capfd):
     with anyio.fail_after(PATIENCE):
         async with agent.running(), Editor(agent, allowing) as editor:
             assert (await editor.prompt("s", "go")).stop_reason == "end_turn"
-    unknown, call = agent.recording.updates()
+    unknown, call = agent.messages.updates()
     assert unknown == {"sessionUpdate": "new_kind", "x": 1}
     assert (len(call["title"]), call["name"]) == (long, "bash")
-    assert [frame.method for frame in agent.recording.frames[3:]] == ["_other/thing", "unknown", ""]
+    assert [frame.method for frame in agent.messages.frames[3:]] == ["_other/thing", "unknown", ""]
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("line", ["hello", "[]"])
 async def test_a_line_that_is_no_message_ends_the_connection_loudly(tmp_path, line, capfd):
-    agent = agent_of(f"print({line!r}, flush=True); end()", tmp_path)
+    agent = Agent(f"print({line!r}, flush=True); end()", tmp_path)
     with pytest.raises(ExceptionGroup) as raised:
         async with agent.running(), Editor(agent, allowing) as editor:
             await editor.initialize()
@@ -226,7 +232,7 @@ async def test_a_screen_that_is_gone_ends_the_turn(tmp_path, capfd):
         if frame.update:
             raise BrokenPipeError
 
-    agent = agent_of('read()\nupdate(sessionUpdate="plan")\nend()', tmp_path, broken)
+    agent = Agent('read()\nupdate(sessionUpdate="plan")\nend()', tmp_path, broken)
     with pytest.raises(ExceptionGroup) as raised, anyio.fail_after(PATIENCE):
         async with agent.running(), Editor(agent, allowing) as editor:
             await editor.prompt("s", "go")
@@ -238,7 +244,7 @@ async def test_a_question_that_cannot_be_drawn_ends_the_turn(tmp_path, capfd):
     async def broken(_params) -> str | None:
         raise BrokenPipeError
 
-    agent = agent_of(f"read()\n{QUESTION}end()", tmp_path)
+    agent = Agent(f"read()\n{QUESTION}end()", tmp_path)
     with pytest.raises(ExceptionGroup) as raised, anyio.fail_after(PATIENCE):
         async with agent.running(), Editor(agent, broken) as editor:
             await editor.prompt("s", "go")
@@ -247,7 +253,7 @@ async def test_a_question_that_cannot_be_drawn_ends_the_turn(tmp_path, capfd):
 
 
 async def test_an_agent_that_ends_before_it_answers_is_gone_and_its_log_is_kept(tmp_path, capfd):
-    agent = agent_of("sys.stderr.write('no luck'); read()", tmp_path)
+    agent = Agent("sys.stderr.write('no luck'); read()", tmp_path)
     with pytest.raises(ExceptionGroup) as raised:
         async with agent.running(), Editor(agent, allowing) as editor:
             await editor.initialize()
@@ -258,7 +264,7 @@ async def test_an_agent_that_ends_before_it_answers_is_gone_and_its_log_is_kept(
 
 async def test_an_answer_that_is_an_error_is_told_with_its_code(tmp_path):
     problem = {"code": -32000, "message": "no key", "data": {"reason": "none"}}
-    agent = agent_of(f'write(id=read()["id"], error={json.dumps(problem)})\nend()', tmp_path)
+    agent = Agent(f'write(id=read()["id"], error={json.dumps(problem)})\nend()', tmp_path)
     with pytest.raises(ExceptionGroup) as raised:
         async with agent.running(), Editor(agent, allowing) as editor:
             await editor.new_session("/")
@@ -266,7 +272,7 @@ async def test_an_answer_that_is_an_error_is_told_with_its_code(tmp_path):
 
 
 async def test_an_answer_that_is_not_acp_is_refused(tmp_path):
-    agent = agent_of("answer(read(), stopReason='bored')\nend()", tmp_path)
+    agent = Agent("answer(read(), stopReason='bored')\nend()", tmp_path)
     with pytest.raises(ExceptionGroup) as raised:
         async with agent.running(), Editor(agent, allowing) as editor:
             await editor.prompt("s", "go")
@@ -275,8 +281,8 @@ async def test_an_answer_that_is_not_acp_is_refused(tmp_path):
 
 async def test_an_agent_that_ignores_everything_is_killed(tmp_path):
     stubborn = "import signal as s, time; s.signal(s.SIGTERM, s.SIG_IGN); print('{}', flush=True); time.sleep(99)"
-    agent = agent_of(stubborn, tmp_path)
+    agent = Agent(stubborn, tmp_path)
     with anyio.fail_after(PATIENCE):
         async with agent.running(), Editor(agent, allowing):
-            await agent.recording.until(lambda _frame: True)
+            await agent.messages.until(lambda _frame: True)
     assert agent.returncode == -signal.SIGKILL

@@ -22,6 +22,33 @@ _LOG_KEPT = 64 * 1024  # bytes
 EVERYTHING = DemoEditor.capabilities
 
 
+class LiveRecording(Recording):
+    """A recording that a test can wait for."""
+
+    def __init__(self, watch: Callable[[RecordedFrame], None] | None = None) -> None:
+        super().__init__(watch)
+        self._grown = anyio.Event()
+
+    def add(self, frame: RecordedFrame) -> None:
+        super().add(frame)
+        self._grown.set()
+        self._grown = anyio.Event()
+
+    async def until(self, wanted: Callable[[RecordedFrame], bool], start: int = 0) -> int:
+        """Wait for the first message from index `start` on that `wanted` accepts, and return its index."""
+        while True:
+            for index in range(start, len(self.frames)):
+                if wanted(self.frames[index]):
+                    return index
+            start = len(self.frames)
+            await self._grown.wait()
+
+    def updates(self, kind: str = "") -> list[dict[str, Any]]:
+        """Return the agent's session updates in order, all of them or those of one `kind`."""
+        found = [frame.update for frame in self.frames if frame.update]
+        return [update for update in found if not kind or update.get("sessionUpdate") == kind]
+
+
 class JsonRpcError(Exception):
     """A JSON-RPC error: the answer to a request of ours, or raised as the answer to a request of the agent."""
 
@@ -173,7 +200,7 @@ class PlainEditor:
         self.cwd = cwd
         self.decide = decide
         self.capabilities = capabilities
-        self.recording = Recording()
+        self.recording = LiveRecording()
         self._asking: dict[str, set[anyio.CancelScope]] = {}
         self._connection: AgentConnection | None = None
         self.terminals: EditorTerminals | None = None
