@@ -36,7 +36,7 @@ def filtered(args: argparse.Namespace) -> int:
     if text and not text.endswith("\n"):
         sys.stdout.buffer.write(b"\n")
     sys.stdout.buffer.flush()
-    for line in filter(None, (_told(measure(raw, text), found), redaction_note(clean.found))):
+    for line in filter(None, (_statistics(measure(raw, text), found), redaction_note(clean.found))):
         print(line, file=sys.stderr)
     return 0
 
@@ -45,7 +45,7 @@ def _off() -> FilterEngine:
     raise SystemExit("acp-agent: the filters are off; set tools.filters.enabled = true in the configuration")
 
 
-def _told(stats: OutputStats, found: Filtered | None) -> str:
+def _statistics(stats: OutputStats, found: Filtered | None) -> str:
     if found is None:
         return "[filter] no filter rule matches this command"
     rules = "+".join(found.rules)

@@ -24,9 +24,9 @@ from acp_agent.workspace.atomic_write import rename_new
 from acp_agent.workspace.beneath import holding
 
 
-async def without_secrets(told: AsyncIterator[StoredEvent], redact: Redact) -> AsyncIterator[StoredEvent]:
+async def without_secrets(events: AsyncIterator[StoredEvent], redact: Redact) -> AsyncIterator[StoredEvent]:
     """Yield the events with every text redacted. Messages are joined first, since a secret may be in two pieces."""
-    async for one in joined_events(told):
+    async for one in joined_events(events):
         yield redacted(one, redact)
 
 
@@ -80,8 +80,8 @@ async def export(to: Destination, saved: SessionSnapshot, repository: SessionRep
                 from acp_agent.cli.page import write_page  # noqa: PLC0415 - it loads the reader of Markdown
 
                 record = redacted(saved.record, redact)
-                told = without_secrets(repository.events(), redact)
-                await write_page(replace(saved, record=record), told, file.write)
+                events = without_secrets(repository.events(), redact)
+                await write_page(replace(saved, record=record), events, file.write)
     except BrokenPipeError:
         raise
     except FileExistsError:

@@ -185,7 +185,7 @@ SIGNS = {LineChange.ADDED: "+", LineChange.REMOVED: "-", LineChange.UNCHANGED: "
 class DiffLine:
     """A line without its line end. `number` starts at 1, in the old file for a removed line, else in the new one."""
 
-    fate: LineChange
+    change: LineChange
     number: int
     text: str
 
@@ -195,12 +195,12 @@ def changed_lines(diff: Diff) -> Iterator[DiffLine]:
     old, new = _lines(diff.old_text or ""), _lines(diff.new_text)
     start, end = _same_ends(old, new)
     yield from _around(new, max(start - _CONTEXT, 0), start)
-    went, came = old[start : len(old) - end], new[start : len(new) - end]
-    if len(went) * len(came) > _COMPARED:
-        yield from _each(LineChange.REMOVED, went, 0, len(went), start)
-        yield from _each(LineChange.ADDED, came, 0, len(came), start)
+    removed, added = old[start : len(old) - end], new[start : len(new) - end]
+    if len(removed) * len(added) > _COMPARED:
+        yield from _each(LineChange.REMOVED, removed, 0, len(removed), start)
+        yield from _each(LineChange.ADDED, added, 0, len(added), start)
     else:
-        yield from _compared(went, came, start)
+        yield from _compared(removed, added, start)
     yield from _around(new, len(new) - end, min(len(new) - end + _CONTEXT, len(new)))
 
 
@@ -217,22 +217,22 @@ def _same_ends(old: list[str], new: list[str]) -> tuple[int, int]:
     return start, end
 
 
-def _compared(went: list[str], came: list[str], start: int) -> Iterator[DiffLine]:
-    matcher = difflib.SequenceMatcher(None, went, came)
+def _compared(removed: list[str], added: list[str], start: int) -> Iterator[DiffLine]:
+    matcher = difflib.SequenceMatcher(None, removed, added)
     for tag, old_from, old_to, new_from, new_to in matcher.get_opcodes():
         if tag != "equal":
-            yield from _each(LineChange.REMOVED, went, old_from, old_to, start)
-            yield from _each(LineChange.ADDED, came, new_from, new_to, start)
+            yield from _each(LineChange.REMOVED, removed, old_from, old_to, start)
+            yield from _each(LineChange.ADDED, added, new_from, new_to, start)
         elif new_to - new_from <= 2 * _CONTEXT:
-            yield from _each(LineChange.UNCHANGED, came, new_from, new_to, start)
+            yield from _each(LineChange.UNCHANGED, added, new_from, new_to, start)
         else:
-            yield from _each(LineChange.UNCHANGED, came, new_from, new_from + _CONTEXT, start)
+            yield from _each(LineChange.UNCHANGED, added, new_from, new_from + _CONTEXT, start)
             yield DiffLine(LineChange.OMITTED, start + new_from + _CONTEXT + 1, "")
-            yield from _each(LineChange.UNCHANGED, came, new_to - _CONTEXT, new_to, start)
+            yield from _each(LineChange.UNCHANGED, added, new_to - _CONTEXT, new_to, start)
 
 
-def _each(fate: LineChange, lines: list[str], first: int, end: int, start: int) -> Iterator[DiffLine]:
-    return (DiffLine(fate, start + n + 1, lines[n]) for n in range(first, end))
+def _each(change: LineChange, lines: list[str], first: int, end: int, start: int) -> Iterator[DiffLine]:
+    return (DiffLine(change, start + n + 1, lines[n]) for n in range(first, end))
 
 
 def _around(new: list[str], first: int, end: int) -> Iterator[DiffLine]:
@@ -316,16 +316,16 @@ class _Text:
         self._prompts = 0
 
     def head(self, saved: SessionSnapshot) -> None:
-        record, tally = saved.record, saved.usage
+        record, totals = saved.record, saved.usage
         self._line(self._paint(title(record.title) or "A session without a title", _BOLD))
         self._line(title(f"{record.id}  {record.cwd}"))
         figures = [
             f"{when(record.created_at)} to {when(record.updated_at)}",
             title(record.model),
             counted(record.prompts, "prompt"),
-            counted(tally.calls, "tool call"),
-            f"{tokens(tally.usage.context)} tokens",
-            "" if tally.cost is None else ("at least " if not tally.complete else "") + dollars(tally.cost),
+            counted(totals.calls, "tool call"),
+            f"{tokens(totals.usage.context)} tokens",
+            "" if totals.cost is None else ("at least " if not totals.complete else "") + dollars(totals.cost),
         ]
         self._line(self._paint("  ".join(filter(None, figures)), _DIM))
 
@@ -380,8 +380,8 @@ class _Text:
     def _patch(self, diff: Diff) -> None:
         self._line(self._paint(f"    {title(diff.path)}", _DIM))
         for line in changed_lines(diff):
-            text = f"    {SIGNS[line.fate]}{shown(line.text)}"
-            self._line(self._paint(text.rstrip(), _STYLES.get(line.fate, _DIM)))
+            text = f"    {SIGNS[line.change]}{shown(line.text)}"
+            self._line(self._paint(text.rstrip(), _STYLES.get(line.change, _DIM)))
 
     def _line(self, text: str) -> None:
         self._out.write(text + "\n")

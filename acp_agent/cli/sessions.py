@@ -41,13 +41,13 @@ class SessionRow:
     """One session of the list. `words` is the beginning of its first prompt if it has no title."""
 
     record: SessionRecord
-    tally: UsageTotals
+    usage: UsageTotals
     words: str = ""
 
 
-async def first_words(told: AsyncIterator[StoredEvent]) -> str:
+async def first_words(events: AsyncIterator[StoredEvent]) -> str:
     """Return the text of the first prompt that is no slash command, or "" if it has no text."""
-    async for one in told:
+    async for one in events:
         if isinstance(one.event, UserMessage):
             texts = [part.text for part in one.event.parts if isinstance(part, TextPart)]
             if commands.parse(texts) is None:
@@ -75,19 +75,19 @@ def table(rows: list[SessionRow], short: dict[str, str], home: str) -> Iterator[
 
 def json_row(row: SessionRow) -> JsonObject:
     """Return a row for programs: the whole record, the cost, and the tokens in the context window."""
-    record, tally = row.record, row.tally
+    record, usage = row.record, row.usage
     return {
         **{name: value for name, value in asdict(record).items() if name != "additional"},
         "additional": list(record.additional),
-        "cost": tally.cost,
-        "cost_complete": tally.complete,
-        "used": tally.used,
-        "size": tally.size,
+        "cost": usage.cost,
+        "cost_complete": usage.complete,
+        "used": usage.used,
+        "size": usage.size,
     }
 
 
 def _cells(row: SessionRow, short: dict[str, str], home: str) -> tuple[str, ...]:
-    record, tally = row.record, row.tally
+    record, usage = row.record, row.usage
     return (
         title(short[record.id]),
         when(record.updated_at),
@@ -95,7 +95,7 @@ def _cells(row: SessionRow, short: dict[str, str], home: str) -> tuple[str, ...]
         _end(title(_below(home, record.cwd)), _FOLDER),
         f"{record.prompts} prompt{'' if record.prompts == 1 else 's'}",
         _cut(title(record.model.partition(":")[2] or record.model), _MODEL),
-        "" if tally.cost is None else dollars(tally.cost) + ("" if tally.complete else "+"),
+        "" if usage.cost is None else dollars(usage.cost) + ("" if usage.complete else "+"),
     )
 
 
@@ -180,11 +180,11 @@ def _folder(given: str | None) -> str | None:
 async def _row(store: SessionStore, record: SessionRecord) -> SessionRow:
     repository = store.of(record.id)
     saved = await repository.snapshot()
-    tally = UsageTotals() if saved is None else saved.usage  # deleted meanwhile
+    usage = UsageTotals() if saved is None else saved.usage  # deleted meanwhile
     if record.title:
-        return SessionRow(record, tally)
-    async with aclosing(repository.events()) as told:
-        return SessionRow(record, tally, await first_words(told))
+        return SessionRow(record, usage)
+    async with aclosing(repository.events()) as events:
+        return SessionRow(record, usage, await first_words(events))
 
 
 # -------------------------------------------------------------------------------- show and export
@@ -193,13 +193,13 @@ async def _row(store: SessionStore, record: SessionRecord) -> SessionRow:
 async def _show(args: argparse.Namespace, store: SessionStore) -> None:
     """Print one session. As text it is shown without secrets, even where a killed process cut an answer."""
     saved = await _saved(store, args.id)
-    told = store.of(saved.record.id).events()
+    events = store.of(saved.record.id).events()
     if not args.json:
         redact = _redactor(args)
         saved = replace(saved, record=redacted(saved.record, redact))
-        await write_text(saved, without_secrets(told, redact), sys.stdout)
+        await write_text(saved, without_secrets(events, redact), sys.stdout)
         return
-    async for one in told:
+    async for one in events:
         _print_json(event_object(one))
 
 

@@ -34,26 +34,26 @@ def diff_html(diff: Diff) -> str:
     """Return a diff as HTML: the path, the numbers of added and removed lines, and the first 400 lines."""
     rows, more, counts = list[str](), 0, dict.fromkeys(LineChange, 0)
     for line in changed_lines(diff):
-        counts[line.fate] += 1
+        counts[line.change] += 1
         if len(rows) < _LINES:
             rows.append(_row(line))
         else:
             more += 1
     if more:
         rows.append(f'<tr class="omitted"><td></td><td>… {more:,} more lines</td></tr>')
-    came, went = counts[LineChange.ADDED], counts[LineChange.REMOVED]
+    added, removed = counts[LineChange.ADDED], counts[LineChange.REMOVED]
     new = '<span class="badge">new file</span>' if diff.old_text is None else ""
     return (
         f'<figure class="diff"><figcaption><code>{text(clipped(diff.path, 500))}</code>{new}'
-        f'<span class="added">+{came:,}</span> <span class="removed">\N{MINUS SIGN}{went:,}</span>'
+        f'<span class="added">+{added:,}</span> <span class="removed">\N{MINUS SIGN}{removed:,}</span>'
         f'</figcaption><div class="scroll"><table><tbody>{"".join(rows)}</tbody></table></div></figure>'
     )
 
 
 def _row(line: DiffLine) -> str:
-    number = "" if line.fate is LineChange.OMITTED else line.number
+    number = "" if line.change is LineChange.OMITTED else line.number
     shown = text(line.text if len(line.text) <= _LINE else f"{line.text[:_LINE]}…")
-    return f'<tr class="{line.fate.value}"><td>{number}</td><td>{SIGNS[line.fate]}{shown}</td></tr>'
+    return f'<tr class="{line.change.value}"><td>{number}</td><td>{SIGNS[line.change]}{shown}</td></tr>'
 
 
 _TYPES = {"image/png", "image/jpeg", "image/gif", "image/webp"}  # no SVG, which may hold scripts

@@ -211,17 +211,17 @@ class _Page:
         )
 
     def _figures(self) -> Iterator[str]:
-        record, tally = self._saved.record, self._saved.usage
+        record, totals = self._saved.record, self._saved.usage
         yield _figure("Begun", _time(record.created_at))
         yield _figure("Last used", _time(record.updated_at))
         yield _figure("Model", text(clipped(record.model.partition(":")[2] or record.model, 200)))
         yield _figure("Prompts", f"{record.prompts:,}")
-        yield _figure("Tool calls", f"{tally.calls:,}")
-        usage = tally.usage
+        yield _figure("Tool calls", f"{totals.calls:,}")
+        usage = totals.usage
         yield _figure("Tokens in", tokens(usage.input + usage.cache_read + usage.cache_write))
         yield _figure("Tokens out", tokens(usage.output))
-        if tally.cost is not None:
-            yield _figure("Cost", ("" if tally.complete else "at least ") + dollars(tally.cost))
+        if totals.cost is not None:
+            yield _figure("Cost", ("" if totals.complete else "at least ") + dollars(totals.cost))
 
     def piece(self, item: SessionItem) -> str:
         """Return the next item of the conversation as HTML."""

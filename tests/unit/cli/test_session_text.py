@@ -27,7 +27,7 @@ from acp_agent.core.events import (
 )
 from acp_agent.core.messages import TextPart
 from acp_agent.core.types import Diff, ToolKind, ToolResult
-from tests.unit.cli.told_sessions import at, call, events, picture, saved, telling
+from tests.unit.cli.stored_sessions import at, call, events, picture, saved, telling
 
 pytestmark = pytest.mark.anyio
 

@@ -25,7 +25,7 @@ from acp_agent.store.db import Database
 from acp_agent.store.session_file import read_session_file
 from acp_agent.store.sessions import SessionStore
 from tests.unit.cli.conftest import ROOT
-from tests.unit.cli.told_sessions import BEGUN, ID, call, events, picture, saved
+from tests.unit.cli.stored_sessions import BEGUN, ID, call, events, picture, saved
 
 DEFAULTS = {"cwd": None, "all": False, "number": 20, "json": False, "to": None, "html": None, "force": False}
 OTHER = "7c9e0000-7425-40de-944b-e07fc1f90ae7"

@@ -19,7 +19,7 @@ from acp_agent.store.session_file import (
     session_object,
     session_pieces,
 )
-from tests.unit.cli.told_sessions import at, events, saved, telling
+from tests.unit.cli.stored_sessions import at, events, saved, telling
 
 pytestmark = pytest.mark.anyio
 

@@ -31,7 +31,7 @@ from acp_agent.core.sessions import SessionSnapshot, UsageTotals
 from acp_agent.core.types import Diff, ImagePart, ToolKind, ToolResult
 from acp_agent.text import visible
 from tests.rows import each_row
-from tests.unit.cli.told_sessions import at, call, events, picture, saved, telling
+from tests.unit.cli.stored_sessions import at, call, events, picture, saved, telling
 
 # Of each element, the attributes it may have. What is not here is never on a page.
 BLOCKS = ("body", "header", "main", "footer", "h1", "h2", "h3", "h4", "h5", "h6", "p", "div", "pre", "blockquote")
