@@ -29,19 +29,10 @@ FORK_VARIABLE = "ACP_AGENT_ACP_FORK"
 """The variable that switches on `session/fork`, an unstable method. The configuration is not read before the answer."""
 
 EXT_METHODS = (
-    "_acp_agent/session/get",
-    "_acp_agent/session/export",
-    "_acp_agent/session/import",
-    "_acp_agent/session/delete",
-    "_acp_agent/working_dir/update",
-    "_acp_agent/status",
-    "_acp_agent/tools",
-    "_acp_agent/policy/check",
-    "_acp_agent/audit/tail",
-    "_acp_agent/mcp/list",
-    "_acp_agent/mcp/add",
-    "_acp_agent/mcp/remove",
-)
+    "_acp_agent/session/get", "_acp_agent/session/export", "_acp_agent/session/import", "_acp_agent/session/delete",
+    "_acp_agent/working_dir/update", "_acp_agent/status", "_acp_agent/tools", "_acp_agent/policy/check",
+    "_acp_agent/audit/tail", "_acp_agent/mcp/list", "_acp_agent/mcp/add", "_acp_agent/mcp/remove",
+)  # fmt: skip
 """Our own requests."""
 
 LSP_METHODS = (
@@ -53,12 +44,8 @@ LSP_NOTIFICATIONS = ("lsp/publishDiagnostics", "lsp/didSave")
 
 # The older form of terminal login runs without the agent's environment, so it is given what concerns keys.
 _LOGIN_VARIABLES = (
-    "ACP_AGENT_CONFIG",
-    "ACP_AGENT_DATA_DIR",
-    "ANTHROPIC_BASE_URL",
-    "OPENAI_BASE_URL",
-    "OLLAMA_HOST",
-)
+    "ACP_AGENT_CONFIG", "ACP_AGENT_DATA_DIR", "ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "OLLAMA_HOST",
+)  # fmt: skip
 
 
 def fork_offered(environ: Mapping[str, str]) -> bool:

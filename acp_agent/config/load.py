@@ -182,19 +182,9 @@ def _fits(key: SettingKey, reading: object) -> bool:
 
 
 USUAL = (
-    "rm ",
-    "git push -f",
-    "git push --force",
-    "drop table",
-    "drop database",
-    "truncate ",
-    "$(",
-    "`",
-    "<(",
-    ">(",
-    "<<<",
+    "rm ", "git push -f", "git push --force", "drop table", "drop database", "truncate ", "$(", "`", "<(", ">(", "<<<",
     "eval ",
-)
+)  # fmt: skip
 """The texts that the older form asks about in addition to `confirm_patterns`."""
 
 CONFIRM, BLOCKED, BASH_RULES = "tools.shell.confirm_patterns", "tools.shell.blocked_commands", "tools.permissions.bash"

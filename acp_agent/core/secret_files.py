@@ -22,14 +22,9 @@ _LOGINS = (
     *(".dockercfg", ".s3cfg", ".boto", ".vault-token"),
 )
 _SECRETS = (
-    "credentials",
-    "credentials.json",
-    "credentials.toml",
-    "client_secret.json",
-    "secrets.yml",
-    "secrets.yaml",
+    "credentials", "credentials.json", "credentials.toml", "client_secret.json", "secrets.yml", "secrets.yaml",
     "secrets.json",
-)
+)  # fmt: skip
 _GUARDED = frozenset((*_KEYS, *_LOGINS, *_SECRETS, ".env", ".envrc", ".docker/config.json", "/etc/passwd"))
 _GUARDED_ENDS = (".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".env")
 _TEMPLATES = frozenset(("example", "sample", "template", "dist", "default", "defaults", "schema", "tpl"))

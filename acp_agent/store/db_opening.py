@@ -131,25 +131,11 @@ def _code(error: BaseException) -> int:
 
 
 _KINDS = frozenset(
-    {
-        *(
-            "9p",
-            "afs",
-            "beegfs",
-            "ceph",
-            "cifs",
-            "coda",
-            "fuse.glusterfs",
-            "fuse.rclone",
-            "fuse.s3fs",
-            "fuse.sshfs",
-            "glusterfs",
-            "gpfs",
-            "lustre",
-        ),
-        *("ncpfs", "nfs", "nfs4", "prl_fs", "smb3", "smbfs", "vboxsf", "vmhgfs"),
-    }
-)
+    (
+        "9p", "afs", "beegfs", "ceph", "cifs", "coda", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs",
+        "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "prl_fs", "smb3", "smbfs", "vboxsf", "vmhgfs",
+    )
+)  # fmt: skip
 
 
 MOUNTS = "/proc/self/mountinfo"

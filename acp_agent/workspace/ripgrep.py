@@ -33,19 +33,9 @@ _FAILED = 2  # also the status if some file could not be read
 _ACROSS_LINES = b"is not allowed in a regex"
 """What ripgrep says of a pattern that can match a line end only."""
 _FLAGS = (
-    "--no-config",
-    "--color=never",
-    "--no-pre",
-    "--no-search-zip",
-    "--no-follow",
-    "--no-ignore-dot",
-    "--no-ignore-exclude",
-    "--no-ignore-global",
-    "--no-ignore-parent",
-    "--no-require-git",
-    "--no-messages",
-    "--null",
-)
+    "--no-config", "--color=never", "--no-pre", "--no-search-zip", "--no-follow", "--no-ignore-dot",
+    "--no-ignore-exclude", "--no-ignore-global", "--no-ignore-parent", "--no-require-git", "--no-messages", "--null",
+)  # fmt: skip
 _SEARCH_FLAGS = (
     "--sort=path",
     "--no-mmap",

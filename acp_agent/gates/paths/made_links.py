@@ -24,39 +24,15 @@ _LOOKS = {
 }
 _GIT_MAKES_NONE = frozenset(
     (
-        *(
-            "status",
-            "log",
-            "diff",
-            "show",
-            "add",
-            "commit",
-            "branch",
-            "tag",
-            "fetch",
-            "push",
-            "remote",
-            "rev-parse",
-            "rm",
-        ),
-        *(
-            "ls-files",
-            "ls-tree",
-            "ls-remote",
-            "cat-file",
-            "show-ref",
-            "show-branch",
-            "for-each-ref",
-            "merge-base",
-            "init",
-        ),
-        *("name-rev", "reflog", "config", "clean", "format-patch", "archive", "bundle", "notes", "gc", "fsck", "prune"),
-        *("count-objects", "diff-tree", "diff-index", "diff-files", "range-diff", "whatchanged", "version", "help", ""),
-        *("check-ignore", "check-attr", "var", "hash-object", "symbolic-ref", "cherry", "repack", "pack-refs", "grep"),
-        *("verify-commit", "verify-tag", "write-tree", "commit-tree", "update-ref", "rerere", "interpret-trailers"),
-        *("mktree", "stripspace", "column", "maintenance", "blame", "annotate", "shortlog", "describe", "rev-list"),
+        "status", "log", "diff", "show", "add", "commit", "branch", "tag", "fetch", "push", "remote", "rev-parse", "rm",
+        "ls-files", "ls-tree", "ls-remote", "cat-file", "show-ref", "show-branch", "for-each-ref", "merge-base", "init",
+        "name-rev", "reflog", "config", "clean", "format-patch", "archive", "bundle", "notes", "gc", "fsck", "prune",
+        "count-objects", "diff-tree", "diff-index", "diff-files", "range-diff", "whatchanged", "version", "help", "",
+        "check-ignore", "check-attr", "var", "hash-object", "symbolic-ref", "cherry", "repack", "pack-refs", "grep",
+        "verify-commit", "verify-tag", "write-tree", "commit-tree", "update-ref", "rerere", "interpret-trailers",
+        "mktree", "stripspace", "column", "maintenance", "blame", "annotate", "shortlog", "describe", "rev-list",
     )
-)
+)  # fmt: skip
 _GIT_LOOKS = {
     "stash": ("list", "show", "drop", "clear", "create", "store"),
     "worktree": ("list", "prune", "lock", "unlock", "remove"),
@@ -66,24 +42,10 @@ _GIT_LOOKS = {
 _OTHER_VCS = frozenset(("svn", "hg", "jj", "bzr", "fossil"))
 _VCS_MAKES = frozenset(
     (
-        *(
-            "update",
-            "up",
-            "checkout",
-            "co",
-            "switch",
-            "sw",
-            "merge",
-            "revert",
-            "pull",
-            "clone",
-            "import",
-            "graft",
-            "rebase",
-        ),
-        *("unshelve", "export", "edit", "new", "restore", "backout", "transplant", "patch", "open", "undo"),
+        "update", "up", "checkout", "co", "switch", "sw", "merge", "revert", "pull", "clone", "import", "graft",
+        "rebase", "unshelve", "export", "edit", "new", "restore", "backout", "transplant", "patch", "open", "undo",
     )
-)
+)  # fmt: skip
 
 
 def may_make_links(command: Command, is_file: Callable[[str], bool]) -> bool:

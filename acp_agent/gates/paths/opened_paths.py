@@ -23,75 +23,25 @@ _GIT_FILE_OPTIONS = (
 )
 _GIT_OPENS = frozenset(
     (
-        "apply",
-        "am",
-        "hash-object",
-        "bundle",
-        "interpret-trailers",
-        "send-email",
-        "mailinfo",
-        "mailsplit",
-        "clone",
+        "apply", "am", "hash-object", "bundle", "interpret-trailers", "send-email", "mailinfo", "mailsplit", "clone",
         "init",
     )
-)
+)  # fmt: skip
 _RUNS_CODE = frozenset(
     (
-        *(
-            "pytest",
-            "py.test",
-            "py-test",
-            "tox",
-            "nox",
-            "make",
-            "gmake",
-            "just",
-            "task",
-            "cmake",
-            "ctest",
-            "ninja",
-            "meson",
-        ),
-        *(
-            "npm",
-            "npx",
-            "pnpm",
-            "yarn",
-            "bun",
-            "bunx",
-            "deno",
-            "node",
-            "ts-node",
-            "tsx",
-            "jest",
-            "vitest",
-            "mocha",
-            "vite",
-        ),
-        *("webpack", "eslint", "cargo", "go", "mvn", "gradle", "bazel", "dotnet", "pip", "pip3", "uv", "uvx", "poetry"),
-        *("hatch", "pdm", "bundle", "rake", "rails", "rspec", "composer", "phpunit", "docker", "podman", "pre-commit"),
-        *("direnv", "mix", "stack", "cabal", "swift", "zig", "sbt", "lein", "ant", "invoke", "inv"),
+        "pytest", "py.test", "py-test", "tox", "nox", "make", "gmake", "just", "task", "cmake", "ctest", "ninja",
+        "meson", "npm", "npx", "pnpm", "yarn", "bun", "bunx", "deno", "node", "ts-node", "tsx", "jest", "vitest",
+        "mocha", "vite", "webpack", "eslint", "cargo", "go", "mvn", "gradle", "bazel", "dotnet", "pip", "pip3", "uv",
+        "uvx", "poetry", "hatch", "pdm", "bundle", "rake", "rails", "rspec", "composer", "phpunit", "docker", "podman",
+        "pre-commit", "direnv", "mix", "stack", "cabal", "swift", "zig", "sbt", "lein", "ant", "invoke", "inv",
     )
-)
+)  # fmt: skip
 _QUIET = frozenset(
     (
-        "cd",
-        "pushd",
-        "popd",
-        "pwd",
-        "sleep",
-        "wait",
-        "exit",
-        "which",
-        "type",
-        "date",
-        "whoami",
-        "id",
-        "uname",
-        "ps",
+        "cd", "pushd", "popd", "pwd", "sleep", "wait", "exit", "which", "type", "date", "whoami", "id", "uname", "ps",
         "kill",
     )
-)
+)  # fmt: skip
 _BY_ENTRY = frozenset(("rm", "rmdir", "unlink", "mkdir", "readlink", "stat", "test", "[", "[["))
 """Programs that open a link only if it is a folder on the way to the named file."""
 _VALUES = {

@@ -17,24 +17,11 @@ _CONSTRUCTS = {
 }
 _WORDS = frozenset(
     (
-        "word",
-        "number",
-        "string",
-        "raw_string",
-        "ansi_c_string",
-        "translated_string",
-        "concatenation",
-        "simple_expansion",
-        "expansion",
-        "arithmetic_expansion",
-        "command_substitution",
-        "process_substitution",
-        "brace_expression",
-        "variable_name",
-        "regex",
-        "extglob_pattern",
+        "word", "number", "string", "raw_string", "ansi_c_string", "translated_string", "concatenation",
+        "simple_expansion", "expansion", "arithmetic_expansion", "command_substitution", "process_substitution",
+        "brace_expression", "variable_name", "regex", "extglob_pattern",
     )
-)
+)  # fmt: skip
 
 MAX_COMMANDS = 1000
 """The most simple commands of one text that are read. A text with more counts as unread."""

@@ -16,19 +16,11 @@ _STDIN_FILES = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
 _COMMAND_VARIABLES = frozenset(
     (
-        *(
-            "GIT_EXTERNAL_DIFF",
-            "GIT_EDITOR",
-            "GIT_SEQUENCE_EDITOR",
-            "GIT_PAGER",
-            "GIT_SSH",
-            "GIT_SSH_COMMAND",
-            "GIT_ASKPASS",
-        ),
-        *("GIT_PROXY_COMMAND", "SSH_ASKPASS", "EDITOR", "VISUAL", "PAGER", "MANPAGER", "BROWSER", "PROMPT_COMMAND"),
-        *("RUSTC_WRAPPER", "LESSOPEN"),
+        "GIT_EXTERNAL_DIFF", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GIT_SSH", "GIT_SSH_COMMAND",
+        "GIT_ASKPASS", "GIT_PROXY_COMMAND", "SSH_ASKPASS", "EDITOR", "VISUAL", "PAGER", "MANPAGER", "BROWSER",
+        "PROMPT_COMMAND", "RUSTC_WRAPPER", "LESSOPEN",
     )
-)
+)  # fmt: skip
 _VIM = frozenset(("vim", "vi", "nvim", "ex", "view"))
 _BUNDLED_C = re.compile(r"-[A-Za-z]+c")
 _SED_COMMAND = re.compile(r"(?:^|[;{}\n\s\d$/!,~+])e[ \t]+([^\n]+)")

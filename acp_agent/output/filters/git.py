@@ -262,12 +262,9 @@ _LONGEST_SECTION = 30
 _HEAD = 20
 
 _STATE = (
-    "On branch ",
-    "HEAD detached ",
-    "Not currently on any branch.",
-    "interactive rebase in progress; ",
+    "On branch ", "HEAD detached ", "Not currently on any branch.", "interactive rebase in progress; ",
     "rebase in progress; ",
-)
+)  # fmt: skip
 _SHORT = re.compile(r"(?:## |# branch\.|[ MADRCUT?!]{2} \S|[12u] [.MADRCUT]{2} |[?!] )")
 _SECTIONS = frozenset(
     ("Changes to be committed:", "Changes not staged for commit:", "Untracked files:", "Ignored files:")
