@@ -247,9 +247,16 @@ _FORK_STATE = """
 _FORK = (
     "INSERT INTO told SELECT ?, seq, at, kind, body FROM told WHERE conversation_id = ?",
     "INSERT INTO messages SELECT ?, seq, role, body FROM messages WHERE conversation_id = ?",
-    '\n    INSERT INTO tool_overflow (conversation_id, id, created_at, bytes, content)\n    SELECT ?, id, created_at, bytes, content FROM tool_overflow WHERE conversation_id = ? ORDER BY seq\n    ',
-    '\n    INSERT INTO summaries (conversation_id, created_at, compaction_method, messages, tokens, text)\n    SELECT ?, created_at, compaction_method, messages, tokens, text FROM summaries WHERE conversation_id = ?\n    ORDER BY seq\n    ',
-)  # fmt: skip
+    """
+    INSERT INTO tool_overflow (conversation_id, id, created_at, bytes, content)
+    SELECT ?, id, created_at, bytes, content FROM tool_overflow WHERE conversation_id = ? ORDER BY seq
+    """,
+    """
+    INSERT INTO summaries (conversation_id, created_at, compaction_method, messages, tokens, text)
+    SELECT ?, created_at, compaction_method, messages, tokens, text FROM summaries WHERE conversation_id = ?
+    ORDER BY seq
+    """,
+)
 # Outputs expire by themselves (conversations.py), so a row that still has some is in use.
 _UNUSED = """
     SELECT id FROM conversations WHERE id > ? AND CASE

@@ -15,23 +15,23 @@ from acp_agent.core.types import Access
 from acp_agent.regex import LinearRegex
 
 MAX_ENTRIES = 10_000
-"""Entries of folders that one look for links, or for the names of one pattern, may meet."""
+"""The most entries of folders that are read for one search."""
 
 MAX_SECONDS = 0.5
-"""How long one look may take: a folder may lie on a slow network."""
+"""The longest time of a search for links: a folder may lie on a slow network."""
 
 Resolve = Callable[[str, Access], str]
 
 
 class _TooMany(Exception):
-    """There is more than one look may meet, or the folder answers too slowly."""
+    """There are too many entries, or the folder answers too slowly."""
 
 
 class WorkspaceFiles:
     """The files of a workspace as its gates see them.
 
-    cwd       the folder that relative paths start from
-    resolve   where a path really is (Roots.resolve); what it refuses is outside
+    cwd       the folder where relative paths start
+    resolve   returns where a path really is (Roots.resolve); paths that it refuses are outside
     """
 
     def __init__(self, cwd: str, resolve: Resolve) -> None:
@@ -104,7 +104,7 @@ def _entries(folder: str) -> Iterator["os.DirEntry[str]"]:
 
 
 MAX_NAMES = 1000
-"""Names a pattern may stand for."""
+"""The most names that a pattern may stand for."""
 
 _MAGIC = re.compile(r"[*?\[]")
 _LONGEST = 255
@@ -115,14 +115,15 @@ _DOTTED_CLASSES = ("punct", "print", "graph", "ascii")
 
 
 def shell_names(pattern: str, folder: str, *, resolve: Resolve) -> tuple[str, ...] | None:
-    """Return the paths a pattern may stand for in a folder, relative to it, or absolute as the pattern is.
+    """Return the paths that a pattern may stand for in a folder, relative to it, or absolute as the pattern is.
 
     The answer has too many names rather than too few: a bracket may have been quoted, a letter may have two cases, `?`
     may be a byte of a character, and bash before 5.2 lets `.*` mean `..`. Only folders that may be listed are read.
 
-    resolve   where a folder really is (Roots.resolve). What it refuses is not listed: a pattern behind it comes back
-              unread, below the link that led there
-    Empty when nothing fits, None when more fits than is looked at. Raises nothing.
+    Empty if nothing matches, None if there are too many names. It never raises.
+
+    resolve   returns where a folder really is (Roots.resolve). A folder that it refuses is not listed, and the pattern
+              is returned as it is below the link that led there
     """
     search = _Search(resolve, folder)
     try:
@@ -157,7 +158,7 @@ class _Search:
         return [*found, *unread] if _MAGIC.search(pattern) else []
 
     def _names(self, below: str, part: str) -> list[str] | None:
-        """Return the entries of one folder that fit; None for a folder that may not be listed."""
+        """Return the matching entries of one folder; None if it may not be listed."""
         try:
             folder = self._resolve(os.path.join(self._folder, below) or ".", Access.LIST)
         except (Refused, ToolError):
@@ -190,7 +191,7 @@ class _Name:
             self._regex = None
 
     def __call__(self, name: str) -> bool:
-        """Return whether a name may be meant: as characters, or byte by byte, as the C locale has it."""
+        """Return whether a name may match, by characters, or by bytes as in the C locale."""
         if self._regex is None:
             return True
         octets = os.fsencode(name).decode("latin-1")
@@ -213,7 +214,7 @@ def _expression(part: str) -> str:
 
 
 def _members(negated: str, body: str) -> str:
-    """`[a-z]`: letters in both cases, a range of letters any letter. `[!a]`: all but the single characters."""
+    """Return the members of a set. Letters match in both cases, a range of letters any letter, `[!a]` all but `a`."""
     classes = [name for name in _CLASS.findall(body) if name]
     plain = [match.groups() for match in _RANGE.finditer(_CLASS.sub("", body))]
     singles = {single for _, _, single in plain if single}

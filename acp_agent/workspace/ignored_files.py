@@ -1,4 +1,4 @@
-"""Which files below a folder the .gitignore files leave out, each within the repository that it stands in."""
+"""The files below a folder that .gitignore files exclude, each in its own repository, or that may be included again."""
 
 import os
 import stat
@@ -14,11 +14,11 @@ _SECONDS = 0.5
 
 
 class IgnoredFiles:
-    """The files below a folder that are left out. Rules above the top of a repository do not count in it.
+    """The ignored files below a folder. Rules above the top of a repository do not count in it.
 
-    root    the folder of the session that `start` lies in
-    start   absolute
-    named   the folder is named, so that rules which name it or a folder above it do not count
+    root    the root of the session that contains `start`
+    start   the absolute path of the folder
+    named   whether the command names the folder, so that rules for it or a folder above do not count
     """
 
     def __init__(self, root: Root, start: str, *, named: bool) -> None:
@@ -38,7 +38,7 @@ class IgnoredFiles:
             root.close()
 
     def holds(self, path: str) -> bool:
-        """Return whether a path below the folder, relative to it, or a folder above it is left out."""
+        """Return whether a path relative to the folder, or a folder above it, is ignored."""
         whole = os.path.join(self._start, path)
         first = len(self._start if self._named else self._top(self._start)) + 1
         ends = [at for at, char in enumerate(whole) if char == "/" and at >= first]
@@ -64,7 +64,7 @@ class IgnoredFiles:
         return IgnoreRules(root, os.path.relpath(self._start, top) if below else ".", self._time)
 
     def _top(self, folder: str) -> str:
-        """Return the nearest folder at or above one that is a repository's, or the root."""
+        """Return the top of the repository that contains a folder, or the root."""
         if folder not in self._tops:
             above = os.path.dirname(folder)
             is_top = folder in (self._root.path, above) or os.path.lexists(os.path.join(folder, ".git"))
@@ -76,9 +76,9 @@ _LARGEST = 256 * 1024
 
 
 def exceptions(files: Iterator[str], most: int) -> Callable[[str], bool]:
-    """Return a function that says whether a line of the files may take a path in again.
+    """Return a function that returns whether a line of the ignore files may include a path again.
 
-    most   files that are read; where there are more, or one that cannot be read whole, any path may be meant
+    most   the most files that are read; if there are more, or one cannot be read whole, any path may be included
     """
     lines = set[str]()
     for number, path in enumerate(islice(dict.fromkeys(files), most + 1)):
@@ -95,7 +95,7 @@ def _any(path: str) -> bool:
 
 
 def _lines(path: str) -> set[str] | None:
-    """Return the lines with `!` without that mark; None where they cannot be told."""
+    """Return the lines with `!` without that mark; None if they are unknown."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

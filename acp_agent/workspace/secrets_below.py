@@ -1,4 +1,4 @@
-"""Files that may hold secrets, for the gate that judges commands: where a name leads, and what a folder holds."""
+"""Find the files below folders that may hold secrets, for the gate that judges commands."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from acp_agent.workspace.git.settings import NotReadable
 from acp_agent.workspace.roots import Place, Roots
 
 MAX_ENTRIES = 10_000
-"""Entries of folders that are looked at for one command, those nearest to its folders first."""
+"""The most entries of folders that are read for one command, those nearest to its folders first."""
 
 _SKIPPED = frozenset((".git", "node_modules", "site-packages", "dist-packages", "target"))
 _EXCEPTING = frozenset((".ignore", ".rgignore", ".gitignore", ".agignore", ".fdignore"))
@@ -22,7 +22,7 @@ _NEW = Known.UNTRACKED | Known.IGNORED
 
 
 def real_path(path: str, folder: str) -> str:
-    """Return where a path leads from `folder`, absolute. The path itself if no link is met, or nothing is there."""
+    """Return the absolute path to which `path` leads from `folder`, or `path` itself if there is no link or no file."""
     written = os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
     try:
         real = os.path.realpath(os.path.join(folder, os.path.expanduser(path)), strict=True)
@@ -35,11 +35,11 @@ def real_path(path: str, folder: str) -> str:
 class Look:
     """How a command finds its files below a folder.
 
-    ignores    it leaves out what .gitignore names
-    needs_git  it does so only in a repository
-    follows    it reads what links lead to
-    known      it reads only files of which git knows one of these; None for all files
-    whole      it begins at the top of the repository, wherever it runs
+    ignores    whether it leaves out files that .gitignore names
+    needs_git  whether it does so only in a repository
+    follows    whether it follows links
+    known      the states in git of the only files it reads; None for all files
+    whole      whether it begins at the top of the repository
     """
 
     ignores: bool = False
@@ -54,7 +54,7 @@ class Found(NamedTuple):
 
     path      relative to the folder in which it was found
     folder    that folder, as the command names it
-    excepted  an ignore file may take it in again (`!.env`), although it is hidden or ignored
+    excepted  whether an ignore file may include it again (`!.env`), although it is hidden or ignored
     """
 
     path: str
@@ -83,7 +83,7 @@ class SecretsBelow:
         self._repositories: dict[str, GitFiles] = {}
 
     def __call__(self, folders: Sequence[str], look: Look) -> Sequence[Found]:
-        """Return what a command would find; of each folder the nearest files first. Raise nothing."""
+        """Return the files that a command would find, for each folder the nearest ones first. It never raises."""
         found, walk = list[Found](), _Walk(look)
         for folder in folders:
             try:
@@ -134,7 +134,7 @@ class SecretsBelow:
 
 
 class _Walk:
-    """A look at several folders, with one limit for all of them."""
+    """A walk through several folders with one limit for all of them."""
 
     def __init__(self, look: Look) -> None:
         self._look = look
@@ -161,7 +161,7 @@ class _Walk:
         return found
 
     def exceptions(self, place: Place, start: str) -> Iterator[str]:
-        """Yield the ignore files that have a say on what was found."""
+        """Yield the ignore files that apply to the found files."""
         yield from self._excepting
         above = [each for each in _upwards(start) if f"{each}/".startswith(f"{place.root.path}/")]
         yield from (os.path.join(each, name) for each in above for name in (*_EXCEPTING, ".git/info/exclude"))
@@ -181,7 +181,7 @@ class _Walk:
 
     @staticmethod
     def _is_apart(git: GitFiles, folder: str, entries: Sequence["os.DirEntry[str]"]) -> bool:
-        """Return whether a folder is a repository of its own, of which git takes nothing but the commit."""
+        """Return whether a folder is a repository of its own, of which git adds only the commit."""
         has_dot = any(entry.name == ".git" for entry in entries)
         return has_dot and holds_repository(folder) and not git.holds_below(folder)
 
@@ -213,9 +213,9 @@ def _within(place: Place, top: str) -> str:
 
 
 def _not_ignored(place: Place, start: str, found: Sequence[str], *, named: bool) -> list[str]:
-    """Return what .gitignore files do not name.
+    """Return the files that .gitignore files do not name.
 
-    named   the folder is named, so that what names it or a folder above it does not count
+    named   whether the command names the folder, so that rules for it or a folder above do not count
     """
     from acp_agent.workspace.ignored_files import IgnoredFiles  # noqa: PLC0415 - only where there is a secret
 

@@ -16,7 +16,7 @@ from acp_agent.workspace.git.repositories import Resolve
 from acp_agent.workspace.git.settings import local_paths
 
 MAX_BYTES = 16 * 1024 * 1024
-"""The longest answer that is read."""
+"""The most bytes of an answer that are read."""
 
 _QUIET = (
     *("--no-optional-locks", "--no-pager", "-c", "core.fsmonitor=false"),
@@ -28,21 +28,21 @@ _ALONE = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROM
 class IncomingSources(NamedTuple):
     """Where the files come from that a call puts into the worktree.
 
-    trees      revisions that are checked out: what differs from HEAD in them
-    merged     revisions that are merged: what they changed since they parted
-    commits    commits, and arguments of `git rev-list`, whose own changes are made once more
-    undone     whether these are undone instead
+    trees      revisions that are checked out: their differences from HEAD
+    merged     revisions that are merged: their changes since the merge base
+    commits    commits, and arguments of `git rev-list`, whose own changes are applied again
+    undone     whether these changes are undone instead
     stashes    stashes that are applied
-    restores   whether files are made anew from the index or HEAD
-    loose      whether a word that is no revision is a path, which is restored
+    restores   whether files are restored from the index or HEAD
+    loose      whether a word that is no revision is a path to restore
     paths      the only paths that are restored, if there are any
     hidden     whether files come that a sparse checkout had left out
-    state      whether an interrupted rebase or cherry-pick goes on or is given up
-    replayed   whether the current branch is made anew on `trees`, so that renames are followed as in a merge
-    pulled     what a pull names: a repository and references of it; None if it is no pull
-    added      whether folders that git does not know yet may come into the index as repositories of their own
+    state      whether an interrupted rebase or cherry-pick continues or is aborted
+    replayed   whether the current branch is replayed on `trees`, so that renames are followed as in a merge
+    pulled     what a pull names: a repository and its references; None if it is no pull
+    added      whether untracked folders may come into the index as repositories of their own
     ignored    whether these may be ignored ones, in `paths`
-    indexed    whether all of this only comes into the index, where the next command of git meets it
+    indexed    whether all of this only comes into the index, which the next command of git uses
     """
 
     trees: tuple[str, ...] = ()
@@ -65,8 +65,8 @@ class IncomingSources(NamedTuple):
 class IncomingFiles(NamedTuple):
     """What git brings, as absolute paths.
 
-    files          those that would come or change in the worktree
-    repositories   folders of the worktree that git would know as repositories of their own, and enter
+    files          the files that would come or change in the worktree
+    repositories   folders of the worktree that git would treat as repositories of their own, and enter
     """
 
     files: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class GitProcess:
     async def _commit(self, word: str) -> str:
         if not word or word.startswith("-"):
             return ""
-        if word.startswith(":/"):  # all of it is the text that is looked for
+        if word.startswith(":/"):  # the rest is the text that git searches for
             word = (await self._ask("rev-parse", "--verify", "--quiet", word)).decode().strip()
         return (
             (await self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{word}^{{commit}}"))
@@ -99,7 +99,7 @@ class GitProcess:
         return [name.decode("utf-8", "surrogateescape") for name in answer.split(b"\0") if name]
 
     async def _ask(self, *args: str, given: bytes = b"", strict: bool = False) -> bytes:
-        """Return what git answers; empty when it refuses. `strict`: raise NoAnswer then."""
+        """Return git's answer; empty if it fails. If `strict`, raise NoAnswer then."""
         variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         process = await anyio.open_process(
             ["git", *_QUIET, *args],
@@ -136,7 +136,7 @@ _MOST_COMMITS = 1000
 _MOST_WORDS = 32
 _MOST_BYTES = 256 * 1024  # of a file of git's state
 _MOST_MOVED = 20_000
-_MOST_APART = 8  # commits each of which is compared with HEAD by itself
+_MOST_APART = 8  # more commits are not compared with HEAD one by one
 _OF_TREES = ("-r", "-z", "--name-only", "--no-renames", "--ignore-submodules=none")
 _NAMES = (*_OF_TREES[:-1], "--ignore-submodules=all")
 _STATE = ("rebase-merge/onto", "rebase-merge/orig-head", "rebase-apply/onto", "rebase-apply/orig-head", "BISECT_START")
@@ -144,18 +144,18 @@ _TODO = ("rebase-merge/git-rebase-todo", "sequencer/todo")
 
 
 class GitChanges:
-    """Answers which files a call of git would bring.
+    """Finds the files that a call of git would bring.
 
-    resolve   where a path of a command leads (Roots.resolve)
+    resolve   returns where a path of a command leads (Roots.resolve)
     """
 
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
 
     async def __call__(self, folder: str, brought: IncomingSources, *, followed: bool = False) -> IncomingFiles | None:
-        """Return what would come or change; None when that cannot be told.
+        """Return the files that would come or change; None if that is unclear.
 
-        followed   whether another command of git comes behind it, which meets what is in the index by then
+        followed   whether another command of git follows, which uses the index as this one leaves it
         """
         if brought.indexed and brought.pulled is None and not followed:
             return IncomingFiles()
@@ -210,7 +210,7 @@ class _IncomingSearch(GitProcess):
             names.update(await self._hidden())
         found = await self._unknown() if brought.added and self._followed else []
         nested = [name for name in (*names, *found) if self._has(os.path.join(name, ".git"))]
-        # A pull is `indexed` for what is not here yet; what it merges from here comes like any merge.
+        # A pull is `indexed` because of files that are not here yet. Files that are come as in any merge.
         files = () if brought.indexed and brought.pulled is None else sorted(names)
         return IncomingFiles(
             tuple(os.path.join(self._top, name) for name in files),
@@ -221,14 +221,14 @@ class _IncomingSearch(GitProcess):
         return os.path.lexists(os.path.join(self._top, path))
 
     async def _unknown(self) -> list[str]:
-        """Return the repositories below the worktree that git may add, which it does not know yet."""
+        """Return the untracked repositories below the worktree that git may add."""
         usual = () if self._brought.ignored else ("--exclude-standard",)
         only = self._brought.paths if self._brought.ignored and self._brought.paths else (":/",)
         listed = await self._names("ls-files", "-o", "-z", "--full-name", *usual, "--", *only)
         return [name.rstrip("/") for name in listed if name.endswith("/")]
 
     async def _pulled(self) -> Sequence[str]:
-        """Return what a pull merges that is here already. Raises NoAnswer for another repository of this machine."""
+        """Return the local revisions that a pull merges. Raises NoAnswer for another repository of this machine."""
         words = self._brought.pulled or ()
         if "." in words:
             named = [word.lstrip("+").partition(":")[0] for word in words[words.index(".") + 1 :]]
@@ -281,7 +281,7 @@ class _IncomingSearch(GitProcess):
         return found
 
     async def _side(self, base: str, commit: str) -> tuple[set[str], set[str]]:
-        """Return the files that a side has no longer, and those that it has besides."""
+        """Return the files that a side has removed, and those that it has added."""
         gone, new = [
             await self._names("diff-tree", *_OF_TREES, f"--diff-filter={letter}", base, commit) for letter in "DA"
         ]
@@ -300,7 +300,7 @@ class _IncomingSearch(GitProcess):
         return [name for base in bases for name in await self._changed(base, tip)] if bases else await self._tree(tip)
 
     async def _own_changes(self, words: Sequence[str]) -> list[str]:
-        """Return what commits changed themselves, or what undoing them changes."""
+        """Return the files that commits themselves change, or that undoing them changes."""
         given = [word for word in words if word[:1] != "-" or word == "--not" or word.startswith("--glob=refs/bisect/")]
         ranged = any(".." in word or word.startswith(("^", "--")) for word in given)
         known = [word for word in given if ".." in word or word[:1] in "^-" or await self._commit(word)]
@@ -334,7 +334,7 @@ class _IncomingSearch(GitProcess):
         return names + (await self._names("ls-tree", "-r", "-z", "--name-only", "--full-tree", new) if new else [])
 
     async def _restored(self, paths: Sequence[str]) -> list[str]:
-        """Return what differs between the worktree, the index and HEAD."""
+        """Return the files that differ between the worktree, the index and HEAD."""
         only = ("--", *paths) if paths else ()
         names = await self._names("diff-files", *_NAMES, *only)
         if self._head:
@@ -357,7 +357,7 @@ class _IncomingSearch(GitProcess):
         return commits, trees
 
     async def _tips(self, word: str) -> list[str]:
-        """Return the commits a word may mean: a revision, or a branch of a remote that git would follow."""
+        """Return the commits that a word may mean: a revision, or a branch of a remote that git would follow."""
         commit = await self._commit(word)
         if commit or word.startswith(("-", "/")) or any(char in word for char in " *?[~^:\\"):
             return [commit] if commit else []
@@ -368,7 +368,7 @@ class _IncomingSearch(GitProcess):
 
 
 def _small(path: str) -> str:
-    """Return a small file that git wrote; empty when there is none. Raises NoAnswer."""
+    """Return the text of a small file of git; empty if there is none. Raises NoAnswer."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -385,6 +385,6 @@ def _small(path: str) -> str:
 
 
 def _folders(name: str) -> list[str]:
-    """Return the folders that a file lies in, without the worktree itself."""
+    """Return the folders above a file, without the worktree itself."""
     parts = name.split("/")[:-1]
     return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]

@@ -1,6 +1,6 @@
 """Read the files of a git folder (`.git`) in bounded time and memory, and tell later whether they have changed.
 
-Nothing here runs git. A repository may be hostile: a FIFO in place of a file, or a file of any size, is not waited for.
+Nothing here runs git. A repository may be hostile, with a FIFO in place of a file or a huge file; neither is awaited.
 """
 
 import os
@@ -21,7 +21,7 @@ Stamp: TypeAlias = tuple[int, int, int, int, int, int]
 
 
 class StampedReader:
-    """Everything that was looked at, with what tells whether it is still the same."""
+    """Reads files and folders, and keeps a stamp of each, which tells whether it has changed."""
 
     def __init__(self) -> None:
         self._stamps: dict[str, Stamp | None] = {}
@@ -29,13 +29,13 @@ class StampedReader:
         self._newest = 0
 
     def unchanged(self) -> bool:
-        """Return whether another look would find the same."""
+        """Return whether everything that was read is unchanged."""
         if self._begun - self._newest < _SETTLED:
             return False
         return all(_stamp(_status(path)) == stamp for path, stamp in self._stamps.items())
 
     def status(self, path: str) -> os.stat_result | None:
-        """Return the status of what a path leads to; None for nothing."""
+        """Return the status of a path, links followed; None if nothing is there."""
         status = _status(path)
         self._stamps[path] = _stamp(status)
         if status is not None:
@@ -48,12 +48,12 @@ class StampedReader:
         return status is not None and stat.S_ISDIR(status.st_mode)
 
     def content(self, path: str, limit: int = _SMALL) -> bytes | None:
-        """Return what a file holds; None when there is none.
+        """Return the content of a file; None if there is none.
 
-        limit   in bytes
+        limit   bytes of the largest file that is read
 
         Raises:
-            NotReadable: it is no regular file, is too large, or may not be read.
+            NotReadable: It is no regular file, is too large, or may not be read.
 
         """
         status = self.status(path)
@@ -71,10 +71,10 @@ class StampedReader:
             os.close(fd)
 
     def line(self, path: str) -> str:
-        """Return the text of a file of one line; empty when there is none.
+        """Return the text of a file of one line; empty if there is none.
 
         Raises:
-            NotReadable: it cannot be read as git reads it.
+            NotReadable: It cannot be read as git reads it.
 
         """
         data = self.content(path) or b""
@@ -83,10 +83,10 @@ class StampedReader:
         return data.decode("utf-8", "surrogateescape").rstrip("\r\n")
 
     def entries(self, folder: str, most: int = _MAX_ENTRIES) -> list[os.DirEntry[str]]:
-        """Return what a folder holds; nothing where there is no folder.
+        """Return the entries of a folder; none if there is no folder.
 
         Raises:
-            NotReadable: it has more than `most` entries, or may not be listed.
+            NotReadable: It has more than `most` entries, or may not be listed.
 
         """
         if not self.is_folder(folder):
@@ -103,7 +103,7 @@ class StampedReader:
         return found
 
     def resembles_git_folder(self, path: str) -> bool:
-        """Return whether git may take a folder for a repository's, even if `is_git_folder` cannot read that."""
+        """Return whether git may take a folder for a repository's, even if `is_git_folder` cannot read it."""
         if not os.path.lexists(os.path.join(path, "HEAD")):
             return False
         parts = all(self.status(os.path.join(path, name)) is not None for name in ("objects", "refs"))
@@ -125,10 +125,10 @@ class StampedReader:
         return is_head and all(each is not None and stat.S_ISDIR(each.st_mode) and _entered(each) for each in folders)
 
     def common(self, path: str) -> str:
-        """Return the git folder that a linked worktree's shares; the same one for any other.
+        """Return the git folder that a linked worktree shares, or the given one if it is no linked worktree's.
 
         Raises:
-            NotReadable: the file that names it cannot be read, or leads each process elsewhere.
+            NotReadable: The file that names it cannot be read, or means another place for each process.
 
         """
         given = self.line(os.path.join(path, "commondir"))
@@ -136,10 +136,10 @@ class StampedReader:
 
 
 def real_path(path: str) -> str:
-    """Return where a path leads, as `os.path.realpath` does.
+    """Return the path with its links resolved, as `os.path.realpath` does.
 
     Raises:
-        NotReadable: it leads through /proc, where git may come to another place than this process, or is no path.
+        NotReadable: It leads through /proc, where git may reach another place than this process, or is no path.
 
     """
     rest, at, links = os.path.join(os.getcwd(), path).split("/")[::-1], "/", 0
@@ -184,7 +184,7 @@ def _stamp(status: os.stat_result | None) -> Stamp | None:
 
 
 def _all_of(fd: int, limit: int) -> bytes:
-    """Return what an open file holds. Raises NotReadable when that is more than the limit."""
+    """Return the content of an open file. Raises NotReadable if it is larger than the limit."""
     parts, left = list[bytes](), limit + 1
     while left > 0 and (part := os.read(fd, min(left, 1 << 20))):
         parts.append(part)
@@ -195,7 +195,7 @@ def _all_of(fd: int, limit: int) -> bytes:
 
 
 MAX_FOLDERS = 4096
-"""Folders of one git folder that are looked through; more cannot be told."""
+"""The most folders of one git folder that are searched."""
 
 _MAX_LINK_ENTRIES = 50_000
 _STORES = frozenset(("objects", "lfs/objects", "annex/objects"))
@@ -205,12 +205,14 @@ _OTHERS = frozenset(("modules",))
 
 
 def link_in(reader: StampedReader, folder: str) -> str:
-    """Return the first link below a git folder, symbolic or hard, as a path in it; empty when there is none.
+    """Return the first link below a git folder, symbolic or hard, as a path in it; empty if there is none.
 
-    Objects are only looked at to their first folders. Hooks may be links, and each submodule is a git folder itself.
+    Git itself makes none there. It opens files such as COMMIT_EDITMSG, logs/HEAD and FETCH_HEAD and writes what a
+    command says into them, also if they are links, and reads packed-refs, info/grafts and the like through links. The
+    objects are searched only to their first folders. Hooks may be links, and each submodule is a git folder itself.
 
     Raises:
-        NotReadable: there is more than is looked at.
+        NotReadable: There are too many folders or entries.
 
     """
     pending, count = [""], 0
@@ -235,7 +237,7 @@ def link_in(reader: StampedReader, folder: str) -> str:
 
 
 def _is_shared(entry: os.DirEntry[str]) -> bool:
-    """Return whether a file has another name elsewhere (a hard link)."""
+    """Return whether a file has another hard link."""
     try:
         return entry.stat(follow_symlinks=False).st_nlink > 1
     except OSError:

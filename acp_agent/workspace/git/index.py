@@ -28,11 +28,11 @@ _LONG_NAME = 0xFFF
 
 
 class Entry(NamedTuple):
-    """What an index says of one file.
+    """One file of an index.
 
-    path      relative to the worktree; empty where it stands in another file, which this one replaces in part
-    name      of the object that holds its content, in hexadecimal
-    seconds   when the file was last changed, as it was when it came into the index
+    path      relative to the worktree; empty if a shared index has it, of which this index replaces a part
+    name      the name of the object with its content, in hexadecimal
+    seconds   the time of the file's last change when it came into the index
     """
 
     path: str
@@ -51,10 +51,10 @@ class Entry(NamedTuple):
 def gitlinks(data: bytes, hash_size: int = 20) -> tuple[str, ...]:
     """Return the paths of an index that are repositories of their own, relative to the worktree.
 
-    hash_size   bytes of an object's name: 20, or 32 where extensions.objectFormat is sha256
+    hash_size   the bytes of an object's name: 20, or 32 if extensions.objectFormat is sha256
 
     Raises:
-        ValueError: it is no index, or of a version nobody knows, or leaves out a path.
+        ValueError: It is no index, has an unknown version, or leaves out a path.
 
     """
     if _MODE not in data:
@@ -68,10 +68,10 @@ def gitlinks(data: bytes, hash_size: int = 20) -> tuple[str, ...]:
 def read_entries(data: bytes, hash_size: int = 20) -> Iterator[Entry]:
     """Yield the files of an index.
 
-    hash_size   bytes of an object's name: 20, or 32 where extensions.objectFormat is sha256
+    hash_size   the bytes of an object's name: 20, or 32 if extensions.objectFormat is sha256
 
     Raises:
-        ValueError: it is no index, or of a version nobody knows.
+        ValueError: It is no index, or has an unknown version.
 
     """
     signature, version, count = _HEADER.unpack_from(data) if len(data) >= _HEADER.size else (b"", 0, 0)
@@ -99,7 +99,7 @@ def read_entries(data: bytes, hash_size: int = 20) -> Iterator[Entry]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number of variable length, as pack files write offsets, and where it ends."""
+    """Return a number of variable length, as in the offsets of pack files, and its end."""
     value = -1
     while at < len(data):
         value = (value + 1 << 7) + (data[at] & 0x7F)
@@ -113,10 +113,10 @@ _HASHES = (20, 32)
 
 
 class Known(Flag):
-    """What git knows of a file.
+    """The state of a file in git.
 
     TRACKED    it is in the index
-    CHANGED    it is in the index, and is no longer as it was when it came there
+    CHANGED    it is in the index, and has changed since it came there
     STAGED     it came into the index after the last commit
     UNTRACKED  it is neither in the index nor ignored
     IGNORED    .gitignore names it, and it is not in the index
@@ -130,10 +130,10 @@ class Known(Flag):
 
 
 class GitFiles:
-    """The files in the index of one repository. Raises ValueError or NotReadable where git finds none.
+    """The files in the index of one repository. Raises ValueError or NotReadable if git finds no repository.
 
-    top      its worktree, absolute
-    reader    what was read, and whether that is still the same
+    top      the absolute path of its worktree
+    reader   tells whether what was read is unchanged
     """
 
     def __init__(self, top: str) -> None:
@@ -145,7 +145,7 @@ class GitFiles:
         self._secrets: Mapping[str, Entry] = {entry.path: entry for entry in self._entries() if self._notes(entry)}
 
     def known(self, wanted: Known) -> Iterator[str]:
-        """Yield the absolute paths of the secrets in the index of which git knows one of these."""
+        """Yield the absolute paths of the secrets in the index that have one of these states."""
         for entry in self._secrets.values():
             path = os.path.join(self.top, entry.path)
             if (
@@ -160,7 +160,7 @@ class GitFiles:
         return os.path.relpath(path, self.top) in self._secrets
 
     def holds_below(self, folder: str) -> bool:
-        """Return whether the index has files below a folder, so that this is no repository of its own to git."""
+        """Return whether the index has files below a folder, so that git does not take it for another repository."""
         return os.path.relpath(folder, self.top) in self._folders
 
     def _notes(self, entry: Entry) -> bool:
@@ -213,7 +213,7 @@ def _git_folder(top: str, reader: StampedReader) -> str:
 
 
 def _read(data: bytes) -> list[Entry]:
-    """Return the files of an index, whatever the size of its hashes; none of one that cannot be read."""
+    """Return the files of an index with any size of hashes; none if it cannot be read."""
     for size in _HASHES:
         try:
             found = [*read_entries(data, size)]

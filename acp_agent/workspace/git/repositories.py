@@ -1,8 +1,8 @@
 """Find the repositories that a command of git in a folder may obey, as git does, and read what they make it run.
 
 git walks up from the folder it runs in: a `.git` folder, a `.git` file that names another one, or a folder that is a
-repository itself. From there it reader into submodules (`git status` asks each of them) and into other repositories
-of this machine that it sends to.
+repository itself. From there it enters submodules (`git status` asks each of them) and other repositories of this
+machine that it sends to.
 """
 
 import os
@@ -31,12 +31,14 @@ _OLD_REMOTES = ("branches", "remotes")
 
 
 class GitContents:
-    """One git folder, its settings read.
+    """What one git folder makes git run, open or obey: settings, hooks, gitlinks and where it leads.
 
-    folder     where it really is
-    common     the one that it shares with other worktrees; itself for most
+    Parts that cannot be read as git reads them are noted as troubles, which ask.
+
+    folder     its real path
+    common     the git folder that it shares with other worktrees; mostly itself
     worktree   its worktree; empty if there is none
-    inside     whether a path leads into the workspace
+    inside     returns whether a path leads into the workspace
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class GitContents:
         self.settings = (*self._shared, *self._own, *self._interrupted())
 
     def look_around(self) -> None:
-        """Note where the repository leads elsewhere although nothing there knows of it."""
+        """Note where the repository leads to places that are not its own."""
         for look in (self._links, self._places, self._objects, self._files, self._old_remotes):
             try:
                 self.troubles += look()
@@ -223,7 +225,7 @@ class GitRepositories:
     def __call__(self, folder: str, others: tuple[str, ...] = ()) -> tuple[Repository, ...]:
         """Return the repositories that a command in a folder may obey, none where there is none.
 
-        folder   relative to the session's, or absolute
+        folder   relative to the session's folder, or absolute
         others   words of the command that may name other repositories
         """
         try:
@@ -258,7 +260,7 @@ class GitRepositories:
 
 
 class _Search:
-    """One search: the repositories by the folder that holds their objects and settings."""
+    """One search. `found` has the repositories by the folder with their objects and settings."""
 
     def __init__(self, inside: Callable[[str], bool]) -> None:
         self.reader = StampedReader()
@@ -276,9 +278,9 @@ class _Search:
             at = above
 
     def other(self, word: str, name: str, bases: tuple[str, ...]) -> None:
-        """Add the repository that the address of another one means, if that is on this machine.
+        """Add the repository of an address, if it is on this machine.
 
-        bases   the folders that git may see a relative path from
+        bases   the folders where git may start a relative path
         """
         for path in local_paths(word):
             for base in bases:
@@ -380,7 +382,7 @@ class _Search:
         self.found[folder] = replace(known, troubles=(*known.troubles, trouble))
 
     def _modules(self, folder: str, worktree: str, depth: int) -> None:
-        """Add the git folders of submodules, which commands enter that recurse into these. Raises NotReadable."""
+        """Add the git folders of submodules, which recursive commands enter. Raises NotReadable."""
         entries = self.reader.entries(folder)
         if entries and depth > _MAX_MODULE_DEPTH:
             raise NotReadable(f"has them more than {_MAX_MODULE_DEPTH} folders deep")
@@ -396,7 +398,7 @@ class _Search:
                 self._add(entry.path, place, f"the submodule {entry.name}", remote=False)
 
     def _module_worktree(self, folder: str, worktree: str) -> str:
-        """Return the worktree that a submodule's git folder names, if it lies in the repository's own."""
+        """Return the worktree that a submodule's git folder names, if it lies in the repository's worktree."""
         try:
             settings = read_settings(self.reader.content(os.path.join(folder, "config"), MAX_BYTES) or b"")
             named = next((each.value for each in settings if each.key == "core.worktree" and each.value), "")
@@ -407,5 +409,5 @@ class _Search:
 
 
 def _target(data: bytes) -> str:
-    """Return what the text of a `.git` file names; empty when it is none."""
+    """Return the folder that the text of a `.git` file names; empty for any other text."""
     return data[8:].decode("utf-8", "surrogateescape").rstrip("\r\n") if data.startswith(b"gitdir: ") else ""

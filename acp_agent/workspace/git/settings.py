@@ -1,8 +1,9 @@
-"""What a repository makes git run, by its own configuration and hooks (security.md, threat 3).
+"""Read a repository's configuration, and tell what its settings and hooks make git run.
 
-A repository that came as an archive or lies on a share may name programs of its own: even `git status` runs what
-core.fsmonitor names. The settings known to be harmless are listed in `settings.toml`; any other one asks. What the
-user themselves set for all repositories is theirs and is not read.
+A repository that came as an archive or lies on a share may name programs: even `git status` runs the one in
+core.fsmonitor. `settings.toml` lists the harmless settings; any other one asks. The user's own settings for all
+repositories are not read. The syntax is that of https://git-scm.com/docs/git-config#_syntax and of the parser in git's
+config.c. Includes are not followed.
 """
 
 import re
@@ -60,7 +61,7 @@ class _Reader:
     """Reads one text from its beginning to its end."""
 
     def __init__(self, text: str) -> None:
-        self._text = f"{text}\n\n"  # the end of a file ends a line, also behind a backslash
+        self._text = f"{text}\n\n"  # the end of the file ends its last line, also behind a backslash
         self._at = 0
 
     def settings(self) -> "list[Setting]":
@@ -101,7 +102,7 @@ class _Reader:
         return Setting(key, self._value())
 
     def _value(self) -> str:
-        """Return the value that begins here; leave the end of its line to be read."""
+        """Return the value that begins here, up to the end of its line."""
         kept, blanks, quoted = "", "", False
         while (char := self._text[self._at]) != "\n":
             plain = _PLAIN.match(self._text, self._at)
@@ -127,7 +128,7 @@ class _Reader:
         return kept
 
     def _escape(self) -> str:
-        """Return what the backslash here and the character behind it stand for."""
+        """Return the character that the backslash here and the next character stand for."""
         following = self._text[self._at + 1]
         if following not in _ESCAPES:
             raise NotReadable("has an escape that is none")
@@ -145,13 +146,13 @@ _USUAL_LFS = re.compile(r"git-lfs (?:clean -- %f|smudge (?:--skip )?-- %f|filter
 class Repository:
     """One repository that a command of git may obey.
 
-    name          how to call it, for people: "this repository", "the repository libs/x"
+    name          its name for the user: "this repository", "the repository libs/x"
     settings      every variable of its own configuration files
     hooks         the programs in its folder of hooks
-    hooks_folder  where that is, seen from the worktree
-    own_hooks     whether that folder lies in the repository or its workspace
-    troubles      why it asks whatever its settings: what cannot be read or leads elsewhere
-    remote        whether git only runs in it to send to or fetch from it
+    hooks_folder  the path of that folder, seen from the worktree
+    own_hooks     whether that folder lies in the repository or the workspace
+    troubles      reasons to ask beside its settings: parts that cannot be read or lead elsewhere
+    remote        whether git runs in it only to send to it or fetch from it
     """
 
     name: str
@@ -164,7 +165,7 @@ class Repository:
 
 
 class GitDanger(NamedTuple):
-    """Why a command of git asks. `firm` when full-auto refuses it."""
+    """Why a command of git asks. `firm` if full-auto refuses it."""
 
     reason: str
     firm: bool = True
@@ -173,7 +174,7 @@ class GitDanger(NamedTuple):
 def dangers(repository: Repository, subcommand: str) -> Iterator[GitDanger]:
     """Yield what a subcommand of git may run or reach because of the repository.
 
-    subcommand   "" for a program whose use of git nobody knows
+    subcommand   "" for a program whose use of git is unknown
     """
     table, name = _table(), repository.name
     reaches = subcommand not in table.local
@@ -222,7 +223,7 @@ def may_set(key: str) -> bool:
 
 
 def named_files(settings: Sequence[Setting]) -> Iterator[tuple[str, str]]:
-    """Yield the settings that name a file below the folder git runs in, with its path."""
+    """Yield the settings that name a file below git's folder, with its path."""
     for key, value in settings:
         group = _table().group(key)
         if value and group is not None and "inside" in group.unless and group.allows(value):
@@ -258,10 +259,10 @@ def _runs(table: "_SettingTable", hook: str, subcommand: str, *, remote: bool) -
 
 
 def _is_spared_alias(setting: Setting, subcommand: str, settings: Sequence[Setting]) -> bool:
-    """Return whether a setting is an alias that this subcommand does not come to.
+    """Return whether a setting is an alias that this subcommand does not reach.
 
-    Git runs programs of its own as subcommands, and an alias in place of one that is missing: merge-ours,
-    remote-https, credential-cache. An alias may lead to another one.
+    Git runs its own programs as subcommands, and an alias in place of a missing one: merge-ours, remote-https,
+    credential-cache. An alias may lead to another one.
     """
     name = setting.key.removeprefix("alias.")
     if name == setting.key or not subcommand or not name.isalnum():
@@ -316,7 +317,7 @@ class _SettingTable(NamedTuple):
     hooks: tuple[_Hooks, ...]
 
     def group(self, key: str) -> _Group | None:
-        """Return what judges a setting; None when it is harmless."""
+        """Return the group that judges a setting; None if the setting is harmless."""
         folded = key.casefold()
         if self.harmless.fullmatch(folded):
             return None
@@ -328,7 +329,7 @@ _Entry: TypeAlias = dict[str, object]
 
 
 def _is_address(url: str) -> bool:
-    """Return whether a value is the address of a server, the name of a remote or a folder, and no helper program's."""
+    """Return whether a value is the address of a server, a remote's name or a folder, and names no helper program."""
     if not url or url.startswith("-") or "::" in url:
         return False
     scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", url)
@@ -337,7 +338,7 @@ def _is_address(url: str) -> bool:
 
 @cache
 def _table() -> _SettingTable:
-    """Return the packaged table. It is a constant that is read late, so that starting up does not pay for it."""
+    """Return the packaged table, a constant that is read late so that the start does not pay for it."""
     source = files("acp_agent.workspace.git").joinpath("settings.toml").read_text(encoding="utf-8")
     table: _Entry = tomllib.loads(source)
     local = frozenset(cast("list[str]", table["local"]))
